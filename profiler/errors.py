@@ -24,7 +24,7 @@ from importlib import import_module
 #     │   └── MissingPackageError   … without a package that is not installed; an ImportError, too
 #     └── OutputError    the result cannot be written where it was asked for
 #
-# Every message says what is wrong, where, and what to do about it, in one sentence.
+# Every message says what is wrong, if, and what to do about it, in one sentence.
 
 
 class ProfilerError(Exception):
@@ -69,11 +69,11 @@ _WITHOUT_RUNTIME = {"run": "run-gpu", "graph": "graph-base"}
 
 
 def require(extra: str, what: str, *libraries: str) -> None:
-    """Raise MissingPackageError where `what` lacks a library of the extra, or one of those named
-    alone; InputError where one is there and cannot be imported.
+    """Raise MissingPackageError if `what` lacks a library of the extra, or one of those named
+    alone; InputError if one is there and cannot be imported.
 
     They are imported: ONNX Runtime comes from several distributions, of which installing one over
-    another breaks both. Where it is there, the command does not name it.
+    another breaks both. If it is there, the command does not name it.
     """
     missing = []
     for library in libraries or _LIBRARIES[extra]:
@@ -94,7 +94,7 @@ def require(extra: str, what: str, *libraries: str) -> None:
 
 @contextmanager
 def needing(extra: str, what: str, *libraries: str) -> Iterator[None]:
-    """Around imports: where one fails, what `require` says."""
+    """Around imports: if one fails, what `require` says."""
     try:
         yield
     except MissingPackageError:
@@ -113,7 +113,7 @@ def install_command(extra: str) -> str:
 
 
 def requirements() -> list[str]:
-    """What the installed package names as its requirements; none where it is not installed."""
+    """What the installed package names as its requirements; none if it is not installed."""
     # It takes as long as all of typer; few commands ask.
     from importlib import metadata
 

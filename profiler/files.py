@@ -39,10 +39,8 @@ from profiler.errors import OutputError
 # They are for who writes them alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask: what
 # ran, on what and how it was started is nobody else's business.
 #
-# Nobody can plant a link under the temporary name, two writers of one file cannot tear each
-# other's
-# output, and what fails leaves nothing. What is there and is no file, such as a pipe, /dev/null
-# or
+# Nobody can plant a link under the temporary name, two writers of one file cannot tear each other's
+# output, and what fails leaves nothing. What is there and is no file, such as a pipe, /dev/null or
 # /dev/stdout, is written to and stays. Libraries that write are given the opened file.
 
 
@@ -60,7 +58,7 @@ _NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 def file_mode() -> int:
-    """With which permissions files are made, before the umask: for their owner alone, where
+    """With which permissions files are made, before the umask: for their owner alone, if
     nobody asked for shared ones."""
     return 0o666 if _is_shared() else 0o600
 
@@ -124,7 +122,7 @@ def create_atomically(path: Path, data: bytes) -> bool:
 
 
 def _named(part: Path, path: Path) -> bool:
-    """Give `part` the name `path` where nothing has it."""
+    """Give `part` the name `path` if nothing has it."""
     try:
         os.link(part, path)
     except FileExistsError:
@@ -142,7 +140,7 @@ def _named(part: Path, path: Path) -> bool:
 def appearing(path: Path, *, sync: bool = False) -> Iterator[BinaryIO]:
     """A file that gets the name `path` once it is complete, and is removed when it is not.
 
-    Raises OutputError where it cannot be written, and for an OSError of the block.
+    Raises OutputError if it cannot be written, and for an OSError of the block.
     """
     try:
         special = _opened_special(path)
@@ -191,7 +189,7 @@ def _opened_special(path: Path) -> BinaryIO | None:
     """What is at `path` and cannot be replaced by a rename, opened; None for a file, or nothing.
     Raises IsADirectoryError for a folder."""
     known = _DESCRIPTORS.fullmatch(os.path.normpath(path))
-    if known is not None:  # its offset and append mode stay, which opening anew would lose
+    if known is not None:  # its offset and append mode stay, which opening again would lose
         number = _NUMBERS[known["name"]] if known["name"] else int(known["number"])
         return os.fdopen(os.dup(number), "wb")
     try:
@@ -214,7 +212,7 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Force a file, or the new names in a folder, to the disk, where the system can. Raises
+    """Force a file, or the new names in a folder, to the disk, if the system can. Raises
     OutputError."""
     if os.name == "nt":
         return
@@ -304,10 +302,8 @@ def _number(value: float | Decimal) -> float | None:
 #     decoder = decoder_of(Event)     # for many texts
 #
 # msgspec learns what a struct's fields are when the struct is first read, and lets other threads
-# read
-# it while it has learned half of them: the process dies of that. Here one thread learns, the
-# others
-# wait, a fork among them, whose child would keep half of it for ever.
+# read it while it has learned half of them: the process dies of that. Here one thread learns, the
+# others wait, a fork among them, whose child would keep half of it for ever.
 
 
 _Type = TypeVar("_Type")
@@ -338,6 +334,6 @@ def decoded(text: bytes | bytearray | str, kind: type[_Type], *, strict: bool = 
 
 
 def converted(value: object, kind: type[_Type]) -> _Type:
-    """Plain values as `kind`. Raises ValidationError where they are none."""
+    """Plain values as `kind`. Raises ValidationError if they are none."""
     decoder_of(kind)
     return msgspec.convert(value, kind)

@@ -43,14 +43,14 @@ _CAUSES = 8  # that are looked at: they may go in a circle
 
 
 def let_pass(error: BaseException) -> None:
-    """Raise what the user's program was interrupted by, where that is `error` or a cause of it (the
-    `TimeoutError` of a handler is an `OSError` to whoever writes a file). Nothing happens where
+    """Raise what the user's program was interrupted by, if that is `error` or a cause of it (the
+    `TimeoutError` of a handler is an `OSError` to whoever writes a file). Nothing happens if
     `error` is of what ran: ours, a library's, or of a property of the user's that only we asked.
 
-    A function was called by an interruption where it was given the very frame that it interrupts,
+    A function was called by an interruption if it was given the very frame that it interrupts,
     as signal handlers and trace functions are. An exception that another thread has set
     (`PyThreadState_SetAsyncExc`) has no such frame; it has no arguments either, and no `raise`
-    stands where it came up. What a handler written in C raises with arguments is not told apart.
+    stands where it came up. What a handler written in C raises with arguments is not distinguished.
     """
     found: BaseException | None = error
     for _ in range(_CAUSES):
@@ -91,9 +91,8 @@ def _was_given(frame: FrameType, below: FrameType) -> bool:
 # --- Names as they may be shown: what comes from a trace or a model steers no terminal and no page.
 #
 # The one place that decides which characters those are: control characters, and with them all
-# escape
-# sequences (colours, links by OSC 8, the clipboard by OSC 52), line breaks, marks that turn the
-# direction of writing, what has no width and halves of characters.
+# escape sequences (colours, links by OSC 8, the clipboard by OSC 52), line breaks, marks that turn
+# the direction of writing, what has no width and halves of characters.
 
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
@@ -144,7 +143,7 @@ def plugins(group: str, *needs: str) -> tuple[Any, ...]:
 
 
 def _leave_out(point: EntryPoint, group: str, why: str) -> None:
-    """Name a plug-in that is not used; nothing happens where there is no stderr."""
+    """Name a plug-in that is not used; nothing happens if there is no stderr."""
     package = point.dist.name if point.dist else point.module
     line = f"profile-sd3: the plug-in {point.name} ({group}) of {package} {why} and is left out: "
     line += f"update {package} or uninstall it"

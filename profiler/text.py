@@ -52,7 +52,7 @@ class Said(str):
         return Said(change(str(self)), self.template, self.values, both)
 
     def given_in(self, catalogue: Catalogue) -> str:
-        """The text with templates of `catalogue`; English where that has none."""
+        """The text with templates of `catalogue`; English if that has none."""
         template = catalogue.get(self.template, self.template)
         values = {name: in_language(value, catalogue) for name, value in self.values.items()}
         text = _filled(template, values)
@@ -201,7 +201,7 @@ _EVIDENCE: Mapping[Noun, Mapping[str, Said]] = {
 
 
 def evidence_name(name: str, noun: Noun) -> str:
-    """The name of a value of a finding's evidence, where it is about commands."""
+    """The name of a value of a finding's evidence, if it is about commands."""
     return _EVIDENCE[noun].get(name, name)
 
 
@@ -334,7 +334,7 @@ _MOST_BYTES = 200  # a folder's name may have 255, and `-2` may follow
 
 
 def check_run_name(name: str) -> str:
-    """`name`, if it can name a run. Raises InputError where it cannot."""
+    """`name`, if it can name a run. Raises InputError if it cannot."""
     if not name or name.startswith(".") or _FOREIGN.search(name):
         raise InputError(
             f"{name!r:.80} cannot name a run: use letters, digits, '.', '-' and '_', and no '.' "
@@ -346,7 +346,7 @@ def check_run_name(name: str) -> str:
 
 
 def run_name_of(text: str) -> str:
-    """The name of a run that is closest to `text`, such as a file's name; "" where none is."""
+    """The name of a run that is closest to `text`, such as a file's name; "" if none is."""
     name = _FOREIGN.sub("-", text).encode()[:_MOST_BYTES].decode(errors="ignore")
     return name.strip(".-")
 

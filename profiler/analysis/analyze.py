@@ -46,8 +46,8 @@ class AnnotatedCommands:
     def frame(self) -> pl.DataFrame:
         """The commands, same rows and columns, with `role`, `flops`, `bytes_read`, `bytes_written`
         (int64, bytes) of those whose producer told none: what a formula of `analysis.flops`
-        gives for one command, a share of its operator's where that launched several kernels. Null
-        where none fits."""
+        gives for one command, a share of its operator's if that launched several kernels. Null
+        if none fits."""
         if self._made is None:
             role = roles_of_commands(self.commands["role"], self.kinds, self.roles)
             works = _works(self.kinds, self.commands)
@@ -178,8 +178,8 @@ def analyze(
     """Analyze `run`, its tables limited to `selection`.
 
     The accounting and the stages stay those of the whole run. `measured` are the profiles of its
-    devices, where there are any beside the published ones; `device_memory` is bytes of memory by
-    device, "" for all others. Raises InputError where the selection
+    devices, if there are any beside the published ones; `device_memory` is bytes of memory by
+    device, "" for all others. Raises InputError if the selection
     names what the run does not have.
     """
     inputs = Inputs(run, selection, measured, device_memory)

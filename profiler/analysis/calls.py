@@ -70,7 +70,7 @@ _SELF = said(
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    """Calls in the order of their returns; starts are those since the begin of the run."""
+    """Calls in the order of their returns; starts are those since the start of the run."""
     analysis = of.analysis
     calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
     told = {

@@ -111,7 +111,7 @@ OP_TYPES = col(
 
 
 def ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
-    """`part / whole`, null where the whole is 0."""
+    """`part / whole`, null if the whole is 0."""
     return pl.when(whole > 0).then(part / whole)
 
 
@@ -120,9 +120,10 @@ def ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 
 def first_calls(calls: pl.DataFrame) -> pl.Series:
-    """Numbers of the calls that are the first of their submodule and rank: which began first,
-    and those that began before it had ended (in other threads), beside its initialization; likewise
-    the first of either kind where some are traced and others not, which may run on another session.
+    """Numbers of the calls that are the first of their submodule and rank: which started first,
+    and those that started before it had ended (in other threads), beside its initialization;
+    likewise the first of either kind if some are traced and others not, which may run on another
+    session.
     """
     end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
     first_end = end.sort_by("start_ns", "call").first().over("rank", "submodule")
@@ -140,11 +141,9 @@ def unsteady_calls(run: Run) -> pl.Series:
 
 # --- Whose a command is: a device's, or the host's that drives devices.
 #
-# Commands of category `host` are the host's: work of the pipeline itself, and what launches work
-# on
+# Commands of category `host` are the host's: work of the pipeline itself, and what launches work on
 # devices. In a run with accelerators its CPU is only their host, and what waits there (`sync`:
-# `cudaDeviceSynchronize`) is the host's as well. Where the CPU is the device itself (ONNX
-# Runtime), a
+# `cudaDeviceSynchronize`) is the host's as well. If the CPU is the device itself (ONNX Runtime), a
 # wait is one of its own.
 
 
@@ -169,7 +168,7 @@ def host_categories(device: str | None, *, accelerated: bool) -> tuple[str, ...]
 
 
 def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.bool_] | None:
-    """Which `commands` are the host's without being of category `host`, bool [n]; None where none
+    """Which `commands` are the host's without being of category `host`, bool [n]; None if none
     is."""
     if not accelerated:
         return None
@@ -198,8 +197,7 @@ def thread_of(track: str) -> str:
 
 # --- Kinds of commands: the distinct tuples of what decides what a command is for and computes.
 #
-# A run of 10 M commands has a few thousand kinds. Whatever follows from submodule, layer, op
-# type,
+# A run of 10 M commands has a few thousand kinds. Whatever follows from submodule, layer, op type,
 # category and shapes (roles, FLOPs, bytes) is found once a kind, in plain Python, and reaches the
 # commands through `of_command`.
 
@@ -221,7 +219,7 @@ KIND = pl.Schema(
     }
 )
 """The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type`,
-`shapes` and `kernel` where the trace has none; `kernel` is that of its first command. `place` says
+`shapes` and `kernel` if the trace has none; `kernel` is that of its first command. `place` says
 where in the model the layer lies (`table.places`). `host` says whether its commands are the host's,
 no device's (`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
 
@@ -259,7 +257,7 @@ def kinds_of(
 ) -> Kinds:
     """The kinds of `commands`, whose calls are in `calls`, sorted by `call`.
 
-    `rows` is the row in `calls` of each command, -1 for none, where the caller has it
+    `rows` is the row in `calls` of each command, -1 for none, if the caller has it
     (`CommandArrays.call`). `accelerated` says whether the run has accelerators; without it
     `commands` are all of the run's.
     """
@@ -301,7 +299,7 @@ def kinds_of(
 def _keys(
     calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes, waits: npt.NDArray[np.bool_] | None
 ) -> Iterator[tuple[slice, Times]]:
-    """For a batch of commands at a time one number that is the same where the kind is; `waits` are
+    """For a batch of commands at a time one number that is the same if the kind is; `waits` are
     those that their category does not tell from others."""
     submodule, submodules = text_codes(calls["submodule"])
     of_call = np.append(submodule, len(submodules)).astype(np.int64)  # a row of -1 takes the last
@@ -437,12 +435,9 @@ def rows_by_call(call: Codes, calls: int) -> Iterator[tuple[int, slice | Times]]
 # --- What of the host's commands is their own time, and what of that is waiting for a device.
 #
 # Commands of one thread nest: a copy lies within the Python function that made it. What the host
-# did
-# of no call (track `Host`) also holds what any thread did meanwhile. A wait is a command in all
-# of
-# which the host is known to have waited for a device, and that is called so: a synchronization,
-# or a
-# copy that returned when the device was done.
+# did of no call (track `Host`) also holds what any thread did meanwhile. A wait is a command in all
+# of which the host is known to have waited for a device, and that is called so: a synchronization,
+# or a copy that returned when the device was done.
 
 
 _WAITS = r"(?i)synchronize|memcpy"
@@ -450,7 +445,7 @@ _WAITS = r"(?i)synchronize|memcpy"
 
 class HostTimes(Struct, frozen=True, eq=False):
     """Of commands of the host, int64 [h]: `row`, ascending; `within_ns`, how long other commands of
-    the host ran within it; `waited_ns`, its own time where it is a wait, else 0. Rows of which both
+    the host ran within it; `waited_ns`, its own time if it is a wait, else 0. Rows of which both
     are 0 are left out."""
 
     row: Times
@@ -497,7 +492,7 @@ def own_times(start: Times, end: Times, thread: Codes, free: npt.NDArray[np.bool
 
 
 def _overlapping(rows: Times, start: Times, end: Times) -> Times:
-    """Those of the rows, which are in order of begin, that overlap others, the longer first."""
+    """Those of the rows, which are in order of start, that overlap others, the longer first."""
     if len(rows) < 2:
         return rows[:0]
     reach = np.maximum.accumulate(end[rows])
@@ -656,14 +651,11 @@ def times_recorded(info: RunInfo) -> bool:
 
 
 # --- Parts of a run that were recorded one by one, each with a clock of its own: whose time a share
-# is
-# of.
+# is of.
 #
 # An engine's inferences and the averages of its layers are such parts: the layers are what
-# inferences
-# consist of. Their times together are no time that anything took, so that a share is one of its
-# own
-# part.
+# inferences consist of. Their times together are no time that anything took, so that a share is one
+# of its own part.
 
 
 def are_apart(drops: Iterable[Drop]) -> bool:
@@ -673,7 +665,7 @@ def are_apart(drops: Iterable[Drop]) -> bool:
 
 
 def timelines_of(calls: pl.DataFrame, drops: Iterable[Drop]) -> pl.DataFrame:
-    """`submodule` and `timeline`, Int32: the first pipeline call of each where parts of the run are
+    """`submodule` and `timeline`, Int32: the first pipeline call of each if parts of the run are
     apart, 0 for all of another run. `calls` has the columns `submodule` and `pipeline`."""
     number = pl.col("pipeline").min() if are_apart(drops) else pl.lit(0)
     return calls.group_by(pl.col("submodule").cast(pl.String)).agg(timeline=number.cast(pl.Int32))

@@ -60,7 +60,7 @@ COMPILATIONS: tuple[Column, ...] = (
 
 
 def _compilations(of: Inputs) -> pl.DataFrame:
-    """Those of the calls that are selected; those of no call only where nothing is selected."""
+    """Those of the calls that are selected; those of no call only if nothing is selected."""
     calls = of.calls.select("call", pl.col("submodule").cast(pl.String), "step").rows()
     known = {call: (submodule, step) for call, submodule, step in calls}
     if not of.selection:
@@ -130,7 +130,7 @@ _MOST_CALLS = 8  # that a finding names
 
 
 def compilation(analysis: Analysis) -> tuple[Finding, ...]:
-    """A submodule's calls waited for torch.compile: for at least 1 % of the run, or anew, or for
+    """A submodule's calls waited for torch.compile: for at least 1 % of the run, or again, or for
     graphs that broke."""
     total, found = end_to_end_ns(analysis), []
     by_submodule = analysis.compilations.group_by("submodule", maintain_order=True)

@@ -64,7 +64,7 @@ def select(run: Run, selection: Selection) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     A command goes with its call; work of no call has its own stage and step and belongs to no
     submodule. A device keeps the commands executed there, and the calls placed there or with
-    commands there. Raises InputError, naming what there is, where the run lacks what is asked.
+    commands there. Raises InputError, naming what there is, if the run lacks what is asked.
     """
     calls, commands = run.calls, run.commands
     if not selection:
@@ -179,7 +179,7 @@ class Inputs:
         measured: Sequence[DeviceProfile],
         device_memory: Mapping[str, int],
     ) -> None:
-        """Raises InputError where the selection names what the run does not have."""
+        """Raises InputError if the selection names what the run does not have."""
         self.run = run
         if not run.calls["call"].is_sorted():
             self.run = replace(run, calls=run.calls.sort("call"))
@@ -190,7 +190,7 @@ class Inputs:
         self.made: dict[object, Any] = {}
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of the registry, in its order. Raises InputError where there is none."""
+        """A table of the registry, in its order. Raises InputError if there is none."""
         if name not in self.made:
             table = table_named(name)
             for other in table.reads:
@@ -199,7 +199,7 @@ class Inputs:
         return cast("pl.DataFrame", self.made[name])
 
     def release(self, *made: Callable[[Inputs], object]) -> None:
-        """Give up what these, each `shared`, have made: asked again, they make it anew."""
+        """Give up what these, each `shared`, have made: asked again, they make it again."""
         for make in made:
             self.made.pop(make.__wrapped__, None)  # type: ignore[attr-defined]
 

@@ -39,8 +39,7 @@ from profiler.trace.events import CALLS_TRACK, CATEGORIES, NO_PIPELINE
 #     busy = source.between(start, end, own_calls, limit)     # every track between two moments
 #     Window(busy, times, own).overlaps()      # ns by track, beside one's own
 #
-# The calls of other pipeline calls count as work of a track `Calls`, so that a run without
-# commands
+# The calls of other pipeline calls count as work of a track `Calls`, so that a run without commands
 # shows them too.
 
 
@@ -110,7 +109,7 @@ class BusySource(Struct, frozen=True, eq=False):
     def between(
         self, start: int, end: int, own: Set[int], limit: int
     ) -> tuple[BusyTracks | None, int]:
-        """What ran from `start` to `end`, and how many commands were looked at for it: None where
+        """What ran from `start` to `end`, and how many commands were looked at for it: None if
         these would be more than `limit`. `own` are the rows of calls whose span does not count."""
         calls = np.flatnonzero((self.first < end) & (self.last > start))
         free = np.flatnonzero(self.commands.call < 0)
@@ -211,7 +210,7 @@ def longest_chain(start: Times, end: Times) -> Times:
     """The intervals `[start, end)`, each beginning when the one before has ended or later, that add
     up to most: their rows in order of time, int64.
 
-    Where intervals overlap, they are in the same cluster; chains go through clusters one after
+    If intervals overlap, they are in the same cluster; chains go through clusters one after
     another. In a cluster that one interval spans, that is the chain (what lies in it is part of
     it); others take O(m log m) steps for their m intervals.
     """
@@ -235,7 +234,7 @@ def _best(start: list[int], end: list[int]) -> list[int]:
     """The chain in one cluster: weighted interval scheduling, by ends."""
     order = sorted(range(len(end)), key=end.__getitem__)
     ends = [end[i] for i in order]
-    best, before = [0], []  # best of the first i by end; how many of them end before i begins
+    best, before = [0], []  # best of the first i by end; how many of them end before i starts
     for place, i in enumerate(order):
         before.append(bisect_right(ends, start[i], 0, place))
         best.append(max(best[-1], end[i] - start[i] + best[before[-1]]))
@@ -253,19 +252,16 @@ def _best(start: list[int], end: list[int]) -> list[int]:
 # time.
 #
 # All of it is on the devices' axis: its time is that of the pipeline call there, without what was
-# not recorded (`analysis.axis`), and a call is on the path with its tile. The path's links are
-# the
-# longest chain of what follows one another: tiles, host work of no call outside of tiles, and
-# what
-# devices did in no call, unless somebody launched it. Tiles of one device never overlap; where
-# several devices work at once, or host work runs beside, the chain with most time is on the path.
+# not recorded (`analysis.axis`), and a call is on the path with its tile. The path's links are the
+# longest chain of what follows one another: tiles, host work of no call outside of tiles, and what
+# devices did in no call, unless somebody launched it. Tiles of one device never overlap; if several
+# devices work at once, or host work runs beside, the chain with most time is on the path.
 #
-# Devices that are given their work ahead (torch on GPUs) run while the host goes on. Where flows
-# tell
+# Devices that are given their work ahead (torch on GPUs) run while the host goes on. If flows tell
 # what launched which command, the path is on a device while the host waited for it and it was
 # behind: `device_queues` says when. A call's time is then on the path as
 #
-# - call: its tile; where it launched work, `launches`: its tile while others waited for the host;
+# - call: its tile; if it launched work, `launches`: its tile while others waited for the host;
 # - compute, transfer: the device ran commands of the call while the host was ahead or waited, or
 # had
 #   returned from the call (all of its tile from there on is compute);
@@ -396,8 +392,8 @@ def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tu
 
 
 def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]:
-    """Begin and end of work of no call; of the host's without what of it lies in the tile in which
-    it begins or ends: a host that waits there is the tile's time."""
+    """Start and end of work of no call; of the host's without what of it lies in the tile in which
+    it starts or ends: a host that waits there is the tile's time."""
     commands, axis = timeline.commands, timeline.axis
     start, end = commands.start[free].copy(), commands.end[free].copy()
     tiles = Stretches.union(axis.begin, axis.end)

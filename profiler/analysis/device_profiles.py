@@ -39,7 +39,7 @@ _STANDS_IN = {  # a type without a rate of its own is computed at least as fast 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """The rates of one device, None where not known.
+    """The rates of one device, None if not known.
 
     `peak_flops` is FLOP/s by type (`float32`, `bfloat16`, …; integers: operations/s) of dense
     matrix products, `memory_bandwidth` bytes/s read and written together, `launch_ns` the least
@@ -134,8 +134,7 @@ def _cache_bandwidth(device: Mapping[str, Any]) -> float | None:
 # what a launch costs.
 #
 # A profile is measured (`profile-sd3 benchmark-device` writes a file of them) or published
-# (`published`). A measured one is what the device does on this machine, with the threads it has;
-# a
+# (`published`). A measured one is what the device does on this machine, with the threads it has; a
 # published one is what nothing can exceed, and less than it is reached in practice.
 
 
@@ -154,7 +153,7 @@ def profiles_of(
 
     First what was measured on such hardware: on this device before others of its kind, with as
     many cores before other numbers of them, and with more before fewer. Then what is published, of
-    which what was measured has the last-level cache too, where it has none of its own.
+    which what was measured has the last-level cache too, if it has none of its own.
     """
     found = {}
     for device, known in devices.items():
@@ -174,7 +173,7 @@ def published_of(hardware: str) -> DeviceProfile | None:
 
 
 def _with_cache(profile: DeviceProfile, other: DeviceProfile) -> DeviceProfile:
-    """`profile`, with the cache of the published `other` where it has none."""
+    """`profile`, with the cache of the published `other` if it has none."""
     if profile.cache_bytes is not None or other.measured:
         return profile
     return replace(profile, cache_bytes=other.cache_bytes, cache_bandwidth=other.cache_bandwidth)
@@ -208,7 +207,7 @@ def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
 
 def find_profiles(source: Path) -> tuple[DeviceProfile, ...]:
     """What was measured for the run at `source` (a bundle or a file): the profiles in its folder,
-    else in the one above, else none. Raises InputError where that file is not one of profiles."""
+    else in the one above, else none. Raises InputError if that file is not one of profiles."""
     folder = source if source.is_dir() else source.parent
     for place in (folder / FILE_NAME, folder.absolute().parent / FILE_NAME):
         if place.is_file():
@@ -217,7 +216,7 @@ def find_profiles(source: Path) -> tuple[DeviceProfile, ...]:
 
 
 def read_profiles(path: Path) -> tuple[DeviceProfile, ...]:
-    """Read what `profiles_text` wrote. Raises InputError where the file is not that."""
+    """Read what `profiles_text` wrote. Raises InputError if the file is not that."""
     try:
         if path.stat().st_size > _LONGEST:
             raise InputError(f"{path} is too large for device profiles: {_RECOMMENDATION}")

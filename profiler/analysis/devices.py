@@ -231,7 +231,7 @@ def _times(
 
 class _Placed(Struct, frozen=True, eq=False):
     """Which device is whose: the `names` of all, and places among these, -1 for none, of calls, of
-    their tiles, which have begins and ends, and of commands."""
+    their tiles, which have starts and ends, and of commands."""
 
     names: list[str]
     calls: Codes
@@ -547,7 +547,7 @@ _CAUSES: Mapping[str, Said] = {
 
 def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
     """For each device the share of the end-to-end time in which it was busy, and why it was idle
-    in the rest; of more than a few devices the range, and the idlest one. Nothing where nobody
+    in the rest; of more than a few devices the range, and the idlest one. Nothing if nobody
     recorded when commands ran."""
     if not times_recorded(analysis.inputs.run.info):
         return ()

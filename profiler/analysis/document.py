@@ -24,8 +24,7 @@ from profiler.text import Noun
 
 # --- What a report consists of, whoever renders it: a report of sections, a section of parts.
 #
-# Terminal, page and notebook render these values and decide nothing about them: headings, the
-# order
+# Terminal, page and notebook render these values and decide nothing about them: headings, the order
 # of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
 # renderer may leave out what its place has no room for: columns by their importance, and figures.
 # Every text is plain; whoever renders it escapes it for where it goes.
@@ -38,7 +37,7 @@ TOP = 15  # rows of a table of operators
 
 
 class Fact(Struct, frozen=True):
-    """A key figure: `value` under `label`, explained by `note`; `alert` where it is bad news."""
+    """A key figure: `value` under `label`, explained by `note`; `alert` if it is bad news."""
 
     label: str
     value: str
@@ -67,14 +66,14 @@ class TableView(Struct, frozen=True, eq=False):
 
     `columns` are those of `frame` that say something, the first of them always. `frame` holds all
     rows, ranked; a reader sees the first `shown` and may ask a page for more, which holds `held` of
-    them (0: all) and, where it has a `search`, looks for `name`. `totals` are rows below the
+    them (0: all) and, if it has a `search`, looks for `name`. `totals` are rows below the
     others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
     for another order. `variants` are other rows for the same columns by their label, `label` is
     that of `frame`. `opens` is what a row of it leads to in a page. `strong` is a column of flags,
-    shown or not: its rows stand out. Where not all columns have room, those behind the first
+    shown or not: its rows stand out. If not all columns have room, those behind the first
     `repeated` ones are never left out: they stand in further tables, each behind the `repeated`
     ones. Rows of a `nested` one are a tree, depth first, by the columns `depth` and `name` of
-    `frame`; `paper` are other rows, for where nothing unfolds. `below` is a column of texts that a
+    `frame`; `paper` are other rows, for if nothing unfolds. `below` is a column of texts that a
     terminal prints below each row, as much as a line holds, and a document behind it.
     """
 
@@ -127,7 +126,7 @@ class Figure(Struct, frozen=True, eq=False):
 class Part(Struct, frozen=True, eq=False):
     """Below `title` a sentence, findings, a figure, a table, names with values, small print.
 
-    `anchor` is what a link to it names; `beside` stands next to the part before where there is
+    `anchor` is what a link to it names; `beside` stands next to the part before if there is
     room, `folded` is only its title until a reader opens it. A part that holds nothing but texts is
     left out unless it is `always` worth them. `noun` is what its findings call commands.
     """
@@ -153,7 +152,7 @@ class Part(Struct, frozen=True, eq=False):
 
 
 class Section(Struct, frozen=True, eq=False):
-    """Parts under a heading, where it has a `title`, which is its name in the list of contents."""
+    """Parts under a heading, if it has a `title`, which is its name in the list of contents."""
 
     key: str
     title: str = ""
@@ -202,7 +201,7 @@ class Opening(Struct, frozen=True, eq=False):
     `subject` is what ran on what, `selection` that tables show a part of the run, `against` how it
     compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
     steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
-    where something is wrong. `submodules` and `shapes` are the largest, with a name each for what
+    if something is wrong. `submodules` and `shapes` are the largest, with a name each for what
     stands above them. `sections` are those to read next, by key.
     """
 

@@ -69,7 +69,7 @@ TABLES = (
 )
 
 
-# --- What a producer's files tell, and what a report lacks where they do not, in words.
+# --- What a producer's files tell, and what a report lacks if they do not, in words.
 #
 # The codes are an open set (`Importer.capabilities`): those of other packages stand for
 # themselves.
@@ -366,7 +366,7 @@ SENTENCES: Sentences = {
 
 def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     """A line for each capability that the run's producer lacks and the section needs, one of all
-    where rules look for findings. Nothing for runs that were captured here, whose producer states
+    if rules look for findings. Nothing for runs that were captured here, whose producer states
     none."""
     producer = analysis.inputs.run.info.producer
     lacking = _lacking(analysis)

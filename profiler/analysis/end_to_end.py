@@ -163,24 +163,18 @@ STAGES: tuple[Column, ...] = (
 # --- The accounting identity: end-to-end time = stages = calls + host work between them + idle.
 #
 # It holds for each pipeline call by itself, on the devices' axis (`analysis.axis`). Stages
-# partition
-# its time: a stage lasts from the end of the one before, or the begin of the pipeline call, to
-# the
-# end of its last tile, the last one to the end of the pipeline call. Where stages take turns,
-# each
-# has several such parts. Within a stage, with |T| the length of the tiles in it and H the times
-# at
-# which the host worked,
+# partition its time: a stage lasts from the end of the one before, or the start of the pipeline
+# call, to the end of its last tile, the last one to the end of the pipeline call. If stages take
+# turns, each has several such parts. Within a stage, with |T| the length of the tiles in it and H
+# the times at which the host worked,
 #
 #     calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
 #
 # Waiting for a device is no host work. What was not recorded or carried over counts nowhere, nor
-# does
-# the profiler's own work, but where a tile was at the same time. Tiles
-# outside of their pipeline call are in no stage and show in the residual's share. The account of
-# the
-# run is the sum over its pipeline calls. Where a run does not tell what belongs to which, it is
-# accounted for as if it were one.
+# does the profiler's own work, but where a tile was at the same time. Tiles outside of their
+# pipeline call are in no stage and show in the residual's share. The account of the run is the sum
+# over its pipeline calls. If a run does not tell what belongs to which, it is accounted for as if
+# it were one.
 
 
 class _Balance(Struct, frozen=True, eq=False):
@@ -216,7 +210,7 @@ class _Balance(Struct, frozen=True, eq=False):
 
 
 def _balance(rows: StageRows, *, apart: bool) -> _Balance:
-    """The balance of each pipeline call; of all as if they were one, where not `apart`."""
+    """The balance of each pipeline call; of all as if they were one, if not `apart`."""
     axis, count = rows.axis, len(rows.axis.pipelines.numbers)
     groups = [axis.of_pipeline(code) for code in range(count)] if apart else [axis.of_all()]
     in_span = axis.pipelines.code_of(rows.stage_spans)
@@ -320,7 +314,7 @@ def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
 
 
 def _stage_table(rows: StageRows, balance: _Balance, accounting: Accounting) -> pl.DataFrame:
-    """The stages, those without a span included; nulls where the accounting is not possible."""
+    """The stages, those without a span included; nulls if the accounting is not possible."""
     possible, end_to_end = accounting.possible, accounting.end_to_end_ns
     begun = pl.concat([stage_starts(rows.stage_spans), stage_starts(rows.calls)])
     count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
@@ -357,7 +351,7 @@ def _recorded(rows: StageRows) -> dict[str, int]:
 def _pipeline_table(
     run: Run, rows: StageRows, pipelines: PipelineCalls, balance: _Balance, accounting: Accounting
 ) -> pl.DataFrame:
-    """The pipeline calls that have a span, each accounted for by itself; nulls where that is not
+    """The pipeline calls that have a span, each accounted for by itself; nulls if that is not
     possible."""
     groups = len(pipelines.numbers)
     if not groups:
@@ -475,8 +469,7 @@ TABLES = (
 # == "28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %"
 #
 # Shares are of the end-to-end time on the devices' axis; that of a role is of device time, which
-# the
-# line says where devices were busy for less than most of it.
+# the line says where devices were busy for less than most of it.
 
 
 _ENOUGH = 0.8  # of the time: the parts that take it are named
@@ -491,7 +484,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     """One line: steps and time, the submodules with most of it, the first role, idle devices.
 
     `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
-    time where the run has no pipeline span. Shares of submodules are of the sum of the pipeline
+    time if the run has no pipeline span. Shares of submodules are of the sum of the pipeline
     calls' times, that of a role of the device time of its submodule, that of idle of the time in
     which any pipeline call ran. Of a selection only the first are known for the whole run.
     """
@@ -534,7 +527,7 @@ def _what(analysis: Analysis) -> str:
 
 
 def _passed(account: Accounting, total: int) -> str:
-    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` where pipeline calls ran at the same time."""
+    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` if pipeline calls ran at the same time."""
     if account.overlapping and account.told_apart:
         wall = duration(account.wall_ns)
         return said("{time} ({sum} in sum)", time=wall, sum=duration(total))
@@ -543,7 +536,7 @@ def _passed(account: Accounting, total: int) -> str:
 
 def _parts(analysis: Analysis, total: int) -> str:
     """`"92 % transformer, of which 41 % attention"`, `"48 % transformer (of which 41 % attention),
-    35 % vae"`; "" where no submodule is known."""
+    35 % vae"`; "" if no submodule is known."""
     shares = _grouped(
         (part.submodule, part.wall_ns / total) for part in analysis.accounting.submodules if total
     )
@@ -582,7 +575,7 @@ def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
 
 
 def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
-    """`"37 % of it launch-bound"`; "" where that is little."""
+    """`"37 % of it launch-bound"`; "" if that is little."""
     elapsed, bound = _traced(analysis, submodules, "launch_bound_ns")
     if not elapsed or bound < _WORTH * elapsed:
         return ""
@@ -613,7 +606,7 @@ def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...],
 
 
 def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
-    """`"41 % attention"`, the role with most of their device time; "" where most of it has none."""
+    """`"41 % attention"`, the role with most of their device time; "" if most of it has none."""
     if analysis.run.selection:
         return ""
     roles = analysis.roles.filter(pl.col("submodule").is_in(submodules))
@@ -629,9 +622,9 @@ def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
 
 
 def _idle(analysis: Analysis) -> str:
-    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. Where calls of a
+    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. If calls of a
     device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`; a CPU that
-    drives accelerators is no such device. "" where the tables are of a selection, and where nobody
+    drives accelerators is no such device. "" if the tables are of a selection, and if nobody
     recorded when commands ran."""
     if analysis.run.selection or not times_recorded(analysis.inputs.run.info):
         return ""
@@ -702,7 +695,7 @@ def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
 
 
 def carried_over(analysis: Analysis) -> list[tuple[str, int]]:
-    """Devices that worked on what had been launched before the recording began, and how long, in
+    """Devices that worked on what had been launched before the recording started, and how long, in
     ns."""
     rows = analysis.devices.select("device", "carried_over_ns").rows()
     return [row for row in rows if row[1]]

@@ -181,10 +181,8 @@ def _text(value: Any) -> str:
 #
 # Tables and data have the column `commands` whatever ran. A reader of a GPU's report has it
 # headed
-# *kernels* where it counts these, as other tools call them, and *events* where what the host did
-# to
-# launch them is among it, of ONNX Runtime's *nodes*, of torch's on
-# a CPU *operators*.
+# *kernels* if it counts these, as other tools call them, and *events* if what the host did
+# to launch them is among it, of ONNX Runtime's *nodes*, of torch's on a CPU *operators*.
 
 
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
@@ -336,7 +334,7 @@ def words(finding: Finding) -> Words:
 
 
 def gained(finding: Finding) -> Said | None:
-    """What a replay says that following the finding gains; None where it says nothing."""
+    """What a replay says that following the finding gains; None if it says nothing."""
     if "gain_ns" not in finding.evidence:
         return None
     given = texts(finding)
@@ -365,7 +363,7 @@ def _spaced(name: str, value: Value) -> str:
 
 
 def number(finding: Finding, name: str) -> float:
-    """A number of the evidence; 0 where there is none of that name."""
+    """A number of the evidence; 0 if there is none of that name."""
     value = finding.evidence.get(name)
     return value if isinstance(value, (int, float)) else 0
 

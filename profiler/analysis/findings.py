@@ -52,13 +52,13 @@ _RANGES = ("gaps", *_SHARES.values())
 
 
 def once_for_all_ranks(found: Sequence[Finding]) -> list[Finding]:
-    """What a rule says of the devices of several ranks, of the one where it costs most; its
+    """What a rule says of the devices of several ranks, of the one if it costs most; its
     evidence `ranks` is of how many it says so."""
     return _once(found, _of_ranks, _for_ranks)
 
 
 def once_for_all_devices(found: Sequence[Finding]) -> list[Finding]:
-    """What a rule says of several devices of one kind for one reason, of the one where it costs
+    """What a rule says of several devices of one kind for one reason, of the one if it costs
     most: its evidence `on_devices` names them, `least_…` and `most_…` are how far they differ."""
     return _once(found, _of_devices, _for_devices)
 

@@ -27,12 +27,10 @@ from profiler.analysis.flop_shapes import (
 
 # --- Attention: two products, `q @ kᵀ` and `scores @ v`; the softmax between them is not counted.
 #
-# Source of the count: `torch.utils.flop_counter.sdpa_flop_count`, but for causal masks, of which
-# it
-# counts every score: where an operator tells that it has one (`is_causal`), the scores above the
+# Source of the count: `torch.utils.flop_counter.sdpa_flop_count`, but for causal masks, of which it
+# counts every score: if an operator tells that it has one (`is_causal`), the scores above the
 # diagonal count nothing, and those on it half, as in the flash-attention package's benchmarks and
-# in
-# AMD's TraceLens. Other masks, and windows, count as if every score were computed. Scores are no
+# in AMD's TraceLens. Other masks, and windows, count as if every score were computed. Scores are no
 # traffic: these operations keep them on the chip.
 
 
@@ -160,8 +158,7 @@ def onnx_attention(op: Operation) -> Work:
 # --- Convolutions: 2·(C_in/groups)·kernel operations an element of the result.
 #
 # Source of the count: `torch.utils.flop_counter.conv_flop_count`; a weight has C_in/groups
-# channels,
-# so groups need not be known. Padding counts as if it were data.
+# channels, so groups need not be known. Padding counts as if it were data.
 
 
 @formula(
@@ -205,8 +202,7 @@ def transposed(op: Operation) -> Work:
 
 # --- Operations that treat every element on its own, and reductions.
 #
-# The count is that of the definition (`registry` says what counts as one operation); bytes are
-# each
+# The count is that of the definition (`registry` says what counts as one operation); bytes are each
 # input and the result once. Source of the definitions: onnx.ai/onnx/operators,
 # docs.pytorch.org/docs/stable/torch.html, onnxruntime's `docs/ContribOperators.md`.
 
@@ -244,7 +240,7 @@ _RANKS = {"complex": 3, "float": 2, "bfloat": 2, "int": 1, "uint": 1, "bool": 0}
 def _together(inputs: tuple[Tensor, ...]) -> Tensor:
     """What inputs of these shapes give under NumPy's rules, in torch's promoted type.
 
-    Raises DoesNotFit where they do not broadcast.
+    Raises DoesNotFit if they do not broadcast.
     """
     dims = broadcast(*(tensor.dims for tensor in inputs))
     if dims is None or not inputs:
@@ -330,7 +326,7 @@ def sum_of_inputs(op: Operation) -> Work:
 
 @formula("aten::type_as")
 def conversion(op: Operation) -> Work:
-    """`x.type_as(y)`: a copy of x in y's type; nothing where they have one type."""
+    """`x.type_as(y)`: a copy of x in y's type; nothing if they have one type."""
     x, other = op.input(0), op.input(1)
     if x.dtype == other.dtype:
         return Work(Family.VIEW, x.dtype, 0, (), ())
@@ -346,7 +342,7 @@ _RUNNING = ("aten::cumsum", "aten::cumprod")
     aten="sum mean amax amin max min prod cumsum cumprod argmax argmin any all norm nansum",
 )
 def reduction(op: Operation) -> Work:
-    """One operation an element of the input. Where torch's result is not in the shapes, it has an
+    """One operation an element of the input. If torch's result is not in the shapes, it has an
     element at least. `aten::max` and `aten::min` of two tensors are elementwise, and sums along the
     way (`cumsum`) are as many as the elements."""
     if op.op_type in _RUNNING:
@@ -490,7 +486,7 @@ def onnx_matmul(op: Operation) -> Work:
 
     ONNX Runtime's profile leaves out constants that a kernel packed in advance, and a product may
     transpose its factors. Of a factor `[…,a,b]` and a result `[…,M,N]`, the dim that is not M is
-    K; where neither is M, the factor is the right one and its dim that is not N is K. A factor
+    K; if neither is M, the factor is the right one and its dim that is not N is K. A factor
     that is not among the inputs was packed: its K·N elements are read all the same, in the type
     of the other. Source: onnx.ai/onnx/operators, Gemm and MatMul; onnxruntime's
     `docs/ContribOperators.md`.
@@ -673,7 +669,7 @@ def store_cache(op: Operation) -> Work:
 
 
 def _least(taken: Tensor, source: Tensor) -> Tensor:
-    """What is read of `source` where `taken` comes from it: what is taken twice is read once."""
+    """What is read of `source` if `taken` comes from it: what is taken twice is read once."""
     return taken if taken.size <= source.size else source
 
 
@@ -701,8 +697,7 @@ def unknown_result(op: Operation) -> Work:
 # norms have no mean and no difference: three. A scale and a shift are one each. What is computed
 # once a row (the quotient, the root) is not counted. Source: onnx.ai/onnx/operators
 # (LayerNormalization, GroupNormalization, RMSNormalization), onnxruntime's
-# `docs/ContribOperators.md`
-# (SkipLayerNormalization), torch.nn.functional.
+# `docs/ContribOperators.md` (SkipLayerNormalization), torch.nn.functional.
 
 
 _STATISTICS = 5

@@ -28,11 +28,9 @@ from msgspec import Struct
 #     float[1,77,32] int64[]                            torch capture: inputs, with packed weights
 #
 # `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
-# producer does not tell; `bits16[…]` one of which the width is known. ` causal` behind the
-# tensors:
+# producer does not tell; `bits16[…]` one of which the width is known. ` causal` behind the tensors:
 # attention whose scores lie below the diagonal. A text may end in ` part 2/5`: the operator
-# launched
-# five commands, and the text is that of the whole operator.
+# launched five commands, and the text is that of the whole operator.
 
 
 _WIDTHS = {  # bytes of an element
@@ -70,11 +68,11 @@ class Tensor:
     dtype: str
     dims: tuple[int, ...]
     width: float | None = field(init=False, repr=False, compare=False)
-    """Bytes of an element, None where not known."""
+    """Bytes of an element, None if not known."""
     size: int = field(init=False, repr=False, compare=False)
     """Number of elements."""
     nbytes: int | None = field(init=False, repr=False, compare=False)
-    """Bytes of its elements, None where the type's size is not known."""
+    """Bytes of its elements, None if the type's size is not known."""
 
     def __post_init__(self) -> None:
         width, size = _BYTES.get(self.dtype), prod(self.dims)  # once: they are asked for often
@@ -101,7 +99,7 @@ class Tensor:
 
 
 class Shapes(Struct, frozen=True):
-    """Inputs and outputs in order; `outputs` is None where the text has inputs alone. The command
+    """Inputs and outputs in order; `outputs` is None if the text has inputs alone. The command
     is the `part`-th of `parts` that share this text, from 1. `causal`: attention that is known to
     mask what follows each query."""
 
@@ -113,7 +111,7 @@ class Shapes(Struct, frozen=True):
 
 
 def parse_shapes(text: str | None) -> Shapes | None:
-    """Read a text; None where there is none or it is not of the grammar above."""
+    """Read a text; None if there is none or it is not of the grammar above."""
     if not text or len(text) > _LONGEST:
         return None
     return _remembered(text) if len(text) <= _SHORT else _parsed(text)
@@ -169,13 +167,12 @@ def _tensors(text: str) -> tuple[Tensor, ...] | None:
 # --- Formulas by operation type: what an operation computes and moves, from the shapes it was
 # given.
 #
-# A formula is registered under the names of its operation types and takes an `Operation`. It
-# raises
-# `DoesNotFit` where the shapes are not those of the operation, and then the work is unknown.
+# A formula is registered under the names of its operation types and takes an `Operation`. It raises
+# `DoesNotFit` if the shapes are not those of the operation, and then the work is unknown.
 #
 # FLOPs are the floating-point operations of the definition: a multiply-add counts as two (as in
 # `torch.utils.flop_counter`), exp, erf, tanh, sqrt and a division count as one, conversions and
-# integer arithmetic as none but in matrix products, where devices rate integers like floats.
+# integer arithmetic as none but in matrix products, if devices rate integers like floats.
 # Bytes are each input once and each output once: what must pass through memory when nothing of it
 # stays in a cache. Of an input of which an operation takes a part (a slice, rows by index, a pool
 # of keys and values) that part counts alone: bytes are what must be moved at least.
@@ -217,7 +214,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def output(self) -> Tensor:
-        """The first output; raises DoesNotFit where the trace has none."""
+        """The first output; raises DoesNotFit if the trace has none."""
         if not self.outputs:
             raise DoesNotFit
         return self.outputs[0]
@@ -226,9 +223,9 @@ class Operation(Struct, frozen=True):
 class Work(Struct, frozen=True):
     """What one operation computes and moves; None is not known.
 
-    `reads` and `writes` are the tensors that pass through memory, `writes` None where the outputs
+    `reads` and `writes` are the tensors that pass through memory, `writes` None if the outputs
     are not known: `least_written` is what is written at least then. `read_override` stands in for
-    the sizes where less or more than whole tensors is read. `dtype` is that of the arithmetic.
+    the sizes if less or more than whole tensors is read. `dtype` is that of the arithmetic.
     `parts` commands share it, and this one is the `part`-th of them, from 1. `partly`: how much of
     `reads` is read is not known.
     """
@@ -253,12 +250,12 @@ class Work(Struct, frozen=True):
 
     @property
     def bytes_written(self) -> int | None:
-        """Bytes that the operation writes; at least, where its outputs are not known."""
+        """Bytes that the operation writes; at least, if its outputs are not known."""
         return self.least_written if self.writes is None else sum_of_sizes(self.writes)
 
 
 def sum_of_sizes(tensors: tuple[Tensor, ...]) -> int | None:
-    """Bytes of all tensors, None where the size of one is not known."""
+    """Bytes of all tensors, None if the size of one is not known."""
     sizes = [tensor.nbytes for tensor in tensors]
     return None if None in sizes else sum(filter(None, sizes))
 
@@ -272,7 +269,7 @@ def formula(
     op_types: str = "", *, aten: str = "", prefixes: tuple[str, ...] = ()
 ) -> Callable[[Formula], Formula]:
     """Register a formula for `op_types`, names with spaces between them, for those of torch
-    (`aten::`), and for every op type that begins with one of `prefixes`.
+    (`aten::`), and for every op type that starts with one of `prefixes`.
 
     `aten::add` also stands for `aten::add_`.
     """
@@ -290,7 +287,7 @@ def formula(
 
 
 def formula_of(op_type: str) -> Formula | None:
-    """The formula of an operation type, None where none is registered."""
+    """The formula of an operation type, None if none is registered."""
     found = _FORMULAS.get(op_type)
     if found is None and op_type.startswith("aten::"):
         found = _FORMULAS.get(op_type.removesuffix("_"))

@@ -38,7 +38,7 @@ from profiler.analysis.flop_shapes import (
 
 
 def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
-    """The work of an operation; None where no formula is registered or its shapes do not fit."""
+    """The work of an operation; None if no formula is registered or its shapes do not fit."""
     found = formula_of(op_type) if op_type else None
     if found is None or op_type is None:
         return None
@@ -61,12 +61,9 @@ def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
 # order, and names the operators in it. Source: torch's `torch/_inductor/codegen/triton.py`
 # (`in_out_ptr`, `in_ptr`, `out_ptr`).
 #
-# A pointer's tensor is the whole buffer, and a view of it may have been cut: the count is what
-# must
-# be moved at least. A pointwise kernel has one element of the result a thread, so of a buffer
-# with
-# more elements it counts as many as the result has. A reduction reads more than it writes; a
-# buffer
+# A pointer's tensor is the whole buffer, and a view of it may have been cut: the count is what must
+# be moved at least. A pointwise kernel has one element of the result a thread, so of a buffer with
+# more elements it counts as many as the result has. A reduction reads more than it writes; a buffer
 # that its result does not cover is cut to the result's rows where the name says that it cuts.
 
 
@@ -134,7 +131,7 @@ WORK = pl.Schema(
         "bytes_written": pl.Int64(),
     }
 )
-"""The columns of `KindWork.table`: sums over all commands of a kind, null where not known."""
+"""The columns of `KindWork.table`: sums over all commands of a kind, null if not known."""
 
 _RECORDED = ("flops", "bytes_read", "bytes_written")
 # The shapes of these are those of the operator that asked for them.
@@ -146,7 +143,7 @@ _LARGEST = (1 << 63) - 1
 
 class KindWork(Struct, frozen=True, eq=False):
     """The work of k kinds: `table` has the columns of `WORK`, one row a kind; `works` what the
-    formula of one command gave, None where there is none or its shapes do not fit."""
+    formula of one command gave, None if there is none or its shapes do not fit."""
 
     table: pl.DataFrame
     works: list[Work | None]
@@ -156,7 +153,7 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
     """What the kinds of `commands` compute and move.
 
     FLOPs that the producer recorded for every command of a kind stand before those of a formula;
-    bytes only where no formula knows them (ONNX Runtime's leave out packed weights), and for
+    bytes only if no formula knows them (ONNX Runtime's leave out packed weights), and for
     transfers.
     """
     known: dict[tuple[str | None, str | None], Work | None] = {}
@@ -217,7 +214,7 @@ def _sum_of(work: Work | None, name: str, commands: int) -> int | None:
 
 def _recorded(kinds: Kinds, commands: pl.DataFrame) -> pl.DataFrame:
     """The sums, one row a kind, of what was recorded for each of its commands; null for host work
-    and where it was not."""
+    and if it was not."""
     given = [name for name in _RECORDED if commands[name].null_count() < len(commands)]
     sums = (pl.col(name).cast(pl.Float64).sum() for name in given)  # exact to 2^53
     whole = (pl.when(pl.col(one.meta.output_name()).null_count() == 0).then(one) for one in sums)

@@ -139,7 +139,7 @@ _UPPER_BOUND = (
 
 
 def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Finding], Words]:
-    """Words whose title ends with what fusing saves, or what the chains take where that is not
+    """Words whose title ends with what fusing saves, or what the chains take if that is not
     known."""
 
     def words(found: Finding) -> Words:
@@ -192,7 +192,7 @@ _NORM_CHAINS = _of_figure(
 
 def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
     """Elementwise operators hand intermediates to each other, or to a norm, through memory. The
-    norm is named where most of the time is its own."""
+    norm is named if most of the time is its own."""
     found = _of_chains(
         analysis,
         "elementwise_chains",
@@ -209,7 +209,7 @@ def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
 
 def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
     """The norm that takes at least half of the time of a submodule's chains, how long, and its
-    share of the roofline where that is known; nothing where none does."""
+    share of the roofline if that is known; nothing if none does."""
     rows = analysis.fusions.filter(
         (pl.col("submodule") == found.where.submodule) & (pl.col("what") == FusionKind.NORM.value)
     )
@@ -451,18 +451,14 @@ FUSIONS: tuple[Column, ...] = (
 # --- Chains of commands that hand intermediate tensors to each other through memory.
 #
 # A trace does not say which tensor is which, so a tensor that a command reads is taken to be the
-# last of its type and dims that was made within a few commands before (`_WINDOW`). As many
-# elements
-# are enough after a view between them, and where a product, convolution or copy makes or reads
-# it:
+# last of its type and dims that was made within a few commands before (`_WINDOW`). As many elements
+# are enough after a view between them, and if a product, convolution or copy makes or reads it:
 # views are no commands on a GPU, and better no chain than a wrong one. Elementwise operations,
 # norms, softmax and reductions that read from each other are a chain. A softmax whose input came
 # from a product of two activations, or whose result goes into one, is unfused attention.
 #
-# Fused, an intermediate is not read again, nor written unless something outside of the chain
-# reads
-# it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more.
-# What
+# Fused, an intermediate is not read again, nor written unless something outside of the chain reads
+# it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more. What
 # reads it later than the window is not seen, so that is the most that can be saved.
 
 
@@ -595,7 +591,7 @@ class _Finder:
         return found
 
     def _chain(self, work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
-        """The chain that the command joins or begins, None for what cannot be fused."""
+        """The chain that the command joins or starts, None for what cannot be fused."""
         made = [made for _, made in sources if not made.escapes]
         if len(made) > 1:
             made.sort(key=lambda m: -m.when)
@@ -658,11 +654,9 @@ def _is_of_shapes(work: Work) -> bool:
 
 # --- What fusing would save: the chains of `find_chains`, in bytes and time.
 #
-# One traced call of each submodule is looked at, the second where there are several, and stands
-# for
+# One traced call of each submodule is looked at, the second if there are several, and stands for
 # all of them. `saved_ns` is what the chain takes beyond the roofline of one command in its place,
-# which computes as much and does not move `saved_bytes`: fusing saves no more than that. Where
-# the
+# which computes as much and does not move `saved_bytes`: fusing saves no more than that. If the
 # chain was faster than that roofline already, it is not known.
 
 
@@ -763,7 +757,7 @@ def _sequences(kinds: Kinds, commands: CommandArrays, call: int) -> list[tuple[s
 
 
 def _what(chain: Chain, roles: set[str | None]) -> FusionKind | None:
-    """What a chain is by the roles of its commands, None where these do not tell."""
+    """What a chain is by the roles of its commands, None if these do not tell."""
     if chain.is_attention:
         return FusionKind.ATTENTION
     if {"norm", "modulation"} <= roles:
@@ -799,8 +793,8 @@ def _modulates(work: Work) -> bool:
 def _saved_ns(
     chain: Chain, members: Sequence[Work | None], busy: float, profile: DeviceProfile | None
 ) -> float | None:
-    """What fusing one chain saves at most, None where its roofline is not known: without a profile
-    that has the bandwidth, or where the chain was faster."""
+    """What fusing one chain saves at most, None if its roofline is not known: without a profile
+    that has the bandwidth, or if the chain was faster."""
     if profile is None or profile.memory_bandwidth is None:
         return None
     whole = [w for w in members if w is not None and w.part == 1]

@@ -93,11 +93,9 @@ GUIDANCE: tuple[Column, ...] = (
 # --- The cost of classifier-free guidance: calls that are there only because of it.
 #
 # Classifier-free guidance runs the denoiser a second time a step, for the negative prompt: as a
-# call
-# of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what the
-# whole took, less what half of it would take (`batch.py`): that is measured where the same
-# submodule also ran without (guidance in some of the steps only), else an estimate, and
-# `estimated`
+# call of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what
+# the whole took, less what half of it would take (`batch.py`): that is measured if the same
+# submodule also ran without (guidance in some of the steps only), else an estimate, and `estimated`
 # says so. Predictions without guidance go by the same.
 
 
@@ -197,7 +195,7 @@ def _replayed(
 
 
 def _times(of: Inputs, calls: pl.DataFrame) -> tuple[float | None, ...]:
-    """`_TIMES` of the calls of a branch; None where a value is not known."""
+    """`_TIMES` of the calls of a branch; None if a value is not known."""
     row = calls.row(0, named=True)
     same = (pl.col(name) == row[name] for name in ("submodule", "branch"))
     busy = of.table("branches").filter(*same)["busy_ns"].sum()
@@ -205,7 +203,7 @@ def _times(of: Inputs, calls: pl.DataFrame) -> tuple[float | None, ...]:
 
 
 def _sum(values: pl.Series) -> float | None:
-    """The sum, None where a value is not known."""
+    """The sum, None if a value is not known."""
     return None if values.null_count() else float(values.sum())
 
 

@@ -70,9 +70,9 @@ def dropped_calls(run: Run) -> list[int]:
 # - another device: another sync command of its own runs, or another device works for a call of
 # this
 #   one's;
-# - in the tile of one of its calls: queue, where what ends the gap had been launched in time;
+# - in the tile of one of its calls: queue, if what ends the gap had been launched in time;
 # unknown
-#   cause, where its launch was not recorded though others were, or nothing of the host was; else
+#   cause, if its launch was not recorded though others were, or nothing of the host was; else
 #   launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
 # - another device, once more: no tile of its own, but a tile of another device's call, of a
 # pipeline
@@ -82,8 +82,7 @@ def dropped_calls(run: Run) -> list[int]:
 # - host: the rest, between calls.
 #
 # Where the host waited for a device when this one ran dry, launch and host are *sync*: the host
-# could
-# not launch ahead, because it waited. What was not recorded is never put down to the host.
+# could not launch ahead, because it waited. What was not recorded is never put down to the host.
 
 
 _Flags = npt.NDArray[np.bool_]
@@ -120,7 +119,7 @@ class _Work(Struct, frozen=True, eq=False):
     """What the gaps of all devices are measured with. `uses` tells which call, of those in rows,
     worked or has its tile on which device, bool [devices, calls]; `last` is when the last work of
     each call on each device ended, int64 likewise, long ago for none; `pipeline` is the pipeline
-    call of each, None where the run has none, `submodule` a code of what each is a call of."""
+    call of each, None if the run has none, `submodule` a code of what each is a call of."""
 
     commands: CommandArrays
     layers: pl.Series
@@ -240,7 +239,7 @@ class _Work(Struct, frozen=True, eq=False):
 
     def _tiles_beside(self, own: _Flags) -> Stretches:
         """The tiles of calls that are not a device's own, nor of submodules that it runs itself, of
-        the pipeline calls in which it has some: of the run, where that has none."""
+        the pipeline calls in which it has some: of the run, if that has none."""
         beside = ~own & ~np.isin(self.submodule, self.submodule[own])
         if self.pipeline is not None:
             beside &= np.isin(self.pipeline, self.pipeline[own & (self.pipeline >= 0)])
@@ -249,7 +248,7 @@ class _Work(Struct, frozen=True, eq=False):
 
 
 def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] | tuple[None, None]:
-    """Of each gap of an axis, the row of the command that launched what ends it, -1 where none is
+    """Of each gap of an axis, the row of the command that launched what ends it, -1 if none is
     known, and whether it did so too late; nothing ends the last. None without launches."""
     if launches is None or axis.source is None:
         return None, None
@@ -257,7 +256,7 @@ def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] 
 
 
 def _unknown(axis: DeviceAxis, launch: Codes | None, *, unseen: bool) -> _Flags | None:
-    """Of each gap whether nothing tells if the host was late, None where that is so of none: the
+    """Of each gap whether nothing tells if the host was late, None if that is so of none: the
     launch of what ends it was not recorded. Nothing ends the last one: the host is seen there."""
     if unseen:
         return np.ones(len(axis.gaps), dtype=np.bool_)
@@ -272,8 +271,7 @@ def _unknown(axis: DeviceAxis, launch: Codes | None, *, unseen: bool) -> _Flags 
 #
 # That is its commands (launches, waits, host work of no call) and the activities that an importer
 # kept of Python frames, operators and runtime calls (`RunInfo.host_activities`). Of all that the
-# launching thread was in, the innermost that covers at least half of the time; where none does,
-# the
+# launching thread was in, the innermost that covers at least half of the time; if none does, the
 # one that covers most of it.
 
 
@@ -291,7 +289,7 @@ class Doing(Struct, frozen=True):
 
 
 class HostDoings(Struct, frozen=True, eq=False):
-    """k things that the host was in, in order of begin: `start` and `end`, int64 [k]; `reach` is
+    """k things that the host was in, in order of start: `start` and `end`, int64 [k]; `reach` is
     the latest end so far; `row` that of the command, or of the activity behind -1, int64."""
 
     run: Run
@@ -320,7 +318,7 @@ class HostDoings(Struct, frozen=True, eq=False):
 
     def during(self, first: int, last: int, launch: int) -> Doing | None:
         """What the host did from `first` to `last`, of the thread of the command in row `launch`;
-        of any where that is -1. None where nothing tells."""
+        of any if that is -1. None if nothing tells."""
         thread = self._thread_of(launch) if launch >= 0 else ""
         host = self._on_rank(launch, HOST_TRACK) if launch >= 0 else ""
         places = slice(
@@ -389,7 +387,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class KernelsOfCalls(Struct, frozen=True, eq=False):
-    """Of each call of a run, int64 [n]: begin and end of its tile, and on one device the begin of
+    """Of each call of a run, int64 [n]: start and end of its tile, and on one device the start of
     its `first` kernel and the end of its `last`; the former behind the latter for none. `own` are
     the rows of those that used the device."""
 
@@ -436,7 +434,7 @@ class KernelsOfCalls(Struct, frozen=True, eq=False):
 
 
 def _extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
-    """Begin of the first and end of the last kernel on each device of each call, int64 [devices,
+    """Start of the first and end of the last kernel on each device of each call, int64 [devices,
     calls] each; the former behind the latter for none."""
     places = len(commands.devices) + 1, calls + 1  # the last are no device and no call
     first, last = np.full(places, _NEVER), np.full(places, -_NEVER)
@@ -457,7 +455,7 @@ def before_first_kernels(
     devices: Iterable[DeviceGaps], run: Run, kernels: Mapping[str, KernelsOfCalls]
 ) -> pl.Series:
     """How long each call was launch-bound before its first kernel, in its tile; 0 without kernels,
-    null where nobody knows what its device did, int64 [n]. `kernels` are those of all devices."""
+    null if unknown what its device did, int64 [n]. `kernels` are those of all devices."""
     found = pl.Series([None] * len(run.calls), dtype=pl.Int64)
     placed = run.tiles.calls["tile_device"].cast(pl.String).to_numpy()
     for gaps in devices:

@@ -315,7 +315,7 @@ _INTERVALS = 200  # of a device
 
 def busy_timeline(devices: Sequence[DeviceGaps], axis: Axis) -> pl.DataFrame:
     """`_INTERVALS` rows a device (`columns.BUSY_TIMELINE`), in order of device and time, from the
-    begin of the first pipeline call to the end of the last; fewer where the run is as short."""
+    start of the first pipeline call to the end of the last; fewer if the run is as short."""
     windows = axis.windows
     if not len(windows):
         return pl.DataFrame(schema=schema(BUSY_TIMELINE))
@@ -417,8 +417,7 @@ def _told(doing: Doing, length: int) -> tuple[object, ...]:
 # hidden.
 #
 # A device *computes* while a command of category compute or other runs on it, it *communicates*
-# while one of category collective does, and *transfers* while one of dma or copy does. With |A|
-# the
+# while one of category collective does, and *transfers* while one of dma or copy does. With |A| the
 # length of the union of A, and C, K and T these commands,
 #
 #     span = |C| + exposed + data + idle + unrecorded

@@ -40,7 +40,7 @@ class WaitCause(StrEnum):
 
     LAUNCH = "launch"  # the host launches too late, or has no more to launch
     SYNC = "sync"  # so, because it had waited for a device
-    QUEUE = "queue"  # the next command was launched in time, and has not begun
+    QUEUE = "queue"  # the next command was launched in time, and has not started
     COPY = "copy_wait"  # that it had started itself, and goes on beside it
     OTHER_DEVICE = "other_device"
     HOST = "host"  # between calls
@@ -74,7 +74,7 @@ class HostDoing(StrEnum):
 
 class InOrder(Struct, frozen=True, eq=False):
     """Some of many intervals in order of their start, taken by slices of that order. `rows` are
-    their rows, int32 [n]; None where they are all, and stand in order."""
+    their rows, int32 [n]; None if they are all, and stand in order."""
 
     start: Times
     end: Times
@@ -206,10 +206,10 @@ PARTS: tuple[str, ...] = (
 class DeviceGaps(Struct, frozen=True, eq=False):
     """The k gaps of a device, in order; the first goes on before all time and the last behind it,
     of which what lies in its `span` counts. `launch` is the row of the command that launched what
-    ends each, -1 where none is known, and `late` whether it did so too late, [k] each; both None
-    where no launch was recorded. `unknown` is whether nothing tells if the host was late: the
-    launch of what ends the gap was not recorded, where others were or nothing of the host was; [k],
-    None where that is so of no gap. `calls` are the rows of the calls that worked on the device, or
+    ends each, -1 if none is known, and `late` whether it did so too late, [k] each; both None
+    if no launch was recorded. `unknown` is whether nothing tells if the host was late: the
+    launch of what ends the gap was not recorded, if others were or nothing of the host was; [k],
+    None if that is so of no gap. `calls` are the rows of the calls that worked on the device, or
     have their tile there. `busy` is when it worked.
 
     What they are measured with: `copying` is when it waited for a copy of its own, `elsewhere` when
@@ -247,7 +247,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return len(self.busy.gaps)
 
     def ranges(self, rows: slice | Times) -> tuple[Times, Times]:
-        """Begin and end of some gaps within the span, int64 [len(rows)] each, in ns."""
+        """Start and end of some gaps within the span, int64 [len(rows)] each, in ns."""
         gaps = self.busy.gaps
         return np.clip(gaps.start[rows], *self.span), np.clip(gaps.end[rows], *self.span)
 
@@ -264,7 +264,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return Stretches(start, end).where(end > start)
 
     def launched_by(self, row: int) -> int:
-        """The row of the command that launched what ends a gap, -1 where none is known."""
+        """The row of the command that launched what ends a gap, -1 if none is known."""
         return -1 if self.launch is None else int(self.launch[row])
 
     def parts(self, rows: Times) -> Times:
@@ -333,8 +333,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return overlap
 
     def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags, _Flags], Stretches]]:
-        """The gaps by whether the host was blocked when each began, whether what ended it had been
-        launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left
+        """The gaps by whether the host was blocked when each started, whether what ended it had
+        been launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left
         out."""
         if self.launch is None and self.unknown is None and not len(self.waits):
             never = np.array([False])
@@ -422,7 +422,7 @@ NOT_LAUNCHED = np.iinfo(np.int64).min
 class Launches(Struct, frozen=True, eq=False):
     """`source` and `target` are rows of commands, int64 [m]: host commands, and what each launched
     on a device. `returned` is when the launch of each command of the run had returned, int64 [n],
-    NOT_LAUNCHED where none is known; it is empty where there are no launches."""
+    NOT_LAUNCHED if none is known; it is empty if there are no launches."""
 
     source: Times
     target: Times
@@ -484,16 +484,12 @@ class RunTimeline(Struct, frozen=True, eq=False):
 # --- Waits of the host that nobody recorded: told by its silence while a device worked.
 #
 # Where a trace holds no wait, a launch that comes just after the device ran dry has two
-# explanations:
-# the host worked for as long, or it waited for the device. Nothing of the host was recorded
-# meanwhile. Work that takes as long as what the device does, time and again, is not to be
-# expected;
-# so the host is taken to have waited where the device was busy for nearly all of its silence: in
-# the
-# commands of a call on a queue, launches that came too late left the device idle for at most a
-# tenth
-# of the times in which the host was silent. A host that launches too late leaves it idle for
-# longer.
+# explanations: the host worked for as long, or it waited for the device. Nothing of the host was
+# recorded meanwhile. Work that takes as long as what the device does, time and again, is not to be
+# expected; so the host is taken to have waited if the device was busy for nearly all of its
+# silence: in the commands of a call on a queue, launches that came too late left the device idle
+# for at most a tenth of the times in which the host was silent. A host that launches too late
+# leaves it idle for longer.
 
 
 _SYNC = CATEGORIES.index("sync")
@@ -501,7 +497,7 @@ _IDLE_PART = 10  # one in so many of the host's silence, at most
 
 
 class Silences(Struct, frozen=True, eq=False):
-    """What was recorded of each host, by the code of its device: begins in order, and until when
+    """What was recorded of each host, by the code of its device: starts in order, and until when
     the host was at work by then; int64 [k] each."""
 
     recorded: dict[int, tuple[Times, Times]]
@@ -518,7 +514,7 @@ class Silences(Struct, frozen=True, eq=False):
         return cls(recorded)
 
     def since(self, host: int, moments: Times) -> Times:
-        """Since when nothing was recorded of a host at these moments, -1 where something was, or
+        """Since when nothing was recorded of a host at these moments, -1 if something was, or
         nothing had been yet."""
         begun, until = self.recorded[host]
         before = np.searchsorted(begun, moments, side="right") - 1
@@ -570,13 +566,10 @@ def silent_waits(
 # --- What devices worked through, and when the host waited for them: the way back along a path.
 #
 # Commands that were launched (a flow from a host command tells) stand in queues, one a stream. A
-# command had been launched when its launch returned; if it began before that, when its launch
-# began.
-# It is *host-bound* where the one before it in its queue had ended by then: the device waited for
-# the
-# host. Else the device was behind, and the command before it is what it waited for. The host
-# waits
-# for a device in
+# command had been launched when its launch returned; if it started before that, when its launch
+# began. It is *host-bound* if the one before it in its queue had ended by then: the device waited
+# for the host. Else the device was behind, and the command before it is what it waited for. The
+# host waits for a device in
 #
 # - sync commands on a CPU, and host commands that are called Synchronize: for the last command
 # that
@@ -586,14 +579,11 @@ def silent_waits(
 # - silences in which a device worked and after which the host launched at once, or the path ends,
 #   though no wait was recorded: for what ended last (`silent_waits`).
 #
-# The critical path, backward from its end, stays with the host until the host returned from such
-# a
-# wait, or begins on a device where a command ends with it. Then it is what the device did up to
-# there, back to the last host-bound command, and from there on the host again, when it had
-# launched
-# this one. That gives *stretches*: times at which the path is on a device. At all other times it
-# is
-# on the host.
+# The critical path, backward from its end, stays with the host until the host returned from such a
+# wait, or starts on a device if a command ends with it. Then it is what the device did up to there,
+# back to the last host-bound command, and from there on the host again, when it had launched this
+# one. That gives *stretches*: times at which the path is on a device. At all other times it is on
+# the host.
 
 
 _TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
@@ -671,7 +661,7 @@ class Queues(Struct, frozen=True, eq=False):
 
     def _ending(self, last: int) -> int | None:
         """The place of the command that ends at `last`, or that a silent host awaited until then;
-        None where there is none."""
+        None if there is none."""
         if not len(self.reach):
             return None
         place = int(np.argmax(np.where(self.reach <= last, self.reach, -1)))
@@ -757,7 +747,7 @@ def _waits(
 
 
 def _places(row: Times, wanted: Times) -> Times:
-    """Where each wanted row stands in `row`, -1 where it does not."""
+    """Where each wanted row stands in `row`, -1 if it does not."""
     if not len(wanted):
         return wanted
     order = np.argsort(row, kind="stable")

@@ -83,9 +83,9 @@ _WAITS = {  # by column of the idle table
 
 
 def host_bound(analysis: Analysis) -> Iterator[Finding]:
-    """A device waits for the host to launch its next command, within calls. Silent where clocks of
-    devices are not aligned (when the host had called is not known on its clock), where nothing of
-    the host was recorded, and where what is launched one by one warms up for graphs. Commands whose
+    """A device waits for the host to launch its next command, within calls. Silent if clocks of
+    devices are not aligned (when the host had called is not known on its clock), if nothing of
+    the host was recorded, and if what is launched one by one warms up for graphs. Commands whose
     launch was not recorded do not count, nor does what the host did once in one of several calls:
     fewer launches do not gain that."""
     if unaligned(analysis) or captures_and_replays(analysis):
@@ -116,7 +116,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _slowed_by(analysis: Analysis) -> dict[str, Value]:
-    """What was recorded that slowed the host, and what recording operators cost in calls where that
+    """What was recorded that slowed the host, and what recording operators cost in calls if that
     is known and matters: the host is late for less without it."""
     evidence: dict[str, Value] = {}
     recording = analysis.run.recording
@@ -132,9 +132,9 @@ def _slowed_by(analysis: Analysis) -> dict[str, Value]:
 
 
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
-    """A device is idle for over 100 µs at a time, and why it waits most. Silent where that is
-    what `host_bound` says, where clocks of devices are not aligned: how far apart their calls were
-    is not known, and where devices are models of a server: an idle one keeps no hardware."""
+    """A device is idle for over 100 µs at a time, and why it waits most. Silent if that is
+    what `host_bound` says, if clocks of devices are not aligned: how far apart their calls were
+    is not known, and if devices are models of a server: an idle one keeps no hardware."""
     if unaligned(analysis) or of_server(analysis):
         return
     total = end_to_end_ns(analysis)
@@ -187,8 +187,8 @@ def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
 
 
 def idle_device(analysis: Analysis) -> Finding | None:
-    """One device works for most of the run, another one like it hardly ever. Silent where clocks of
-    devices are not aligned: how long the run took is not known, and where devices are models of a
+    """One device works for most of the run, another one like it hardly ever. Silent if clocks of
+    devices are not aligned: how long the run took is not known, and if devices are models of a
     server."""
     if unaligned(analysis) or of_server(analysis):
         return None
@@ -232,7 +232,7 @@ def _gap_evidence(row: Mapping[str, int]) -> dict[str, int]:
 
 def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
     """How long the host was in a DataLoader of PyTorch in the longest gaps of a device, and in how
-    many; nothing where that is not most of them, or long gaps are not most of what it waited."""
+    many; nothing if that is not most of them, or long gaps are not most of what it waited."""
     listed = analysis.gaps.filter(pl.col("device") == row["device"])
     inside = listed.filter(
         pl.col("host_doing").fill_null("").str.contains(_DATA_LOADER)
@@ -245,7 +245,7 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
-    """What the host was in for longest in the longest gaps of a device, and how long; nothing where
+    """What the host was in for longest in the longest gaps of a device, and how long; nothing if
     that is less than a quarter of all long gaps."""
     idle = pl.col("cause") != WaitCause.UNRECORDED
     doing = (
@@ -262,7 +262,7 @@ def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
 
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
     """How much of a device's waiting nothing tells the cause of, and how many of its commands were
-    recorded without their launch; nothing where it knows them all."""
+    recorded without their launch; nothing if it knows them all."""
     if not row["unknown_cause_ns"]:
         return {}
     run = analysis.inputs.run
@@ -281,7 +281,7 @@ def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
 
 def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
     """How much of each step is launch-bound, and of that lies before the first kernel of its
-    calls; nothing where there are no steps or nobody knows."""
+    calls; nothing if there are no steps or nobody knows."""
     steps = launch_bound_steps(analysis.calls.filter(pl.col("device") == device))
     if steps is None or steps.before_low_ns is None or steps.before_high_ns is None:
         return {}
@@ -295,7 +295,7 @@ def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
 
 
 def _outside_steps(analysis: Analysis, device: str, wait_ns: int) -> dict[str, Value]:
-    """The stage without steps in which most of the wait is, where there is one; nothing else."""
+    """The stage without steps in which most of the wait is, if there is one; nothing else."""
     calls = analysis.calls.filter((pl.col("device") == device) & (pl.col("step") == NO_STEP))
     stages = calls.group_by("stage").agg(pl.col("launch_bound_ns").sum()).sort("launch_bound_ns")
     if stages.is_empty() or analysis.steps.is_empty():

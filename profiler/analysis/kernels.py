@@ -108,7 +108,7 @@ _HELD = 200  # rows of a table
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    """The kernels of devices, where any are known."""
+    """The kernels of devices, if any are known."""
     rows = of.analysis.kernels
     if rows.is_empty():
         return

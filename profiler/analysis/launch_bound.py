@@ -48,8 +48,8 @@ _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_sc
 
 def host_between_steps(analysis: Analysis) -> Finding | None:
     """Between the tiles of the steps' calls the host (scheduler, guidance, callbacks) takes its
-    time, and the device waits. Silent where clocks of devices are not aligned: where steps end is
-    not known, and where calls on a GPU were captured alone: there the host waits for it."""
+    time, and the device waits. Silent if clocks of devices are not aligned: if steps end is
+    not known, and if calls on a GPU were captured alone: there the host waits for it."""
     steps = analysis.steps
     if steps.is_empty() or unaligned(analysis) or works_behind(analysis):
         return None
@@ -78,7 +78,7 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
 
 
 def scheduler_sync(analysis: Analysis) -> Finding | None:
-    """The host waits for its device between the calls of most steps. Silent where clocks of devices
+    """The host waits for its device between the calls of most steps. Silent if clocks of devices
     are not aligned."""
     steps, waits = len(analysis.steps), accelerators(analysis)
     if waits.is_empty() or unaligned(analysis):
@@ -107,7 +107,7 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
 
 def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
     """What of no call the host worked on longest in at least half of the steps, waits and what it
-    called aside; nothing where no host work was recorded."""
+    called aside; nothing if no host work was recorded."""
     often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
     rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
     rows = rows.with_columns(work_ns=pl.col("self_ns") - pl.col("waited_ns")).sort("work_ns")
@@ -199,7 +199,7 @@ def extended(title: str, template: Said, found: Finding) -> str:
 
 
 def _waits_for_host(found: Finding) -> str:
-    """For how long a device waits, and in which stage or where in each step; or several devices."""
+    """For how long a device waits, and in which stage or if in each step; or several devices."""
     if on_several(found):
         return said(
             "{devices} each wait for the host to launch work for {share} of the time",
@@ -225,7 +225,7 @@ def waits_for_data_loader(found: Finding) -> bool:
 
 
 def _less_waiting(found: Finding) -> Said:
-    """What to do by how long the device waits for each command: fewer launches help where it is
+    """What to do by how long the device waits for each command: fewer launches help if it is
     about what a launch takes."""
     if waits_for_data_loader(found):
         return _LOAD_AHEAD
@@ -296,9 +296,8 @@ RULES = (
 
 
 # --- Times at which the host stood still once: long gaps of a device in one call of a submodule
-# that
-# has others, none of which has the like. What makes one (a garbage collection, a library that is
-# loaded, a profiler at its start) is none of what each call launches.
+# that has others, none of which has the like. What makes one (a garbage collection, a library that
+# is loaded, a profiler at its start) is none of what each call launches.
 
 
 _LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
@@ -306,7 +305,7 @@ _ALIKE = 0.25  # of its length: with a gap as long in another call it is no sing
 
 
 class Stalls(Struct, frozen=True):
-    """Number and length of some stalls in all; what the host was in during the longest, "" where
+    """Number and length of some stalls in all; what the host was in during the longest, "" if
     nobody knows."""
 
     times: int

@@ -48,7 +48,7 @@ from profiler.trace.manifest_fields import Device, Recording, Submodule
 _HEADROOM = 0.10  # of the memory: fragmentation and the driver's context need about as much
 _ACTIVATIONS = 0.30  # of what is needed
 _OF_SIZE = 0.50  # of the memory: a peak below half of it is nobody's problem
-_LARGE = 1 << 30  # bytes, where the device's memory is not known
+_LARGE = 1 << 30  # bytes, if the device's memory is not known
 
 
 def little_headroom(analysis: Analysis) -> Iterator[Finding]:
@@ -173,7 +173,7 @@ class NoAllocations(NoteCode):
 def why_no_allocations(
     producer: str, recording: Recording | None, counters: Iterable[str | None]
 ) -> Note | None:
-    """Why there are no allocations, where they could have been recorded and nobody asked for them;
+    """Why there are no allocations, if they could have been recorded and nobody asked for them;
     `counters` are the names of those that there are, by device."""
     if recording is None or recording.profile_memory is not False:
         return None
@@ -384,7 +384,7 @@ def _bytes(given: object) -> int:
 
 
 def check_devices(sizes: Mapping[str, int], known: Iterable[str]) -> None:
-    """Raises InputError where `sizes` names a device that is none of `known`."""
+    """Raises InputError if `sizes` names a device that is none of `known`."""
     names = sorted(set(known))
     for device in sizes:
         if device and device not in names:
@@ -402,7 +402,7 @@ def device_weights(
 ) -> dict[str, int]:
     """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
 
-    Where a device does not tell, its submodules are added up; weights that they share
+    If a device does not tell, its submodules are added up; weights that they share
     (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody told of is
     left out.
     """
@@ -422,7 +422,7 @@ def device_weights(
 
 
 def submodule_weights(submodules: Mapping[str, Submodule]) -> dict[str, int | None]:
-    """Bytes of weights by submodule, but those shared with one before; None where nobody told."""
+    """Bytes of weights by submodule, but those shared with one before; None if unknown."""
     return {name: _own_bytes(known) for name, known in submodules.items()}
 
 
@@ -434,16 +434,12 @@ def _own_bytes(known: Submodule) -> int | None:
 
 # --- How much memory each device needed, when, and who held it; always of the whole run.
 #
-# Counters tell: an arena of ONNX Runtime what one submodule holds, torch's allocator what all of
-# a
-# device hold. A counter keeps its value until its next sample. Before its first sample an arena
-# is
+# Counters tell: an arena of ONNX Runtime what one submodule holds, torch's allocator what all of a
+# device hold. A counter keeps its value until its next sample. Before its first sample an arena is
 # taken to have held the least it ever did (its weights are loaded before the run), torch's
-# allocator
-# what its first sample says. On CPUs torch counts changes since the pipeline began alone: then,
-# and
-# where an arena never holds as much as its submodule's weights, weights are added to what is
-# needed.
+# allocator what its first sample says. On CPUs torch counts changes since the pipeline started
+# alone: then, and if an arena never holds as much as its submodule's weights, weights are added to
+# what is needed.
 
 
 _POINTS = 256  # of a device's timeline
@@ -461,7 +457,7 @@ class Memory(Struct, frozen=True, eq=False):
 
 def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
     """What the counters of `run` tell; `sizes` are bytes of memory by device, "" for every
-    other. Raises InputError where they name a device that the run does not have."""
+    other. Raises InputError if they name a device that the run does not have."""
     counters = memory_counters(run)
     weights = submodule_weights(run.info.submodules)
     placed = _placed(run)
@@ -495,7 +491,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
 
     @property
     def weights(self) -> int | None:
-        """Bytes of all weights; None where those of a submodule are not known, or there is none."""
+        """Bytes of all weights; None if those of a submodule are not known, or there is none."""
         known = [size for size in self.submodules.values() if size is not None]
         return sum(known) if known and len(known) == len(self.submodules) else None
 
@@ -520,7 +516,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
         call: dict[str, Any] = {}
         if self.peak is not None:
             time, most = self.peak
-            needed = max(most, 0) + uncounted  # changes can be below what the pipeline began with
+            needed = max(most, 0) + uncounted  # changes can be below what the pipeline started with
             found = {"peak_bytes": most, "peak_ns": time, "least_bytes": int(self.values.min())}
             call = self._running(time) or {}
         return {
@@ -546,7 +542,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
             for row in rows:
                 if row["submodule"] != running:
                     row["held_bytes"] = None
-                elif row["held_bytes"] is not None:  # its call began below what was there first
+                elif row["held_bytes"] is not None:  # its call started below what was there first
                     row["held_bytes"] = min(row["held_bytes"], needed or 0)
             rest = (needed or 0) - sum(row["held_bytes"] or 0 for row in rows)
         if self.counters and rest > 0:
@@ -564,7 +560,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
         place = ((self.times - first) * _POINTS // (span + 1)).astype(np.int64)
         heads = np.flatnonzero(np.diff(place, prepend=-1))
         most = np.maximum.reduceat(self.values, heads)
-        most[1:] = np.maximum(most[1:], self.values[heads[1:] - 1])  # held when it began
+        most[1:] = np.maximum(most[1:], self.values[heads[1:] - 1])  # held when it started
         times = self.times[heads]
         submodules = [*self.run.calls["submodule"].cast(pl.String), None]
         return [
@@ -626,7 +622,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
         return {*calls.filter(calls["submodule"].cast(pl.String) == name)["call"]}
 
     def _running(self, time: int) -> dict[str, Any] | None:
-        """The call that ran at a moment: on the device where there is one, the last to begin."""
+        """The call that ran at a moment: on the device if there is one, the last to begin."""
         row = int(self._rows_at(np.array([time]))[0])
         return None if row < 0 else self.run.calls.row(row, named=True)
 
@@ -643,7 +639,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
 
 def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
     """Of the calls `rows`, which run from `start` to `end`, the row of the one that ran at each
-    moment, of several the last to begin; -1 for none."""
+    moment, of several the last to start; -1 for none."""
     order = rows[np.argsort(start[rows], kind="stable")]
     ended = end[order]
     begun = np.searchsorted(start[order], times, side="right")
@@ -657,7 +653,7 @@ def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
 
 
 def _peak(counters: list[MemoryCounter], calls: set[int] | None) -> int | None:
-    """The most that one of the counters held, in some calls where they are given; None for no
+    """The most that one of the counters held, in some calls if they are given; None for no
     sample."""
     values = [
         c.values if calls is None else c.values[np.isin(c.calls, sorted(calls))] for c in counters
@@ -666,7 +662,7 @@ def _peak(counters: list[MemoryCounter], calls: set[int] | None) -> int | None:
 
 
 def _placed(run: Run) -> dict[str, list[str]]:
-    """The submodules of each device: where their calls are placed, else what the manifest says."""
+    """The submodules of each device: if their calls are placed, else what the manifest says."""
     pairs = run.calls.select(pl.col("device", "submodule").cast(pl.String)).unique(
         maintain_order=True
     )
@@ -803,7 +799,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def _changes_alone(devices: pl.DataFrame) -> tuple[str, ...]:
-    """That accelerators may have held more, where all that a foreign trace tells are changes."""
+    """That accelerators may have held more, if all that a foreign trace tells are changes."""
     alone = [
         row["device"]
         for row in devices.rows(named=True)

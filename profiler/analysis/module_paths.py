@@ -61,7 +61,7 @@ def sums_of(
 
 
 def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
-    """Sums over devices, one row a kind, 0 where nothing is known."""
+    """Sums over devices, one row a kind, 0 if nothing is known."""
     total, at_roofline = pl.col("total_ns"), pl.col("roofline_ns")
     computed = pl.col("compute_ns") > 0
     sums = (
@@ -88,13 +88,12 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
 
 # --- How much of their calls' tiles commands have to themselves.
 #
-# Each moment of a tile belongs to the command that began first of those that ran, of those that
-# began together to the one that ended first, so that the commands of a call have the union of
-# their
-# times in its tile, however many ran side by side and in whatever order they stand.
+# Each moment of a tile belongs to the command that started first of those that ran, of those that
+# started together to the one that ended first, so that the commands of a call have the union of
+# their times in its tile, however many ran side by side and in whatever order they stand.
 
 
-_Tiles = tuple[Times, Times, Times]  # begins, lengths, what lies before, of the tiles of calls
+_Tiles = tuple[Times, Times, Times]  # starts, lengths, what lies before, of the tiles of calls
 
 
 def own_times(
@@ -109,7 +108,7 @@ def own_times(
     [stages, kinds] in ns.
 
     `kind` is the kind of each command, `kept` are the kinds that work on a device; `tiles` are
-    begins and lengths, `stage` the stages, of the calls.
+    starts and lengths, `stage` the stages, of the calls.
     """
     begin, length = tiles
     found = np.zeros(stages * len(kept), dtype=np.int64)
@@ -136,8 +135,8 @@ def own_times(
 def _in_order(
     commands: CommandArrays, kind: Codes, rows: Times, tiles: _Tiles
 ) -> tuple[Times, Times]:
-    """The rows by when they began in their tiles, and when that was; of those that began together
-    by end and kind."""
+    """The rows by when they started in their tiles, and when that was; of those that started
+    together by end and kind."""
     begun = np.empty(len(rows), dtype=np.int64)
     for batch in batches(len(rows)):
         some = rows[batch]
@@ -215,8 +214,8 @@ class Paths(Struct):
         return made
 
     def _submodule(self, root: int, rows: list[Kind], classes: Mapping[str, str]) -> None:
-        """The nodes of one submodule: by module where a path is known, else by role, which is a
-        guess, where no path of it is."""
+        """The nodes of one submodule: by module if a path is known, else by role, which is a
+        guess, if no path of it is."""
         by_place: dict[tuple[str, bool], str] = {}
         for one in rows:
             key = (one.place, one.module is not None)
@@ -266,8 +265,8 @@ class Paths(Struct):
 
 
 def _path(one: Kind, classes: Mapping[str, str]) -> str:
-    """The path of a command's module, "" where it has none: the one that was recorded, else what
-    the name of its layer says, where that is more than a word or a module that capture saw."""
+    """The path of a command's module, "" if it has none: the one that was recorded, else what
+    the name of its layer says, if that is more than a word or a module that capture saw."""
     root = classes.get("", "")
     if one.module is not None:
         path = one.place if one.place != one.layer else module_path(one.place, root)
@@ -289,12 +288,10 @@ def parts_of(path: str) -> list[str]:
 
 # --- Equal blocks of a model as one: `transformer_blocks.*` for all 24 of them.
 #
-# Modules beside one another whose names differ by a number are equal where they are of one class,
-# hold modules, and at least four fifths of the operations of the one with fewer are operations of
-# the other: in the same module below it, of the same type and shapes. The last block of SD3 has
-# no
-# output for the text, and is a block like the others; up-sampling blocks of a VAE, each of
-# another
+# Modules beside one another whose names differ by a number are equal if they are of one class, hold
+# modules, and at least four fifths of the operations of the one with fewer are operations of the
+# other: in the same module below it, of the same type and shapes. The last block of SD3 has no
+# output for the text, and is a block like the others; up-sampling blocks of a VAE, each of another
 # resolution, are none.
 
 
@@ -407,7 +404,7 @@ class _Signatures:
         return fewest > 0 and len(first & second) >= _ALIKE * fewest
 
     def _of(self, node: int) -> frozenset[_Operation]:
-        """Its operations, by their place in it; none where it holds no modules."""
+        """Its operations, by their place in it; none if it holds no modules."""
         if node not in self._made:
             paths = self._paths
             holds = any(paths.kind[child] is Node.MODULE for child in paths.children[node])

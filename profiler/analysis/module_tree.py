@@ -200,7 +200,7 @@ class _Row(Struct, frozen=True):
     name: str
     elapsed_ns: int
     executions: int | None
-    within: int = -1  # the node of `Folded`; -1 where it is none
+    within: int = -1  # the node of `Folded`; -1 if it is none
     of_stage: int = -1
     class_name: str | None = None
     stage: str | None = None
@@ -590,7 +590,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 def _notes(analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
-    """How many nodes a page holds, where these are not all; that calls ran beside each other, where
+    """How many nodes a page holds, if these are not all; that calls ran beside each other, if
     the tree adds up to more than passed."""
     if len(held) < len(tree):
         yield said(

@@ -166,8 +166,8 @@ class Folds(Struct, frozen=True, eq=False):
 
     `key` numbers the `operators`, which have submodule, layer and host; `call` is a row of the
     frame of calls, -1 for work of no call, `group` its number in `pipelines.call_groups`. The rest
-    are int64 sums over the fold's commands; `extent` is from the first's begin to the last's end.
-    The working tracks are those on which its compute commands ran, all of its tracks where nothing
+    are int64 sums over the fold's commands; `extent` is from the first's start to the last's end.
+    The working tracks are those on which its compute commands ran, all of its tracks if nothing
     took time on these; `working_busy` is the sum over them of the time in which a command ran,
     `busiest` that of the busiest. `of_command` is the key of each command, `of_kind` that of each
     kind.
@@ -237,7 +237,7 @@ def fold_by(
 def _batches_of_folds(
     key: Codes, keys: int, group: Codes, start: Times
 ) -> Iterator[tuple[Times, Times]]:
-    """Rows of whole folds, a batch at a time, and where in them each fold begins.
+    """Rows of whole folds, a batch at a time, and if in them each fold begins.
 
     Rows are by key, group and start; folds of one key follow each other in order of their group.
     """
@@ -275,9 +275,9 @@ def _per_track(
 ) -> tuple[Times, Times, Times, Times]:
     """Tracks, working tracks, how long these worked together and the busiest of them, of each fold.
 
-    `place` is device and track of each row, below `places`; `spans` its begin and end; `computes`
+    `place` is device and track of each row, below `places`; `spans` its start and end; `computes`
     whether it is a compute command; `heads` are the first rows of the folds, whose rows are by
-    begin, `wall` their unions.
+    start, `wall` their unions.
     """
     ones = np.ones(len(heads), dtype=np.int64)
     tracks, working, working_busy, busiest = ones, ones.copy(), wall.copy(), wall.copy()
@@ -315,10 +315,10 @@ POSITION_KEYS = ("layer", "op_type", "of", "position")
 def command_positions(run: Run, submodule: str) -> pl.DataFrame:
     """The device commands of the traced calls of a submodule, one row a position.
 
-    Columns: `layer` (Utf8, what graphs call so: the place), `op_type` (Utf8, "" where nobody says
+    Columns: `layer` (Utf8, what graphs call so: the place), `op_type` (Utf8, "" if unknown
     one); `position`, from 0, among the `of` commands of that layer and op type in a call, in order
     of their start (Int64); `calls` that have it; `duration_ns`, `bytes_read` and `bytes_written`
-    summed over these calls (Int64, null where unknown); `role` (Utf8, null where unknown). In order
+    summed over these calls (Int64, null if unknown); `role` (Utf8, null if unknown). In order
     of their first start in a call.
     """
     calls = run.calls.filter(
@@ -358,25 +358,19 @@ def command_positions(run: Run, submodule: str) -> pl.DataFrame:
 
 # --- Operators: the commands of one call that share a layer, folded back into one.
 #
-# A command is folded with those of its call and layer; the host's commands (its own work,
-# what launched the layer's, waits for accelerators: `host_side`) are folded apart from what ran
-# on
-# devices, so that a launch never lengthens an operator.
-# Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer
-# and
-# `host` then add up to one row. With w the union of a fold, T its total, n the tracks on which
-# its
-# compute commands ran (all of its tracks where it has none, or nothing took time there), b_t the
-# time
-# in which such a track t worked (the union of what it ran: commands may lie within others) and b
-# their sum:
+# A command is folded with those of its call and layer; the host's commands (its own work, what
+# launched the layer's, waits for accelerators: `host_side`) are folded apart from what ran on
+# devices, so that a launch never lengthens an operator. Work of no call is folded by pipeline call
+# and step instead. The folds of one submodule, layer and `host` then add up to one row. With w the
+# union of a fold, T its total, n the tracks on which its compute commands ran (all of its tracks if
+# it has none, or nothing took time there), b_t the time in which such a track t worked (the union
+# of what it ran: commands may lie within others) and b their sum:
 #
 #     parallelism = Σ T / Σ w
 #     parallel_utilization = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
 #
-# sums over the folds. One track: the last two are 1. Tracks that only move data lengthen w and
-# are no
-# part of n: while they alone work, the computing ones wait.
+# sums over the folds. One track: the last two are 1. Tracks that only move data lengthen w and are
+# no part of n: while they alone work, the computing ones wait.
 
 
 _SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "even")

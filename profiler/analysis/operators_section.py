@@ -79,10 +79,8 @@ PARTITIONING: tuple[Column, ...] = (
 # --- Operators that were split: over tracks, over devices, into computing and moving data.
 #
 # Each is shown as a whole, then its computing and its data movement (categories dma and copy) by
-# themselves, then its part on each device. Numbers are those of `operators`, of the commands of
-# the
-# part; `gap_ns` is the time between a part's first command in a call and its last in which none
-# of
+# themselves, then its part on each device. Numbers are those of `operators`, of the commands of the
+# part; `gap_ns` is the time between a part's first command in a call and its last in which none of
 # it ran. A stream of a GPU does one thing after the other, kernels, copies and fills: an operator
 # that has all of its commands on one is not split.
 
@@ -330,7 +328,7 @@ def _split(of: ReportInput) -> Part:
     )
 
 
-# --- Rows of one label, told apart by the template arguments of their kernels.
+# --- Rows of one label, distinguished by the template arguments of their kernels.
 
 
 _ALIKE = ("label", "submodule", "device")

@@ -90,7 +90,7 @@ from profiler.trace.manifest_fields import Attribution, CallsFrom, Coverage, Dev
 
 
 def extent(run: Run) -> tuple[int, int]:
-    """First and last instant of the run, ns on its clock; (0, 0) where it holds nothing."""
+    """First and last instant of the run, ns on its clock; (0, 0) if it holds nothing."""
     starts, ends = [], []
     for frame in (run.spans, run.calls, run.commands):
         if len(frame):
@@ -169,7 +169,7 @@ def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
 
 
 def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What tells the calls of an import whose trace has no modules; nothing where modules do."""
+    """What tells the calls of an import whose trace has no modules; nothing if modules do."""
     recording = analysis.run.recording
     source = recording.calls_from if recording else None
     if source is None:
@@ -183,7 +183,7 @@ def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
-    """That times of captured calls are the host's, where a device works behind them."""
+    """That times of captured calls are the host's, if a device works behind them."""
     behind = works_behind(analysis)
     if behind:
         note = said(
@@ -211,7 +211,7 @@ def noted_times_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:
-    """How much of the modules' time is in captured calls, and what is not; nothing where nobody
+    """How much of the modules' time is in captured calls, and what is not; nothing if nobody
     measured that."""
     if coverage is None or coverage.share is None:
         return
@@ -239,7 +239,7 @@ def uncaptured_text(coverage: Coverage) -> Said | str:
 
 
 def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What of the pipeline calls' time counts nowhere; nothing where all of it does."""
+    """What of the pipeline calls' time counts nowhere; nothing if all of it does."""
     lost = analysis.accounting.unrecorded_ns
     if lost:
         note = said(
@@ -295,7 +295,7 @@ def cost_fact(analysis: Analysis) -> Fact:
 
 
 def _distorted(overhead: Overhead, *, behind: bool) -> Said:
-    """What a cost that distorts the figures leaves to do: to record calls alone, where operators
+    """What a cost that distorts the figures leaves to do: to record calls alone, if operators
     were recorded; their times are not those of devices that work `behind` them."""
     if overhead.operator_events and behind:
         return said("which may distort the figures (--ops none: undistorted end to end)")
@@ -336,7 +336,7 @@ def residual_fact(analysis: Analysis) -> Fact:
 
 
 def drops_fact(analysis: Analysis) -> Fact:
-    """How much that was executed is not in the trace; "Doubtful" where all of it is, but not
+    """How much that was executed is not in the trace; "Doubtful" if all of it is, but not
     surely."""
     if not analysis.drops:
         return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
@@ -416,7 +416,7 @@ def _device(name: str, known: Device | None) -> str:
 
 
 def _selection(run: RunSummary, noun: Noun) -> str:
-    """That tables and figures show a part of the run; "" where they show all of it."""
+    """That tables and figures show a part of the run; "" if they show all of it."""
     if not run.selection:
         return ""
     kept = [
@@ -545,7 +545,7 @@ _MOST_NEXT = 2
 
 
 def opening_of(of: ReportInput, summary: Summary) -> Opening:
-    """The opening of the report, below what its `summary` begins with."""
+    """The opening of the report, below what its `summary` starts with."""
     analysis = of.analysis
     selected = bool(analysis.run.selection)
     bars = step_bars(analysis.steps, analysis.calls) if analysis.step_summary.count > 1 else ()
@@ -637,8 +637,8 @@ def _submodules(of: ReportInput) -> TableView | None:
 
 
 def _shapes(of: ReportInput) -> TableView | None:
-    """The costliest shapes, or what ran where no shapes are known. The costliest matrix product
-    is among them: below the others, where it is none of them."""
+    """The costliest shapes, or what ran if no shapes are known. The costliest matrix product
+    is among them: below the others, if it is none of them."""
     timelines = timelines_of(of.analysis.calls, of.analysis.drops)
     rows = costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak)
     shown = min(of.most(_COSTLIEST), len(rows))
@@ -670,7 +670,7 @@ def _adds_up_tracks(analysis: Analysis) -> bool:
 
 def _apart(rows: pl.DataFrame) -> list[str | Column]:
     """The columns that it takes to tell rows of one label apart, and of which device's time each
-    share is; they stay where the table is narrow. Where some rows are of no call, the submodule
+    share is; they stay where the table is narrow. If some rows are of no call, the submodule
     says which."""
     some = 0 < rows["submodule"].null_count() < len(rows)
     several = rows.group_by("label").agg(pl.col("submodule").n_unique() > 1)["submodule"].any()
@@ -695,7 +695,7 @@ def _advice(finding: Finding) -> Advice:
 
 
 def _gain(finding: Finding) -> str:
-    """What following it saves at most: `"450 ms"`, `"0 to 160 ms"` where that depends on the
+    """What following it saves at most: `"450 ms"`, `"0 to 160 ms"` if that depends on the
     host's being late."""
     if finding.cost_ns is None:
         return said("not known")

@@ -120,7 +120,7 @@ def _incomplete_trace(found: Finding) -> Words:
 
 
 def graph_capture(analysis: Analysis) -> Finding | None:
-    """Graphs were captured: the calls ran nothing on their device where none was replayed, else the
+    """Graphs were captured: the calls ran nothing on their device if none was replayed, else the
     run holds warm-ups and captures beside replays."""
     recording = analysis.run.recording
     wall_ns = sum(part.wall_ns for part in analysis.accounting.submodules)
@@ -541,7 +541,7 @@ def unmeasured(recording: Recording | None) -> Said:
 
 def untraced(overhead: Overhead) -> Said | None:
     """What it would have taken without: `"1.20 s without tracing (1.10 s to 1.25 s) in place of
-    1.50 s"`; None where nobody knows."""
+    1.50 s"`; None if unknown."""
     if overhead.traced_ns is None or overhead.untraced_ns is None:
         return None
     low, high = overhead.untraced_low_ns, overhead.untraced_high_ns
@@ -607,7 +607,7 @@ def _why_unknown(cost: UnknownCost) -> Said:
 
 def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -> Said:
     """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
-    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are, and where too few
+    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals if there are, and if too few
     calls could be compared, unless it has to be `brief`. `stated`: a cost is stated."""
     found = [
         said(
@@ -693,7 +693,7 @@ def _sentences(analysis: Analysis) -> Iterator[str]:
 
 
 def _cost(overhead: Overhead) -> str:
-    """What tracing cost, as far as the producer measured it; "" where it did not."""
+    """What tracing cost, as far as the producer measured it; "" if it did not."""
     parts = [*_share(overhead), *filter(None, (untraced(overhead),))]
     if overhead.hooks_ns is not None:
         parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))

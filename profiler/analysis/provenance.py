@@ -35,14 +35,10 @@ from profiler.trace.manifest_fields import stated
 # --- Columns of numbers as compact text for a page: byte planes, deflated, base64.
 #
 # A column of integers is stored as unsigned numbers above its minimum, in as many bytes as its
-# range
-# needs, all lowest bytes first, then all second bytes, and so on: equal high bytes stand together
-# and
-# deflate to nothing. Reals are the eight bytes of a double. A column that mostly equals another
-# one
-# of its table is stored as the difference (`plus`), instants that follow on intervals as what
-# lies
-# between them (`after`). `templates/data.js` reads it.
+# range needs, all lowest bytes first, then all second bytes, and so on: equal high bytes stand
+# together and deflate to nothing. Reals are the eight bytes of a double. A column that mostly
+# equals another one of its table is stored as the difference (`plus`), instants that follow on
+# intervals as what lies between them (`after`). `templates/data.js` reads it.
 
 
 Table = Mapping[str, npt.NDArray[np.int64] | npt.NDArray[np.float64]]
@@ -126,8 +122,7 @@ def _planes(values: npt.NDArray[Any]) -> tuple[int, int, bytes]:
 
 
 # --- The files that a report was made from: names, sizes, hashes that tell one trace from another,
-# and
-# the merged trace itself where it is small.
+# and the merged trace itself if it is small.
 #
 #     trace_files(Path("traces/20261121-093000-sd3"))
 #     embedded_trace(Path("traces/20261121-093000-sd3"))
@@ -141,7 +136,7 @@ _THOROUGH = 4 << 20  # bytes; of more, a quicker method is worth a sixth more of
 
 class TraceFile(Struct, frozen=True):
     """A file of the trace, or `count` of them together: `size` in bytes, SHA-256 as hex digits, ""
-    where it was not computed."""
+    if it was not computed."""
 
     name: str
     size: int
@@ -150,7 +145,7 @@ class TraceFile(Struct, frozen=True):
 
 
 class EmbeddedTrace(Struct, frozen=True):
-    """A trace of `size` bytes: `packed` is it as a zlib stream in base64, "" where that would be
+    """A trace of `size` bytes: `packed` is it as a zlib stream in base64, "" if that would be
     too large for a page, and it only lies beside."""
 
     name: str
@@ -176,7 +171,7 @@ def trace_files(source: Path) -> tuple[TraceFile, ...]:
 
 
 def embedded_trace(source: Path | None) -> EmbeddedTrace | None:
-    """The merged trace of a bundle, or a single trace; None where there is none to read."""
+    """The merged trace of a bundle, or a single trace; None if there is none to read."""
     if source is None:
         return None
     path = source if source.is_file() else source / MERGED_NAME

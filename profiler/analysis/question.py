@@ -51,8 +51,8 @@ class Table:
     `row` is what a row is: "one operator of a submodule".
     `section` is the key of the section of the report that it belongs to. `make` makes it, perhaps
     from other tables, whose names `reads` has. `rank` are the columns by which rows are ordered
-    ("-total_ns": the highest first; nulls last); where it is empty, they stay as they were made.
-    `shown` rows are seen at first. `title` is its heading where its section says no other. `about`
+    ("-total_ns": the highest first; nulls last); if it is empty, they stay as they were made.
+    `shown` rows are seen at first. `title` is its heading if its section says no other. `about`
     is what a reader of the data must know beside the meanings of the columns.
     """
 
@@ -69,7 +69,7 @@ class Table:
     figure: FigureSpec | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError where it names what cannot be: a programming error."""
+        """Raises ValueError if it names what cannot be: a programming error."""
         if not self.name.isidentifier():
             raise ValueError(f"{self.name!r} cannot be the name of a table")
         missing = set(self._named()) - {column.name for column in self.columns}
@@ -84,7 +84,7 @@ class Table:
 
     def frame(self, of: Inputs) -> pl.DataFrame:
         """The table of these inputs, in the order of `rank`; rows that are equal there stay as they
-        were made. Raises ValueError where it differs from its declaration."""
+        were made. Raises ValueError if it differs from its declaration."""
         frame = checked(self.make(of), self.columns)
         if not self.rank:
             return frame
@@ -154,7 +154,7 @@ def table_named(name: str) -> Table:
 
 
 def register(*added: Table) -> None:
-    """Add tables of a program's own, for analyses to come. Raises ValueError where a name is
+    """Add tables of a program's own, for analyses to come. Raises ValueError if a name is
     taken."""
     known = _by_name()
     for table in added:
@@ -176,7 +176,7 @@ def registered(*added: Table) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Look for the tables anew when they are next asked for; what was registered is gone."""
+    """Look for the tables again when they are next asked for; what was registered is gone."""
     question_modules.cache_clear()
     _by_name.cache_clear()
 

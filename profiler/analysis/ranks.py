@@ -51,7 +51,7 @@ _FEWEST = 5  # collectives that have a last rank: fewer tell nothing of a habit
 
 
 def straggler(analysis: Analysis) -> Finding | None:
-    """One rank is the last to begin most of its collectives, and the others wait for it.
+    """One rank is the last to start most of its collectives, and the others wait for it.
 
     Of n ranks each is the last in 1/n of them by chance: it must be so in half of what is between
     that and all (0.75 of two ranks, 0.56 of eight), and late by 1 % of end to end in all.
@@ -282,12 +282,12 @@ RANK_IMBALANCE: tuple[Column, ...] = (
 #
 #     transfer = last end - latest begin      wait of a rank = latest begin - its own
 #
-# A rank is the last where the one before it began earlier by more than the clocks are known.
+# A rank is the last if the one before it started earlier by more than the clocks are known.
 
 
 def matched(members: pl.DataFrame, job: Job | None) -> pl.DataFrame:
     """The `members` of collectives that several ranks on one clock recorded, with `latest_ns`, the
-    last begin, and `known_ns`, how well the clock of their rank is known."""
+    last start, and `known_ns`, how well the clock of their rank is known."""
     ranks = job.ranks if job is not None else ()
     known = {one.rank: one.residual_ns or 0 for one in ranks if one.aligned is not False}
     clocks = pl.DataFrame(
@@ -299,7 +299,7 @@ def matched(members: pl.DataFrame, job: Job | None) -> pl.DataFrame:
 
 
 def arrivals(own: pl.DataFrame) -> pl.DataFrame:
-    """One row a collective of `matched`, in order of its begin: its `number`, and the columns
+    """One row a collective of `matched`, in order of its start: its `number`, and the columns
     `COLLECTIVE_ARRIVALS`."""
     start, end = pl.col("start_ns"), pl.col("end_ns")
     late = start.max() - start.sort().slice(pl.len() - 2, 1).first()
@@ -354,7 +354,7 @@ def collective_table(
 
 
 def _rates(found: pl.DataFrame) -> pl.Series:
-    """GB/s over the slowest link, of each row; null where bytes, ranks or time are unknown."""
+    """GB/s over the slowest link, of each row; null if bytes, ranks or time are unknown."""
     columns = (
         found[name] for name in ("kind", "size", "message_bytes", "transfer_ns", "median_ns")
     )
@@ -385,8 +385,8 @@ _TOLD = {
 
 @shared
 def members(of: Inputs) -> pl.DataFrame:
-    """One row a command of a collective, in order of begin: `rank`, `device`, `start_ns`, `end_ns`,
-    `exposed_ns`, `kind`, and where the producer tells `group`, `size`, `message_bytes`, `number`:
+    """One row a command of a collective, in order of start: `rank`, `device`, `start_ns`, `end_ns`,
+    `exposed_ns`, `kind`, and if the producer tells `group`, `size`, `message_bytes`, `number`:
     that of the collective, which those of other ranks share."""
     run = of.run
     rows = run.commands.lazy().filter(pl.col("category") == "collective")
@@ -483,7 +483,7 @@ def rank_table(
 
 
 def _highest(ranks: pl.Series) -> int:
-    """The highest rank of commands, `NO_RANK` where none is known."""
+    """The highest rank of commands, `NO_RANK` if none is known."""
     found = ranks.max()
     return found if isinstance(found, int) else NO_RANK
 

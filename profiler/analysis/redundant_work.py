@@ -142,7 +142,7 @@ REDUNDANT_WORK: tuple[Column, ...] = (
 # - timestep: the timestep's embedding. The same in every branch; known before the first step.
 # - modulation: projections of the timestep's vector to shift, scale and gate. Known before the
 # first
-#   step; where no pooled text is added to the vector, the same in every branch.
+#   step; if no pooled text is added to the vector, the same in every branch.
 
 
 class Redundancy(Struct, frozen=True):
@@ -190,7 +190,7 @@ class _Row(Struct, frozen=True):
 def redundancies_of(
     kinds: Kinds, roles: pl.DataFrame, denoisers: Sequence[str]
 ) -> list[Redundancy | None]:
-    """For each kind why it computes the same again, None where nothing says so.
+    """For each kind why it computes the same again, None if nothing says so.
 
     `roles` has a row a kind (`KIND_ROLE`); `denoisers` are the submodules that have steps.
     """
@@ -323,7 +323,7 @@ def _is_projection(row: _Row) -> bool:
 
 
 def _tokens(row: _Row) -> tuple[int, ...]:
-    """All dims but the last of the first matrix that it takes, () where there is none."""
+    """All dims but the last of the first matrix that it takes, () if there is none."""
     inputs = row.shapes.inputs if row.shapes else ()
     return next((tensor.dims[:-1] for tensor in inputs if len(tensor.dims) > 1), ())
 
@@ -331,13 +331,10 @@ def _tokens(row: _Row) -> tuple[int, ...]:
 # --- Operators that compute the same again, and the time that computing it once would save.
 #
 # What a kind of command gave once, and still has to give in the same pipeline call, branch, or
-# step,
-# is not computed again when it is hoisted out of the loop: `redundancies_of` says of which kinds
-# that holds. Equal kinds have equal shapes. Saved is the median of a kind's executions times
-# those
-# that need not be, and no more than these took: one slow execution promises nothing. Of what is
-# known
-# ahead, and so may be computed for all steps as one batch, that is an upper bound.
+# step, is not computed again when it is hoisted out of the loop: `redundancies_of` says of which
+# kinds that holds. Equal kinds have equal shapes. Saved is the median of a kind's executions times
+# those that need not be, and no more than these took: one slow execution promises nothing. Of what
+# is known ahead, and so may be computed for all steps as one batch, that is an upper bound.
 
 
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -397,7 +394,7 @@ def _class(submodules: Mapping[str, Submodule], submodule: str, place: str) -> t
 
 def _executions(of: Inputs, known: pl.DataFrame) -> pl.DataFrame:
     """One row a call and kind that computes the same again, and whether it is `needed` there: in
-    the first call of the pipeline call, and of its branch where that makes a difference."""
+    the first call of the pipeline call, and of its branch if that makes a difference."""
     calls, ran = of.calls, of.call_kinds
     of_calls = calls.select(
         "start_ns",

@@ -37,14 +37,12 @@ from profiler.trace.manifest_fields import Graphs
 
 # --- The device work of a run as a replay needs it: what was launched when, on which stream.
 #
-# Between two pieces of work that both wait in a stream's queue a device takes a moment (1.4 to
-# 1.6 us
-# on an H200 that is being recorded, 0.7 within a CUDA graph, next to nothing on an MI300X). It is
-# measured on those that had been launched long before the work ahead of them ended.
+# Between two pieces of work that both wait in a stream's queue a device takes a moment (1.4 to 1.6
+# us on an H200 that is being recorded, 0.7 within a CUDA graph, next to nothing on an MI300X). It
+# is measured on those that had been launched long before the work ahead of them ended.
 #
 # Work whose launch was not recorded follows what ran before it on its stream, as far behind it as
-# it
-# was. What was not recorded at all (`RunTiles.unrecorded_on`) is such work on each stream of its
+# it was. What was not recorded at all (`RunTiles.unrecorded_on`) is such work on each stream of its
 # device.
 
 
@@ -55,14 +53,14 @@ _USUAL = 50_000  # ns between queued work: longer, it waited for something else
 
 
 class Works(Struct, frozen=True, eq=False):
-    """w pieces of device work, stream by stream in order of begin; int64 [w] each.
+    """w pieces of device work, stream by stream in order of start; int64 [w] each.
 
     `row` is its command, -1 for time that nobody recorded, `call` the row of its call, -1 for none.
-    `launch` is when it was launched, NEVER where that is not known, and `latency` how long it takes
-    from there; `behind` is how long it begins after the work before it, were it launched early: as
-    it did where its launch is not known, else what is usual on its stream. `moment` is the host's
+    `launch` is when it was launched, NEVER if that is not known, and `latency` how long it takes
+    from there; `behind` is how long it starts after the work before it, were it launched early: as
+    it did if its launch is not known, else what is usual on its stream. `moment` is the host's
     time to which it belongs: its launch, or a later one of work before it on its stream; NEVER for
-    what was launched before the recording began. `heads` are where streams begin, [s + 1] with the
+    what was launched before the recording began. `heads` are where streams start, [s + 1] with the
     end.
     """
 
@@ -94,7 +92,7 @@ class Works(Struct, frozen=True, eq=False):
 
 
 def works_of(run: Run, launches: Launches) -> Works | None:
-    """The work on those devices for which launches are known; None where there is none."""
+    """The work on those devices for which launches are known; None if there is none."""
     rows, device = _rows(run, launches)
     if not len(rows):
         return None
@@ -138,9 +136,9 @@ def works_of(run: Run, launches: Launches) -> Works | None:
 
 
 def _between(stream: Times, launch: Times, latency: Times, start: Times, before: Times) -> Times:
-    """How long each begins after `before`, the end of the work ahead of it, were it in the queue:
+    """How long each starts after `before`, the end of the work ahead of it, were it in the queue:
     on each stream the mean of those that surely were, of first ones of a launch and of others (of
-    the same graph) apart; 0 where fewer than `_FEW` tell."""
+    the same graph) apart; 0 if fewer than `_FEW` tell."""
     known = launch > NEVER
     follows = np.append(False, (launch[1:] == launch[:-1]) & (stream[1:] == stream[:-1])) & known
     queued = known & (launch + latency + _SURELY < before) & (start >= before)
@@ -194,19 +192,19 @@ def _calls(run: Run, rows: Times) -> Times:
 # --- What the host waited for: blocking copies, synchronization, launches into a full queue.
 
 
-_QUICK = 0.05  # of the launches: where a device is behind nearly all wait for room
+_QUICK = 0.05  # of the launches: if a device is behind nearly all wait for room
 _LONG = 5  # of those: a launch that takes longer may have waited for room in its queue
 _DEEP = 16  # pieces of work: fewer fill no queue
 _FULL = 0.95  # of the most that ever waited: a launch that returns then waited for room
 
 
 class Waits(Struct, frozen=True, eq=False):
-    """v times at which the host waited for a device, in order of their begins, int64 [v] each.
+    """v times at which the host waited for a device, in order of their starts, int64 [v] each.
 
-    Where `own` is the work that the call launched, it waits for the work `back` places before that
-    on its stream: 0 for a blocking copy, the depth of the queue for a launch into a full one. Where
+    If `own` is the work that the call launched, it waits for the work `back` places before that
+    on its stream: 0 for a blocking copy, the depth of the queue for a launch into a full one. If
     it is -1 it waits for what was launched before on `streams`, bool [v, s]. Once that has ended
-    the host returns after `tail`; it takes `least` also where it waits for nothing.
+    the host returns after `tail`; it takes `least` also if it waits for nothing.
     """
 
     begin: Times
@@ -246,7 +244,7 @@ def waits_of(works: Works, launches: Launches) -> Waits:
 
 
 def _all(works: Works, launches: Launches) -> tuple[Times, Times, Times, Times]:
-    """Begin, end, own work and how far back of all waits."""
+    """Start, end, own work and how far back of all waits."""
     place = np.full(len(launches.source) + 1, -1)  # the last is of no command
     place[works.row] = np.arange(len(works.row))
     place[-1] = -1
@@ -299,7 +297,7 @@ class Recording(Struct, frozen=True, eq=False):
 
 
 def recording_of(run: Run) -> Recording | None:
-    """What of `run`, whose calls are in order of their numbers, can be replayed; None where it
+    """What of `run`, whose calls are in order of their numbers, can be replayed; None if it
     recorded no launches."""
     launches = launches_of(run.commands, run.flows)
     works = works_of(run, launches) if launches is not None else None
@@ -312,8 +310,8 @@ def recording_of(run: Run) -> Recording | None:
 
 class Script(Struct, frozen=True, eq=False):
     """k slices of the host's recorded time, one after the other, int64 [k]: each from `first` up to
-    `last`. A slice takes `pace` times as long as it did, float64 [k]; where it is a `graph`, bool
-    [k], all its launches are one at its begin, and it takes as long as that."""
+    `last`. A slice takes `pace` times as long as it did, float64 [k]; if it is a `graph`, bool
+    [k], all its launches are one at its start, and it takes as long as that."""
 
     first: Times
     last: Times
@@ -327,7 +325,7 @@ class Script(Struct, frozen=True, eq=False):
         return cls(first, last, np.ones(count), np.zeros(count, dtype=np.bool_))
 
     def at(self, slices: Times, moments: Times) -> Times:
-        """Moments in slices, from the slices' begins on, before anything waits."""
+        """Moments in slices, from the slices' starts on, before anything waits."""
         away = (moments - self.first[slices]) * np.where(self.graph, 0.0, self.pace)[slices]
         found: Times = np.rint(away).astype(np.int64)
         return found
@@ -336,18 +334,15 @@ class Script(Struct, frozen=True, eq=False):
 # --- Replay: when work would have run had the host done only some of what it did, or the work taken
 # another time.
 #
-# The host takes between launches what it took; where it waited for a device it waits anew. On
-# each
+# The host takes between launches what it took; if it waited for a device it waits again. On each
 # stream, in the order that was recorded,
 #
 #     begin = max(end of the work before + what lies between two in a queue, launch + latency)
 #
 # The waits cut the launches into stretches in which the host is as far behind the recording as at
-# their begin. In a stretch ends follow from a running maximum: with `c` the sum of lengths so
-# far,
+# their begin. In a stretch ends follow from a running maximum: with `c` the sum of lengths so far,
 # `end = c + max(end before the stretch, max over the work so far of (launch + latency - c
-# before))`,
-# where the lengths have what lies before each piece of work in a queue, too.
+# before))`, if the lengths have what lies before each piece of work in a queue, too.
 
 
 _Reals = npt.NDArray[np.float64]
@@ -368,17 +363,17 @@ class Replayed(Struct, frozen=True, eq=False):
 
     @property
     def device_span_ns(self) -> int:
-        """From the first begin of device work to the last end, 0 without any."""
+        """From the first start of device work to the last end, 0 without any."""
         return int(self.done.max() - self.start.min()) if len(self.done) else 0
 
 
 def replay(
     recording: Recording, script: Script, lengths: Times | None = None, begin_ns: int | None = None
 ) -> Replayed:
-    """The run of `script` from `begin_ns` on, None: where its first slice began.
+    """The run of `script` from `begin_ns` on, None: if its first slice began.
 
     `lengths` are those of the works, int64 [w], None: as recorded. What had been launched before
-    the script's begin ends when it did.
+    the script's start ends when it did.
     """
     works = recording.works
     origin = int(script.first[0]) if begin_ns is None else begin_ns
@@ -409,8 +404,8 @@ def _late(at: Times, late: Times, moments: Times) -> Times:
 
 class _Expanded(Struct, frozen=True, eq=False):
     """The work of a script, slice by slice and there in order of launches: its place in `Works`,
-    its slice, stream, the moment of its launch, when it may begin (NEVER: after what is before it)
-    and how long after that; were the host never late. `begins` is where each slice begins, `rank`
+    its slice, stream, the moment of its launch, when it may start (NEVER: after what is before it)
+    and how long after that; were the host never late. `begins` is where each slice starts, `rank`
     the place of each of the works among those in order of launches, `low` the first in a slice."""
 
     work: Times
@@ -456,7 +451,7 @@ class _Expanded(Struct, frozen=True, eq=False):
 
 
 class _Stops(Struct, frozen=True, eq=False):
-    """Waits in order of their ends, were the host never late: begin, end, tail and least time,
+    """Waits in order of their ends, were the host never late: start, end, tail and least time,
     int64 [v]; and the work they wait for, [v, n], -1 for none."""
 
     begin: Times
@@ -588,7 +583,7 @@ class WholeRun(Struct, frozen=True, eq=False):
 
 
 def whole_run(run: Run) -> WholeRun | None:
-    """`run`, whose calls are in order of their numbers; None where it recorded no launches."""
+    """`run`, whose calls are in order of their numbers; None if it recorded no launches."""
     recording = recording_of(run)
     if recording is None:
         return None
@@ -603,7 +598,7 @@ def whole_run(run: Run) -> WholeRun | None:
 
 # --- What less work, fewer launches or fewer calls gain in a run whose launches are replayed.
 #
-# Each gain is given twice: with the host as it was recorded, and where it is never late, with one
+# Each gain is given twice: with the host as it was recorded, and if it is never late, with one
 # launch a call. Recording slows the host, so that what a run without it gains lies between the
 # two.
 
@@ -641,7 +636,7 @@ class Gains(Struct, frozen=True, eq=False):
     op_types: pl.Series
 
     def calls(self, submodule: str, branch: str | None = None) -> Flags:
-        """Which calls are those of a submodule, of one branch where it is given; bool [n]."""
+        """Which calls are those of a submodule, of one branch if it is given; bool [n]."""
         found: Flags = self.names == submodule
         return found if branch is None else found & (self.branches == branch)
 
@@ -666,7 +661,7 @@ class Gains(Struct, frozen=True, eq=False):
     def in_mean_launches(self, calls: Flags, launches: Mapping[str, float]) -> float:
         """So many launches of some op types in some calls, as launches that take the host's mean
         time in these: it takes less for an addition than for an operator ahead of which Python has
-        more to do. A launch takes from the one before it, or from the begin of its call."""
+        more to do. A launch takes from the one before it, or from the start of its call."""
         works = self.whole.recording.works
         own = np.flatnonzero(self._own(calls) & (works.launch > NEVER) & (works.row >= 0))
         own = own[np.lexsort((works.launch[own], works.call[own]))]
@@ -744,7 +739,7 @@ class Gains(Struct, frozen=True, eq=False):
 
 
 def gains_of(run: Run) -> Gains | None:
-    """The gains of `run`, whose calls are in order of their numbers; None where it recorded no
+    """The gains of `run`, whose calls are in order of their numbers; None if it recorded no
     launches, or its unchanged replay is not what was recorded."""
     whole = whole_run(run)
     if whole is None or not whole.fidelity.believed:
@@ -770,15 +765,15 @@ def gains_of(run: Run) -> Gains | None:
 
 @shared
 def replay_gains(of: Inputs) -> Gains | None:
-    """What replays of the whole run say; None where they say nothing."""
+    """What replays of the whole run say; None if they say nothing."""
     return gains_of(of.run)
 
 
-# --- What the report says of graphs that were replayed: where operators of their kernels come from.
+# --- What the report says of graphs that were replayed: if operators of their kernels come from.
 
 
 def replay_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What is known of replayed graphs, and that launches were captured where the headline does not
+    """What is known of replayed graphs, and that launches were captured if the headline does not
     say so already; nothing without any."""
     recording = analysis.run.recording
     graphs = recording.graphs if recording else None
@@ -801,7 +796,7 @@ def replay_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 def _operators_from(graphs: Graphs) -> Said:
-    """How many kernels have operators, and of what they need where none has."""
+    """How many kernels have operators, and of what they need if none has."""
     if graphs.joined:
         return said(
             "{joined} of {kernels} kernels have operators, from the trace of the capture",

@@ -106,7 +106,7 @@ def call_parts(of: Inputs) -> pl.DataFrame:
 
 def _unions(commands: pl.DataFrame, place: Codes, groups: int) -> tuple[pl.Series, pl.Series]:
     """How long commands of each group waited in a queue, and how long any worked; null, all of it,
-    where the run has none of these."""
+    if the run has none of these."""
     start, end = commands["start_ns"].to_numpy(), ends(commands)
     category = commands["category"].cast(pl.String)
     kinds = commands["op_type"].cast(pl.String)
@@ -150,7 +150,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
 
 
 def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
-    """Begin and end of each pipeline call, and its name, that of the span which began first."""
+    """Start and end of each pipeline call, and its name, that of the span which started first."""
     spans = pipelines.spans.with_columns(
         code=pl.Series(pipelines.code_of_spans), end_ns=pl.Series(ends(pipelines.spans))
     )
@@ -165,7 +165,7 @@ def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
 
 def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
     """How long each pipeline call was in each stage: columns `pipeline`, `stage`, `elapsed_ns`. On
-    the devices' axis; else by the spans of stages: where pipeline calls run together one waits for
+    the devices' axis; else by the spans of stages: if pipeline calls run together one waits for
     another on that axis, and elsewhere it is not told which work is whose."""
     if on_axis:
         parts = stage_parts(of.run, of.pipelines, of.axis)
@@ -182,7 +182,7 @@ def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
 
 
 def _of_stage(lasted: pl.DataFrame, numbers: Codes, name: str) -> pl.Series:
-    """What `_stages` has of one stage, for each pipeline call; null where it has no such stage."""
+    """What `_stages` has of one stage, for each pipeline call; null if it has no such stage."""
     own = lasted.filter(pl.col("stage") == name).select("pipeline", "elapsed_ns")
     asked = pl.DataFrame({"pipeline": pl.Series(numbers, dtype=own.schema["pipeline"])})
     return asked.join(own, on="pipeline", how="left", maintain_order="left")["elapsed_ns"]
@@ -200,7 +200,7 @@ def _percentiles(of: Inputs) -> pl.DataFrame:
     if requests.is_empty():
         return empty(REQUEST_PERCENTILES)
     rows = list(_rows(None, requests))
-    if requests["queue_ns"].null_count() < len(requests):  # of a server: where they waited
+    if requests["queue_ns"].null_count() < len(requests):  # of a server: if they waited
         for (name,), calls in call_parts(of).group_by("submodule", maintain_order=True):
             rows += _rows(str(name), calls)
     return pl.DataFrame(rows, schema=schema(REQUEST_PERCENTILES), orient="row")

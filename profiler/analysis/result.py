@@ -61,15 +61,15 @@ class StepSource(StrEnum):
 
 
 class StepSummary(Struct, frozen=True):
-    """Statistics over the rows of `steps`; times are 0 where there are none.
+    """Statistics over the rows of `steps`; times are 0 if there are none.
 
     `median_ns` is that of the steady steps, in which no submodule is called for the first time or
-    compiles; of all where none is steady. `diff` compares these, too. Where a step cache was on,
+    compiles; of all if none is steady. `diff` compares these, too. If a step cache was on,
     `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
-    medians; None where no cache was on, and where there is no such step.
-    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
+    medians; None if no cache was on, and if there is no such step.
+    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 if there are
     several) that `rule` singles out. `measured_by` says what
-    told which steps there are: `step_spans`, or `calls` where the run has no such spans.
+    told which steps there are: `step_spans`, or `calls` if the run has no such spans.
     """
 
     count: int
@@ -105,7 +105,7 @@ class StageAccount(Struct, frozen=True):
 
 class SubmoduleTime(Struct, frozen=True):
     """Union of the tiles of one submodule's calls in each pipeline call, summed up, and its share
-    of end to end; of all its calls where the run has no pipeline span."""
+    of end to end; of all its calls if the run has no pipeline span."""
 
     submodule: str
     wall_ns: int
@@ -117,8 +117,8 @@ class Accounting(Struct, frozen=True):
 
     Times are on the devices' axis: a pipeline call lasts to the end of the last command that was
     launched for it. Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum
-    of their times, as are all parts. `wall_ns` is the time in which any of them ran: less, where
-    `overlapping` of them ran at the same time as another. Where the run does not tell what belongs
+    of their times, as are all parts. `wall_ns` is the time in which any of them ran: less, if
+    `overlapping` of them ran at the same time as another. If the run does not tell what belongs
     to which (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they
     were one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
     pipeline call, which are in no stage and not in the end-to-end time; they took
@@ -128,10 +128,10 @@ class Accounting(Struct, frozen=True):
     long tiles were outside of their pipeline call, in no stage. `residual_share` is
     `(residual_ns + outside_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
     and counts neither there nor in a stage: nothing was recorded though work waited, or only what
-    had been launched before the recording began ran. `profiler_ns` lies there, too, and counts
+    had been launched before the recording started ran. `profiler_ns` lies there, too, and counts
     nowhere: the pipeline waited for the profiler's own work.
 
-    `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
+    `possible` is False, with the reason in `why_not`, if the run holds no pipeline or stage
     spans; then `stages` is empty and the parts are 0. `iterations` are passes of loops that are not
     denoising, over all pipeline calls. Without a pipeline span `end_to_end_ns` lasts
     from the first tile or command of a device to the last. `submodules` is known all the same,
@@ -246,9 +246,9 @@ class Finding:
 
     `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is
     all; none: a count or ratio), and to names, codes and notes. `cost_ns` is what following it
-    saves at most of the run's end-to-end time, None where nobody can tell, and `cost_share` its
+    saves at most of the run's end-to-end time, None if nobody can tell, and `cost_share` its
     share of that time; costs of several findings may be the same time, they do not add up.
-    `severity` follows from `cost_ns` where that is known. Where launches were recorded `effect` is
+    `severity` follows from `cost_ns` if that is known. If launches were recorded `effect` is
     replayed: `cost_ns` is what is gained with the host as it was recorded.
     """
 
@@ -275,7 +275,7 @@ class RunSummary:
     """What ran, as the run's producer told it (`RunInfo`); `settings` with notes
     (`SettingNote`) of those that differ.
 
-    `started` is the UTC time of the first event, ISO 8601 to the second, "" where the trace's
+    `started` is the UTC time of the first event, ISO 8601 to the second, "" if the trace's
     clock is not the time of day. `calls`, `traced_calls` (with `ops_traced`) and `commands` count
     the whole run, `selected_calls` and `selected_commands` what `selection` left for the tables.
     """
@@ -337,7 +337,7 @@ class Analysis:
     @property
     def commands(self) -> pl.DataFrame:
         """The selected commands as recorded, with `role`, `flops`, `bytes_read` and `bytes_written`
-        where their producer told none; made when first asked for. Not one of the `tables`."""
+        if their producer told none; made when first asked for. Not one of the `tables`."""
         return self.annotated.frame
 
     def __getattr__(self, name: str) -> pl.DataFrame:
@@ -360,7 +360,7 @@ class Analysis:
     def to_pandas(self, table: str) -> pd.DataFrame:
         """One of the `tables`, or `commands`, for pandas, integers with nulls as `Int64`.
 
-        Raises InputError where there is no such table.
+        Raises InputError if there is no such table.
         """
         if table == _COMMANDS:
             return to_pandas(self.commands)
@@ -373,7 +373,7 @@ class Analysis:
         """A plotly figure of the report, for notebooks: `icicle`, `steps`, … as
         `profiler.report.figures` has them; `theme` is `light` or `dark`.
 
-        Raises InputError where there is no such figure.
+        Raises InputError if there is no such figure.
         """
         # The layer above this one is imported by name, when it is asked for.
         return import_module("profiler.report.figures").figure(self, name, **options)
@@ -388,7 +388,7 @@ class Analysis:
         """The columns of one of the `tables`, or of `commands`: `column, dtype, unit, null,
         meaning`, a row each.
 
-        Raises InputError where there is no such table.
+        Raises InputError if there is no such table.
         """
         columns = COMMANDS if table == _COMMANDS else table_named(table).columns
         rows = [(c.name, str(c.dtype), c.unit, c.nullable, c.meaning) for c in columns]
@@ -398,8 +398,7 @@ class Analysis:
 
 # --- What a report consists of, whoever renders it: a report of sections, a section of parts.
 #
-# Terminal, page and notebook render these values and decide nothing about them: headings, the
-# order
+# Terminal, page and notebook render these values and decide nothing about them: headings, the order
 # of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
 # renderer may leave out what its place has no room for: columns by their importance, and figures.
 # Every text is plain; whoever renders it escapes it for where it goes.
@@ -422,9 +421,9 @@ class ReportInput(Struct, frozen=True, eq=False):
         return self.end_ns - self.begin_ns
 
     def rows(self, shown: int) -> int:
-        """How many rows are shown of a table that shows so many where nobody asks for others."""
+        """How many rows are shown of a table that shows so many if nobody asks for others."""
         return shown if self.top is None else self.top
 
     def most(self, shown: int) -> int:
-        """The same where there is room for `shown` rows and no more."""
+        """The same if there is room for `shown` rows and no more."""
         return shown if self.top is None else min(self.top, shown)

@@ -25,8 +25,7 @@ from profiler.grammars.names import parse_name
 #          function                                  arguments
 #     _ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelI…
 #
-# C++ names come demangled or as the compiler wrote them (Itanium ABI, section 5.1); names of
-# other
+# C++ names come demangled or as the compiler wrote them (Itanium ABI, section 5.1); names of other
 # languages are a function without arguments. Names may have been cut.
 
 
@@ -39,7 +38,7 @@ _NO_CODE = re.compile(r"Mem(cpy|set)\b")  # what runtimes do themselves, in word
 
 class KernelName(Struct, frozen=True):
     """`function` with its namespaces, without return type; `arguments` of its template and its
-    call as they stand in the name, "" where it has none."""
+    call as they stand in the name, "" if it has none."""
 
     function: str
     arguments: str = ""
@@ -84,20 +83,18 @@ def _mangled(text: str) -> KernelName:
 
 # --- What kernels of libraries are for, by their names alone.
 #
-# Names tell what a kernel computes, seldom where in a model: a product has the role `matmul`,
+# Names tell what a kernel computes, seldom if in a model: a product has the role `matmul`,
 # arithmetic `elementwise`, whatever they are part of. The rules are in order, the first that fits
 # speaks; those of a function come before those of its template arguments, which decide for the
 # functions that run anything (`elementwise_kernel`, `cutlass::Kernel`, `ck_tile::kentry`).
 #
-# Conventions: cuBLAS and CUTLASS (`sgemm`, `nvjet`, `xmma`), hipBLASLt and Tensile (`Cijk_`),
-# cuDNN
-# (`scudnn`, `bn_fw`, `dgrad`), MIOpen and CK (`igemm_fwd`, `grouped_conv`), FlashAttention,
-# AITER,
+# Conventions: cuBLAS and CUTLASS (`sgemm`, `nvjet`, `xmma`), hipBLASLt and Tensile (`Cijk_`), cuDNN
+# (`scudnn`, `bn_fw`, `dgrad`), MIOpen and CK (`igemm_fwd`, `grouped_conv`), FlashAttention, AITER,
 # FlashInfer, vLLM, SGLang, FBGEMM, llama.cpp, ATen, CUB and rocPRIM, NCCL and RCCL.
 
 
 class LibraryKernel(Struct, frozen=True):
-    """A kernel's role; `norm_kind` of norms, "" where the name does not tell."""
+    """A kernel's role; `norm_kind` of norms, "" if the name does not tell."""
 
     role: str
     norm_kind: str = ""
@@ -200,7 +197,7 @@ def writes_cache(op_type: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def library_kernel(name: str) -> LibraryKernel | None:
-    """What a library's kernel is for by its name, whole or cut; None where no rule fits."""
+    """What a library's kernel is for by its name, whole or cut; None if no rule fits."""
     parsed = parse_kernel(name)
     role = _role(parsed.function, parsed.arguments)
     if not role:
@@ -233,7 +230,7 @@ def _first(rules: _Rules, text: str) -> str:
 #     aten::linear, aten::addmm, Gemm, FusedMatMul, MatMulNBits → matmul
 #     aten::_to_copy, Cast                                      → cast (moves data)
 #
-# `Sort` is what operations have in common where their place in the model decides what they are
+# `Sort` is what operations have in common if their place in the model decides what they are
 # for.
 
 
@@ -355,7 +352,7 @@ def word_set(text: str) -> frozenset[str]:
 @lru_cache(maxsize=1 << 16)
 def operation_of(op_type: str) -> Operation:
     """The operation that an op type names: of torch (`aten::add_`), ONNX (`LayerNormalization`)
-    or RBLN (`dynamic_matmul_fp16`); of sort UNKNOWN where it is none of those."""
+    or RBLN (`dynamic_matmul_fp16`); of sort UNKNOWN if it is none of those."""
     word = word_of(op_type)
     kind = _NORM_WORDS.get(word)
     if kind is not None:
@@ -390,7 +387,7 @@ def word_of(op_type: str) -> str:
 _COMPILED = (
     r"(?:triton_(poi|red|per|tem|for|spl|mm|fla)|(?:graph_\d+_)?cpp)_(?:fused_)?(.*?)(?:_\d+)?…?$"
 )
-# Names of several words; one that begins like another one stands before it.
+# Names of several words; one that starts like another one stands before it.
 _LONG = """_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention_for_cpu
     _scaled_dot_product_flash_attention _scaled_dot_product_cudnn_attention
     scaled_dot_product_attention _upsample_nearest_exact2d _unsafe_index _unsafe_view _to_copy
@@ -443,10 +440,8 @@ def fused_kernel(name: str) -> FusedKernel | None:
 # --- Where in a model a command lies: its module path, read from the inside out.
 #
 # Each module on the path says what it is for, by its class, else by its name, and the innermost
-# that
-# says something decides. A class says more than a name: SD3's `norm1` is an AdaLayerNormZero,
-# whose
-# projection and arithmetic are modulation and whose inner LayerNorm is the norm.
+# that says something decides. A class says more than a name: SD3's `norm1` is an AdaLayerNormZero,
+# whose projection and arithmetic are modulation and whose inner LayerNorm is the norm.
 
 
 class Purpose(Enum):
@@ -551,7 +546,7 @@ class Place(Struct, frozen=True):
 @lru_cache(maxsize=1 << 14)
 def module_path(layer: str, root: str = "") -> str:
     """The module path that a layer names, "" for the submodule itself, whose class is `root`, and
-    where it has none: a word that no grammar knows is the path of a module directly in it."""
+    if it has none: a word that no grammar knows is the path of a module directly in it."""
     parsed = parse_name(layer)
     path = parsed.module_path if parsed is not None else layer
     if path == root or _NO_PATH.search(path) or path.count(".") > _DEEPEST:
@@ -568,7 +563,7 @@ def class_in(name: str) -> str:
 class Places:
     """The places of the layers of one submodule.
 
-    `layers` are all of them, `classes` the classes of modules by path where capture kept them.
+    `layers` are all of them, `classes` the classes of modules by path if capture kept them.
     """
 
     def __init__(self, layers: Iterable[str], classes: Mapping[str, str]) -> None:

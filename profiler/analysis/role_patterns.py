@@ -36,8 +36,7 @@ from profiler.analysis.role_kernel_names import (
 #     Pow → Mul → Add → Mul → Tanh → Add → Mul                    GELU, so mlp
 #
 # Every command is one letter, so that a chain is a regular expression; what only moves data does
-# not
-# break one.
+# not break one.
 
 
 _WORDS = {
@@ -138,7 +137,7 @@ ROLE_BY = ("producer", "category", "op_type", "class", "path", "chain", "shapes"
 class Evidence(Struct, frozen=True):
     """What is known of one kind.
 
-    `kernel` is the function that its first command ran, "" where nobody tells. `rotates` is whether
+    `kernel` is the function that its first command ran, "" if unknown. `rotates` is whether
     its attention module turns queries and keys by position, `rotated` whether it works on tensors
     of the dims that products with positions have, `projected` whether the command runs
     after that module's output projection, `negated` directly after a negation. `attends` is whether
@@ -167,7 +166,7 @@ class Evidence(Struct, frozen=True):
 
 class Decision(Struct, frozen=True):
     """A role and what decided (`ROLE_BY`, "" for `other` without evidence); `norm_kind` of
-    norms, "" where it is not known."""
+    norms, "" if it is not known."""
 
     role: str
     by: str
@@ -267,7 +266,7 @@ def _by_patches(kinds: Sequence[StreamKind]) -> tuple[int, int, int]:
 
 
 def _tokens(shapes: Shapes | None) -> tuple[int, ...]:
-    """The dims of the largest tensor of three that goes in, () where there is none."""
+    """The dims of the largest tensor of three that goes in, () if there is none."""
     if shapes is None:
         return ()
     dims = [tensor.dims for tensor in shapes.inputs if len(tensor.dims) == 3]
@@ -431,7 +430,7 @@ def rotated_dims(shapes: Shapes | None) -> tuple[int, ...] | None:
 
 
 def projection_of(shapes: Shapes) -> str:
-    """What a product [rows, k] by [k, n] is for in a transformer, "" where its sizes do not tell.
+    """What a product [rows, k] by [k, n] is for in a transformer, "" if its sizes do not tell.
 
     Products of vectors project conditioning; of tokens, those that keep the width belong to
     attention and those that widen it three times or more, or narrow it so, to the mlp. From a
@@ -483,7 +482,7 @@ def _product(shapes: Shapes) -> tuple[int, int, int] | None:
 
 def modulation_width(shapes: Shapes) -> int:
     """How many vectors of the model's width stand in one vector that goes in: 6 for shift, scale
-    and gate of two parts, 2 for shift and scale; 0 where there is none."""
+    and gate of two parts, 2 for shift and scale; 0 if there is none."""
     widths = [tensor.dims[-1] for tensor in shapes.inputs if len(tensor.dims) == 3]
     vectors = [tensor.dims[1] for tensor in shapes.inputs if len(tensor.dims) == 2]
     found = {
@@ -527,7 +526,7 @@ _FUSED = (  # words of a fused kernel
 
 
 def norm_kind(found: Evidence) -> str:
-    """The kind of a norm, "" where nothing tells."""
+    """The kind of a norm, "" if nothing tells."""
     place, operation = found.place, found.operation
     inner = place.purpose is Purpose.NORM
     adaptive = _named(place.outer_class if inner else place.own_class, _ADAPTIVE)

@@ -79,8 +79,8 @@ _TURNED = word_set("mul cat stack neg view_as_complex")
 
 
 def role_of_name(name: str) -> str:
-    """The role of a kernel by its name alone, whole or cut: `matmul` and `elementwise` where the
-    name tells what it computes and not for what, `other` where it does not tell."""
+    """The role of a kernel by its name alone, whole or cut: `matmul` and `elementwise` if the
+    name tells what it computes and not for what, `other` if it does not tell."""
     fused = fused_kernel(name)
     if fused is not None:
         return _alone(fused)
@@ -109,7 +109,7 @@ def _is_norm(fused: FusedKernel) -> bool:
 
 
 def _by_sort(fused: FusedKernel) -> str:
-    """By an operation that can be nothing else, "" where there is none."""
+    """By an operation that can be nothing else, "" if there is none."""
     role = next((sort.value for sort in _BY_SORT if sort in fused.sorts), "")
     if not role and Sort.MATMUL in fused.sorts:  # torch.compile's own product
         return "mlp" if Sort.ACTIVATION in fused.sorts else "matmul"
@@ -177,7 +177,7 @@ def _arithmetic_alone(fused: FusedKernel) -> str:
 
 
 def of_kernel(found: Evidence) -> Decision | None:
-    """A library's kernel, where its name is all that is known, or what launched it says nothing;
+    """A library's kernel, if its name is all that is known, or what launched it says nothing;
     sizes of a product tell more."""
     if found.operation.sort is not Sort.UNKNOWN:
         return None
@@ -193,8 +193,7 @@ def of_kernel(found: Evidence) -> Decision | None:
 
 
 # --- What is known of the kinds of one submodule: each from its names and shapes, and from what
-# runs
-# before and after it in a representative call.
+# runs before and after it in a representative call.
 
 
 _PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
@@ -352,7 +351,7 @@ class SubmoduleKinds:
 
 
 def _named_operation(layer: str) -> str:
-    """The op type that a layer's name begins with, the layer itself where it has none."""
+    """The op type that a layer's name starts with, the layer itself if it has none."""
     parsed = parse_name(layer)
     return parsed.op_types[0] if parsed is not None and parsed.op_types else layer
 
@@ -361,7 +360,7 @@ def _named_operation(layer: str) -> str:
 #
 # The first that speaks decides: an op type that can be nothing else, the class of the innermost
 # module that is for something, the names on its path, the chain that the command stands in, its
-# shapes, the kernel's name. What belongs where:
+# shapes, the kernel's name. What belongs if:
 #
 # - `attention`: scores, softmax, weighting, masks and position biases; `qkv_projection`: every
 #   projection into and out of it.
@@ -505,7 +504,7 @@ def _of_chain(found: Evidence) -> Decision | None:
 
 
 def _of_shapes(found: Evidence) -> Decision | None:
-    """Products by their sizes, arithmetic by what it broadcasts, where no path tells."""
+    """Products by their sizes, arithmetic by what it broadcasts, if no path tells."""
     sort = found.operation.sort
     if sort in _MOVES:
         return Decision("data_movement", "op_type")
@@ -568,8 +567,8 @@ KIND_ROLE = pl.Schema(
     }
 )
 """One row a kind, in their order. Null: `role` of host work; `norm_kind` of all but norms and of
-norms whose kind is not known; `stream` where there are not two, or it works on both; `block`
-outside of blocks; `role_by` where nothing decided (`other`)."""
+norms whose kind is not known; `stream` if there are not two, or it works on both; `block`
+outside of blocks; `role_by` if nothing decided (`other`)."""
 
 _LONGEST = 10_000  # commands of a representative call that chains are looked for in
 
@@ -579,7 +578,7 @@ def roles_of(
 ) -> pl.DataFrame:
     """The role of each kind (`KIND_ROLE`).
 
-    `submodules` is what the manifest says of them, with the classes of their `modules` where
+    `submodules` is what the manifest says of them, with the classes of their `modules` if
     capture kept those; `calls` is the row of the call of each command, -1 for none; `given` the
     role that the producer gave to each command: a kind keeps the one that most of it has.
     """
@@ -631,7 +630,7 @@ def _decided(
 
 
 def _kept(decision: Decision | None, produced: str | None) -> Decision | None:
-    """The role that a producer gave, where it did; host work and waits have none, whoever says."""
+    """The role that a producer gave, if it did; host work and waits have none, whoever says."""
     if produced is None or decision is None:
         return decision
     return Decision(produced, "producer", decision.norm_kind)
@@ -656,7 +655,7 @@ def _complete(
 
 
 def _produced(kinds: Kinds, given: pl.Series | None) -> dict[int, str]:
-    """The role that a producer gave to most of each kind, where it gave any."""
+    """The role that a producer gave to most of each kind, if it gave any."""
     if given is None or given.null_count() == len(given):
         return {}
     counted = (

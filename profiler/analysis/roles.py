@@ -157,7 +157,7 @@ BLOCKS: tuple[Column, ...] = (
 def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None = None) -> Run:
     """`run` with the role of every command that a producer left without one.
 
-    `kinds` and `roles` are those of all commands of the run, where they are known.
+    `kinds` and `roles` are those of all commands of the run, if they are known.
     """
     if kinds is None or roles is None or len(kinds.of_command) != len(run.commands):
         calls = run.calls.sort("call")
@@ -168,7 +168,7 @@ def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None 
 
 
 def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:
-    """The `given` role of each command, where its producer told none that of its kind."""
+    """The `given` role of each command, if its producer told none that of its kind."""
     found = kinds.spread(roles["role"])
     if given.null_count() < len(given):
         found = given.zip_with(given.is_not_null(), found)
@@ -188,7 +188,7 @@ def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
 
 
 def corrected(total: pl.Expr) -> pl.Expr:
-    """A time times `overhead_ratio`; null where a foreign factor is beyond reason."""
+    """A time times `overhead_ratio`; null if a foreign factor is beyond reason."""
     return (total * pl.col("overhead_ratio")).round().cast(pl.Int64, strict=False)
 
 
@@ -264,7 +264,7 @@ def _with_role(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_streams() -> tuple[pl.Expr, ...]:
-    """The time of each stream; null where nothing is known to be of one."""
+    """The time of each stream; null if nothing is known to be of one."""
     known = pl.col("stream").is_not_null().any()
     return tuple(
         pl.when(known)
@@ -332,7 +332,7 @@ TABLES = (
 
 
 def submodule_of_blocks(blocks: pl.DataFrame) -> str:
-    """The submodule whose repeated blocks took most device time, "" where none has two."""
+    """The submodule whose repeated blocks took most device time, "" if none has two."""
     found = blocks.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
     sums = found.group_by("submodule").agg(pl.col("total_ns").sum(), pl.len())
     several = sums.filter(pl.col("len") > 1).sort("total_ns", "submodule", descending=[True, False])

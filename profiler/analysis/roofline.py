@@ -49,14 +49,12 @@ from profiler.run.columns import (
     schema,
 )
 
-# --- What a run's own products reached, where that is more than was measured.
+# --- What a run's own products reached, if that is more than was measured.
 #
 # How fast a device multiplies depends on the data (of random numbers it draws more power than of
-# equal ones) and on what it did before: between kernels that wait for memory products run at
-# higher
+# equal ones) and on what it did before: between kernels that wait for memory products run at higher
 # clocks than one after another. A profile that was measured with products alone is therefore
-# exceeded by some, and its peak is then what the run shows that the device can do: never more
-# than
+# exceeded by some, and its peak is then what the run shows that the device can do: never more than
 # is published, for a rate beyond that is a mistake of a formula.
 
 
@@ -97,10 +95,8 @@ def with_attained(
 # --- What the calls of a submodule would take if their operators had other work: half the batch,
 # another type.
 #
-# The time of a command is taken as a fixed part and the rest: `t = f + (t - f)`. The fixed part,
-# of
-# every command of the submodule, is what its shortest ones take (the mean of those kinds that
-# make
+# The time of a command is taken as a fixed part and the rest: `t = f + (t - f)`. The fixed part, of
+# every command of the submodule, is what its shortest ones take (the mean of those kinds that make
 # the first 5 % of its commands). The rest goes with the roofline of its work, `max(FLOPs / peak,
 # bytes / bandwidth)`, by the device's profile, else by the best rates that the submodule's own
 # operators reached. Time of a call in which no command ran (between commands: launches, the host)
@@ -109,26 +105,22 @@ def with_attained(
 # Bounds of less work are what remains when nothing is fixed and the rest goes with the smaller of
 # FLOPs and bytes, and when it goes with the larger and what is not known stays.
 #
-# More work takes at least what it takes at its roofline, and no less than before. Nor can
-# commands
-# fill a device much better than they did: where a little more than one wave of blocks took two, N
-# times as many take N + 1, so of what they took, but for 20 us each to begin and end, at least
-# (1 + N) / 2 times as much remains. It takes at most what it takes when nothing is fixed and all
-# goes
+# More work takes at least what it takes at its roofline, and no less than before. Nor can commands
+# fill a device much better than they did: if a little more than one wave of blocks took two, N
+# times as many take N + 1, so of what they took, but for 20 us each to start and end, at least (1 +
+# N) / 2 times as much remains. It takes at most what it takes when nothing is fixed and all goes
 # with the larger of FLOPs and bytes, and `_SLOWER` of that: of FLUX two images at once took the
 # clock of an H200 down by 5 % (docs/gpu-evidence.md).
 #
-# A processor whose caches are not known may work on less data in one that all of it did not fit
-# in:
+# A processor whose caches are not known may work on less data in one that all of it did not fit in:
 # then `_IN_CACHE` of a bound is taken. The denoiser of the embedded SD3 took 0.38 to 0.45 of its
-# time
-# for half the batch on one core, its Softmax and attention matmuls 0.42
+# time for half the batch on one core, its Softmax and attention matmuls 0.42
 # (`benchmarks/prediction_intervals.py`, guidance off).
 
 
 _SHORTEST = 0.05  # of the commands
 _IN_CACHE = 0.7
-_BEGINS_NS = 20_000.0  # of a command: so much may be its begin and end, whatever its size
+_BEGINS_NS = 20_000.0  # of a command: so much may be its start and end, whatever its size
 _SLOWER = 1.1
 
 
@@ -157,7 +149,7 @@ class KindCost(Struct, frozen=True):
 
     @property
     def flops(self) -> float:
-        """FLOPs of one command, 0 where there are none or they are not known."""
+        """FLOPs of one command, 0 if there are none or they are not known."""
         return (self.work.flops or 0) / self.work.parts if self.work else 0.0
 
     @property
@@ -169,7 +161,7 @@ class KindCost(Struct, frozen=True):
 
     @property
     def nbytes(self) -> float:
-        """Bytes of one command's tensors, 0 where they are not known."""
+        """Bytes of one command's tensors, 0 if they are not known."""
         if self.work is None:
             return 0.0
         read = self.work.bytes_read or 0
@@ -177,7 +169,7 @@ class KindCost(Struct, frozen=True):
 
 
 class Scaled(Struct, frozen=True):
-    """FLOPs (or rather the time for them) and bytes of a kind over what they were; None where its
+    """FLOPs (or rather the time for them) and bytes of a kind over what they were; None if its
     work is not known to change like that. `least` and `most` are the smallest and the largest that
     either may become. `alike`: by kernels like those that ran; those of another type are not."""
 
@@ -219,7 +211,7 @@ class CallCosts(Struct, frozen=True):
     def ratio(
         self, scale: Callable[[KindCost], Scaled], overhead_ratio: float = 1.0, outside: float = 1.0
     ) -> Ratio:
-        """Time over time before, where each kind's work changes as `scale` says.
+        """Time over time before, if each kind's work changes as `scale` says.
 
         `overhead_ratio` is untraced over traced time: what tracing costs is in the fixed parts.
         `outside` is the least that the time outside of commands may become.
@@ -249,7 +241,7 @@ class CallCosts(Struct, frozen=True):
         )
 
     def beyond_caches(self, ratio: Ratio, *, grows: bool) -> Ratio:
-        """`ratio` with the bound at which data no longer fits in a cache, or does at last, where
+        """`ratio` with the bound at which data no longer fits in a cache, or does at last, if
         the processor's caches are not known."""
         if self.profile is not None:
             return ratio
@@ -317,14 +309,14 @@ def _bounds(kind: KindCost, scaled: Scaled, stays: float, reached: float) -> tup
 
 
 def _fastest(pairs: Iterable[tuple[float, float]]) -> float:
-    """The least time for one of what is counted, 0 where nothing is."""
+    """The least time for one of what is counted, 0 if nothing is."""
     return min((time / count for time, count in pairs if count > 0 and time > 0), default=0.0)
 
 
 def call_costs(
     calls: pl.DataFrame, kinds: pl.DataFrame, profiles: Mapping[str, DeviceProfile], submodule: str
 ) -> CallCosts | None:
-    """The costs of the traced calls of `submodule`, None where none was traced.
+    """The costs of the traced calls of `submodule`, None if none was traced.
 
     `calls` is the call table, `kinds` the table of the kinds of its commands, `profiles` are those
     of devices by name.
@@ -495,7 +487,7 @@ def roofline_terms(wholes: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) 
 
 
 def _rates(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
-    """The rates of each row's device, null where not known."""
+    """The rates of each row's device, null if not known."""
     pairs = list(zip(frame["device"], frame["dtype"], strict=True))
     found = [profiles.get(device) if device else None for device, _ in pairs]
     rates = {
@@ -513,8 +505,8 @@ def _from_memory() -> pl.Expr:
 
 
 def _memory_ns() -> pl.Expr:
-    """The memory term: by the cache's rate where the submodule's data fits or the commands were
-    faster than memory, which is null where that is not known."""
+    """The memory term: by the cache's rate if the submodule's data fits or the commands were
+    faster than memory, which is null if that is not known."""
     nbytes, executions = pl.col("bytes"), pl.col("executions")
     beyond_cache = nbytes - pl.col("cache_bytes") * executions
     rates = pl.col("cache_bandwidth").is_not_null() & pl.col("bandwidth").is_not_null()
@@ -543,39 +535,33 @@ def _memory_ns() -> pl.Expr:
 #
 #     compute = F / P     memory = B / W     roofline = max(compute, memory, L)
 #
-# Bytes and bandwidth must be known, and so must the type's peak where there are FLOPs: else the
-# term
-# that is known need not be the longer one, and there is no roofline time. Where no formula gives
-# FLOPs (a fused elementwise or reduction kernel; products, convolutions and attention all have
+# Bytes and bandwidth must be known, and so must the type's peak if there are FLOPs: else the term
+# that is known need not be the longer one, and there is no roofline time. If no formula gives FLOPs
+# (a fused elementwise or reduction kernel; products, convolutions and attention all have
 # one)
 # the memory term stands alone. A launch cost that is not known is left out.
 #
-# W is the memory's, but that of the last-level cache where all that the submodule's calls touch
-# is
+# W is the memory's, but that of the last-level cache if all that the submodule's calls touch is
 # known and fits into it, and of commands that were faster than memory: what they read was in the
 # cache. Of these what does not fit into the cache comes from memory all the same.
 #
 # The roofline is a bound. Commands that were faster still (a cache whose rate is not known, a
-# profile
-# that is too low, more FLOPs or bytes in the formula than were needed) show that the roofline is
-# not
-# theirs: it is not known, and `refuted_ns` counts their time. `of_roofline` is roofline / total
-# over
-# what is known, where that is half of its time: 1 is as fast as the device can be. `beyond_ns` is
-# total - roofline over what is known: what better kernels could save at most.
+# profile that is too low, more FLOPs or bytes in the formula than were needed) show that the
+# roofline is not theirs: it is not known, and `refuted_ns` counts their time. `of_roofline` is
+# roofline / total over what is known, if that is half of its time: 1 is as fast as the device can
+# be. `beyond_ns` is total - roofline over what is known: what better kernels could save at most.
 #
 # Verdict, for a row (an operator or a role on one device):
 #
 # - host-bound: the device stood idle directly before its commands, within their calls, for longer
-#   than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster. Where nothing of
+#   than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster. If nothing of
 # the
 #   host was recorded nobody knows what the device waited for, and no row is host-bound.
-# - none (null) where of more than half of its time the roofline time is not known.
+# - none (null) if of more than half of its time the roofline time is not known.
 # - else compute-bound, memory-bound or launch-bound: the term that has most of the roofline
 #   time of its commands.
 #
-# Commands of categories host, sync, dma and collective are left out: links have rooflines of
-# their
+# Commands of categories host, sync, dma and collective are left out: links have rooflines of their
 # own.
 
 
@@ -595,7 +581,7 @@ def kind_roofline(
     are computed.
 
     Columns: kind, device, commands, total_ns, wait_ns, blamed_ns (of wait_ns what the host is to
-    blame for: nothing where it was not recorded, `host_seen`), flops, bytes, compute_ns, memory_ns,
+    blame for: nothing if it was not recorded, `host_seen`), flops, bytes, compute_ns, memory_ns,
     launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
     (they were faster than the longest term, which is not their roofline then).
     """
@@ -763,8 +749,8 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def bound_by(terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr) -> pl.Expr:
-    """What bounds rows: the host where it is to blame, else the first one of the longest `terms`,
-    where these are `known`."""
+    """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
+    if these are `known`."""
     longest = pl.max_horizontal(*terms.values())
     codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
     of_term = pl.when(known & (longest > 0)).then(pl.coalesce(*codes))
@@ -772,7 +758,7 @@ def bound_by(terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr) -> pl
 
 
 def _sum_or_null(name: str) -> pl.Expr:
-    """The sum of what is known, null where nothing is."""
+    """The sum of what is known, null if nothing is."""
     column = pl.col(name)
     return pl.when(column.is_not_null().any()).then(column.sum())
 

@@ -229,7 +229,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def _faster(profile: DeviceProfile | None) -> float | None:
-    """Peak of 16-bit types over that of float32; None where not known."""
+    """Peak of 16-bit types over that of float32; None if not known."""
     if profile is None:
         return None
     single, half = profile.peak("float32"), profile.peak("bfloat16")
@@ -315,7 +315,7 @@ _FUSIONS = "what op_types submodule device chains total_ns saved_bytes saved_ns 
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    """Operators, roles, and bounds where any FLOP or byte of the run is known."""
+    """Operators, roles, and bounds if any FLOP or byte of the run is known."""
     yield from operator_parts(of)
     yield from role_parts(of)
     if _known(of.analysis):

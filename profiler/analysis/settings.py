@@ -25,8 +25,7 @@ from profiler.trace.manifest_fields import (
 )
 
 # --- How submodules and pipeline calls were set up, as pairs of a name and a value that two runs
-# can
-# be compared by: `transformer cache` → `FirstBlockCache threshold=0.05`.
+# can be compared by: `transformer cache` → `FirstBlockCache threshold=0.05`.
 #
 # Names and values are the objects' own. What changed while the run went on has all its values, in
 # order.
@@ -61,7 +60,7 @@ def generation_pairs(generations: Iterable[Generation]) -> dict[str, str]:
 def setting_pairs(
     settings: Mapping[str, Sequence[SubmoduleSettings]], without: str = ""
 ) -> dict[str, str]:
-    """Of all submodules; `without` stands for what a submodule has none of, where it is given."""
+    """Of all submodules; `without` stands for what a submodule has none of, if it is given."""
     pairs = [
         (f"{name} {key}", value)
         for name, known in settings.items()
@@ -165,7 +164,7 @@ def run_settings(
     shared: Mapping[str, Setting], by_call: Mapping[str, Mapping[str, Setting]]
 ) -> dict[str, Setting | Note]:
     """`RunInfo.settings`, and of `RunInfo.pipeline_settings` a note for each key that differs: the
-    range where they are numbers, else that it differs; with the number of calls that have it where
+    range if they are numbers, else that it differs; with the number of calls that have it where
     not all do."""
     values: dict[str, list[Setting]] = {}
     for own in by_call.values():

@@ -145,8 +145,8 @@ SHAPES: tuple[Column, ...] = (
 
 
 def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `shapes` that calls executed, in their order, all where none did. Of parts of a
-    run that were recorded one by one (`analysis.timelines`), those that tell shapes, where any
+    """The rows of `shapes` that calls executed, in their order, all if none did. Of parts of a
+    run that were recorded one by one (`analysis.timelines`), those that tell shapes, if any
     does: an inference as a whole is no shape beside its layers."""
     of_calls = shapes.filter(pl.col("submodule").is_not_null())
     rows = shapes if of_calls.is_empty() else of_calls
@@ -160,13 +160,11 @@ def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFr
 
 # --- What a shape is called: `mm 8192×2432×9728 bf16`, `attention B2 H38 S4429 D64 bf16`.
 #
-# A matrix product is M×K×N, with its batch before where each of the batch has matrices of its
-# own.
+# A matrix product is M×K×N, with its batch before if each of the batch has matrices of its own.
 # Attention tells batch, heads, sequence and width, whatever order its operator takes them in; a
-# second number is that of keys and values where it differs, and `causal` a mask that is known. A
-# convolution is its input, then the channels and the kernel of its result. All others are the
-# dims of
-# their different inputs.
+# second number is that of keys and values if it differs, and `causal` a mask that is known. A
+# convolution is its input, then the channels and the kernel of its result. All others are the dims
+# of their different inputs.
 
 
 _SHOWN = 3  # inputs of an operator that no other rule names
@@ -182,7 +180,7 @@ _MEMBERS = ("tensor", "bits")  # types of tensors of a list, which nobody tells
 
 
 def dtype_of(shapes: Shapes | None, work: Work | None) -> str | None:
-    """The type of the arithmetic, else of the first input; None where not known."""
+    """The type of the arithmetic, else of the first input; None if not known."""
     known = [work.dtype] if work else [tensor.dtype for tensor in shapes.inputs] if shapes else []
     return next((dtype for dtype in known if not dtype.startswith(_MEMBERS)), None)
 
@@ -260,7 +258,7 @@ def _times(sizes: tuple[int, ...]) -> str:
 
 
 def short_type(dtype: str | None) -> str:
-    """`bf16`, `fp32`, `i8`; the type itself where it has no short name."""
+    """`bf16`, `fp32`, `i8`; the type itself if it has no short name."""
     if not dtype:
         return ""
     if dtype.startswith("float8"):
@@ -273,15 +271,14 @@ def short_type(dtype: str | None) -> str:
 
 # --- Which row of the table a command belongs to, and the times of each row's kernels.
 #
-# A row is a submodule, an op type and the shapes that the operator took; of commands whose
-# operator
+# A row is a submodule, an op type and the shapes that the operator took; of commands whose operator
 # nobody knows, it is the kernel. Which layer it is in makes no difference.
 
 
 _WAITING = ("host", "sync")
 _MOVES = ("dma", "copy")
 _COLLECTIVE = "collective"
-_CUT = "…"  # where the name of a kernel was too long
+_CUT = "…"  # if the name of a kernel was too long
 
 
 class Rows(Struct, frozen=True, eq=False):
@@ -367,9 +364,8 @@ def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
 # --- What each shape costs: operators of the same type, dims and dtype as one row over all layers.
 #
 # Rates are FLOPs and bytes of `profiler.analysis.flops` over the time of the commands that have
-# them.
-# The peaks are those of the device's profile, the terms of the roofline and the rule of the bound
-# those of `profiler.analysis.roofline`. What was faster than a peak did not run against it (a
+# them. The peaks are those of the device's profile, the terms of the roofline and the rule of the
+# bound those of `profiler.analysis.roofline`. What was faster than a peak did not run against it (a
 # cache, a part of a tensor, a profile that is too low): its part of the peak is not known.
 
 
@@ -468,7 +464,7 @@ def _against(of: Inputs, rows: Rows) -> pl.DataFrame:
 
 def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
     """FLOPs and bytes of each row, the time of commands that have them, and the terms of its
-    roofline, null where they are not known of all. The commands of a row have the same work, so
+    roofline, null if they are not known of all. The commands of a row have the same work, so
     that the longest term of theirs together is that of each."""
     took = pl.col("total_ns")
     return keyed.group_by(_KEY).agg(
@@ -490,7 +486,7 @@ def _part(name: str, whole: pl.Expr) -> pl.Expr:
 
 
 def _at_most_all(part: pl.Expr) -> pl.Expr:
-    """Null where it is more than all: the peak was not what it ran against."""
+    """Null if it is more than all: the peak was not what it ran against."""
     return pl.when(part <= 1).then(part)
 
 
@@ -535,7 +531,7 @@ _SHAPES: tuple[str | Column, ...] = (
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    """The shapes of devices, where any are known."""
+    """The shapes of devices, if any are known."""
     rows = of.analysis.shapes
     if rows["shapes"].null_count() == len(rows):
         return

@@ -21,7 +21,7 @@ from profiler.text import Value, said
 # --- Rules about submodules as wholes: encoders, prompts, branches.
 
 
-_ENCODER = 0.20  # of end to end: an encoder runs once where the denoiser runs every step
+_ENCODER = 0.20  # of end to end: an encoder runs once if the denoiser runs every step
 _NEGATIVE = 0.02
 _SEPARATE = 0.05
 _BATCHABLE = 0.3  # of the denoiser's time bound by something else than computation
@@ -82,7 +82,7 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
 
 
 def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
-    """Guidance calls the denoiser twice a step, where one batch would load weights and launch
+    """Guidance calls the denoiser twice a step, if one batch would load weights and launch
     once."""
     rows = analysis.guidance.filter(pl.col("branch") == "uncond")
     total = end_to_end_ns(analysis)
@@ -105,7 +105,7 @@ def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
-    """Share of a submodule's device time that something else bounds; None where less than half of
+    """Share of a submodule's device time that something else bounds; None if less than half of
     it has a bound."""
     rows = analysis.roofline_roles.filter(pl.col("submodule") == submodule)
     known = rows.drop_nulls("bound")
@@ -215,7 +215,7 @@ _BRANCHES = ("submodule", "branch", *_CALL_TIMES)
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
-    """Stages and their sum, pipeline calls where there are several, submodules, steps."""
+    """Stages and their sum, pipeline calls if there are several, submodules, steps."""
     analysis = of.analysis
     branches = analysis.branches.filter(pl.len().over("submodule") > 1)
     return (

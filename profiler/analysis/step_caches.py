@@ -157,7 +157,7 @@ def step_cache(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:
-    """Of the kind of calls with the most steady ones; nothing where there are none."""
+    """Of the kind of calls with the most steady ones; nothing if there are none."""
     steady = rows.filter(pl.col("steady_calls") > 0).sort("steady_calls", maintain_order=True)
     return {} if steady.is_empty() else {name: int(steady["median_ns"][-1])}
 

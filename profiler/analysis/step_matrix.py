@@ -50,11 +50,9 @@ from profiler.text import Said, count, counted, joined, said
 # alone, or several times as much.
 #
 # Where the submodule also ran for the prompt alone (guidance in some of the steps), that was
-# measured. Else each operator's work is halved where its tensors are of the batch: what is read
-# of
-# weights stays. A tensor is of the batch where its first dim is the batch, or the batch times a
-# dim
-# that others have behind it (tokens, heads: `[2·4096, 1536]` beside `[2, 4096, 1536]`). Where no
+# measured. Else each operator's work is halved if its tensors are of the batch: what is read of
+# weights stays. A tensor is of the batch if its first dim is the batch, or the batch times a dim
+# that others have behind it (tokens, heads: `[2·4096, 1536]` beside `[2, 4096, 1536]`). If no
 # operators were traced half is taken, and all of it as the upper bound.
 #
 # What guidance cost (`guidance.py`) and what a request would take without it (`prediction`) both
@@ -70,7 +68,7 @@ _GUESS = Ratio(0.5, 0.5, 1.0, known=0.0)
 
 class HalfBatch(Struct, frozen=True):
     """What half of a batch takes over the whole: `wall` of a call's time, `busy` of its device
-    time. `measured` is the number of calls for the prompt alone that tell, 0 where none do; then it
+    time. `measured` is the number of calls for the prompt alone that tell, 0 if none do; then it
     is estimated from operators (`from_operators`), else a guess."""
 
     wall: Ratio
@@ -136,7 +134,7 @@ def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple
 
 
 def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Ratio | None:
-    """The median time of single calls over that of batched ones, None where these took none."""
+    """The median time of single calls over that of batched ones, None if these took none."""
     alone, both = (float(calls.select(time.median()).item() or 0) for calls in (single, batched))
     if both <= 0:
         return None
@@ -145,7 +143,7 @@ def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Rat
 
 
 def _batch_size(calls: pl.DataFrame) -> int:
-    """The first dim that most inputs of the batched calls have, 2 where none is even."""
+    """The first dim that most inputs of the batched calls have, 2 if none is even."""
     counts: Counter[int] = Counter()
     for text in calls["input_shapes"].unique():
         counts.update(int(size) for size in _DIMS.findall(text) if len(size) < 9)
@@ -201,7 +199,7 @@ def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:
 
 
 class PartLevel(StrEnum):
-    """What a part of a step is; `block_and_role` or `role` where operators are too many."""
+    """What a part of a step is; `block_and_role` or `role` if operators are too many."""
 
     STEP = "step"
     SUBMODULE = "submodule"
@@ -298,9 +296,8 @@ STEP_TIMES: tuple[Column, ...] = (
 # --- Robust statistics over rows of repeated measurements; NaN stands for what was not measured.
 #
 # All of them hold against outliers: medians, median absolute deviations (MAD), and the slope of
-# Theil
-# (1950) and Sen (1968, J. Am. Stat. Assoc. 63, 1379-1389), the median of the slopes between all
-# pairs, with Sen's interval.
+# Theil (1950) and Sen (1968, J. Am. Stat. Assoc. 63, 1379-1389), the median of the slopes between
+# all pairs, with Sen's interval.
 
 
 Reals = npt.NDArray[np.float64]
@@ -358,7 +355,7 @@ def warm_up(values: Reals) -> npt.NDArray[np.int64]:
 
 def slopes(values: Reals) -> tuple[Reals, Reals, Reals]:
     """The slope of each row over the numbers of its columns, and the ends of its 95 % interval;
-    float64 [rows], NaN where a row has fewer than five values."""
+    float64 [rows], NaN if a row has fewer than five values."""
     width = 1
     while values.shape[1] > _POINTS:
         values, width = _means_of_pairs(values), width * 2
@@ -396,13 +393,10 @@ def _nothing(values: Reals) -> Reals:
 
 # --- How the time of each part of a step changes from step to step.
 #
-# Parts are the operators of submodules that denoise, by device time; where there are too many for
-# a
+# Parts are the operators of submodules that denoise, by device time; if there are too many for a
 # table, blocks and roles. Rows are parts, columns steps in order of time. A step in which a
-# submodule
-# was not traced, or not wholly, is no step of its parts. Medians and slopes compare like with
-# like:
-# steps in which a part had as many commands as usual.
+# submodule was not traced, or not wholly, is no step of its parts. Medians and slopes compare like
+# with like: steps in which a part had as many commands as usual.
 
 
 _MAX_PARTS = 500  # parts
@@ -415,8 +409,8 @@ class StepMatrix(Struct, frozen=True, eq=False):
 
     `parts` has the columns level, submodule, layer, role: first whole steps, then submodules, then
     their operators (or what stands for them). `steps` are rows of the table of steps, in order of
-    time. `time` in ns and `commands` are float64 [p, s], NaN where the part was not traced or did
-    not run; `usual` is `time` where the part had as many commands as usual. `outlier` marks cells
+    time. `time` in ns and `commands` are float64 [p, s], NaN if the part was not traced or did
+    not run; `usual` is `time` if the part had as many commands as usual. `outlier` marks cells
     that stand out, bool [p, s]; `warm` is the number of warm-up steps of each part, int64 [p].
     `part_of_kind` is the row of the operator of each kind, -1 for none; `step_of_call` the column
     of each call, -1 for none.
@@ -682,7 +676,7 @@ _KEYS = ("submodule", "layer", "role")
 class Matrix(Struct, frozen=True, eq=False):
     """The rows and columns that are shown.
 
-    `time` is ns, float64 [rows, columns], NaN where a part was not traced; `median` float64 [rows]
+    `time` is ns, float64 [rows, columns], NaN if a part was not traced; `median` float64 [rows]
     over all steps. `left_out` parts share the last row, `steps` of them are `each` to a column.
     `row_picks` and `column_picks` are what a row and a column stand for (`chart_style.picking`).
     """
@@ -727,7 +721,7 @@ class Matrix(Struct, frozen=True, eq=False):
 def matrix_of(
     step_table: pl.DataFrame, times: pl.DataFrame, *, patterns: bool = True
 ) -> Matrix | None:
-    """The matrix of `times` (`step_times`) over the steps of `step_table` (`steps`), None where
+    """The matrix of `times` (`step_times`) over the steps of `step_table` (`steps`), None if
     operators of fewer than two steps were traced.
 
     With `patterns`, equal layers of repeated blocks are one part.
@@ -817,7 +811,7 @@ def _column_picks(steps: pl.DataFrame, each: int) -> list[Pick]:
 
 
 def _longest(time: _Reals, each: int) -> _Reals:
-    """The longest of each `each` neighbours of a row, NaN where none is known."""
+    """The longest of each `each` neighbours of a row, NaN if none is known."""
     padded = np.pad(time, ((0, 0), (0, -time.shape[1] % each)), constant_values=np.nan)
     groups = padded.reshape(len(time), -1, each)
     longest: _Reals = np.where(np.isnan(groups), -np.inf, groups).max(axis=2)

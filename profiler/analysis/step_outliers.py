@@ -94,17 +94,12 @@ STEP_OUTLIERS: tuple[Column, ...] = (
 
 # --- Why a part of a step took longer than usual, as far as the rest of the trace can tell.
 #
-# The first that holds of: it is in the warm-up; it ran other commands than usual; other work ran
-# at
-# the same time on another track or device, or in another pipeline call; it is the first step of
-# its
+# The first that holds of: it is in the warm-up; it ran other commands than usual; other work ran at
+# the same time on another track or device, or in another pipeline call; it is the first step of its
 # pipeline call; of whole steps also, which of their parts grew. Overlap counts beyond what is
-# usual:
-# with w the time in which the part ran, o that of it in which a track was busy, and f the median
-# of
-# o / w in reference steps, `o - f w` must be at least half of what the part took too long. A
-# track
-# that is always busy explains nothing.
+# usual: with w the time in which the part ran, o that of it in which a track was busy, and f the
+# median of o / w in reference steps, `o - f w` must be at least half of what the part took too
+# long. A track that is always busy explains nothing.
 
 
 _LEAST = 0.001  # of a step, for a row
@@ -206,7 +201,7 @@ class _Looked:
         return self._parts(step, excess) if part == 0 else _Cause()
 
     def _overlap(self, part: int, step: int, excess: int) -> _Cause | None:
-        """The track whose work overlapped most, beyond what is usual; None where it was too
+        """The track whose work overlapped most, beyond what is usual; None if it was too
         little."""
         here = self._window(part, step)
         if here is None:
@@ -241,7 +236,7 @@ class _Looked:
         yield from order[usual[order]][:_REFERENCES].tolist()
 
     def _window(self, part: int, step: int) -> Window | None:
-        """When a part ran in a step, and what else did; None where there is too much to look at."""
+        """When a part ran in a step, and what else did; None if there is too much to look at."""
         calls = np.flatnonzero(self.matrix.step_of_call == step)
         busy = self._busy_tracks(calls, step)
         if busy is None:
@@ -387,7 +382,7 @@ def first_call(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _stall_evidence(analysis: Analysis, call: int, excess_ns: int) -> dict[str, Value]:
-    """How long the host stood still in a call, and in what; nothing where that is not most of its
+    """How long the host stood still in a call, and in what; nothing if that is not most of its
     excess."""
     stalls = stalls_of(analysis, call=call)
     if stalls is None or 2 * stalls.length_ns < excess_ns:
@@ -490,7 +485,7 @@ def _pattern(analysis: Analysis) -> OutlierPattern:
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Value]:
-    """What explains the worst outlier; nothing where no track does."""
+    """What explains the worst outlier; nothing if no track does."""
     if row["cause"] is None:
         return {}
     where = ("cause_device", "cause_track", "cause_layer")

@@ -126,13 +126,12 @@ STEPS: tuple[Column, ...] = (
 
 
 # --- How long the device waited in each step for the host to launch, and how long of that before
-# the
-# first kernel of its calls.
+# the first kernel of its calls.
 
 
 class LaunchBoundSteps(Struct, frozen=True):
     """Shortest, median and longest time of some steps in which their calls were launch-bound;
-    shortest and longest of that before their first kernels, None where nobody knows."""
+    shortest and longest of that before their first kernels, None if unknown."""
 
     low_ns: int
     median_ns: int
@@ -209,13 +208,13 @@ def step_summary(
 
 
 def _median(durations: Times, steady: _Flags) -> int:
-    """Of the steady ones, of all where there are none."""
+    """Of the steady ones, of all if there are none."""
     return int(np.median(durations[steady] if steady.any() else durations))
 
 
 def _by_cache(shares: pl.Series, durations: Times, steady: _Flags) -> dict[str, int]:
     """How many steps a step cache left full and in how many it skipped something, with their
-    medians; nothing where none was on."""
+    medians; nothing if none was on."""
     found = {}
     skips = skipping(shares)
     for kind, rows in (("full", ~skips), ("skipping", skips)):
@@ -306,7 +305,7 @@ def _placed(
     run: Run, spans: pl.DataFrame, pipelines: PipelineCalls
 ) -> tuple[Times, Codes, Grouped, Times, Times]:
     """The keys of the steps that have `spans`, the place among these of each call (-1 for none) and
-    of the spans, and begin and end of each step: of its tiles, of its spans without any."""
+    of the spans, and start and end of each step: of its tiles, of its spans without any."""
     keys = _keys(spans, pipelines)
     values = np.unique(keys)
     of_call = positions(_keys(run.calls, pipelines), values)
@@ -341,7 +340,7 @@ def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls
 
 
 def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
-    """The share of the blocks that step caches skipped in each step, null where none was on."""
+    """The share of the blocks that step caches skipped in each step, null if none was on."""
     cached = run.info.cached_calls
     numbers = np.array([one.call for one in cached], dtype=np.int32)
     rows = positions(numbers, run.calls["call"].to_numpy())
@@ -365,7 +364,7 @@ def _times(
     of: Callable[[GroupAxis, Times, Times], tuple[Times, ...]] = GroupAxis.times,
 ) -> tuple[Times, ...]:
     """What `of` says of each step, as elapsed, in calls, host work and idle: within its pipeline
-    call, where the run tells what belongs to which."""
+    call, if the run tells what belongs to which."""
     if not pipelines.apart:
         return of(axis.of_all(), begin, end)
     none = np.zeros(0, dtype=np.int64)
@@ -403,7 +402,7 @@ def _branches(calls: pl.DataFrame, call_groups: Codes, groups: int) -> pl.Series
 
 
 def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
-    """One span a step of each pipeline call: from its first call's begin to its last call's end."""
+    """One span a step of each pipeline call: from its first call's start to its last call's end."""
     calls = calls.filter(pl.col("step") > NO_STEP)
     keys, last = pl.Series(_keys(calls, pipelines)), pl.Series(ends(calls))
     windows = calls.select("pipeline", "step", "start_ns", key=keys, end=last)
@@ -474,15 +473,15 @@ _LINES = 8  # submodules that run in steps
 
 
 def step_bars(steps: pl.DataFrame, calls: pl.DataFrame) -> tuple[Bars, ...]:
-    """A bar a step; where several submodules run in steps, those of each of them too, below those
+    """A bar a step; if several submodules run in steps, those of each of them too, below those
     of the steps."""
     rows = {_WHOLE: steps["elapsed_ns"].to_list(), **_of_submodules(steps, calls)}
     return tuple(Bars(name, values) for name, values in rows.items())
 
 
 def _of_submodules(steps: pl.DataFrame, calls: pl.DataFrame) -> dict[str, list[int]]:
-    """The time in calls of each of the first submodules in each step, 0 where it was not called;
-    none where only one runs in them."""
+    """The time in calls of each of the first submodules in each step, 0 if it was not called;
+    none if only one runs in them."""
     calls = calls.filter(pl.col("step") >= 0)
     calls = calls.with_columns(pl.col("submodule").cast(pl.String))
     names = calls["submodule"].unique(maintain_order=True).to_list()
@@ -531,7 +530,7 @@ SENTENCES: Sentences = {
 
 def by_cache(steps: StepSummary) -> Said | None:
     """How many steps of either kind there are, and their medians: `"2 full, median 1.20 s; 6 with
-    skipped blocks, median 0.31 s"`; None where no step cache was on, or skipped nothing."""
+    skipped blocks, median 0.31 s"`; None if no step cache was on, or skipped nothing."""
     if not steps.skipping_steps:
         return None
     parts = []
@@ -605,7 +604,7 @@ _OUTLIERS = (
 
 def step_section_parts(of: ReportInput) -> Iterator[Part]:
     """Each step, the matrix of its parts, those that change, and outliers with their causes;
-    nothing where the run has no steps."""
+    nothing if the run has no steps."""
     if of.analysis.step_summary.count:
         yield _durations(of.analysis)
         yield from _matrix(of.analysis)
@@ -653,7 +652,7 @@ def _durations(analysis: Analysis) -> Part:
 
 
 def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
-    """How much of each step the device waited for launches; nothing where that is little."""
+    """How much of each step the device waited for launches; nothing if that is little."""
     found = launch_bound_steps(analysis.calls)
     if found is None or found.high_ns < _WORTH * analysis.step_summary.median_ns:
         return ()
@@ -679,7 +678,7 @@ def step_operators_figure(analysis: Analysis) -> Figure:
     """The step matrix as a heat map: the time of operators in each step against their median.
 
     Bounded: what has no row of its own shares the last one, and of many steps a column is the
-    longest of several. Empty where operators of fewer than two steps were traced.
+    longest of several. Empty if operators of fewer than two steps were traced.
     """
     return _of_matrix(step_matrix(analysis))
 
@@ -689,7 +688,7 @@ def _of_matrix(matrix: Matrix | None) -> Figure:
 
 
 def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
-    """The time of parts in each step; None where fewer than two steps have operators. With
+    """The time of parts in each step; None if fewer than two steps have operators. With
     `patterns`, equal layers of repeated blocks are one part."""
     return matrix_of(analysis.steps, analysis.step_times, patterns=patterns)
 

@@ -231,9 +231,9 @@ def submodule_table(
     """One row a submodule (`SUBMODULES`), in order of first calls.
 
     `calls` is the call table, `operators` has a row `submodule, layer` for every operator; `share`
-    and `device_time` are of rows of `calls`. Steady calls are all but the first, where there are
+    and `device_time` are of rows of `calls`. Steady calls are all but the first, if there are
     more than one: the first pays for initialization. `overhead_ratio` is that in `measured`, by
-    submodule, else compares steady traced with steady untraced calls, where there are
+    submodule, else compares steady traced with steady untraced calls, if there are
     `MEASURING_CALLS` of each.
     """
     count = operators.drop_nulls("submodule").group_by("submodule").agg(operators=pl.len())
@@ -298,7 +298,7 @@ def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> 
 
 
 def _durations() -> dict[str, pl.Expr]:
-    """Sum, first and statistics of the steady ones of a group's calls; of all, where every one
+    """Sum, first and statistics of the steady ones of a group's calls; of all, if every one
     is a first."""
     elapsed = pl.col("elapsed_ns")
     steady = elapsed.filter(~pl.col("first") | pl.col("first").all())
@@ -313,7 +313,7 @@ def _durations() -> dict[str, pl.Expr]:
 
 
 def _overhead_ratio() -> pl.Expr:
-    """Untraced over traced time by the medians of steady calls; null where these are too few, a
+    """Untraced over traced time by the medians of steady calls; null if these are too few, a
     duration of 0 (it is not known) would decide, or their device told of some that it was on them
     for longer than the host: the traced ones' device is not known to have been."""
     behind = pl.col("elapsed_ns") > pl.col("duration_ns")
@@ -327,7 +327,7 @@ def _overhead_ratio() -> pl.Expr:
 
 
 def overhead_ratios(submodules: Mapping[str, Submodule]) -> dict[str, float]:
-    """What capture measured (`RunInfo.submodules`): untraced over traced time by submodule. 1 where
+    """What capture measured (`RunInfo.submodules`): untraced over traced time by submodule. 1 if
     the measured interval holds 1: that tells no cost of tracing from none, and to multiply with
     its middle would add noise."""
     return {
@@ -350,8 +350,8 @@ _Flags = npt.NDArray[np.bool_]
 
 @shared
 def work_extents(of: Inputs) -> tuple[Times, Times]:
-    """Begin of the first and end of the last work of each call of the run on devices, int64 [calls]
-    each; the end is before the begin where there is none."""
+    """Start of the first and end of the last work of each call of the run on devices, int64 [calls]
+    each; the end is before the start if there is none."""
     commands, calls = of.everything, len(of.run.calls)
     first = np.full(calls + 1, np.iinfo(np.int64).max)
     last = np.full(calls + 1, np.iinfo(np.int64).min)
@@ -370,7 +370,7 @@ def work_extents(of: Inputs) -> tuple[Times, Times]:
 def device_time(of: Inputs, groups: Codes, count: int) -> Times:
     """The union of the kernels and copies of each group of calls, int64 [count] in ns.
 
-    `groups` has the group of each call of the run, -1 for none. Where a call's work lies in its
+    `groups` has the group of each call of the run, -1 for none. If a call's work lies in its
     tile on the run's only device, or all of a group's calls ran one after the other, the times of
     the calls add up; the work of others is united.
     """
@@ -400,7 +400,7 @@ def _worked(commands: CommandArrays, rows: slice) -> _Flags:
 
 
 def _beside(extents: tuple[Times, Times], groups: Codes, count: int) -> _Flags:
-    """Whether work of one call of a group begins before that of another has ended, bool [count]."""
+    """Whether work of one call of a group starts before that of another has ended, bool [count]."""
     first, last = extents
     own = np.flatnonzero((groups >= 0) & (last > first))
     own = own[np.lexsort((first[own], groups[own]))]
@@ -415,8 +415,8 @@ def _beside(extents: tuple[Times, Times], groups: Codes, count: int) -> _Flags:
 
 def recorded_submodules(calls: pl.DataFrame) -> pl.DataFrame:
     """A row for each submodule and device of `calls` (those of a run), in order of first
-    calls: `calls`, `duration_ns`, `first_ns` and `median_ns` (of all but the first where there are
-    several) as in `SUBMODULES`, by what their device noted where it did."""
+    calls: `calls`, `duration_ns`, `first_ns` and `median_ns` (of all but the first if there are
+    several) as in `SUBMODULES`, by what their device noted if it did."""
     duration = pl.coalesce("device_duration_ns", "duration_ns")
     return (
         calls.group_by("submodule", "device", maintain_order=True)

@@ -83,7 +83,7 @@ def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
 
 def explained_outliers(rows: pl.DataFrame) -> pl.DataFrame:
     """`step_outliers` with what each is called as `part`, device and track of what overlapped it as
-    `place` ("" where nothing did)."""
+    `place` ("" if nothing did)."""
     return rows.with_columns(
         pl.Series("part", _part_names(rows), dtype=pl.String),
         pl.Series("place", _places(rows), dtype=pl.String),
@@ -171,7 +171,7 @@ def _source(device: str, profile: DeviceProfile) -> str:
 
 
 def why_no_waits(idle: pl.DataFrame, run: RunSummary) -> str:
-    """Why nobody knows what devices waited for, "" where it is known, or nothing executed."""
+    """Why nobody knows what devices waited for, "" if it is known, or nothing executed."""
     traced, calls = run.traced_calls, run.calls
     if len(idle) or traced == calls or not traced:
         return ""
@@ -220,7 +220,7 @@ def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
 
 
 def _guessed() -> pl.Expr:
-    """The sum of `guessed_ns`, null where nothing was guessed."""
+    """The sum of `guessed_ns`, null if nothing was guessed."""
     return pl.col("guessed_ns").sum().replace(0, None)
 
 
@@ -247,7 +247,7 @@ def split_operators(partitioning: pl.DataFrame, shown: int) -> tuple[pl.DataFram
 
 def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of a roofline with `rate` (TFLOP/s) of the time of commands whose FLOPs are known, and
-    `bandwidth` (GB/s) of those whose bytes are, as shapes have them; null where there are none."""
+    `bandwidth` (GB/s) of those whose bytes are, as shapes have them; null if there are none."""
     of_flops, of_bytes = (
         pl.col(name) / pl.when(pl.col(f"{name}_ns") > 0).then(pl.col(f"{name}_ns"))
         for name in ("flops", "bytes")
@@ -258,8 +258,7 @@ def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
 # --- What is known of devices' work: nothing of calls whose operators were not traced.
 #
 # The tables of an analysis have 0 there, for what was recorded adds up to that; a reader takes it
-# for
-# a device that did nothing.
+# for a device that did nothing.
 
 
 _OF_WORK = ("busy_ns", "idle_inside_ns", "launch_bound_ns", "before_kernel_ns", "hidden_ns")
@@ -267,7 +266,7 @@ _OF_WORK = ("busy_ns", "idle_inside_ns", "launch_bound_ns", "before_kernel_ns", 
 
 def with_known_work(frame: pl.DataFrame, calls: pl.DataFrame, *by: str) -> pl.DataFrame:
     """Calls, or groups of calls that have the columns `by` in common, in their order, without
-    device time and what derives from it (null) where some of them were not traced. `calls` is the
+    device time and what derives from it (null) if some of them were not traced. `calls` is the
     analysis' table of all calls."""
     untraced = calls.filter((pl.col("commands") == 0) & ~pl.col("ops_traced"))
     if untraced.is_empty():
@@ -364,11 +363,9 @@ _AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
 #     worded(Note.of(RedundancyEvidence.PATH, name="rope"))  == "path rope"
 #
 # Each module of this package says some of it in `SENTENCES`: by enum and code a template with a
-# place
-# for each value of the note; in `FACTORS` another one for where its `share` is twice as much or
-# more,
-# which reads better as a factor; in `NULLS` what stands in a column of an enum for no code. It is
-# found by being here.
+# place for each value of the note; in `FACTORS` another one for if its `share` is twice as much or
+# more, which reads better as a factor; in `NULLS` what stands in a column of an enum for no code.
+# It is found by being here.
 
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, str]]
@@ -415,7 +412,7 @@ def _of_modules(name: str) -> dict[type[StrEnum], Any]:
 
 
 def label(code: StrEnum) -> Said:
-    """A code as people read it; its own words where no module says more."""
+    """A code as people read it; its own words if no module says more."""
     return Said(all_sentences().get(type(code), {}).get(code) or code.replace("_", " "))
 
 
@@ -435,7 +432,7 @@ def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
 
 def worded_note(note: Note, template: Said | None = None) -> Said:
     """A note as a sentence, or a part of one, without a full stop; by another `template` than that
-    of its code where one is given."""
+    of its code if one is given."""
     units = _OF_UNIT
     if template is None and (template := _of_factors(note)):
         units = _AS_FACTORS
@@ -444,7 +441,7 @@ def worded_note(note: Note, template: Said | None = None) -> Said:
 
 
 def _of_factors(note: Note) -> Said | None:
-    """The template of a note whose `share` is twice as much or more, where a module has one."""
+    """The template of a note whose `share` is twice as much or more, if a module has one."""
     share = note.values.get("share")
     if not isinstance(share, float) or share < _TWICE:
         return None
@@ -453,7 +450,7 @@ def _of_factors(note: Note) -> Said | None:
 
 
 def why_not(note: Note | None) -> str:
-    """The reason that a note gives; "" where there is none."""
+    """The reason that a note gives; "" if there is none."""
     return "" if note is None else worded_note(note)
 
 
@@ -572,7 +569,7 @@ def table(
     **options: Unpack[_Options],
 ) -> TableView | None:
     """`frame` as a table of these `columns`, by name as they are `declared`; None without rows, or
-    where none of them would be shown. The options are those of `TableView`."""
+    if none of them would be shown. The options are those of `TableView`."""
     if frame.is_empty() or not options.get("shown", 1):
         return None
     first, *others = columns_of(columns, declared)
@@ -614,8 +611,8 @@ def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
 def on_devices(
     columns: Sequence[str | Column], declared: Sequence[Column], frame: pl.DataFrame, name: str
 ) -> list[Column]:
-    """The columns; `device` stays in a narrow terminal where rows of one `name` are of
-    several devices, which nothing else tells apart."""
+    """The columns; `device` stays in a narrow terminal if rows of one `name` are of
+    several devices, which nothing else distinguishes."""
     several = frame.group_by(name).agg(pl.col("device").n_unique() > 1)["device"].any()
     return [
         column_of(declared, one.name, importance=0) if several and one.name == "device" else one

@@ -52,7 +52,7 @@ ON_AXIS: tuple[Column, ...] = (
 
 
 def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]]:
-    """By device, the first begin and the last end of its commands and of the tiles on it, in ns;
+    """By device, the first start and the last end of its commands and of the tiles on it, in ns;
     `commands` are those of `run`, devices without either are left out."""
     tiles = run.tiles.calls
     codes, names = text_codes(tiles["tile_device"].cast(pl.Categorical()))
@@ -70,7 +70,7 @@ def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]
 
 
 def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, Times]:
-    """First start and last end of each group, int64 [groups], the latter before the former where
+    """First start and last end of each group, int64 [groups], the latter before the former if
     it has none; codes below 0 are of none."""
     first = np.full(groups + 1, np.iinfo(np.int64).max)
     last = np.full(groups + 1, np.iinfo(np.int64).min)
@@ -84,9 +84,8 @@ def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, 
 
 # --- Which pipeline call a row of a run belongs to, and how many of them ran at the same time.
 #
-# A run that was recorded says so in its column `pipeline`. In others (foreign traces, bundles
-# from
-# before pipeline calls had numbers) a row belongs to the pipeline span that began last before it.
+# A run that was recorded says so in its column `pipeline`. In others (foreign traces, bundles from
+# before pipeline calls had numbers) a row belongs to the pipeline span that started last before it.
 
 
 class PipelineCalls(Struct, frozen=True, eq=False):
@@ -114,8 +113,8 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         return cls(known, numbers, spans, spans["start_ns"].to_numpy())
 
     def number_of(self, frame: pl.DataFrame, rows: Times | None = None) -> Codes:
-        """The number of the pipeline call of each row of `frame`, of its `rows` where they are
-        given; int32, `NO_PIPELINE` where it is in none."""
+        """The number of the pipeline call of each row of `frame`, of its `rows` if they are
+        given; int32, `NO_PIPELINE` if it is in none."""
         column = frame["pipeline" if self.known else "start_ns"]
         values = (column if rows is None else column.gather(rows)).to_numpy()
         if self.known:
@@ -130,7 +129,7 @@ class PipelineCalls(Struct, frozen=True, eq=False):
     @property
     def code_of_spans(self) -> Codes:
         """The place in `numbers` of each of `spans`: those that nobody numbered have one each, also
-        where two begin at the same moment."""
+        if two start at the same moment."""
         return (
             self.code_of(self.spans) if self.known else np.arange(len(self.spans), dtype=np.int32)
         )
@@ -150,7 +149,7 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         found = np.zeros(len(self.numbers), dtype=np.bool_)
         order = np.lexsort((last, first))
         reached = np.maximum.accumulate(last[order])
-        into = first[order][1:] < reached[:-1]  # begins before one of those before it has ended
+        into = first[order][1:] < reached[:-1]  # starts before one of those before it has ended
         found[order[1:]] = into
         # The one that it runs into is not always its neighbour: whoever ends after a later begin.
         after = np.searchsorted(first[order], last[order], side="left")
@@ -180,14 +179,11 @@ def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArray
 
 
 # --- The devices' axis of a run: how long its pipeline calls lasted there, when their calls had
-# their
-# tiles, and when the host worked beside them.
+# their tiles, and when the host worked beside them.
 #
-# A pipeline call lasts from the begin of its span to the later of its span's end and the end of
-# the
-# last command that was launched for it. Where it begins before all that the one before it
-# launched
-# has ended, though on the host they follow each other, it lasts from there.
+# A pipeline call lasts from the start of its span to the later of its span's end and the end of the
+# last command that was launched for it. If it starts before all that the one before it launched has
+# ended, though on the host they follow each other, it lasts from there.
 
 
 _HOST = CATEGORIES.index("host")
@@ -225,7 +221,7 @@ class GroupAxis(Struct, frozen=True, eq=False):
 class Axis(Struct, frozen=True, eq=False):
     """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
     order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
-    their pipeline calls. `own` is the profiler's work: begin, end, and the pipeline call that
+    their pipeline calls. `own` is the profiler's work: start, end, and the pipeline call that
     waited for it; `waited` is all of it that some caller waited for, in tiles too."""
 
     pipelines: PipelineCalls
@@ -296,7 +292,7 @@ class Axis(Struct, frozen=True, eq=False):
 
     def taken(self, rows: Codes, *, told: bool) -> int:
         """How long the tiles of some calls, rows of the run's, are in its pipeline calls: their
-        union in each; in all as if they were one, where it is not `told` whose they are."""
+        union in each; in all as if they were one, if it is not `told` whose they are."""
         groups = range(len(self.first)) if told else [None]
         total = 0
         for code in groups:
@@ -376,7 +372,7 @@ def _free_work(run: Run) -> pl.DataFrame:
 
 def _done(run: Run) -> Times:
     """When the last of each call was done, int64 [n]: the end of its tile, or of what it did on
-    another device. One that ran beneath the tile of another has an empty tile where that one ends,
+    another device. One that ran beneath the tile of another has an empty tile if that one ends,
     but was done when it returned, when its last command ended, or when its device noted that."""
     tiles = run.tiles.calls
     done = tiles["end_ns"].to_numpy().copy()
@@ -397,7 +393,7 @@ def _done(run: Run) -> Times:
 
 
 def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Times, Times]:
-    """Begin and end of each pipeline call, int64 [p] each; `work` are codes and ends of what was
+    """Start and end of each pipeline call, int64 [p] each; `work` are codes and ends of what was
     done for them."""
     count = len(pipelines.numbers)
     first = np.full(count, np.iinfo(np.int64).max)
@@ -432,7 +428,7 @@ class StageRows(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, run: Run, pipelines: PipelineCalls, axis: Axis) -> StageRows:
-        """The rows of `run` that lie in pipeline calls: all, where it does not tell."""
+        """The rows of `run` that lie in pipeline calls: all, if it does not tell."""
         calls = run.calls
         if pipelines.known and len(pipelines.numbers):
             calls = calls.filter(pl.Series(pipelines.code_of(calls)) >= 0)
@@ -441,8 +437,8 @@ class StageRows(Struct, frozen=True, eq=False):
         return cls(axis, calls, _stage_codes(run.calls["stage"], names), stage_spans, names)
 
     def borders(self, group: GroupAxis, spans: Times) -> tuple[Times, Codes]:
-        """Where the parts of a pipeline call begin, and of which stage each is; by the stages'
-        spans where it has no tile."""
+        """Where the parts of a pipeline call start, and of which stage each is; by the stages'
+        spans if it has no tile."""
         long_ago = np.iinfo(np.int64).min // 2
         if not len(group.rows):
             some = self.stage_spans[spans]
@@ -481,7 +477,7 @@ def stage_parts(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
 
 
 def stage_starts(frame: pl.DataFrame) -> pl.DataFrame:
-    """When each stage of `frame` began first: columns `stage`, `start_ns`."""
+    """When each stage of `frame` started first: columns `stage`, `start_ns`."""
     stage = pl.col("stage").cast(pl.String)
     return frame.group_by(stage).agg(pl.col("start_ns").min()).drop_nulls()
 

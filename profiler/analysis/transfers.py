@@ -65,7 +65,7 @@ class AroundNodes(NoteCode):
     PART = "part"
 
 
-# --- The rule about time around a device's nodes, where nobody recorded when these ran.
+# --- The rule about time around a device's nodes, if nobody recorded when these ran.
 #
 # Where that is recorded, the idle time of the device says it.
 
@@ -76,8 +76,8 @@ _WORTH = 0.005  # of end to end, for a part that is named
 
 def outside_nodes(analysis: Analysis) -> Iterator[Finding]:
     """Calls take longer than the nodes that a device ran in them, and what the host recorded around
-    these says for what. Silent where it was recorded when nodes ran, where the nodes of some calls
-    were not, and where nothing names the rest."""
+    these says for what. Silent if it was recorded when nodes ran, if the nodes of some calls
+    were not, and if nothing names the rest."""
     run, total = analysis.inputs.run, end_to_end_ns(analysis)
     if times_recorded(run.info) or not run.calls["ops_traced"].all():
         return
@@ -332,26 +332,21 @@ CPU_FALLBACK: tuple[Column, ...] = (
 
 # --- Where execution goes from one provider of an ONNX Runtime session to another, and its cost.
 #
-# A session runs each node on one execution provider: the track of the node's command is called
-# so.
-# In a call, the nodes in order of their begin switch providers where two neighbours have
-# different
+# A session runs each node on one execution provider: the track of the node's command is called so.
+# In a call, the nodes in order of their start switch providers if two neighbours have different
 # ones. `Memcpy` nodes, which ONNX Runtime puts between providers that do not share memory, are
-# passed: one to the host goes from the provider of its device to the CPU's, one from the host
-# back.
+# passed: one to the host goes from the provider of its device to the CPU's, one from the host back.
 #
 #     gap = begin of the node behind - end of the node before - copies between them     (at least
 # 0)
 #
-# Where nodes of several threads overlap there is no gap. Bytes are what the copies wrote, as
-# shapes
+# Where nodes of several threads overlap there is no gap. Bytes are what the copies wrote, as shapes
 # and types tell; providers that share memory switch without copies.
 #
 # *CPU fallback*: nodes that ran on the CPU's provider while the session has another one, in an
 # uninterrupted row of such nodes that a copy enters or leaves: data went to the host for them, or
 # came back. Nodes that ONNX Runtime keeps on the CPU on purpose (arithmetic on shapes) need no
-# copy,
-# and are not.
+# copy, and are not.
 
 
 _CPU = "CPUExecutionProvider"
@@ -394,7 +389,7 @@ class _Nodes(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, frame: pl.DataFrame, commands: CommandArrays) -> _Nodes | None:
-        """The nodes of a frame of commands; None where no session has several providers."""
+        """The nodes of a frame of commands; None if no session has several providers."""
         track, tracks = text_codes(frame["track"])
         named = pl.Series(tracks, dtype=pl.String)
         of_track = named.str.extract(_PROVIDER)
@@ -496,7 +491,7 @@ def _copies(nodes: _Nodes, frame: pl.DataFrame, took: Times) -> pl.DataFrame:
 
 def _neighbours(nodes: _Nodes, cpu: int) -> tuple[Times, Times]:
     """The provider of the last node up to each place, and of the first from it on, that is not the
-    CPU's and of the same call; -1 where there is none."""
+    CPU's and of the same call; -1 if there is none."""
     count = len(nodes.rows)
     places = np.arange(count)
     elsewhere = (nodes.provider >= 0) & (nodes.provider != cpu)
@@ -622,7 +617,7 @@ def copy_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
 
 def _directions(run: Run, commands: CommandArrays) -> npt.NDArray[np.uint8] | None:
     """The direction of each command as its place in `CopyDirection`, `_NONE` for what is no copy or
-    takes no time, uint8 [n]; None where there is none."""
+    takes no time, uint8 [n]; None if there is none."""
     rows = len(commands.start)
     if not any(_MOVES[commands.category[part]].any() for part in batches(rows)):
         return None
@@ -708,7 +703,7 @@ def _copies_of_device(
 
 
 def _sums(run: Run, copies: InOrder) -> tuple[int, int, int | None]:
-    """How long copies took, how long those whose size is known, and that size: None where none
+    """How long copies took, how long those whose size is known, and that size: None if none
     is."""
     total, took, size, known = 0, 0, 0, 0
     moved = run.commands.select("bytes_read", "bytes_written")

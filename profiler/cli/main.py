@@ -55,7 +55,7 @@ def _typed() -> list[str]:
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         return shlex.split(line)
-    except ValueError:  # a quotation that has only begun
+    except ValueError:  # a quotation that has only started
         return line.split()
 
 
@@ -71,7 +71,7 @@ def complete_placements(incomplete: str) -> list[str]:
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Runs, folders and files that begin so; where nothing is typed, runs in `traces` first. Of a
+    """Runs, folders and files that start so; if nothing is typed, runs in `traces` first. Of a
     single folder what is in it: behind a single answer shells put a space, which ends the word."""
     try:
         usual = [*_entries("traces" + os.sep)] if not incomplete else []
@@ -138,7 +138,7 @@ def _listed(folder: Path) -> Iterator[Path]:
 
 
 def _entries(typed: str) -> Iterator[str]:
-    """Paths that begin with what is typed: runs without a separator behind them, other folders with
+    """Paths that start with what is typed: runs without a separator behind them, other folders with
     one, so that they can be gone into."""
     folder, separator, name = typed.rpartition(os.sep)
     for entry in sorted(_listed(Path(folder + separator or "."))):

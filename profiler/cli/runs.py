@@ -73,8 +73,8 @@ def load_as_recorded(
     source: Source, imports: Imports, notes: list[str], *, whole: bool = False
 ) -> Run:
     """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
-    killed and merged. Raises InputError where it has no call, or files have been damaged since;
-    where it is to be `whole`, also for files that were missing then."""
+    killed and merged. Raises InputError if it has no call, or files have been damaged since;
+    if it is to be `whole`, also for files that were missing then."""
     from profiler.analysis.dropped_data import what_happened
     from profiler.tools.sources import load_source
 
@@ -126,7 +126,7 @@ def unexpected_damage(run: Run) -> list[Drop]:
 
 
 def check_whole(run: Run, source: Source) -> None:
-    """Raises InputError, in one sentence, where files of the run are cut, missing or changed since
+    """Raises InputError, in one sentence, if files of the run are cut, missing or changed since
     its manifest was written."""
     damaged = unexpected_damage(run)
     if damaged:

@@ -61,7 +61,7 @@ class Declared:
 
 def opt(text: str, *, default: Any = None, **settings: Any) -> Any:
     """Declare an option: `opt("N  Rows of each table.", min=0)`, a flag without `N`; `settings` are
-    typer's. Its name is that of its field, unless the text begins with others: `--all -a`.
+    typer's. Its name is that of its field, unless the text starts with others: `--all -a`.
     `/--no-x` is the name of a flag that is true without it."""
     head, _, meaning = text.partition("  ")
     words = head.split(" ")
@@ -128,10 +128,8 @@ def _parameter(name: str, annotation: Any, info: Any, default: Any = None) -> Pa
 
 # --- Values of options that need no conversion, so that typer's library for it is not imported.
 #
-# typer (from 0.29) converts every value, `None` too, by pydantic, which takes as long to import
-# as
-# NumPy's core. Most values of a command are its defaults, texts and paths: these are taken as
-# typer
+# typer (from 0.29) converts every value, `None` too, by pydantic, which takes as long to import as
+# NumPy's core. Most values of a command are its defaults, texts and paths: these are taken as typer
 # would take them. Everything else, and whatever ends in an error, is left to typer.
 
 
@@ -151,7 +149,7 @@ class PlainCommand(TyperCommand):
 
 
 def take_plain_values(params: list[Any]) -> list[Any]:
-    """The same parameters of a command, which ask typer only where there is work for it."""
+    """The same parameters of a command, which ask typer only if there is work for it."""
     for param in params:
         if hasattr(param, "type_descriptor") and "process_value" not in vars(param):
             param.process_value = _processing(param, param.process_value)
@@ -159,7 +157,7 @@ def take_plain_values(params: list[Any]) -> list[Any]:
 
 
 def _processing(param: Any, convert: _Process) -> _Process:
-    """The parameter's `process_value`, which calls `convert` only where there is work for it."""
+    """The parameter's `process_value`, which calls `convert` only if there is work for it."""
 
     def process_value(ctx: Any, value: Any) -> Any:
         lacking = param.required and value in (None, (), [])
@@ -212,7 +210,7 @@ def _one(wanted: Any, given: Any, value: Any) -> Any:
 
 
 def _path(given: Any, value: str | Path) -> Any:
-    """A path of which nothing is asked but that what is there can be read, where that is so."""
+    """A path of which nothing is asked but that what is there can be read, if that is so."""
     asked = {**_UNCHECKED, **_AS_GIVEN}
     checked = any(getattr(given, name, None) != usual for name, usual in asked.items())
     unreadable = given.readable and Path(value).exists() and not os.access(value, os.R_OK)

@@ -54,7 +54,7 @@ def check_documents(
     """Refuse what would be lost or cannot be written; `documents` by option, and by argument or
     option the other `outputs` of the command.
 
-    Raises OutputError where two of them are one file, or a document is part of a trace, one of
+    Raises OutputError if two of them are one file, or a document is part of a trace, one of
     `inputs`, a folder, or in a folder that is not there or may not be written to.
     """
     from profiler.files import same_file
@@ -93,7 +93,7 @@ def _check_place(option: str, path: Path) -> None:
 
 def write_json(path: Path, text: str) -> None:
     r"""Write JSON text; on stdout what its encoding lacks, and what a terminal would act on, as
-    `\uXXXX`, which is the same JSON. Raises OutputError where it cannot be written."""
+    `\uXXXX`, which is the same JSON. Raises OutputError if it cannot be written."""
     if path == STDOUT:
         encoding = sys.stdout.encoding
         codecs.register_error(_ESCAPED, _escape)
@@ -112,7 +112,7 @@ def write_result(path: Path | None, document: Callable[[], object]) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text, to a file in UTF-8. Raises OutputError where it cannot be written."""
+    """Write text, to a file in UTF-8. Raises OutputError if it cannot be written."""
     from profiler.files import write_atomically
 
     if path == STDOUT:
@@ -152,12 +152,12 @@ def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterat
 
 
 _RARELY = 1_000_000  # objects between searches
-_left: list[bool] = []  # whether something was left; empty where everything is freed
+_left: list[bool] = []  # whether something was left; empty if everything is freed
 
 
 def keep_to_the_end() -> None:
     """Nearly all that the command makes lives until the process ends: search rarely, and not at the
-    end, where the system takes everything back at once.
+    end, if the system takes everything back at once.
 
     Not for commands that execute somebody's script, whose objects may have something to do when
     they are found.
@@ -277,7 +277,7 @@ class _Forgiving(io.RawIOBase):
 
 
 def write_what_fits() -> None:
-    """Have `sys.stderr` fail no more, where it is the process's own. One that is closed goes to
+    """Have `sys.stderr` fail no more, if it is the process's own. One that is closed goes to
     /dev/null, whose descriptor no other file then gets."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for good
@@ -316,7 +316,7 @@ _STAND_INS = {
 
 
 def terminal() -> Console:
-    """Standard output as it is: no highlighting, no markup. Printing raises BrokenPipeError where
+    """Standard output as it is: no highlighting, no markup. Printing raises BrokenPipeError if
     its reader has gone."""
     from rich.console import Console, ConsoleDimensions
 
@@ -369,13 +369,13 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
     return "".join(_STAND_INS.get(character, "?") for character in text), error.end
 
 
-# --- What a command is at, on stderr, where it takes longer than a second.
+# --- What a command is at, on stderr, if it takes longer than a second.
 #
 #     with progress("reading traces/") as say:
 #         run = load(path)
 #         say("analyzing")
 #
-# Nothing is drawn where stderr is no terminal, and nothing stays of it.
+# Nothing is drawn if stderr is no terminal, and nothing stays of it.
 
 
 _PATIENCE_S = 1.0
@@ -383,7 +383,7 @@ _PATIENCE_S = 1.0
 
 @contextmanager
 def progress(text: str, *, after_s: float = _PATIENCE_S) -> Iterator[Callable[[str], None]]:
-    """Show `text` with the time since the begin, once `after_s` seconds have passed, until the
+    """Show `text` with the time since the start, once `after_s` seconds have passed, until the
     block ends; what is given takes another text. Names in texts are shown as they are."""
     if not is_drawn_on(sys.stderr):
         yield _nothing

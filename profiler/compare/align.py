@@ -51,7 +51,7 @@ def align_modules(
     `level` of that name, for `samples_of`.
 
     Within each role of a submodule a module is compared as the nearest module that lies on a path
-    of both sides. Where the other side has nothing there it keeps its own name, and is then only
+    of both sides. If the other side has nothing there it keeps its own name, and is then only
     in one side. Roles of which only the submodule itself is common have no modules. Modules that
     differ in numbers alone are also compared together, as `modules`.
     """
@@ -76,7 +76,7 @@ def align_modules(
 
 
 def _names_by_path(base: set[str], new: set[str]) -> dict[str, list[tuple[str, str]]]:
-    """Level and name as which each path is compared; none at all where only the submodule itself
+    """Level and name as which each path is compared; none at all if only the submodule itself
     is common."""
     nearest = nearest_common(base, new)
     both = {nearest[path] for path in base} & {nearest[path] for path in new}
@@ -113,9 +113,9 @@ def _places(side: Sequence[Measurement], translated: _Translation) -> _Places:
 def _translations(
     sides: tuple[Sequence[Measurement], Sequence[Measurement]],
 ) -> tuple[_Translation, _Translation]:
-    """Paths of one side in classes, where the other side names classes.
+    """Paths of one side in classes, if the other side names classes.
 
-    Importers of torch traces know modules by their classes. Where a run of one side has the class
+    Importers of torch traces know modules by their classes. If a run of one side has the class
     of each module, and more of its paths are then those of the other side, they are translated.
     """
     known: tuple[dict[str, set[str]], dict[str, set[str]]] = ({}, {})
@@ -148,16 +148,15 @@ def _in_classes(path: str, by_class: dict[str, str]) -> str:
     return by_class.get(path, path)
 
 
-# --- Two timelines, call by call: which call of one is which of the other, and where both begin
-# when
-# the calls stand below each other.
+# --- Two timelines, call by call: which call of one is which of the other, and if both start
+# when the calls stand below each other.
 #
 #     base   | encode |  step 0  |      | step 1 |
 #     new    | encode |  step 0         | step 1    |
 #                                       ^ at_ns
 #
 # A call is found by its submodule, branch and step, and by its place among those that share all
-# three; by step and place alone where the sides have no submodule in common.
+# three; by step and place alone if the sides have no submodule in common.
 
 
 _KEYS = ("submodule", "branch", "step", "nth")
@@ -165,13 +164,13 @@ _KEYS = ("submodule", "branch", "step", "nth")
 
 def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
     """The calls of both sides (`columns.PAIRED_CALLS`), in their order. `base_call` and `new_call`
-    are rows of the timelines' calls, null where a side has none."""
+    are rows of the timelines' calls, null if a side has none."""
     common = {*base.calls["submodule"]} & {*new.calls["submodule"]}
     by = _KEYS if common else ("step", "nth")
     sides = [_keyed(side.calls, by) for side in (base, new)]
     of_base, of_new = ({key: at for at, key in enumerate(keys)} for keys in sides)
     rows, at, starts = [], 0, (base.calls["start_ns"], new.calls["start_ns"])
-    last = [(0, 0), (0, 0)]  # of the last call of a side: where it begins, and where it stands
+    last = [(0, 0), (0, 0)]  # of the last call of a side: if it starts, and where it stands
     for key in _merged(*sides):
         found = (of_base.get(key), of_new.get(key))
         begins = {n: starts[n][call] for n, call in enumerate(found) if call is not None}
@@ -228,8 +227,7 @@ def _row(  # what a number may be of
 # counterpart.
 #
 # Producers know different things of a model: some its modules, some its operators, some the names
-# of
-# kernels alone. A level is used where at least half of either side's time lies in what both sides
+# of kernels alone. A level is used if at least half of either side's time lies in what both sides
 # have there; below it all would be "only in one side".
 
 
@@ -332,7 +330,7 @@ def _work(side: Sequence[Measurement]) -> pl.DataFrame:
 
 
 def _sort(work: Sequence[pl.DataFrame]) -> str:
-    """Kernels tell what is done where both sides have them."""
+    """Kernels tell what is done if both sides have them."""
     told = [float(own.filter(pl.col("by_kernel") != "")["total_ns"].sum()) for own in work]
     enough = [
         some >= _ENOUGH * float(own["total_ns"].sum()) for some, own in zip(told, work, strict=True)
@@ -341,7 +339,7 @@ def _sort(work: Sequence[pl.DataFrame]) -> str:
 
 
 def _joined(work: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
-    """Times of both sides by what is compared, null where one has none."""
+    """Times of both sides by what is compared, null if one has none."""
     base, new = (own.group_by(keys).agg(pl.col("total_ns").sum()) for own in work)
     both = base.join(new, on=keys, how="full", coalesce=True, suffix="_of_new")
     return both.select(base_ns="total_ns", new_ns="total_ns_of_new")
@@ -377,7 +375,7 @@ def _why(levels: Mapping[Level, Common], chosen: Level) -> Iterator[Note]:
             )
 
 
-# --- Submodules of two sides under one name, where no name is on both: producers call them after
+# --- Submodules of two sides under one name, if no name is on both: producers call them after
 # classes, files or nothing at all.
 
 
@@ -385,7 +383,7 @@ def _paired(
     base: Sequence[Measurement], new: Sequence[Measurement]
 ) -> tuple[Sequence[Measurement], Sequence[Measurement], Note | None]:
     """Both sides with names in common, and what was called alike: the only submodule of one side as
-    the only one of the other; else, where a side has several, all of each side as one. Sides that
+    the only one of the other; else, if a side has several, all of each side as one. Sides that
     share a name stay as they are."""
     names = [_submodule_names(side) for side in (base, new)]
     if {*names[0]} & {*names[1]} or not names[0] or not names[1]:
@@ -446,7 +444,7 @@ _OF_MODEL = (Level.MODULE, Level.ROLE)
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """Both sides as they are compared; `modules` for `samples_of`; `tables` by their name in a
-    `Comparison`; `renamed` where submodules had no names in common."""
+    `Comparison`; `renamed` if submodules had no names in common."""
 
     base: Sequence[Measurement]
     new: Sequence[Measurement]
@@ -505,7 +503,7 @@ _UNIT = ("run", "pipeline", "step")
 def units_of(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """One row a metric of the samples (`samples.SAMPLE`, and `run`) of two sides: its keys, by
     which `calls` it is compared, what is `resampled`, and the values of these on either side as
-    lists `base` and `new`, null where a side has none."""
+    lists `base` and `new`, null if a side has none."""
     chosen = _chosen(base, new)
     return _units([_of_chosen(side, chosen) for side in (base, new)])
 
@@ -513,7 +511,7 @@ def units_of(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 def _chosen(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """For each metric the `calls` that it is compared by, and the name `as` which.
 
-    Steady samples where both sides have them, and then first ones apart; else first ones; else
+    Steady samples if both sides have them, and then first ones apart; else first ones; else
     all.
     """
     first = pl.col("first")
@@ -547,7 +545,7 @@ def _of_chosen(samples: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
 
 def _units(sides: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """One row a metric: its keys, what is `resampled`, and the values of these on either side as
-    lists `base` and `new`, null where a side has none."""
+    lists `base` and `new`, null if a side has none."""
     counted = []
     for at, side in enumerate(sides):
         pipelines = side.select("metric", "run", "pipeline").unique().group_by("metric")

@@ -59,7 +59,7 @@ def notes_on(
     base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
 ) -> Iterator[Note]:
     """`corrected` are the submodules whose traced calls are scaled
-    to untraced ones, `within_noise` those where some run cannot tell the cost of tracing."""
+    to untraced ones, `within_noise` those if some run cannot tell the cost of tracing."""
     yield from _same(base, new)
     yield from _repetition(base, new)
     yield from _tracing(base, new, corrected, within_noise)
@@ -158,7 +158,7 @@ def _settings(run: Measurement) -> Mapping[str, Any]:
 
 
 def _told(side: _Side, of: _Of) -> str:
-    """What the runs of a side say, joined where they differ."""
+    """What the runs of a side say, joined if they differ."""
     values = dict.fromkeys(_text(of(run)) for run in side)
     return " or ".join(value for value in values if value)
 
@@ -208,7 +208,7 @@ Repeats = Mapping[str, tuple[float, float]]
 
 
 def repeats_of(base: Sequence[Measurement], new: Sequence[Measurement]) -> Repeats:
-    """How many samples of each submodule a pipeline call has on both sides, one where calls lie in
+    """How many samples of each submodule a pipeline call has on both sides, one if calls lie in
     none: times by shape and kernel are of a sample each."""
     found = [_samples_a_pipeline(side) for side in (base, new)]
     names = dict.fromkeys((*found[0], *found[1]))
@@ -231,7 +231,7 @@ def reasons(
     waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame, repeats: Repeats
 ) -> list[Note]:
     """The differences of at least 2 % of the end-to-end time, largest first: of shapes (of kernels
-    where the sides share no shapes), of the time in which nothing executes, and between calls; all
+    if the sides share no shapes), of the time in which nothing executes, and between calls; all
     of a pipeline call."""
     whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
     if whole.is_empty():
@@ -315,9 +315,8 @@ def _tokens(what: str) -> Value:
 #     found = compare([measure(load(a))], [measure(load(b))])
 #     found.metrics      # one row a metric, from end_to_end to single modules
 #
-# A side may have several runs. What is drawn for the intervals is the largest thing that
-# either side has several of: runs, else pipeline calls of one run, from three on, else its steps.
-# The
+# A side may have several runs. What is drawn for the intervals is the largest thing that either
+# side has several of: runs, else pipeline calls of one run, from three on, else its steps. The
 # value of one is the median of the samples in it.
 
 
@@ -327,11 +326,11 @@ class Comparison:
 
     `runs` has a row a run, `metrics` a row a metric, from the whole to the finest
     (`columns.LEVELS`), submodules in the order of their calls, roles and modules longest first.
-    `level` is the finest that both sides know: roles are what kernels do where it is `SORT`, and
-    there are modules only where it is `MODULE`. `shapes`, `kernels` and `nodes` are empty where
+    `level` is the finest that both sides know: roles are what kernels do if it is `SORT`, and
+    there are modules only if it is `MODULE`. `shapes`, `kernels` and `nodes` are empty if
     the sides have too little in common there. `waterfall` leads from one end-to-end time to the
     other, and `tree` has the same by module; `reasons` say what the largest differences consist
-    of. `timelines` are those of the run in the middle of each side, where they were measured.
+    of. `timelines` are those of the run in the middle of each side, if they were measured.
     `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
     else differs.
     """
@@ -362,10 +361,10 @@ def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
 def compare(
     base: Sequence[Measurement], new: Sequence[Measurement], *, among: Sequence[Measurement] = ()
 ) -> Comparison:
-    """Compare a baseline with new runs. Raises InputError where a side has no run.
+    """Compare a baseline with new runs. Raises InputError if a side has no run.
 
     Of comparisons that stand side by side, `among` are the runs of all: times are scaled to
-    untraced calls where they can be in each of these.
+    untraced calls if they can be in each of these.
     """
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
@@ -404,7 +403,7 @@ def compare(
 def _timelines(
     base: Sequence[Measurement], new: Sequence[Measurement]
 ) -> tuple[Timeline, Timeline] | None:
-    """Of each side that of the run in the middle, by how long it took; None where a side has
+    """Of each side that of the run in the middle, by how long it took; None if a side has
     none."""
     found = []
     for side in (base, new):
@@ -418,7 +417,7 @@ def _timelines(
 
 def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The submodules of which every run with traced calls knows what tracing costs: those that
-    are scaled by it, and those where some run could not tell it from noise. To scale the other
+    are scaled by it, and those if some run could not tell it from noise. To scale the other
     runs alone would make a difference of what tracing costs them."""
     known: dict[str, list[float | None]] = {}
     for run in measured:
@@ -467,7 +466,7 @@ def _rows(
 
 
 def _changes(found: Interval) -> tuple[object, ...]:
-    """base_ns, new_ns, difference_ns, change, low, high; null where they are not known."""
+    """base_ns, new_ns, difference_ns, change, low, high; null if they are not known."""
     base, new = round(found.base), round(found.new)
     if not found.base:
         return base, new, new - base, None, None, None
@@ -478,7 +477,7 @@ def _changes(found: Interval) -> tuple[object, ...]:
 
 
 def _verdict(found: Interval) -> Verdict:
-    """What an interval tells: unclear where a side's spread had to be assumed and would explain
+    """What an interval tells: unclear if a side's spread had to be assumed and would explain
     the difference, for then nobody knows whether noise does."""
     if found.exceeds_noise:
         return Verdict.SLOWER if found.new > found.base else Verdict.FASTER
@@ -556,7 +555,7 @@ _NAMED = 4  # metrics that a sentence names
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One metric against the `limit`, a ratio: `failed` where it is slower by more, and noise does
+    """One metric against the `limit`, a ratio: `failed` if it is slower by more, and noise does
     not explain that it is slower."""
 
     metric: str
@@ -577,7 +576,7 @@ def parse_limit(text: str) -> float:
 
 
 def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
-    """The row of a metric. Raises InputError, naming some that are alike, where there is none."""
+    """The row of a metric. Raises InputError, naming some that are alike, if there is none."""
     rows = comparison.metrics.filter(pl.col("metric") == name)
     if rows.is_empty():
         names = comparison.metrics["metric"].to_list()
@@ -591,7 +590,7 @@ def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
 def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
     """Hold a metric against `limit`.
 
-    Raises InputError where it cannot be told: the metric is unknown, only in one side, was
+    Raises InputError if it cannot be told: the metric is unknown, only in one side, was
     measured once on each, or is slower by more than the limit without showing any noise that
     would tell what that means (`Verdict.UNCLEAR`).
     """
@@ -632,7 +631,7 @@ class Compared:
 def compare_each(sides: Sequence[Sequence[Measurement]]) -> tuple[Comparison, ...]:
     """Compare each of `sides` but the first with the first, in order.
 
-    Times are scaled to untraced calls where that can be done in all of them, so that the first side
+    Times are scaled to untraced calls if that can be done in all of them, so that the first side
     has the same times in every comparison. Raises InputError for less than two sides, or one
     without a run.
     """

@@ -34,8 +34,7 @@ from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Submodule
 
 # --- The layers and operations of one run, summed: what two runs are compared by where their
-# producers
-# name no modules, and what tells why times differ (shapes, kernels, rates).
+# producers name no modules, and what tells why times differ (shapes, kernels, rates).
 
 
 LAYERS = pl.Schema(
@@ -49,9 +48,9 @@ LAYERS = pl.Schema(
 OPERATIONS = pl.Schema(
     {
         "submodule": pl.String(),
-        "label": pl.String(),  # operation and dims, without the type; "" where shapes are unknown
+        "label": pl.String(),  # operation and dims, without the type; "" if shapes are unknown
         "dtype": pl.String(),
-        "kernel": pl.String(),  # "" where the trace has none
+        "kernel": pl.String(),  # "" if the trace has none
         "executions": pl.Int64(),
         "total_ns": pl.Int64(),
         "flops": pl.Int64(),
@@ -184,9 +183,8 @@ def _short_kernel(name: str) -> str:
 #     ONNX Runtime: 20 times `model_run`
 #
 # How many there are was the recorder's choice: they are compared one by one, and not as the time
-# that
-# all took together. The layers of TensorRT are the work of the inferences beside them, which have
-# none of their own; the time of their call is no inference's.
+# that all took together. The layers of TensorRT are the work of the inferences beside them, which
+# have none of their own; the time of their call is no inference's.
 
 
 AVERAGED = "tensorrt"
@@ -238,7 +236,7 @@ def with_layers(
 
 
 def _averages(calls: pl.DataFrame) -> pl.Series:
-    """Whether a call is the averages of layers: no first one, nor any other. Where these are all
+    """Whether a call is the averages of layers: no first one, nor any other. If these are all
     there is, every submodule has one."""
     names = calls["submodule"]
     apart = [*names] if names.n_unique() == len(names) else layers_apart(names)
@@ -251,8 +249,7 @@ def _engine_of(submodule: str) -> str:
 
 
 # --- What commands do, told by their kernels or op types alone: the words in which runs are
-# compared
-# whose producers know different things about the model.
+# compared whose producers know different things about the model.
 
 
 _OTHER = "other"
@@ -270,7 +267,7 @@ _OF_PLACES = {  # roles that a place in the model gives, of kernels that torch.c
 
 @lru_cache(maxsize=1 << 16)
 def sort_by_kernel(kernel: str, category: str) -> str:
-    """`matmul`, `elementwise`, …; "" where there is no kernel and the category does not tell."""
+    """`matmul`, `elementwise`, …; "" if there is no kernel and the category does not tell."""
     if category == "collective":
         return "collective"
     if category in _COPYING_CATEGORIES:
@@ -281,7 +278,7 @@ def sort_by_kernel(kernel: str, category: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def sort_by_operator(op_type: str, category: str) -> str:
-    """The same by the type of the operation, which is the kernel's name where nobody knows it."""
+    """The same by the type of the operation, which is the kernel's name if unknown."""
     sort = operation_of(op_type).sort if op_type else Sort.UNKNOWN
     return _BY_SORT.get(sort, sort.value) or sort_by_kernel(op_type, category) or _OTHER
 
@@ -324,7 +321,7 @@ WORK = pl.Schema(
         "submodule": pl.String(),
         "role": pl.String(),
         "module": pl.String(),
-        "by_kernel": pl.String(),  # what it does (`sorts`), "" where no kernel tells
+        "by_kernel": pl.String(),  # what it does (`sorts`), "" if no kernel tells
         "by_operator": pl.String(),
         **_PLACE,
         "total_ns": pl.Float64(),
@@ -340,8 +337,8 @@ class Measurement:
     `pipeline` and `step` in the frames say which sample a row is of: `step` a denoising step, -1
     elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
     itself. `devices` are those that its calls are placed on; `overhead_ratio` is untraced over
-    traced time by submodule, 1 where noise hides it, `modules` the class by module path of each
-    submodule, where they are known. `details` sums its layers and operations,
+    traced time by submodule, 1 if noise hides it, `modules` the class by module path of each
+    submodule, if they are known. `details` sums its layers and operations,
     `timeline` is what is drawn of it.
     """
 
@@ -413,7 +410,7 @@ def _of_schema(frame: pl.DataFrame, wanted: pl.Schema) -> pl.DataFrame:
 
 
 def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
-    """The number of each call's pipeline call, a number of its own below 0 where it is in none."""
+    """The number of each call's pipeline call, a number of its own below 0 if it is in none."""
     numbers = pipelines.number_of(calls).astype(np.int64)
     if not pipelines.known and pipelines.spans.is_empty():
         in_steps = bool((calls["step"] > NO_STEP).any())
@@ -513,7 +510,7 @@ def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times)
 
 def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:
     """Untraced over traced time: what capture measured, else from the steady calls of both
-    kinds, where there are enough."""
+    kinds, if there are enough."""
     steady = calls.filter(~pl.col("first"))
     median = pl.col("value_ns")
     of_each = pl.min_horizontal(pl.col("traced").sum(), (~pl.col("traced")).sum())
@@ -631,7 +628,7 @@ def _work_samples(
 ) -> list[pl.DataFrame]:
     """Busy time, roles and modules of the samples with traced calls.
 
-    Where some calls of a sample were not traced they are taken to be like those that were.
+    If some calls of a sample were not traced they are taken to be like those that were.
     """
     traced = (
         calls.group_by(*_OF)
@@ -669,7 +666,7 @@ def _work_samples(
 
 
 def _filled(work: pl.DataFrame, of: list[str], traced: pl.DataFrame) -> pl.DataFrame:
-    """One row a key and traced sample of its submodule, 0 where it has no work there."""
+    """One row a key and traced sample of its submodule, 0 if it has no work there."""
     samples = traced.select(*_OF, "first", "stage", "scale")
     every = work.select("submodule", *of).unique().join(samples, on="submodule")
     joined = every.join(work, on=[*_OF, *of], how="left", nulls_equal=True)

@@ -44,7 +44,7 @@ NODE = pl.Schema(
         "role": pl.String(),
         "module": pl.String(),  # its layer, "" for the model itself
         "type": pl.String(),
-        "flops": pl.Int64(),  # null where no formula gives them
+        "flops": pl.Int64(),  # null if no formula gives them
     }
 )
 _LARGEST = (1 << 63) - 1
@@ -105,7 +105,7 @@ class GraphPair:
 
 
 class PlainNode(NamedTuple):
-    """A node: `type` is shown, `op_type` decides; `shapes` is "" where they are not known."""
+    """A node: `type` is shown, `op_type` decides; `shapes` is "" if they are not known."""
 
     layer: str
     op_type: str
@@ -145,7 +145,7 @@ def node_table(
 
 def _filled(told: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> pl.DataFrame:
     """A frame of the table of a run, of which these columns are told: in the others nothing, or 0
-    or "" where each row has a value."""
+    or "" if each row has a value."""
     dtypes = schema(table)
     frame = pl.DataFrame(told, schema={name: dtypes[name] for name in told})
     for column in (column for column in table if column.name not in told):
@@ -156,7 +156,7 @@ def _filled(told: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> 
 
 
 def _flops(row: PlainNode) -> int | None:
-    """What a node computes by formula; nothing where it only moves."""
+    """What a node computes by formula; nothing if it only moves."""
     if row.category == "copy":
         return 0
     work = work_of(row.op_type, parse_shapes(row.shapes))
@@ -166,8 +166,8 @@ def _flops(row: PlainNode) -> int | None:
 
 def by_place(base: pl.DataFrame, new: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """One row a combination of `keys` of `NODE`: `base_nodes`, `new_nodes`, `base_flops` and
-    `new_flops` (null where no node of it has a formula), and `base_types`, `new_types`, lists of
-    structs of `type` and `nodes` (null where a side has none); those with most nodes first."""
+    `new_flops` (null if no node of it has a formula), and `base_types`, `new_types`, lists of
+    structs of `type` and `nodes` (null if a side has none); those with most nodes first."""
     sides = [_counted(side, keys, name) for name, side in (("base", base), ("new", new))]
     joined = sides[0].join(sides[1], on=keys, how="full", coalesce=True, nulls_equal=True)
     return joined.with_columns(pl.col("base_nodes", "new_nodes").fill_null(0)).sort(
@@ -192,12 +192,10 @@ def _counted(nodes: pl.DataFrame, keys: tuple[str, ...], side: str) -> pl.DataFr
 #     TensorRT   Conv_0 + Relu_1                      0.11 ms
 #     ONNX Rt.   Conv_0, Relu_1                       0.95 ms + 0.21 ms
 #
-# A layer of TensorRT names the nodes that it fused. ONNX Runtime runs nodes under their own
-# names, or
-# under those that its fusions made of them. Layers that have a node in common are one group, of
+# A layer of TensorRT names the nodes that it fused. ONNX Runtime runs nodes under their own names,
+# or under those that its fusions made of them. Layers that have a node in common are one group, of
 # either side any number. What TensorRT does for a node's tensors (copies into another layout) is
-# part
-# of the node's group.
+# part of the node's group.
 
 
 _FUSED = re.compile(
@@ -286,7 +284,7 @@ def _node_names(name: str) -> Iterator[str]:
 
 
 def _by_name(layers: Sequence[EngineLayer]) -> dict[str, list[int]]:
-    """The layers that run a node, or where none does, those that prepare its tensors."""
+    """The layers that run a node, or if none does, those that prepare its tensors."""
     found: dict[str, list[int]] = {}
     for number, layer in enumerate(layers):
         for node in (*layer.nodes, *filter(None, (layer.last,))):
@@ -367,7 +365,7 @@ def sums_of(side: Sequence[Measurement]) -> pl.DataFrame:
 
 def by_shape(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Operations whose shapes are known (`columns.SHAPES`), those that differ most first. Types
-    are told apart where both sides have the same ones of a shape."""
+    are distinguished if both sides have the same ones of a shape."""
     sides = [side.filter(pl.col("label") != "") for side in (base, new)]
     types = [
         side.group_by("submodule", "label").agg(pl.col("dtype").unique().sort()) for side in sides

@@ -118,7 +118,7 @@ def waterfall_steps(waterfall: pl.DataFrame, shown: int) -> list[Difference]:
 
 
 def _of_several(row: dict[str, Any]) -> str:
-    """What a step is of, with its submodule where that is not all of it."""
+    """What a step is of, with its submodule if that is not all of it."""
     name = _name(row)
     if row["submodule"] is None or row["level"] == Step.SUBMODULE.value:
         return name
@@ -190,7 +190,7 @@ def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | Non
 
 
 def durations(values: pl.Series) -> list[str | None]:
-    """Times in ns as text, None where there is none."""
+    """Times in ns as text, None if there is none."""
     return [None if ns is None else duration(ns) for ns in values]
 
 
@@ -454,7 +454,7 @@ def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
 
 
 def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
-    """What the gates say, `of` a run that is named where there are several."""
+    """What the gates say, `of` a run that is named if there are several."""
     head = f"{of}: " if of else ""
     return tuple(
         Fact(f"{head}{words.gate_words(gate)}", words.gate_text(gate), alert=gate.failed)

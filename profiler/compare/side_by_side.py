@@ -36,10 +36,9 @@ from profiler.text import counted, duration, said
 #
 #     print_brief(Console(highlight=False), brief_report(comparison, gates, rows))
 #
-# Where the time went stands in lines that add up to the difference of the whole. Why it went
-# there is
-# told by the modules that differ most, and by the shapes that do, with rates and kernels of both
-# sides; by nodes or kernels where the sides know no more.
+# Where the time went stands in lines that add up to the difference of the whole. Why it went there
+# is told by the modules that differ most, and by the shapes that do, with rates and kernels of both
+# sides; by nodes or kernels if the sides know no more.
 
 
 _FIRST = (  # what decides how the rest is read
@@ -110,7 +109,7 @@ def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator
 
 
 def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
-    """The modules that differ most, equal blocks together; roles where there are none."""
+    """The modules that differ most, equal blocks together; roles if there are none."""
     metrics = comparison.metrics.drop_nulls(["base_ns", "new_ns"])
     modules = words.with_blocks_together(metrics)
     if modules.is_empty() or not shown or comparison.level is not Level.MODULE:
@@ -300,7 +299,7 @@ def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
 
 
 def _cell(row: Mapping[str, Any]) -> str | None:
-    """`"70.1 ms, +3.1 %*"`; the time alone where the first run has none of it."""
+    """`"70.1 ms, +3.1 %*"`; the time alone if the first run has none of it."""
     if row["new_ns"] is None:
         return None
     time = duration(row["new_ns"])

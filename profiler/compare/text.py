@@ -32,12 +32,12 @@ from profiler.trace.bootstrap import CONFIDENCE, RESAMPLES, SEED
 
 
 _NAME = 34  # characters of a kernel beside the other side's
-_ENDS = 8  # of them at its end, where kernels of a kind differ
+_ENDS = 8  # of them at its end, if kernels of a kind differ
 _SAME = 0.01  # of how often it ran
 
 
 def rates(row: Mapping[str, Any]) -> str | None:
-    """`"617 → 466"`, in TFLOP/s; None where neither is known."""
+    """`"617 → 466"`, in TFLOP/s; None if neither is known."""
     base, new = row["base_teraflops_per_s"], row["new_teraflops_per_s"]
     if base is None and new is None:
         return None
@@ -45,7 +45,7 @@ def rates(row: Mapping[str, Any]) -> str | None:
 
 
 def why(row: Mapping[str, Any]) -> Said | str:
-    """How often it ran where that differs, and the kernels of both sides, or that they are the
+    """How often it ran if that differs, and the kernels of both sides, or that they are the
     same."""
     base, new = row["base_executions"], row["new_executions"]
     ran = ""
@@ -63,7 +63,7 @@ def why(row: Mapping[str, Any]) -> Said | str:
 
 
 def kernels_text(kernels: Sequence[str | None]) -> Said | str | None:
-    """The kernel of each run, in their order, or that all have the same; None where no run knows
+    """The kernel of each run, in their order, or that all have the same; None if no run knows
     any."""
     if not any(kernels):
         return None
@@ -215,7 +215,7 @@ def _settings_pairs(comparison: Comparison) -> tuple[Note, ...]:
 
 def sample_text(comparison: Comparison) -> Said:
     """What the times of modules, shapes and kernels are of: `"per step, else per pipeline call"`,
-    where `else` is outside of steps."""
+    if `else` is outside of steps."""
     if int(comparison.runs["steps"].sum()):
         return said("per step, else per pipeline call")
     calls = int(comparison.runs["pipelines"].sum())
@@ -256,7 +256,7 @@ def row_name(row: Mapping[str, Any]) -> str:
 
 
 def change_text(change: float) -> str:
-    """`"+3.1 %"`; a factor where it is large: `"4.20 times"`."""
+    """`"+3.1 %"`; a factor if it is large: `"4.20 times"`."""
     if change + 1 >= _RATIO:
         return f"{change + 1:,.2f}{_NO_BREAK}times"
     return f"{_signed(change)}{_NO_BREAK}%"
@@ -342,7 +342,7 @@ def only_in(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
 
 
 def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
-    """By what they are of, which equal blocks only one side has where the other has some, too:
+    """By what they are of, which equal blocks only one side has if the other has some, too:
     `"4, 5; base 0 to 3"`."""
     rows = metrics.filter((pl.col("level") == "module") & pl.col("step").is_null())
     folded = rows.with_columns(path=pl.col("module"), module=pattern(pl.col("module")))
@@ -360,7 +360,7 @@ def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
 
 
 def _told_apart(own: list[list[int]], others: list[list[int]], other: str) -> str:
-    """The numbers at the place in the paths where they differ."""
+    """The numbers at the place in the paths if they differ."""
     places = zip(zip(*own, strict=False), zip(*others, strict=False), strict=False)
     columns = [({*mine}, {*theirs}) for mine, theirs in places]
     mine, theirs = next((pair for pair in columns if pair[0] - pair[1]), columns[0])
@@ -380,7 +380,7 @@ def _listed(numbers: Iterable[int]) -> str:
     )
 
 
-# --- What is said of comparisons, where that is not the words of the code.
+# --- What is said of comparisons, if that is not the words of the code.
 
 
 SENTENCES: Sentences = {

@@ -48,8 +48,8 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """One pipeline call of a run, in ns from its begin: the calls on their devices' axis, and what
-    the devices executed in them. `pipeline` is its number in the run, below 0 where there is
+    """One pipeline call of a run, in ns from its start: the calls on their devices' axis, and what
+    the devices executed in them. `pipeline` is its number in the run, below 0 if there is
     none; `span_ns` is how long it took."""
 
     run_id: str
@@ -96,8 +96,8 @@ def timeline_of(
 
 
 def _representative(timed: pl.DataFrame) -> int | None:
-    """The pipeline call in the middle of the steady ones, by time; of all where none is steady;
-    None where no call lies in any."""
+    """The pipeline call in the middle of the steady ones, by time; of all if none is steady;
+    None if no call lies in any."""
     inside = timed.filter(pl.col("pipeline") >= 0)
     each = inside.group_by("pipeline").agg(
         pl.col("first").any(), ns=pl.col("end_ns").max() - pl.col("begin_ns").min()
@@ -165,8 +165,7 @@ def _stretches(
 
 # --- Where in the model the difference lies: submodules, the modules in them, and roles of work.
 #
-# Times are means over the samples of a side, as in the waterfall, and a node's is that of all
-# that
+# Times are means over the samples of a side, as in the waterfall, and a node's is that of all that
 # lies in it, so that what a node consists of adds up to it. Equal blocks are one node, `*`.
 
 
@@ -249,7 +248,7 @@ def _modules(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str, str], floa
 
 
 def _below(node: _Node, submodule: str, path: str, depth: int) -> Iterator[tuple[object, ...]]:
-    """What lies in a node, the largest difference first; roles where there are several, or beside
+    """What lies in a node, the largest difference first; roles if there are several, or beside
     modules."""
     found: list[tuple[_Times, TreeNode, str]] = [
         *((inner.times, TreeNode.MODULE, name) for name, inner in node.inner.items()),
@@ -286,10 +285,8 @@ def _row(times: _Times, depth: int, kind: TreeNode, *place: str | None) -> tuple
 #       between                    0    →  0        0       in no call
 #
 # Submodules and what is between them make the end-to-end time, roles and idle time a submodule.
-# Times
-# are means over the runs and pipeline calls of a side, which add up where medians do not. Where
-# both
-# sides have steady ones, first ones are left out, as in the metric `end_to_end`.
+# Times are means over the runs and pipeline calls of a side, which add up if medians do not. If
+# both sides have steady ones, first ones are left out, as in the metric `end_to_end`.
 
 
 _Line = tuple[str, str | None, str | None, str | None]  # level, stage, submodule, role
@@ -372,7 +369,7 @@ def _of_units(samples: pl.DataFrame, units: pl.DataFrame) -> pl.DataFrame:
 
 def _means(roles: pl.DataFrame, units: pl.DataFrame) -> list[tuple[str, float]]:
     """The mean of each role over the traced samples of its submodule, those in the executions
-    that count where there are any."""
+    that count if there are any."""
     inside = _of_units(roles, units)
     known = inside if len(inside) else roles
     means = known.group_by("role", maintain_order=True).agg(pl.col("value_ns").mean())

@@ -63,7 +63,7 @@ class Wishes:
 
 class Outcome(Struct, frozen=True):
     """What became of the run at `place`, or the `reason` why nothing could be done: its `key` and
-    `summary` where it is added; what was `written`, and of an analysis the end-to-end time."""
+    `summary` if it is added; what was `written`, and of an analysis the end-to-end time."""
 
     place: str
     state: State = State.DONE
@@ -86,11 +86,11 @@ def add(
     say: Say = lambda *_: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Outcome]:
-    """Add the runs at `paths` to the data set, which is made where there is none; what became of
+    """Add the runs at `paths` to the data set, which is made if there is none; what became of
     each, in their order.
 
     Raises InputError for a data set of another version and for options that no importer has,
-    OutputError where nothing can be written.
+    OutputError if nothing can be written.
     """
     make_dataset(storage)
     places, failed = found_runs(paths, wishes.options)

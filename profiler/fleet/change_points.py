@@ -37,7 +37,7 @@ _MOST = 1000
 
 
 def relative_noise(values: Sequence[float]) -> float | None:
-    """Standard deviation over the median, by the median absolute deviation; by the range where
+    """Standard deviation over the median, by the median absolute deviation; by the range if
     there are fewer than four; None for fewer than two, or a median of 0."""
     if len(values) < 2:
         return None
@@ -65,7 +65,7 @@ def ratio_interval(
     values: Sequence[float], base: Sequence[float]
 ) -> tuple[float | None, float | None, float | None]:
     """The ratio of the medians, and its 95 % interval: relative half-widths of both medians'
-    intervals, added in quadrature. The interval is None where either has too few values."""
+    intervals, added in quadrature. The interval is None if either has too few values."""
     mine, theirs = median_interval(values), median_interval(base)
     if theirs[0] <= 0 or mine[0] <= 0:
         return None, None, None
@@ -86,8 +86,7 @@ def _of(interval: tuple[float, float | None, float | None], end: int) -> float:
 # --- How runs of one metric scatter: relative deviations, a robust spread, Student's test.
 #
 # Times scatter by shares of themselves, so deviations are logarithms of ratios (as in
-# `resampling`).
-# NumPy alone: SciPy is no dependency, and the quantiles that are needed have closed
+# `resampling`). NumPy alone: SciPy is no dependency, and the quantiles that are needed have closed
 # approximations.
 
 
@@ -103,7 +102,7 @@ _DIFFERENCES = 2 / math.sqrt(math.pi)  # mean |a - b| of normal a, b, in standar
 
 
 def relative(values: Reals) -> Reals:
-    """Values on a scale on which a difference is a ratio: logarithms where all are above 0, else
+    """Values on a scale on which a difference is a ratio: logarithms if all are above 0, else
     shares of the median magnitude. float64 [n], in and out."""
     if not len(values):
         return values
@@ -203,7 +202,7 @@ def line_of(values: Reals) -> Line:
 
 # --- Two modes: runs that take one of two times, in no order, as with a cache that is warm or not.
 #
-# found = two_modes(relative(values))      # None where one mode explains them
+# found = two_modes(relative(values))      # None if one mode explains them
 
 
 _APART = 4.5  # standard deviations within a mode between two modes
@@ -232,7 +231,7 @@ def two_modes(values: Reals) -> Modes | None:
     """The modes of values in the order of time, at least six of them; None for one mode.
 
     The split with the least squares within both parts (Otsu 1979; exact in one dimension) is
-    believed where its centres are 4.5 standard deviations within a part from each other (halves
+    believed if its centres are 4.5 standard deviations within a part from each other (halves
     of a normal distribution: 2.7), each part has a tenth of the runs and three, and runs go to
     and fro: a step has two parts as well.
     """
@@ -273,14 +272,14 @@ def two_modes(values: Reals) -> Modes | None:
 #    run to run. Local maxima beyond 3 standard errors are candidates, so long histories take
 # linear
 #    time.
-# 2. Divide: a candidate is placed where the energy distance with medians (James, Kejariwal,
+# 2. Divide: a candidate is placed if the energy distance with medians (James, Kejariwal,
 # Matteson
 #    2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of its
 # window
 #    is largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
 # 3. Test: the largest standardised difference of means of clipped values over all positions of
 # the
-#    window, against the same of permuted windows (2,000, seeded, fewer where it is clear). Under
+#    window, against the same of permuted windows (2,000, seeded, fewer if it is clear). Under
 #    exchangeable runs, also of two modes, that is exact. The weakest is dropped, and those beside
 # it
 #    are tested again, until all have p below 0.001.
@@ -422,7 +421,7 @@ def _placed_and_tested(scale: Reals, points: dict[int, float]) -> None:
 
 
 def _windows(points: list[int], n: int) -> Iterator[tuple[int, int, int]]:
-    """Begin of each point's window, the point, the window's end: its neighbours, or 60 runs."""
+    """Start of each point's window, the point, the window's end: its neighbours, or 60 runs."""
     edges = [0, *points, n]
     for left, at, right in zip(edges, edges[1:], edges[2:], strict=False):
         yield max(left, at - 2 * _SIDE), at, min(right, at + 2 * _SIDE)

@@ -49,7 +49,7 @@ from profiler.tools.metrics import median_interval
 #     compared.rows         # one row a workload, value of the field and metric
 #     compared.apart        # what was not compared, and why
 #
-# Two values are compared where all other fields of the identity agree.
+# Two values are compared if all other fields of the identity agree.
 
 
 DEFAULT_METRICS = ("elapsed", "denoise.step")
@@ -101,7 +101,7 @@ def compare(  # what a user says of a comparison
     quality: bool = False,
 ) -> Compared:
     """Compare the runs by a field of their identity, of which others are `ignored` or assumed to
-    agree where they are unknown. Runs of bad quality are left out unless `quality` is set. Raises
+    agree if they are unknown. Runs of bad quality are left out unless `quality` is set. Raises
     InputError for a metric or condition that is none."""
     runs = data.runs(where, IDENTIFYING)
     good = runs if quality else runs.filter(pl.col("quality") == "")
@@ -146,7 +146,7 @@ def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[tupl
 
 
 def _difference_verdict(low: float | None, high: float | None, needs: int) -> Verdict:
-    """A difference that is told stands; where none is, it may be that there are too few runs."""
+    """A difference that is told stands; if none is, it may be that there are too few runs."""
     if low is None or high is None:
         return Verdict.NEEDS_MORE
     if low > 1:
@@ -178,11 +178,9 @@ def _workload(row: Mapping[str, Any], left_out: Sequence[str]) -> str:
 #     found = gate(data, "newest", ["denoise.step"], limit=0.05)
 #     found.verdicts[0].failed
 #
-# A metric fails where the run, or the newest few with it, are outside their history (`newest`)
-# and
-# slower by more than the limit; or where the history has a slower level that nobody has accepted,
-# and
-# the run is on it.
+# A metric fails if the run, or the newest few with it, are outside their history (`newest`)
+# and slower by more than the limit; or if the history has a slower level that nobody has accepted,
+# and the run is on it.
 
 
 NEWEST = "newest"
@@ -249,7 +247,7 @@ def gate(
 ) -> Gate:
     """Hold a run (key, name, or `newest`) of the data set against those before it that are like it.
 
-    Raises InputError where that cannot be told: the run is not there or of bad quality, none is
+    Raises InputError if that cannot be told: the run is not there or of bad quality, none is
     comparable, there are too few, or they have no such metric.
     """
     runs = data.some_runs(where, IDENTIFYING)
@@ -286,7 +284,7 @@ def comparable(
     runs: pl.DataFrame, row: dict[str, Any], assume_same: Sequence[str] = ()
 ) -> pl.DataFrame:
     """The runs that are comparable with the run of `row`, itself included. Raises InputError, with
-    the field, where there is none."""
+    the field, if there is none."""
     found = like(runs, row, assume_same)
     if len(found) > 1:
         return found
@@ -314,7 +312,7 @@ def comparable(
 
 
 def like(runs: pl.DataFrame, row: dict[str, Any], assume_same: Sequence[str] = ()) -> pl.DataFrame:
-    """The runs in the group of the run of `row`; none where a field of it is unknown."""
+    """The runs in the group of the run of `row`; none if a field of it is unknown."""
     grouped = groups(runs, assume_same)
     own = grouped.filter(pl.col("run") == row["run"])["group"][0]
     if own is None:

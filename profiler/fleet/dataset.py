@@ -74,9 +74,8 @@ from profiler.tools.sources import load
 #     data.runs(where=("hardware~MI300X", "steps=28"))
 #     data.history("denoise.step", where=())
 #
-# Readers take no lock: each question takes a snapshot of the files that count, and starts over
-# where
-# a compaction has removed one of them meanwhile.
+# Readers take no lock: each question takes a snapshot of the files that count, and starts over if a
+# compaction has removed one of them meanwhile.
 
 
 _Answer = TypeVar("_Answer")
@@ -93,7 +92,7 @@ Where = Sequence[str] | str
 
 
 class Dataset:
-    """The data set at a folder or an fsspec URL. Raises InputError where there is none."""
+    """The data set at a folder or an fsspec URL. Raises InputError if there is none."""
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self.storage: Storage = open_storage(os.fspath(place))
@@ -104,14 +103,14 @@ class Dataset:
 
     def runs(self, where: Where = (), columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The runs that meet all conditions, as `columns.RUNS` has them but for `batch` and
-        `schema_version`, ordered by time; with these `columns` alone where some are named, which
+        `schema_version`, ordered by time; with these `columns` alone if some are named, which
         of many runs takes far less time. Raises InputError for a condition that is none."""
         wanted = conditions(where)
         named = _SHOWN if columns is None else columns
         return asked(self.storage, lambda files: self._runs(files, wanted, named))
 
     def some_runs(self, where: Where = (), columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The same. Raises InputError where there is none."""
+        """The same. Raises InputError if there is none."""
         found = self.runs(where, columns)
         if found.is_empty():
             raise InputError(f"{self.storage.place} has no run that meets --where: change it")
@@ -121,7 +120,7 @@ class Dataset:
         """A metric over time: `run, run_id, time_ns, commit, value, low, high, unit, place,
         quality`, a row a run that has it, ordered by time.
 
-        Runs of bad quality are left out unless `quality` is set. Raises InputError where the name
+        Runs of bad quality are left out unless `quality` is set. Raises InputError if the name
         is none, or names a submodule that has several stages.
         """
         return self.metrics([metric], where, quality=quality).drop("name")
@@ -234,7 +233,7 @@ def _all_runs(storage: Storage, files: Snapshot, wanted: Sequence[Condition] = (
 
 
 def scan(storage: Storage, table: str, names: Sequence[str]) -> pl.LazyFrame:
-    """The rows of these files of a table. Raises FileNotFoundError where one is gone, InputError
+    """The rows of these files of a table. Raises FileNotFoundError if one is gone, InputError
     for one that is no Parquet file of that table."""
     schema = _SCHEMAS[table]
     if not names:
@@ -313,7 +312,7 @@ def differences(
     ignored: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
     """Why two rows of `runs` are not comparable; none where they are. A field of `assume_same`
-    agrees where either is unknown; one that is `ignored` agrees anyway."""
+    agrees if either is unknown; one that is `ignored` agrees anyway."""
     found = []
     for field in (field for field in FIELDS if field not in ignored):
         mine, theirs = one[field], other[field]
@@ -331,7 +330,7 @@ def groups(
     that is comparable to none, itself included, because a field is unknown.
 
     A run whose field of `assume_same` is unknown joins those that agree otherwise, if they have one
-    value of that field; where they have several, nobody can say which, and it stays apart.
+    value of that field; if they have several, nobody can say which, and it stays apart.
     """
     fields = [field for field in FIELDS if field not in ignored]
     if not fields:
@@ -360,14 +359,13 @@ def _filled(texts: pl.DataFrame, field: str, others: Sequence[str]) -> pl.DataFr
 
 
 # --- Runs that are compared with none, and why: their quality is bad, or a field of their identity
-# is
-# unknown.
+# is unknown.
 
 
 class Apart(Struct, frozen=True):
     """Runs that are comparable to no others: how many, one of them, and the fields in which they
-    differ from the largest group, or that are unknown; none where their quality is bad. `without`
-    is the field that is compared by, where nobody recorded it of them."""
+    differ from the largest group, or that are unknown; none if their quality is bad. `without`
+    is the field that is compared by, if nobody recorded it of them."""
 
     runs: int
     example: str
@@ -437,7 +435,7 @@ def selected(
 
 def remove(storage: Storage, runs: pl.DataFrame) -> int:
     """Remove these rows of `runs`, and all others of the same keys; how many runs that are. A run
-    that is added again counts again. Raises OutputError where that cannot be written."""
+    that is added again counts again. Raises OutputError if that cannot be written."""
     if runs.is_empty():
         return 0
     files = snapshot(storage)
@@ -487,7 +485,7 @@ def open_database(
     runs: Mapping[str, Run] | None = None,
     timeout_s: float | None = None,
 ) -> Database:
-    """A database of the runs that meet the conditions and of their metrics, where `sql` names these
+    """A database of the runs that meet the conditions and of their metrics, if `sql` names these
     tables, and of the tables of `runs`. Raises InputError for a condition that is none,
     MissingPackageError without DuckDB.
 
@@ -506,7 +504,7 @@ def open_database(
 
 def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
     """The runs of these names, read where they lie, by key: so their rows join those of `runs`.
-    Raises InputError where one is none, or its bundle is not there any more."""
+    Raises InputError if one is none, or its bundle is not there any more."""
     if len(names) > _MOST_BUNDLES:
         raise InputError(f"{len(names)} bundles are too many to read at once: name {_MOST_BUNDLES}")
     found: dict[str, Run] = {}
@@ -636,8 +634,8 @@ def compact(
     """Merge the files of each partition into files of about `target_bytes`, leave out what was
     removed, and delete what earlier compactions replaced more than `grace_s` ago.
 
-    Raises InputError where another compaction was faster, which has then done the work, OutputError
-    where nothing can be written.
+    Raises InputError if another compaction was faster, which has then done the work, OutputError
+    if nothing can be written.
     """
     check_dataset(storage)
     files = snapshot(storage)
@@ -675,7 +673,7 @@ def compact(
 
 
 def _commit(storage: Storage, generation: Generation) -> bool:
-    """Let a generation count; False where there is one of its number. Raises OutputError where
+    """Let a generation count; False if there is one of its number. Raises OutputError if
     nobody knows whether it counts: then its files stay, and a later compaction deletes them if it
     does not."""
     return storage.create(generation_name(generation.number), msgspec.json.encode(generation))
@@ -750,7 +748,7 @@ def _with_removed(storage: Storage, files: Snapshot) -> frozenset[str]:
 
 
 def _merged(storage: Storage, merge: _Merge, files: Snapshot, number: int) -> list[str]:
-    """Write the files of a merge; their names, none where nothing is left of them. A run that
+    """Write the files of a merge; their names, none if nothing is left of them. A run that
     stands in a file outside of the merge, too, stays in both: readers count it once."""
     runs = counted_runs(scan(storage, "runs", merge.runs), files.removed).collect()
     if runs.is_empty():

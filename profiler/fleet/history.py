@@ -81,7 +81,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def change_name(metric: str, run: str) -> str:
-    """`denoise.step@3fa1b2c4`: how a change is called that begins with the run of this key."""
+    """`denoise.step@3fa1b2c4`: how a change is called that starts with the run of this key."""
     return f"{metric}@{run[:_DIGITS]}"
 
 
@@ -92,7 +92,7 @@ def accept(
     because: str,
     clock: Callable[[], int] = time.time_ns,
 ) -> Accepted:
-    """Accept a change of a data set with these `runs`. Raises InputError where its name is none, no
+    """Accept a change of a data set with these `runs`. Raises InputError if its name is none, no
     reason is given, or it is accepted already."""
     metric, at, run = change.rpartition("@")
     if not at or not metric:
@@ -128,7 +128,7 @@ def accepted_changes(storage: Storage) -> list[Accepted]:
 
 def named_run(runs: pl.DataFrame, name: str) -> dict[str, Any]:
     """The row of the run with this key, its first 8 digits at least, or name (the newest of that
-    name). Raises InputError where there is none, or a short key is of several."""
+    name). Raises InputError if there is none, or a short key is of several."""
     found = runs.filter((pl.col("run") == name) | (pl.col("run_id") == name))
     if found.is_empty() and len(name) >= _DIGITS:
         found = runs.filter(pl.col("run").str.starts_with(name))
@@ -168,12 +168,9 @@ def explanation(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Comparison |
 #
 #     newest(values).outside      # of the last run, and up to five before it
 #
-# The newest one to six runs are each held against the runs before them: Student's t of their
-# mean,
-# the spread taken from the history. It asks another question than `change_points`, which looks
-# back
-# at the whole history and finds where it changed; a change is seen here first, and confirmed
-# there.
+# The newest one to six runs are each held against the runs before them: Student's t of their mean,
+# the spread taken from the history. It asks another question than `change_points`, which looks back
+# at the whole history and finds where it changed; a change is seen here first, and confirmed there.
 #
 # - Where the history drifts (p below 0.05), the runs are held against the line, continued, with
 # the
@@ -206,8 +203,8 @@ _DRIFTS = 0.05  # p of a slope, below which the history may drift
 _PARTS = (0.067, 0.047, 0.032, 1.24, 0.51, 0.047)  # of the level, by the number of newest runs
 _BETTER = (3.0, 3.0, 3.0, 7.0, 5.0, 0.0)
 """Squares, in variances of a run, that a step explains beyond what a line does; by their number."""
-_OF_LINE = (0.047,) * _WINDOWS  # parts where the history drifts
-_OF_MODES = (0.107,) * _WINDOWS  # and where it has two modes
+_OF_LINE = (0.047,) * _WINDOWS  # parts if the history drifts
+_OF_MODES = (0.107,) * _WINDOWS  # and if it has two modes
 _FURTHEST = 4.0  # standard deviations that a run counts with in a mean of several
 _SAME_SIDE = 1.7  # standard deviations by which the newest run has to deviate as well
 _OF_SHARES = 0.2  # the part of alpha that the shares of modes are tested with
@@ -251,11 +248,11 @@ class _Expected:
 def newest(
     values: Reals, *, alpha: float = ALPHA, family: int = 1, earlier: Reals | None = None
 ) -> Newest | None:
-    """Hold the last of `values`, in the order of time, against those before it; None where there
+    """Hold the last of `values`, in the order of time, against those before it; None if there
     are fewer than `LEAST_RUNS` before it.
 
     `earlier` are relative residuals of runs before the last change, each about its own level: they
-    tell the spread where the level itself is known from few runs.
+    tell the spread if the level itself is known from few runs.
     """
     scale = relative(values)
     known = np.empty(0) if earlier is None else earlier
@@ -335,7 +332,7 @@ def _expected(history: Reals, last: Reals, known: Reals, modes: Modes | None) ->
 
 
 def _p(expected: _Expected, m: int) -> float:
-    """The two-sided p of the mean of the newest runs; 1 where the last of them is no part of it."""
+    """The two-sided p of the mean of the newest runs; 1 if the last of them is no part of it."""
     shares = expected.residuals / expected.spread
     if m > 1:
         shares = np.clip(shares, -_FURTHEST, _FURTHEST)
@@ -359,7 +356,7 @@ def _beats_line(history: Reals, last: Reals, spread: float) -> float:
 
 
 def _share_p(modes: Modes, last: Reals) -> float:
-    """How likely it is that all newest runs are in one mode by chance; 1 where they are not."""
+    """How likely it is that all newest runs are in one mode by chance; 1 if they are not."""
     n = len(modes.is_high)
     high = last > modes.border
     if high.all():
@@ -382,7 +379,7 @@ def _quantile(p: float, freedom: int) -> float:
 
 def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: int = 1) -> int:
     """How many more runs of history the gate needs to see one run that is slower by `limit`, a
-    ratio; 0 where it has enough, -1 where no number of runs would do, because single runs scatter
+    ratio; 0 if it has enough, -1 if no number of runs would do, because single runs scatter
     by too much."""
     n = len(values)
     if n < LEAST_RUNS:
@@ -399,7 +396,7 @@ def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family:
     return -1
 
 
-# --- The history of one metric: where it changed, what was accepted, and what counts as its level
+# --- The history of one metric: if it changed, what was accepted, and what counts as its level
 # now.
 #
 #     past = metric_history("denoise.step", frame, accepted_changes(storage))
@@ -411,13 +408,13 @@ def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family:
 
 
 _NEAR = 3  # runs by which the place of a change may move as runs are added
-_BACK = 0.01  # a change is gone where the level is within this of the one before it
+_BACK = 0.01  # a change is gone if the level is within this of the one before it
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
     """A change of level: `name` as `fleet accept` takes it, the rows of the last good and the first
-    bad run, and the reason where it is accepted. `is_open`: slower, not accepted, not gone."""
+    bad run, and the reason if it is accepted. `is_open`: slower, not accepted, not gone."""
 
     name: str
     change: Change
@@ -664,8 +661,7 @@ def levels(past: MetricHistory) -> Reals:
 #     found.workloads         # the histories of each group of comparable runs
 #     found.bad, found.apart  # what takes no part, and why
 #
-# Histories are those of `fleet history`; the levels of their tests are shared by all histories
-# that
+# Histories are those of `fleet history`; the levels of their tests are shared by all histories that
 # are looked at together.
 
 
@@ -723,7 +719,7 @@ def overview(
     quality: bool = False,
 ) -> Overview:
     """Look at all runs that meet the conditions; runs of bad quality stand apart unless `quality`
-    is set. Raises InputError where there is none, or none has the first metric, and for a metric or
+    is set. Raises InputError if there is none, or none has the first metric, and for a metric or
     condition that is none."""
     asked = tuple(dict.fromkeys(metrics))
     runs = data.some_runs(where)

@@ -215,8 +215,7 @@ def spoken_words(qualities: frozenset[str]) -> dict[str, Said]:
 
 
 # --- The frame of the pages of many runs: self-contained, offline, of the scripts and styles that
-# the
-# page of one run has.
+# the page of one run has.
 
 
 _SCRIPTS = modules("many_runs.js")
@@ -383,7 +382,7 @@ Beside = Callable[[str], str | None]
 
 def reports_beside(folder: Path | None) -> Beside:
     """From the place of a run to its bundle's report, as a path from `folder`, in which the page
-    will be; None where there is none, or no `folder`."""
+    will be; None if there is none, or no `folder`."""
 
     def found(place: str) -> str | None:
         if folder is None or is_url(place) or not place.isprintable():
@@ -655,7 +654,7 @@ def _bad(over: Overview, beside: Beside) -> Block | None:
 
 
 def _cut(total: int, what: str) -> tuple[Said, ...]:
-    """A sentence where a table holds fewer rows than there are."""
+    """A sentence if a table holds fewer rows than there are."""
     held = HELD[what]
     if total <= held:
         return ()

@@ -62,7 +62,7 @@ def conditions(texts: Sequence[str] | str) -> list[Condition]:
 
 
 def condition(text: str) -> Condition:
-    """What `text` says. Raises InputError where it is no condition."""
+    """What `text` says. Raises InputError if it is no condition."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise InputError(
@@ -117,7 +117,7 @@ def _typed(text: str, key: str, value: str) -> tuple[pl.Expr, Any]:
 
 
 def _moment(text: str, value: str) -> int:
-    """ns since 1970 of an ISO 8601 date or time, in UTC where no zone is named."""
+    """ns since 1970 of an ISO 8601 date or time, in UTC if no zone is named."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -133,8 +133,7 @@ def _moment(text: str, value: str) -> int:
 #     storage = open_storage("s3://bucket/fleet")
 #     storage.create("generations/00000002.json", data)     # False: somebody else has made it
 #
-# Files never change. `create` makes one whole and only where there is none: a temporary file that
-# is
+# Files never change. `create` makes one whole and only if there is none: a temporary file that is
 # linked to its name in local folders, one PUT on the condition that nothing is there elsewhere.
 
 
@@ -148,7 +147,7 @@ def is_url(place: str) -> bool:
 
 @contextmanager
 def _reading(place: str, name: str = "") -> Iterator[None]:
-    """Raises InputError where a file cannot be read, FileNotFoundError where it is gone."""
+    """Raises InputError if a file cannot be read, FileNotFoundError if it is gone."""
     try:
         yield
     except FileNotFoundError:
@@ -176,7 +175,7 @@ def open_storage(place: str) -> Storage:
     protocols = filesystem.protocol
     if "file" in ((protocols,) if isinstance(protocols, str) else protocols):
         return LocalStorage(Path(path))
-    # Whether it knows how to create a file only where there is none: older ones ignore it.
+    # Whether it knows how to create a file only if there is none: older ones ignore it.
     function = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
     if "mode" not in inspect.signature(function).parameters:
         package = type(filesystem).__module__.partition(".")[0]
@@ -198,7 +197,7 @@ class LocalStorage:
         return str(self.folder)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file; False where one of that name is there. Raises OutputError."""
+        """Make a file; False if one of that name is there. Raises OutputError."""
         path = self.folder / name
         try:
             self._make_folder(path.parent)
@@ -207,12 +206,12 @@ class LocalStorage:
         return create_atomically(path, data)
 
     def read(self, name: str) -> bytes:
-        """Its bytes. Raises FileNotFoundError where it is gone, InputError for other reasons."""
+        """Its bytes. Raises FileNotFoundError if it is gone, InputError for other reasons."""
         with _reading(self.place, name):
             return (self.folder / name).read_bytes()
 
     def names(self, prefix: str) -> list[str]:
-        """Names of all files below the folder `prefix`, sorted; none where it is not there."""
+        """Names of all files below the folder `prefix`, sorted; none if it is not there."""
         found = []
         for folder, _, files in os.walk(self.folder / prefix):
             below = os.path.relpath(folder, self.folder).replace(os.sep, "/")
@@ -279,7 +278,7 @@ class RemoteStorage:
         raise OutputError(f"cannot write {self.place}/{name}: others write it, too: try again")
 
     def _is_own(self, name: str, data: bytes) -> bool:
-        """Whether what is there is what was to be written: where the answer to a PUT is lost, the
+        """Whether what is there is what was to be written: if the answer to a PUT is lost, the
         client sends it again, and meets the first one."""
         try:
             return self.size(name) == len(data) and self.read(name) == data
@@ -421,7 +420,7 @@ def generation_name(number: int) -> str:
 
 
 def make_dataset(storage: Storage) -> None:
-    """Make an empty data set where there is none. Raises InputError where one of another version
+    """Make an empty data set if there is none. Raises InputError if one of another version
     is there."""
     try:
         storage.size(DATASET)
@@ -438,7 +437,7 @@ def make_dataset(storage: Storage) -> None:
 
 
 def check_dataset(storage: Storage) -> None:
-    """Raises InputError where no data set is there, or one that this version does not read."""
+    """Raises InputError if no data set is there, or one that this version does not read."""
     try:
         found = decoded(storage.read(DATASET), _Dataset)
     except FileNotFoundError:
@@ -488,7 +487,7 @@ def snapshot(storage: Storage) -> Snapshot:
 
 def newest_generation(storage: Storage) -> Generation:
     """The generation that counts; number 0, without a file, before the first compaction. Raises
-    InputError where it is damaged, FileNotFoundError where several newer ones came meanwhile."""
+    InputError if it is damaged, FileNotFoundError if several newer ones came meanwhile."""
     names = [name for name in storage.names(GENERATIONS) if _GENERATION.fullmatch(last_part(name))]
     if not names:
         return Generation(number=0)

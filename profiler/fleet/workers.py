@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _AHEAD = 4  # batches for each worker that it need not ask for
 _MOST = 16  # items of a batch
-_SHARES = 8  # batches of a worker, where items are many
+_SHARES = 8  # batches of a worker, if items are many
 _PATIENCE_S = 30  # for a scheduler to answer
 _GONE_S = 300.0  # without any worker, until nothing is waited for any more
 _LOOK_S = 0.1  # between looks for results; Dask's own iterator looks as often
@@ -67,7 +67,7 @@ def mapped(
 ) -> Iterator[tuple[int, _Result | Lost]]:
     """`work(item, *shared)` of each item, with its number, in the order in which they are done.
 
-    `work` is a function of a module, and raises nothing. Raises InputError where no cluster can be
+    `work` is a function of a module, and raises nothing. Raises InputError if no cluster can be
     reached, MissingPackageError without Dask.
     """
     if not workers.scheduler and workers.local < 1:
@@ -151,7 +151,7 @@ class _Cluster:
     """A client, and what it waits for: nothing is waited for that no worker will do."""
 
     client: Any
-    scheduler: str = ""  # of others; "" where the workers are processes of this machine
+    scheduler: str = ""  # of others; "" if the workers are processes of this machine
     nannies: Callable[[], Iterable[Any]] = tuple  # who restart the workers of this machine
     asked: float = 0.0
     seen: float = field(default_factory=time.monotonic)  # when there was a worker
@@ -161,7 +161,7 @@ class _Cluster:
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def look(self) -> None:
-        """Raises InputError where no worker is left, and none comes back."""
+        """Raises InputError if no worker is left, and none comes back."""
         now = time.monotonic()
         if now - self.asked < _ASK_S:
             return
@@ -179,7 +179,7 @@ class _Cluster:
             )
 
     def exception(self, future: Any) -> BaseException | None:
-        """Of a task, once it is done; waits where a worker died with its results, which are made
+        """Of a task, once it is done; waits if a worker died with its results, which are made
         again."""
         error: BaseException | None = self._waited(future.exception, _ASK_S)
         return error
@@ -197,7 +197,7 @@ class _Cluster:
 
 
 def batches_of(items: int, workers: int) -> list[range]:
-    """The numbers of the items that go to a worker at once: several where there are many, because
+    """The numbers of the items that go to a worker at once: several if there are many, because
     each message takes some ms of the process that leads; few enough that all workers end at about
     the same time."""
     size = max(min(items // (_SHARES * workers), _MOST), 1)
@@ -211,7 +211,7 @@ def _each(work: Callable[..., _Result], items: Sequence[_Item], *shared: Any) ->
 
 @contextmanager
 def _client(distributed: Any, workers: Workers) -> Iterator[_Cluster]:
-    """A cluster with its client, which ends with the block where it was started for it."""
+    """A cluster with its client, which ends with the block if it was started for it."""
     if workers.scheduler:
         try:
             client = distributed.Client(

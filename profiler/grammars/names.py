@@ -28,8 +28,7 @@ from profiler.plugins import plugins
 #     bus_factor(CollectiveKind.ALL_REDUCE, 8)                     → 1.75
 #
 # The factors are those of nccl-tests: by how much a message's bytes are to be multiplied for what
-# the
-# slowest link carried, whatever the number of ranks.
+# the slowest link carried, whatever the number of ranks.
 
 
 class CollectiveKind(StrEnum):
@@ -83,8 +82,8 @@ UNNUMBERED = -1  # the name does not say which of its layer's commands it is
 @dataclass(frozen=True, slots=True)
 class ParsedName:
     """`layer` is the tensor-level operation and `command_index` which of its commands the name is
-    of, `UNNUMBERED` where it does not say. `module_path` is the dotted path of the module that
-    it lies in, "" where the name has none; `op_types` what it computes, in order of execution,
+    of, `UNNUMBERED` if it does not say. `module_path` is the dotted path of the module that
+    it lies in, "" if the name has none; `op_types` what it computes, in order of execution,
     as far as the name tells."""
 
     layer: str
@@ -148,7 +147,7 @@ class CommandName:
     """What a command's name says.
 
     `command_index` is the n-th command of its `layer`; `sequence` the execution order on the
-    runtime instance; `workload` the runtime call and `instance` the runtime, `UNNAMED` where the
+    runtime instance; `workload` the runtime call and `instance` the runtime, `UNNAMED` if the
     name has none.
     """
 
@@ -232,7 +231,7 @@ _LONGEST = 40  # characters
 
 def telling_apart(kernels: Sequence[str]) -> list[str]:
     """For each of several full names of kernels, the fewest template arguments that tell it from
-    the others; "" for all where none do."""
+    the others; "" for all if none do."""
     arguments = [_arguments(kernel) for kernel in kernels]
     for written in (_bare, _unscoped, str.strip):
         found = _fewest([[written(text) for text in own] for own in arguments])
@@ -254,8 +253,8 @@ def _fewest(arguments: Sequence[Sequence[str]]) -> list[str] | None:
 
 
 def _cut(texts: Sequence[str]) -> list[str] | None:
-    """The texts at a length that one can read, from their begins or from where they begin to
-    differ; None where neither tells them apart."""
+    """The texts at a length that one can read, from their starts or from where they start to
+    differ; None if neither tells them apart."""
     common = len([*_alike(texts)])
     begin = max(texts[0].rfind(mark, 0, common) for mark in "<, ") + 1
     for shown in (texts, [f"…{text[begin:]}" for text in texts]):
@@ -331,7 +330,7 @@ _BESIDE = " || "  # layers that run as one, side by side
 
 @dataclass(frozen=True, slots=True)
 class EngineLayer:
-    """The ONNX nodes that a layer runs, or prepares the tensors of (`helps`); `last` where all from
+    """The ONNX nodes that a layer runs, or prepares the tensors of (`helps`); `last` if all from
     the only one of `nodes` to that one are in it."""
 
     nodes: tuple[str, ...]
@@ -379,7 +378,7 @@ def _nodes(name: str) -> list[str]:
 
 
 def _shared(nodes: list[str]) -> str:
-    """The module path that all nodes with a path lie in, "" where there is none."""
+    """The module path that all nodes with a path lie in, "" if there is none."""
     paths = [node.strip("/").split("/")[:-1] for node in nodes if "/" in node]
     return ".".join(parts[0] for parts in _alike(paths))
 
@@ -411,18 +410,16 @@ class TorchModule:
         return ParsedName(name, module_path=match[1], op_types=(match[2],) if match[2] else ())
 
 
-# --- Names that tell which layer a command is of, and where that layer lies in the model.
+# --- Names that tell which layer a command is of, and if that layer lies in the model.
 #
 #     parse_name("i0_12_W3_linear_196_0")        → layer linear_196, command 0
 #     parse_name("/encoder/layers.0/fc1/MatMul") → module path encoder.layers.0.fc1
 #     parse_name("Conv_5 + Add_6 + Relu_7")      → op types Conv, Add, Relu
 #
 # Grammars are tried in order, the first that fits speaks. Others can be added without a change
-# here:
-# a package names them under the entry point group `profile_sd3.grammars`, as objects with a
-# `name`
-# and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left out,
-# with a line on stderr (`profiler.plugins`).
+# here: a package names them under the entry point group `profile_sd3.grammars`, as objects with a
+# `name` and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left
+# out, with a line on stderr (`profiler.plugins`).
 
 
 GROUP = "profile_sd3.grammars"
@@ -436,7 +433,7 @@ class Grammar(Protocol):
         """What the grammar is called."""
 
     def parse(self, name: str) -> ParsedName | None:
-        """What `name` says, None where it is none of this producer's."""
+        """What `name` says, None if it is none of this producer's."""
 
 
 class RblnCommand:
@@ -461,7 +458,7 @@ def grammars() -> tuple[Grammar, ...]:
 
 
 def parse_name(name: str, among: Sequence[Grammar] | None = None) -> ParsedName | None:
-    """What the first grammar that fits reads in `name`, None where none does."""
+    """What the first grammar that fits reads in `name`, None if none does."""
     for grammar in grammars() if among is None else among:
         parsed = grammar.parse(name)
         if parsed is not None:

@@ -45,12 +45,9 @@ from profiler.trace.manifest_fields import Submodule
 #
 #     annotation = annotate_model(model, measured, layer_of, executed, values)
 #
-# Measured commands have a layer and an op type. Where it is known which nodes were executed, the
-# n-th
-# command of a layer and op type is the n-th such node, and its time goes to the node that it
-# stands
-# for. Where it is not, or their numbers differ, a command is placed at the only node of its layer
-# and
+# Measured commands have a layer and an op type. If it is known which nodes were executed, the n-th
+# command of a layer and op type is the n-th such node, and its time goes to the node that it stands
+# for. If it is not, or their numbers differ, a command is placed at the only node of its layer and
 # op type, else at its layer alone.
 
 
@@ -162,7 +159,7 @@ def annotate_model(
     `layer_of` gives the layer of a node by its name, of one without by the first value it writes,
     and its op type, as capture names layers.
     `executed` are the nodes that were executed, in that order, and `values` all values of their
-    graph; None where that is not known.
+    graph; None if that is not known.
     """
     nodes = list(all_nodes(model))
     for node in nodes:
@@ -221,7 +218,7 @@ class _Placing:
         self._of_layers.setdefault(command.layer, _Sum()).add(command, ())
 
     def _origins(self, command: MeasuredCommand) -> Origins | None:
-        """Where a command belongs, None where that cannot be told."""
+        """Where a command belongs, None if that cannot be told."""
         group = self._groups.get((command.layer, command.op_type), [])
         if len(group) == 1:
             return group[0]
@@ -313,7 +310,7 @@ class Measurement:
     """What a run measured of the submodule that a model is, and how its nodes were executed.
 
     `layer_of` gives a node's layer by name and op type. `optimized` is the graph that was
-    executed, as ONNX Runtime writes it, None where that is not known. `about` are texts that the
+    executed, as ONNX Runtime writes it, None if that is not known. `about` are texts that the
     model's own metadata gets: run, submodule, devices.
     """
 
@@ -354,8 +351,8 @@ def annotate_file(source: Path, out: Path, measurement: Measurement) -> Annotate
     """Write the model in `source` with what was measured to `out`.
 
     External data stays where it is when `out` lies in the folder of `source`, else `out`.data gets
-    a copy of it. Raises InputError where the model cannot be read or none of its layers was
-    measured, OutputError where `out` is an input or cannot be written.
+    a copy of it. Raises InputError if the model cannot be read or none of its layers was
+    measured, OutputError if `out` is an input or cannot be written.
     """
     beside = out.parent.resolve() == source.parent.resolve()
     return _annotate(source, out, measurement, references=beside)
@@ -365,7 +362,7 @@ def annotate_folder(
     source: Path, out: Path, measured: Mapping[Path, Measurement]
 ) -> list[AnnotatedFile]:
     """Copy the folder `source` to `out`, with the models in `measured` annotated. Raises as
-    `annotate_file`, and where `out` is there already."""
+    `annotate_file`, and if `out` is there already."""
     results = []
     with output_folder(source, out, list(measured)) as copy:
         for path, measurement in measured.items():
@@ -409,7 +406,7 @@ def _nothing_placed(source: Path, annotation: Annotation) -> str:
 
 
 def _check_same(source: Path, written: Path, out: Path) -> None:
-    """Raise InputError where the written model is another than that in `source`, beside what was
+    """Raise InputError if the written model is another than that in `source`, beside what was
     measured."""
     before, after = read_graph(source), read_graph(written)
     same = before.ir_version == after.ir_version and before.opset_imports == after.opset_imports
@@ -480,7 +477,7 @@ class AnnotatedModel:
     file: AnnotatedFile
 
     def to_json(self) -> dict[str, Any]:
-        """The submodule and where its time went, as a JSON object."""
+        """The submodule and if its time went, as a JSON object."""
         return {"submodule": self.submodule, **self.file.to_json()}
 
 
@@ -513,8 +510,8 @@ def annotate(
     `model` is an ONNX file or a folder of them, `traces` a bundle, a folder of which the newest is
     taken, or one `.pb`. `submodule` says what of the run a single model is, "" to tell by the run
     or by names. With `runtime` ONNX Runtime optimizes the model once more, so that time of fused
-    nodes is placed at nodes; it runs nothing. `say` hears what is done. Raises InputError where a
-    model or the run cannot be read or fit each other not, OutputError where `out` cannot be
+    nodes is placed at nodes; it runs nothing. `say` hears what is done. Raises InputError if a
+    model or the run cannot be read or fit each other not, OutputError if `out` cannot be
     written or is an input.
     """
     sources = model_files(model)
@@ -561,7 +558,7 @@ def _submodules(model: Path, sources: list[Path], run: Run, asked: str) -> dict[
 
 
 def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, str]:
-    """The submodules whose models lie, as the run tells, where the paths end."""
+    """The submodules whose models lie, as the run tells, if the paths end."""
     found = {}
     for name in known:
         told = Path(run.info.submodules.get(name, Submodule()).model).parts
@@ -572,7 +569,7 @@ def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, 
 
 
 def _optimized(stack: ExitStack, path: Path, notes: list[str]) -> Path | None:
-    """The graph that ONNX Runtime executes, there until `stack` ends; None where it makes none."""
+    """The graph that ONNX Runtime executes, there until `stack` ends; None if it makes none."""
     try:
         return stack.enter_context(optimized_graph(path))
     except InputError as error:

@@ -47,7 +47,7 @@ def check_model(path: Path, *, target: str = "", static: bool = False) -> CheckR
     """Check the model in the file; no weight is read but to compare those that seem stored twice.
 
     `target` names what is to compile or run it (see `checks.targets`), `static` asks for static
-    shapes. Raises InputError where the file is no ONNX model, or no target is called so.
+    shapes. Raises InputError if the file is no ONNX model, or no target is called so.
     """
     if target:
         find_target(target)

@@ -48,7 +48,7 @@ _NO_WORK = ("host", "sync")
 @dataclass(frozen=True, slots=True)
 class MeasuredFinding:
     """A finding with the time of its node: mean ns in a call that has it, its share of all that was
-    measured, and the layer that ran it; None where no layer of the run names the node."""
+    measured, and the layer that ran it; None if no layer of the run names the node."""
 
     finding: GraphFinding
     ns: int | None
@@ -157,7 +157,7 @@ def compare_graphs(
     """Compare the nodes of two ONNX files, or of the files of the same names in two folders.
 
     `sizes` gives symbolic dimensions of inputs a number, for FLOPs and bytes; `say` hears what is
-    read. Raises InputError where a model cannot be read, none has the same name, or no model has a
+    read. Raises InputError if a model cannot be read, none has the same name, or no model has a
     dimension that `sizes` names.
     """
     found, only_in = _pairs(base, new)
@@ -180,7 +180,7 @@ def compare_times(
 
     Each model is called `2 · repeats + 2` times: the first with operators and the first without
     stand apart, `repeats` have their operators traced and `repeats` do not; `on_run` is called
-    after each. Bundles are written below `out`. Raises InputError where ONNX Runtime does not take
+    after each. Bundles are written below `out`. Raises InputError if ONNX Runtime does not take
     a model or its inputs; then no bundle is left.
     """
     from profiler.compare.compare import compare

@@ -128,13 +128,10 @@ def find_pipeline(class_name: object, where: object) -> tuple[PartKind, ...]:
 
 # --- A graph in its file against its torch module on random inputs.
 #
-# float32 and float16 are compared as they are; torch's float16 kernels of the CPU are slow, so
-# that
-# Linear and Conv compute in float32 there, from float16 to float16, as ONNX Runtime does.
-# bfloat16
+# float32 and float16 are compared as they are; torch's float16 kernels of the CPU are slow, so that
+# Linear and Conv compute in float32 there, from float16 to float16, as ONNX Runtime does. bfloat16
 # has hardly any kernels on ONNX Runtime's CPU provider: both sides are compared in float32 with
-# weights of bfloat16. That proves the graph, not its rounding; constants of the graph are
-# rounded,
+# weights of bfloat16. That proves the graph, not its rounding; constants of the graph are rounded,
 # and so the tolerance is that of bfloat16.
 
 
@@ -212,7 +209,7 @@ def check_outputs(
 ) -> list[OutputDifference]:
     """How far the model's outputs are from the expected ones, the largest of each over all trials.
 
-    Raises OutputError where one differs by more than its tolerance, or nothing is proven.
+    Raises OutputError if one differs by more than its tolerance, or nothing is proven.
     """
     if widen:
         with tempfile.TemporaryDirectory(prefix=".float32.", dir=path.parent) as folder:
@@ -237,7 +234,7 @@ def _checked(
 
 
 def _run(path: Path, inputs: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The outputs of the model. Raises InputError where ONNX Runtime does not run it."""
+    """The outputs of the model. Raises InputError if ONNX Runtime does not run it."""
     try:
         return run_model(path, inputs)
     except InputError as error:
@@ -323,7 +320,7 @@ class SourceFolder:
     scale: int
 
     def chosen(self, names: Sequence[str]) -> tuple[SourcePart, ...]:
-        """The parts of these names, all where there is none. Raises InputError for another name."""
+        """The parts of these names, all if there is none. Raises InputError for another name."""
         have = [part.kind.submodule for part in self.parts]
         for name in names:
             if name not in have:
@@ -337,7 +334,7 @@ class SourceFolder:
 def open_source(path: Path) -> SourceFolder:
     """The pipeline in the folder; no weights are looked at.
 
-    Raises InputError where there is none, or one that is not exported.
+    Raises InputError if there is none, or one that is not exported.
     """
     if not path.is_dir():
         raise InputError(
@@ -357,7 +354,7 @@ def open_source(path: Path) -> SourceFolder:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in the file. Raises InputError where it is missing or something else."""
+    """The JSON object in the file. Raises InputError if it is missing or something else."""
     try:
         if path.stat().st_size > _MOST_JSON_BYTES:
             raise InputError(f"{path} has more than 64 MiB: it is no configuration")
@@ -372,7 +369,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _listed(index: dict[str, Any], kind: PartKind, path: Path) -> bool:
-    """Whether the pipeline has the part. Raises InputError where it is of another class."""
+    """Whether the pipeline has the part. Raises InputError if it is of another class."""
     entry = index.get(kind.submodule)
     if entry is None or entry == [None, None]:
         return False
@@ -386,7 +383,7 @@ def _listed(index: dict[str, Any], kind: PartKind, path: Path) -> bool:
 
 
 def _scale(path: Path) -> int:
-    """Pixels per latent, from the VAE's configuration; 8 where there is none."""
+    """Pixels per latent, from the VAE's configuration; 8 if there is none."""
     if not (path / "vae" / "config.json").is_file():
         return 8
     config = read_json(path / "vae" / "config.json")
@@ -433,7 +430,7 @@ _BASES = ("diffusion_pytorch_model", "model")
 
 
 def import_libraries() -> None:
-    """Raises InputError where torch, diffusers and what they need are not installed."""
+    """Raises InputError if torch, diffusers and what they need are not installed."""
     for name in ("torch", "diffusers", "transformers", "accelerate", "onnxscript", "safetensors"):
         try:
             with quiet_libraries():
@@ -447,7 +444,7 @@ def import_libraries() -> None:
 def check_weights(part: SourcePart) -> str | None:
     """The variant of a part's safetensors: None, or `fp16` and the like in their names.
 
-    Raises InputError where there are none, only pickled ones, or an index leads elsewhere.
+    Raises InputError if there are none, only pickled ones, or an index leads elsewhere.
     """
     names = sorted(file.name for file in part.folder.iterdir() if file.is_file())
     for index in (name for name in names if name.endswith(".safetensors.index.json")):
@@ -477,7 +474,7 @@ def load_module(part: SourcePart, options: ExportOptions, scratch: Path) -> Any:
     """The part in the type of `options`, with its weights or random ones.
 
     Random weights lie in a file in `scratch`, which stays as long as the module. Raises InputError
-    where the configuration is not one of its class, or weights are missing or do not fit.
+    if the configuration is not one of its class, or weights are missing or do not fit.
     """
     with quiet_libraries():
         kind = part.kind
@@ -608,9 +605,9 @@ def export_pipeline(
     """Export the pipeline in the folder `source` to the folder `out`, in the layout of optimum.
 
     `done` is called after each part. `out` appears when every part has been verified against
-    torch; an error leaves nothing. Raises InputError where the source cannot be used, `run` would
+    torch; an error leaves nothing. Raises InputError if the source cannot be used, `run` would
     refuse its parts beside each other (but not for chosen ones), or a part cannot be exported,
-    OutputError where `out` exists or a part computes something else.
+    OutputError if `out` exists or a part computes something else.
     """
     options = options or ExportOptions()
     opened = open_source(source)
@@ -727,7 +724,7 @@ def _write(graph: PartGraph, path: Path, options: ExportOptions, name: str) -> t
 
 
 def _check_form(path: Path, name: str) -> None:
-    """Raise InputError where the file is no valid ONNX."""
+    """Raise InputError if the file is no valid ONNX."""
     import onnx
 
     read_model(path)

@@ -71,8 +71,7 @@ def _decoder(
 
 # --- Diffusion transformers as graphs: SD3 and SD3.5, FLUX, Qwen-Image.
 #
-# Names are those of optimum-onnx. FLUX and Qwen-Image take their latents packed, a row per patch
-# of
+# Names are those of optimum-onnx. FLUX and Qwen-Image take their latents packed, a row per patch of
 # 2 by 2, and the position of each token: `img_ids` and `txt_ids`, float [tokens, 3].
 
 
@@ -209,7 +208,7 @@ def qwen_image(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> P
 
 
 def _check_reach(rows: int | None, columns: int | None, largest: int, scale: int) -> None:
-    """Raise InputError where the image is beyond the transformer's position embeddings."""
+    """Raise InputError if the image is beyond the transformer's position embeddings."""
     for name, size in (("height", rows), ("width", columns)):
         if size is not None and size > largest:
             raise InputError(
@@ -243,7 +242,7 @@ def _positions(static: StaticSizes, scale: int) -> dict[str, tuple[int | str, ..
 
 
 def _image_tokens(static: StaticSizes, scale: int) -> int | None:
-    """Tokens of a static image, None where it is free."""
+    """Tokens of a static image, None if it is free."""
     rows, columns = static.latents(scale, _PATCH)
     if (rows is None) != (columns is None):
         raise InputError(
@@ -528,7 +527,7 @@ def _of_ids(
 
 
 def _ids(module: Any, random: Any, shape: tuple[int, ...]) -> Any:
-    """Ids of the vocabulary; the end of a text in each row, where CLIP pools."""
+    """Ids of the vocabulary; the end of a text in each row, if CLIP pools."""
     import torch
 
     config = getattr(module.config, "text_config", module.config)

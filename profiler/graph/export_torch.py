@@ -56,7 +56,7 @@ def _cuts(node: ir.Node) -> bool:
 
 
 def _may_be_negative(value: ir.Value | None, depth: int) -> bool:
-    """Whether a size may be below zero, as far as its arithmetic tells; True where it does not."""
+    """Whether a size may be below zero, as far as its arithmetic tells; True if it does not."""
     if value is None or depth == 0:
         return True
     array = constant(value)
@@ -88,8 +88,7 @@ def _beside(node: ir.Node, op_type: str, inputs: list[ir.Value | None], role: st
 
 # --- LayerNorms without affine parameters, with ones and zeros while they are exported.
 #
-# Exporters give such a norm no bias, or an unnamed one, which some compilers refuse. Times one
-# and
+# Exporters give such a norm no bias, or an unnamed one, which some compilers refuse. Times one and
 # plus zero changes nothing in inference.
 
 
@@ -97,7 +96,7 @@ def _beside(node: ir.Node, op_type: str, inputs: list[ir.Value | None], role: st
 def with_affine_layer_norms(module: Any, dtype: Any, *, fix: bool = True) -> Iterator[int]:
     """Within the block every LayerNorm of `module` has scale and bias; yields how many lacked one.
 
-    They are put back as they were. Nothing changes where `fix` is false.
+    They are put back as they were. Nothing changes if `fix` is false.
     """
     import torch
 
@@ -136,7 +135,7 @@ class StaticSizes:
     """Sizes that the graphs are made for alone; None stays free.
 
     `batch` counts images, `height` and `width` are pixels of the image, `sequence` counts the
-    tokens of the prompt where a text encoder takes any number of them (T5, Qwen2.5-VL).
+    tokens of the prompt if a text encoder takes any number of them (T5, Qwen2.5-VL).
     """
 
     batch: int | None = None
@@ -147,7 +146,7 @@ class StaticSizes:
     def latents(self, scale: int, step: int = 1) -> tuple[int | None, int | None]:
         """Rows and columns of the latents, `scale` pixels each, in patches of `step` of them.
 
-        Raises InputError where the image is not a whole number of patches.
+        Raises InputError if the image is not a whole number of patches.
         """
         patch = scale * step
         for name, size in (("height", self.height), ("width", self.width)):
@@ -231,7 +230,7 @@ class PartGraph:
     """A part as it is exported.
 
     forward     arrays by input name → tensors, in the order of `outputs`; what is traced
-    inputs      name → axes: a number where the axis is static, else the name of a free one
+    inputs      name → axes: a number if the axis is static, else the name of a free one
     draw        (numpy generator, sizes) → torch tensors by input name, in the graph's types
     trials      sizes of the free axes, and what `draw` needs beside them: the first is traced,
                 all are compared on
@@ -264,7 +263,7 @@ class PartGraph:
 def free_sizes(
     trials: Mapping[str, tuple[int, int]], static: Mapping[str, int | None]
 ) -> tuple[Trial, ...]:
-    """Two sets of sizes, or one where all are static: `trials` has two of each axis, `static` takes
+    """Two sets of sizes, or one if all are static: `trials` has two of each axis, `static` takes
     their place where it is not None."""
     fixed = {name: size for name, size in static.items() if size is not None}
     both = [{**{name: pair[i] for name, pair in trials.items()}, **fixed} for i in (0, 1)]
@@ -283,11 +282,9 @@ def shapes_of(
 
 # --- Random weights that depend on a seed and each parameter's name alone, in memory or in a file.
 #
-# Matrices keep the variance of what passes through them, norms are about one, biases near zero:
-# so
+# Matrices keep the variance of what passes through them, norms are about one, biases near zero: so
 # activations of deep models stay finite in float16, too. T5 does not scale its attention but
-# initializes its queries smaller; so do these, else each softmax would choose one token alone and
-# a
+# initializes its queries smaller; so do these, else each softmax would choose one token alone and a
 # rounding error another.
 
 
@@ -371,11 +368,9 @@ def random_values(shape: tuple[int, ...], name: str, seed: int) -> Iterator[Any]
 
 # --- A part as a torch module → `onnx_ir.Model`, by torch's dynamo exporter.
 #
-# Of the exporter's metadata the module path and class of each node stay; what holds source text
-# or
+# Of the exporter's metadata the module path and class of each node stay; what holds source text or
 # local paths (`pkg.torch.onnx.stack_trace`) goes. Weights stay torch's until they are written:
-# those
-# that a Transpose turns are turned one by one then, so that memory holds them once.
+# those that a Transpose turns are turned one by one then, so that memory holds them once.
 
 
 KEPT_METADATA = frozenset(
@@ -395,7 +390,7 @@ _ADVICE = ("- ", "Failed to", "##", "(Refer")  # what torch says of itself, not 
 def export_graph(graph: PartGraph, tensors: Mapping[str, Any], opset: int, name: str) -> ir.Model:
     """The part as a graph of `opset`, traced with `tensors`; the module is as it was after it.
 
-    Raises InputError where torch cannot export it.
+    Raises InputError if torch cannot export it.
     """
     import torch
 

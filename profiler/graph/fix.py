@@ -47,8 +47,7 @@ from profiler.graph.verify import OutputDifference, run_model, verify
 
 # --- Normalizations without a scale, written out as ONNX defines them.
 #
-# ONNX Runtime does not run a LayerNormalization whose scale has the empty name, so that its
-# repair
+# ONNX Runtime does not run a LayerNormalization whose scale has the empty name, so that its repair
 # cannot be compared with the model itself. It is compared with this: mean, difference, variance,
 # quotient, and no scale.
 
@@ -424,11 +423,11 @@ def fix_model(
     static: bool = False,
     sizes: Mapping[str, int] | None = None,
 ) -> FixResult:
-    """Repair what is safe in the model of the file, and write it to `out`, with `out`.data where
+    """Repair what is safe in the model of the file, and write it to `out`, with `out`.data if
     it has external data, once its outputs are those of the model for random inputs.
 
-    `sizes` are those of symbolic dimensions in these inputs. Raises InputError where the model
-    cannot be read or run, OutputError where `out` cannot be written, is the input, or would compute
+    `sizes` are those of symbolic dimensions in these inputs. Raises InputError if the model
+    cannot be read or run, OutputError if `out` cannot be written, is the input, or would compute
     something else.
     """
     model = read_model(path)
@@ -458,7 +457,7 @@ def fix_model(
 
 
 def _refuse_what_cannot_run(path: Path, model: ir.Model) -> None:
-    """Raise InputError where a required input is still without a name."""
+    """Raise InputError if a required input is still without a name."""
     for node in nodes(model):
         for index, meaning in meaningful_inputs(node, opset(model)):
             if (node.op_type, index) in OPTIONAL_INPUTS:
@@ -470,7 +469,7 @@ def _refuse_what_cannot_run(path: Path, model: ir.Model) -> None:
 
 
 def _reference(path: Path, folder: Path) -> Path:
-    """A file that computes what the model in `path` means: itself, or, where ONNX Runtime refuses
+    """A file that computes what the model in `path` means: itself, or, if ONNX Runtime refuses
     it for normalizations without scale or names that nodes share, the model with those written out
     or numbered."""
     model = read_model(path)

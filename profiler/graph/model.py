@@ -36,7 +36,7 @@ from profiler.files import not_writable, same_file, scratch_folder
 
 
 def infer_types(model: ir.Model) -> None:
-    """Infer types and shapes where values of the main graph have no type; what cannot be inferred
+    """Infer types and shapes if values of the main graph have no type; what cannot be inferred
     stays unknown."""
     from onnx_ir.passes.common import ShapeInferencePass
 
@@ -62,14 +62,12 @@ def quiet() -> Iterator[None]:
 #
 # What `graph split` writes:
 #
-# `profile_sd3.layer`          module path of the operation that a node is a part of, else its
-# name
+# `profile_sd3.layer`          module path of the operation that a node is a part of, else its name
 # `profile_sd3.command_index`  which of its operation's commands it is, from 0
-# `profile_sd3.operation`      name of the node that was split
-# `profile_sd3.category`       `copy` on nodes that only hand data to parts or gather theirs
+# `profile_sd3.operation`      name of the node that was split `profile_sd3.category`       `copy`
+# on nodes that only hand data to parts or gather theirs
 #
-# `graph annotate` adds what was measured: the keys in `MEASURED`, `docs/graph-annotate.md`
-# explains
+# `graph annotate` adds what was measured: the keys in `MEASURED`, `docs/graph-annotate.md` explains
 # them.
 
 
@@ -92,18 +90,18 @@ _NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export p
 
 
 def layer_of(node: ir.Node) -> str:
-    """The layer of a node: the one written on it, else its module path, else its name, else, where
+    """The layer of a node: the one written on it, else its module path, else its name, else, if
     it has none, its op type."""
     return path_of(node) or node.name or node.op_type
 
 
 def path_of(node: ir.Node) -> str:
-    """The layer written on a node, else its module path; "" where neither is known."""
+    """The layer written on a node, else its module path; "" if neither is known."""
     return node.metadata_props.get(LAYER) or _module_path(node) or _path_in_name(node)
 
 
 def operation_of(node: ir.Node) -> str:
-    """The name of the operation that a node is, or is a part of; "" where it has no name."""
+    """The name of the operation that a node is, or is a part of; "" if it has no name."""
     return node.metadata_props.get(OPERATION) or node.name or ""
 
 
@@ -137,7 +135,7 @@ def _strings(text: str) -> list[str]:
 
 def module_scopes(node: ir.Node) -> list[tuple[str, str]]:
     """Path and class of the modules around a node, from the model itself ("") to the innermost, as
-    torch's exporter has left them; empty where it has not."""
+    torch's exporter has left them; empty if it has not."""
     scopes = _strings(node.metadata_props.get(_NAME_SCOPES, ""))
     classes = _strings(node.metadata_props.get(_CLASS_HIERARCHY, ""))
     if not scopes or scopes[0] != "" or len(scopes) != len(classes):
@@ -161,7 +159,7 @@ _RANDOM = {
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     *("Bernoulli", "Multinomial", "Dropout"),
 }
-# What onnx_ir raises where data of a tensor is missing, or not what its dims and type say.
+# What onnx_ir raises if data of a tensor is missing, or not what its dims and type say.
 DATA_ERRORS = (OSError, ValueError, TypeError, AssertionError)
 _MAX_CONSTANT_BYTES = 1 << 16  # constants that are read to understand a graph
 
@@ -191,7 +189,7 @@ def all_values(model: ir.Model) -> Iterator[ir.Value]:
 
 
 def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
-    """The node that writes `value`, if one of `op_types` of ONNX (any where none is named)."""
+    """The node that writes `value`, if one of `op_types` of ONNX (any if none is named)."""
     node = None if value is None else value.producer()
     if node is None or (op_types and (node.op_type not in op_types or node.domain)):
         return None
@@ -209,14 +207,14 @@ def only_node(uses: Iterable[Any], *op_types: str) -> ir.Node | None:
 
 
 def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor that `value` always holds, unread; None where it is computed or given."""
+    """The tensor that `value` always holds, unread; None if it is computed or given."""
     if value is None or value.is_graph_input():
         return None
     return ir.convenience.get_const_tensor(value)
 
 
 def constant(value: ir.Value | None, most_bytes: int = _MAX_CONSTANT_BYTES) -> Any:
-    """The array that `value` always holds, None where it is computed, given, or larger."""
+    """The array that `value` always holds, None if it is computed, given, or larger."""
     tensor = constant_tensor(value)
     try:
         small = tensor is not None and tensor.nbytes <= most_bytes
@@ -231,7 +229,7 @@ def is_constant(value: ir.Value | None) -> bool:
 
 
 def scalar(value: ir.Value | None) -> float | None:
-    """The number that `value` always holds, None where it holds something else."""
+    """The number that `value` always holds, None if it holds something else."""
     array = constant(value)
     if array is None or array.size != 1 or array.dtype.kind not in "fiu":
         return None
@@ -286,7 +284,7 @@ class DataFault:
 def model_files(path: Path) -> list[Path]:
     """The ONNX files at `path`: itself, or all below the folder, by name.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     if path.is_file():
         return [path]
@@ -299,9 +297,9 @@ def model_files(path: Path) -> list[Path]:
 
 
 def read_model(path: Path) -> ir.Model:
-    """The model in the file, the data of its tensors mapped where external.
+    """The model in the file, the data of its tensors mapped if external.
 
-    Raises InputError where it is no ONNX model, or data of a tensor is missing, cut, or outside
+    Raises InputError if it is no ONNX model, or data of a tensor is missing, cut, or outside
     the model's folder.
     """
     model = read_graph(path)
@@ -314,7 +312,7 @@ def read_model(path: Path) -> ir.Model:
 def read_graph(path: Path) -> ir.Model:
     """The model in the file; whether the data of its tensors is there is not looked at.
 
-    Raises InputError where the file is missing, no ONNX model, larger than protobuf allows, or has
+    Raises InputError if the file is missing, no ONNX model, larger than protobuf allows, or has
     sparse weights, which the IR does not keep.
     """
     import onnx
@@ -350,7 +348,7 @@ def read_graph(path: Path) -> ir.Model:
 
 
 def _check_form(model: ir.Model) -> None:
-    """Raise ValueError where names are bytes, which protobuf gives for a damaged string, types are
+    """Raise ValueError if names are bytes, which protobuf gives for a damaged string, types are
     none of ONNX's, or versions are more than ONNX's C++ code takes."""
     if not all(0 <= version < _MOST_VERSION for version in model.opset_imports.values()):
         raise ValueError("it is of an impossible opset")
@@ -507,10 +505,8 @@ def _file_size(folder: Path, location: str) -> int | DataFault:
 
 # --- A model → a file that appears under its final name only when it was verified.
 #
-# The model is written into a folder beside its final name, with external data where its source
-# has
-# it or its size asks for it; `check` is called with its path there; then it is renamed. An output
-# is
+# The model is written into a folder beside its final name, with external data if its source has it
+# or its size asks for it; `check` is called with its path there; then it is renamed. An output is
 # never written over what it was made from.
 
 
@@ -532,8 +528,8 @@ def write_model(
 
     `sources` are the files that the model was made from. `check` gets the path of the written
     model; what it raises leaves nothing behind. `external` is that of `save_model`. With
-    `references` external data is not copied: it lies beside `out` where the model says. Raises
-    OutputError where `out` is one of the sources, or cannot be written.
+    `references` external data is not copied: it lies beside `out` if the model says. Raises
+    OutputError if `out` is one of the sources, or cannot be written.
     """
     data = out.with_name(out.name + ".data")
     written_files = (out,) if references else (out, data)
@@ -558,7 +554,7 @@ def write_model(
 
 
 def refuse_over_input(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise OutputError where one of `outputs` is a folder or one of the `inputs`."""
+    """Raise OutputError if one of `outputs` is a folder or one of the `inputs`."""
     sources = list(inputs)
     for out in outputs:
         if out.is_dir():
@@ -568,8 +564,8 @@ def refuse_over_input(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def save_model(model: ir.Model, path: Path, *, external: bool = False) -> None:
-    """Write `model` to `path` as it is, unverified, with `path`.data where it has external data or
-    more than 1 GiB of weights, or `external` asks for it. Raises InputError where it holds what
+    """Write `model` to `path` as it is, unverified, with `path`.data if it has external data or
+    more than 1 GiB of weights, or `external` asks for it. Raises InputError if it holds what
     cannot be written."""
     tensors = [tensor for tensor in all_tensors(model) if tensor.dtype != ir.DataType.STRING]
     outside = any(
@@ -596,8 +592,8 @@ def _save(model: ir.Model, path: Path, data: str | None) -> None:
 def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterator[Path]:
     """A copy of the folder `source`, without the files `without`, to write models into.
 
-    It becomes `out` when the block ends; an error leaves nothing, and says `out` where it names
-    the copy. Raises OutputError where `out` is there and not an empty folder, or lies in `source`.
+    It becomes `out` when the block ends; an error leaves nothing, and says `out` if it names
+    the copy. Raises OutputError if `out` is there and not an empty folder, or lies in `source`.
     """
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise OutputError(f"{out} exists already: give a folder that does not, or an empty one")
@@ -623,9 +619,8 @@ def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterato
 
 # --- A model → arrays of its inputs, in ranges that their types and uses ask for, from a seed.
 #
-# An integer that selects rows of a table (Gather and the like) stays below the table's size;
-# other
-# integers are 0 or 1, as masks are; floats are normally distributed, positive where a root or a
+# An integer that selects rows of a table (Gather and the like) stays below the table's size; other
+# integers are 0 or 1, as masks are; floats are normally distributed, positive if a root or a
 # logarithm takes them.
 
 
@@ -647,7 +642,7 @@ def random_inputs(
 ) -> dict[str, Any]:
     """Arrays for the inputs of `model`, by name, the same for the same seed.
 
-    `sizes` are those of symbolic dimensions, 2 for a batch and 8 for others where it says nothing.
+    `sizes` are those of symbolic dimensions, 2 for a batch and 8 for others if it says nothing.
     Inputs that have an initializer are left to it. Raises InputError for an input that is no
     tensor, has no shape, or would have more than 2³¹ elements.
     """
@@ -663,7 +658,7 @@ def random_inputs(
 
 
 def refuse_unknown_sizes(models: Iterable[Path], sizes: Mapping[str, int]) -> None:
-    """Raise InputError where none of the models has a symbolic dimension of one of these names."""
+    """Raise InputError if none of the models has a symbolic dimension of one of these names."""
     if not sizes:
         return
     names = {name for path in models for name in _symbols(read_graph(path))}
@@ -737,7 +732,7 @@ def _array(value: ir.Value, shape: tuple[int, ...], random: np.random.Generator)
 
 
 def _rows(value: ir.Value) -> int:
-    """The rows of the smallest table that the integers of `value` select from; 2 where of none."""
+    """The rows of the smallest table that the integers of `value` select from; 2 if of none."""
     found = []
     for node, index in _uses(value):
         if _SELECTING.get(node.op_type) != index or node.inputs[0] is None:

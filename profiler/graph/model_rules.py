@@ -94,7 +94,7 @@ def rule(severity: Severity) -> Callable[[Callable[[CheckedModel], Iterator[Faul
 
 
 def opset(model: ir.Model) -> int:
-    """The version of the ONNX operators that the model is made of, 0 where it says none."""
+    """The version of the ONNX operators that the model is made of, 0 if it says none."""
     versions = model.opset_imports
     return versions.get("", versions.get("ai.onnx", 0))
 
@@ -168,7 +168,7 @@ def invalid_node(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def _wrong(node: ir.Node, version: int) -> str:
-    """What is wrong with a node of ONNX, "" where nothing is, or it has no schema."""
+    """What is wrong with a node of ONNX, "" if nothing is, or it has no schema."""
     version = max(version, 1)
     if node.domain or not onnx.defs.has(node.op_type, max_inclusive_version=version):
         return ""
@@ -322,7 +322,7 @@ def _in_circles(graph: _Nodes) -> set[ir.Node]:
     return left
 
 
-# --- Static shapes, where they are asked for.
+# --- Static shapes, if they are asked for.
 
 
 _OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}

@@ -41,7 +41,7 @@ _PIECE = 1 << 20  # bytes
 class NetronServer:
     """Serves the model in a file; `url` is what to open. Use as a context, or `close` it.
 
-    Raises InputError where `netron` is not installed, the file is no ONNX model, or the port is
+    Raises InputError if `netron` is not installed, the file is no ONNX model, or the port is
     taken; port 0 takes a free one.
     """
 

@@ -31,7 +31,7 @@ _STORED_BYTES = 1024  # of an initializer: smaller ones cost nothing twice
 _SAMPLE_BYTES = 4096
 _COMPARED_BYTES = 1 << 28  # of all tensors: more is compared by samples
 _NO_NUMBERS = (ir.DataType.UNDEFINED, ir.DataType.STRING)
-_GROWN_BYTES = 1 << 20  # what folding may add to a model where its inputs are smaller
+_GROWN_BYTES = 1 << 20  # what folding may add to a model if its inputs are smaller
 _READ_BYTES = 1 << 28
 _FOLLOWED = 1 << 20  # nodes in all that are followed back: chains that many read would be squares
 _STORED_AS_ONE = {"DequantizeLinear"}  # computed on purpose: its input is the smaller one
@@ -83,7 +83,7 @@ def foldable_nodes(model: ir.Model) -> Iterator[tuple[ir.Node, list[ir.Node]]]:
 
 
 def _foldable(node: ir.Node, most: int) -> list[ir.Node]:
-    """`node` and the nodes before it, one more than `most` where there are more."""
+    """`node` and the nodes before it, one more than `most` if there are more."""
     pending, seen = [node], {node: None}
     while pending and len(seen) <= most:
         for value in pending.pop().inputs:
@@ -109,7 +109,7 @@ def folded_fits(node: ir.Node, before: list[ir.Node]) -> bool:
 
 
 def _bytes(value: ir.Value) -> int:
-    """The size of a value, in bytes; 0 where it is not known."""
+    """The size of a value, in bytes; 0 if it is not known."""
     if value.shape is None or value.dtype is None:
         return 0
     sizes = [size for size in value.shape if isinstance(size, int)]
@@ -166,7 +166,7 @@ def duplicates(
 
 
 def _data(value: ir.Value) -> Any:
-    """The bytes of an initializer, mapped where external; None where they are missing."""
+    """The bytes of an initializer, mapped if external; None if they are missing."""
     assert value.const_value is not None
     try:
         array = value.const_value.numpy()
@@ -190,7 +190,7 @@ def _place(value: ir.Value) -> object:
     return id(tensor)
 
 
-# --- Types that accelerators lack or compute slowly: int64 and float64 where tensors are computed.
+# --- Types that accelerators lack or compute slowly: int64 and float64 if tensors are computed.
 
 
 _ARITHMETIC = {
@@ -257,7 +257,7 @@ def _float64(name: str, evidence: str) -> Fault:
     return Fault(name, evidence, recommendation)
 
 
-# --- Inputs of nodes: names that are empty where they carry meaning, or that nothing writes.
+# --- Inputs of nodes: names that are empty if they carry meaning, or that nothing writes.
 
 
 # Optional inputs whose empty name converters take for a tensor's: (operation, index) → its meaning.
@@ -315,7 +315,7 @@ def _can_fill(node: ir.Node, index: int) -> bool:
 
 def neutral_value(node: ir.Node, index: int) -> Any:
     """The scale of ones or bias of zeros that changes nothing as input `index` of a normalization;
-    None where its shape or type is not known, or the input means something else."""
+    None if its shape or type is not known, or the input means something else."""
     value = node.inputs[0]
     if index not in (1, 2) or value is None or value.shape is None or value.dtype is None:
         return None
@@ -370,8 +370,7 @@ def dangling_input(checked: CheckedModel) -> Iterator[Fault]:
 
 
 # --- Pairs of Cast, Transpose, Reshape or Squeeze that one or no node does as well, and nodes that
-# do
-# nothing.
+# do nothing.
 
 
 @rule("warning")
@@ -397,7 +396,7 @@ def redundant_pair(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def redundant_first(node: ir.Node) -> ir.Node | None:
-    """The node before `node` that `node` makes needless, None where there is none."""
+    """The node before `node` that `node` makes needless, None if there is none."""
     if node.op_type not in _NEEDLESS or node.domain or not is_settled(node):
         return None
     op_type, needless = _NEEDLESS[node.op_type]
@@ -422,7 +421,7 @@ def does_nothing(node: ir.Node) -> bool:
 
 
 def permutation(node: ir.Node) -> list[int]:
-    """The permutation of a Transpose, empty where neither it nor the rank is known."""
+    """The permutation of a Transpose, empty if neither it nor the rank is known."""
     if "perm" in node.attributes:
         return list(node.attributes["perm"].as_ints())
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
@@ -465,7 +464,7 @@ def _undone(first: ir.Node, second: ir.Node) -> bool:
 
 
 def _axes(node: ir.Node) -> list[int] | None:
-    """The axes of a Squeeze or Unsqueeze, None where they are computed or left out."""
+    """The axes of a Squeeze or Unsqueeze, None if they are computed or left out."""
     if "axes" in node.attributes:
         return list(node.attributes["axes"].as_ints())
     array = constant(node.inputs[1]) if len(node.inputs) > 1 else None

@@ -27,11 +27,9 @@ from profiler.graph.model import (
 
 # --- The shape of every value in a run with given sizes of its inputs, found without running it.
 #
-# Node by node, in the graph's order: ONNX's own inference of one operator, and the values of
-# small
+# Node by node, in the graph's order: ONNX's own inference of one operator, and the values of small
 # integer tensors (sizes, axes), which it needs, by ONNX's reference implementation. So shapes
-# follow
-# through Reshapes whose sizes are computed, where inference of a whole graph gives up.
+# follow through Reshapes whose sizes are computed, if inference of a whole graph gives up.
 
 
 _SMALL = 64  # elements of an integer tensor whose values are followed
@@ -104,7 +102,7 @@ def _compute(node: ir.Node, given: list[ir.Value], types: _Types, data: dict[str
 
 
 def _evaluated(node: ir.Node, given: list[ir.Value], data: Mapping[str, Any]) -> list[Any]:
-    """What the node gives by ONNX's reference implementation; nothing where that does not know."""
+    """What the node gives by ONNX's reference implementation; nothing if that does not know."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -166,7 +164,7 @@ def _type(dtype: ir.DataType, shape: tuple[int, ...]) -> Any:
 
 
 def _static(proto: Any) -> tuple[int, ...] | None:
-    """The shape in a type, None where a dimension of it is open."""
+    """The shape in a type, None if a dimension of it is open."""
     if proto is None or not proto.HasField("tensor_type"):
         return None
     tensor = proto.tensor_type
@@ -183,7 +181,7 @@ def _static(proto: Any) -> tuple[int, ...] | None:
 @dataclass(frozen=True, slots=True)
 class GraphNode:
     """A node: its type (`domain.type` outside of ONNX's own), `category` (`compute` or `copy`), and
-    its `shapes` as ONNX Runtime's profile has them, "" where one is not known:
+    its `shapes` as ONNX Runtime's profile has them, "" if one is not known:
     `float32[2,77,64] float32[64] -> float32[2,77,64]`."""
 
     name: str
@@ -214,7 +212,7 @@ class GraphInventory:
 
 def inventory(path: Path, sizes: Mapping[str, int] | None = None) -> GraphInventory:
     """What is in the model of the file. `sizes` are those of symbolic dimensions, 2 for a batch and
-    8 for others where they say nothing. Raises InputError where it cannot be read."""
+    8 for others if they say nothing. Raises InputError if it cannot be read."""
     model = read_model(path)
     files = [path, *external_files(model)]
     infer_types(model)
@@ -256,7 +254,7 @@ def _node(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> GraphNode:
 
 
 def _described(value: ir.Value, shape: tuple[int, ...] | None) -> str:
-    """`float32[2,77,64]`, "" where type or shape is not known."""
+    """`float32[2,77,64]`, "" if type or shape is not known."""
     dtype = value.dtype or (value.const_value.dtype if value.const_value is not None else None)
     if dtype is None or shape is None:
         return ""

@@ -62,8 +62,8 @@ _WAYS: Mapping[str, Callable[..., list[Way]]] = {
 @dataclass(frozen=True, slots=True)
 class SplitOperation:
     """An operation that was split: `axis` names what was cut (columns, rows, terms, batches,
-    channels, groups, heads); bytes are those of its weights, or of its largest operand where it
-    has none, before and of the largest part, None where only a run tells."""
+    channels, groups, heads); bytes are those of its weights, or of its largest operand if it
+    has none, before and of the largest part, None if only a run tells."""
 
     node: str
     op_type: str
@@ -96,7 +96,7 @@ class SplitResult:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An operation to split: `node` stands for it. `instead` are split where it cannot be."""
+    """An operation to split: `node` stands for it. `instead` are split if it cannot be."""
 
     node: ir.Node
     op_type: str
@@ -114,7 +114,7 @@ def split_model(
 ) -> SplitResult:
     """Split the operations of `model`, in place, and say what became of each.
 
-    Only `op_types` are split, and where `nodes` are named only those. `sizes` are those of
+    Only `op_types` are split, and if `nodes` are named only those. `sizes` are those of
     symbolic dimensions, to tell bytes by. Raises InputError for an unknown name or type, a model of
     an opset before 11, and one with nodes that are no use of their operator.
     """
@@ -150,7 +150,7 @@ def split_model(
 def _outcome(
     rewriter: Rewriter, candidate: _Candidate, target: Target
 ) -> SplitOperation | WholeOperation | None:
-    """Split an operation; None where it is small enough."""
+    """Split an operation; None if it is small enough."""
     node, op_type = candidate.node, candidate.op_type
     name, layer = node.name or str(node.outputs[0].name), layer_of(node)
     try:
@@ -249,7 +249,7 @@ def _in_functions(
 
 @dataclass(frozen=True, slots=True)
 class SplitFile:
-    """What became of the model in `source`: it was written to `out` where operations were split,
+    """What became of the model in `source`: it was written to `out` if operations were split,
     and `differences` tell how far each output differs."""
 
     source: Path
@@ -305,9 +305,9 @@ def split_files(
     copy of it, `out`: written once the outputs are those of the model for random inputs.
 
     Arguments are those of `split_model`; `sizes` are those of the inputs, too. Models of a folder
-    of which nothing was split are copied. Raises InputError where a model cannot be read or run,
+    of which nothing was split are copied. Raises InputError if a model cannot be read or run,
     none has a dimension that `sizes` names, nothing was split, or one of the `nodes` was not, and
-    OutputError where `out` cannot be written, is an input, or would compute something else.
+    OutputError if `out` cannot be written, is an input, or would compute something else.
     """
     if nodes and source.is_dir():
         raise InputError("nodes are named in one model: give its file instead of the folder")

@@ -208,7 +208,7 @@ def _inputs(node: ir.Node, count: int) -> list[ir.Value | None]:
 
 
 def _integer(node: ir.Node, name: str) -> int:
-    """An attribute that is a positive number, 0 where there is none."""
+    """An attribute that is a positive number, 0 if there is none."""
     attribute = node.attributes.get(name)
     if attribute is None or attribute.is_ref() or attribute.type != ir.AttributeType.INT:
         return 0
@@ -266,7 +266,7 @@ def attention_chains(graph: ir.Graph) -> Iterator[AttentionChain]:
 
 
 def _chain_from(first: ir.Node) -> set[ir.Node] | None:
-    """All nodes from a MatMul up to the next one, where they are those of attention."""
+    """All nodes from a MatMul up to the next one, if they are those of attention."""
     members, last = {first}, None
     softmax = False
     pending = [first.outputs[0]]
@@ -429,11 +429,10 @@ def _bias(node: ir.Node) -> ir.Value | None:
 
 # --- MatMul and Gemm in parts: columns, rows or batches of their output, or terms of their sums.
 #
-# With a constant on the right, parts have columns of it; with one on the left, rows. Where those
-# are too few, parts have portions of the inner dimension, and their outputs are added up. Between
-# two activations, parts have portions of a batch axis (heads) where both may have one, else
-# columns,
-# else rows.
+# With a constant on the right, parts have columns of it; with one on the left, rows. If those are
+# too few, parts have portions of the inner dimension, and their outputs are added up. Between two
+# activations, parts have portions of a batch axis (heads) if both may have one, else columns, else
+# rows.
 
 
 def ways_of_matmul(rewriter: Rewriter, node: ir.Node) -> list[Way]:

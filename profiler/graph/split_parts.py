@@ -54,7 +54,7 @@ def is_weight(value: ir.Value | None) -> bool:
 
 
 def dims_of(value: ir.Value | None) -> list[int | None] | None:
-    """The dimensions of a tensor, None for each that only a run tells; None where its rank is not
+    """The dimensions of a tensor, None for each that only a run tells; None if its rank is not
     known."""
     if value is None or value.shape is None:
         return None
@@ -62,7 +62,7 @@ def dims_of(value: ir.Value | None) -> list[int | None] | None:
 
 
 def ranges_of(lengths: Sequence[int], unit: int = 1, begin: int = 0) -> list[tuple[int, int]]:
-    """Begin and end of each portion, of `unit` indices each, behind each other from `begin`."""
+    """Start and end of each portion, of `unit` indices each, behind each other from `begin`."""
     ends = (begin + np.cumsum(lengths) * unit).tolist()
     return list(zip([begin, *ends[:-1]], ends, strict=True))
 
@@ -97,9 +97,9 @@ class SmallEnough(Exception):  # noqa: N818  # nothing is wrong
 class Way:
     """One axis by which an operation can be cut.
 
-    `what` names what lies on the axis (`columns`, `heads`), `size` how many there are, None where
+    `what` names what lies on the axis (`columns`, `heads`), `size` how many there are, None if
     only a run tells. `cut_bytes` has the largest tensor that is cut, `kept_bytes` the largest that
-    every part takes whole; None where that is not known. `make` gets the lengths of the portions
+    every part takes whole; None if that is not known. `make` gets the lengths of the portions
     and rewrites the graph; it raises CannotSplitError before it has changed anything.
     """
 
@@ -153,7 +153,7 @@ class Target:
 
 def ways_in_order(target: Target, ways: Sequence[Way]) -> list[tuple[Way, list[int]]]:
     """The ways that are possible and their portions: those that reach the number of parts asked
-    for, in their order, then those with most parts. Raises CannotSplitError with the reasons where
+    for, in their order, then those with most parts. Raises CannotSplitError with the reasons if
     there is none, and SmallEnough."""
     possible, reasons = [], []
     for way in ways:
@@ -253,7 +253,7 @@ class Rewriter:
             self._taken |= {value.name or "" for value in graph.inputs}
 
     def unique(self, name: str) -> str:
-        """`name`, or that with a number where a node or tensor is called so."""
+        """`name`, or that with a number if a node or tensor is called so."""
         found = name
         while found in self._taken:
             self._numbers[name] = max(self._numbers[name], 1) + 1
@@ -267,7 +267,7 @@ class Rewriter:
         node.name = None
 
     def bytes_of(self, value: ir.Value | None) -> int | None:
-        """The bytes of a tensor, None where its shape or dtype is not known."""
+        """The bytes of a tensor, None if its shape or dtype is not known."""
         if value is None or value.shape is None or value.dtype is None:
             return None
         shape = self._shapes.get(value.name or "") or shape_for(value.shape, self._sizes)
@@ -277,7 +277,7 @@ class Rewriter:
         return int(np.prod(dims, dtype=object) * value.dtype.bitwidth + 7) // 8
 
     def largest(self, values: Sequence[ir.Value | None]) -> int | None:
-        """The bytes of the largest of these tensors, 0 without any, None where one's are not
+        """The bytes of the largest of these tensors, 0 without any, None if one's are not
         known."""
         found = [self.bytes_of(value) for value in values if value is not None]
         return None if None in found else max((size or 0 for size in found), default=0)
@@ -373,7 +373,7 @@ class Parts:
     def broadcast_portions(
         self, value: ir.Value | None, axis: int, lengths: Sequence[int]
     ) -> list[ir.Value | None]:
-        """As `portions_of`, for an operand that broadcasts: the whole for each part where it has
+        """As `portions_of`, for an operand that broadcasts: the whole for each part if it has
         no such axis or one of length 1; `axis` is negative."""
         dims = dims_of(value)
         if value is not None and dims is None:
@@ -509,8 +509,7 @@ class Parts:
 
 # --- What follows an operation element by element, carried on in its parts.
 #
-# Compilers add the bias and apply the activation to each part before parts are put together, and
-# so
+# Compilers add the bias and apply the activation to each part before parts are put together, and so
 # does this: ONNX Runtime then fuses into the parts what it fuses into the whole operation.
 
 
@@ -558,7 +557,7 @@ def join(parts: Parts, outputs: list[ir.Value], axis: int, lengths: list[int]) -
 
 
 def _following(joined: ir.Value) -> tuple[ir.Node, int] | None:
-    """The operation that takes in the parts next, and as which input; None where none does."""
+    """The operation that takes in the parts next, and as which input; None if none does."""
     uses, rank = joined.uses(), len(dims_of(joined) or ())
     if joined.is_graph_output() or len(uses) != 1 or not rank:
         return None

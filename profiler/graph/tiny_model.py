@@ -208,8 +208,7 @@ def _write_json(path: Path, content: object) -> None:
 
 # --- The tiny model's parts as torch modules: Stable Diffusion 3's own classes, small sizes.
 #
-# Weights are random and depend on `SEED` and each parameter's name alone, not on torch's
-# generator,
+# Weights are random and depend on `SEED` and each parameter's name alone, not on torch's generator,
 # so building twice gives the same numbers whatever the order of the parts.
 
 
@@ -358,8 +357,7 @@ def write_source(folder: Path) -> None:
 # --- Make the embedded tiny model: `python -m profiler.graph.tiny_model [OUT]`.
 #
 # Needs the `torch` extra (torch, diffusers, transformers, onnx, onnxscript). Without OUT it
-# replaces
-# the folder that the package ships.
+# replaces the folder that the package ships.
 
 
 def build_model(folder: Path) -> None:

@@ -28,8 +28,7 @@ from profiler.graph.model import read_graph
 #         nodes = executed_nodes(optimized, layer_of)
 #
 # ONNX Runtime folds constants, fuses, and inserts nodes of its own, and keeps no metadata. It
-# writes
-# the graph that it executes in the order in which it executes it.
+# writes the graph that it executes in the order in which it executes it.
 
 
 _CHANNELS_LAST = "_nchwc"  # ONNX Runtime names what has its own layout after the value
@@ -50,7 +49,7 @@ class ExecutedNode:
 @dataclass(frozen=True, slots=True)
 class Origins:
     """The nodes of the model that an executed node stands for: `counted_at` the one that its time
-    is written on, None where it was inserted; `others` what was fused into it."""
+    is written on, None if it was inserted; `others` what was fused into it."""
 
     counted_at: ir.Node | None
     others: tuple[ir.Node, ...] = ()
@@ -59,7 +58,7 @@ class Origins:
 @contextmanager
 def optimized_graph(model: Path) -> Iterator[Path]:
     """The graph that ONNX Runtime's CPU provider executes for `model`, as a file that goes with the
-    block; its weights are not written. Raises InputError where ONNX Runtime refuses the model."""
+    block; its weights are not written. Raises InputError if ONNX Runtime refuses the model."""
     with needing("graph", "profiler.graph", "onnxruntime"):
         import onnxruntime
 
@@ -195,15 +194,15 @@ TOLERANCES = {"float64": 1e-7, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-
 @dataclass(frozen=True, slots=True)
 class OutputDifference:
     """How far an output of two models differs: `absolute` in its own unit, `relative` to the
-    largest magnitude that the first model gives; infinite where shapes or types differ, or one
-    has an infinity or NaN where the other has none."""
+    largest magnitude that the first model gives; infinite if shapes or types differ, or one
+    has an infinity or NaN if the other has none."""
 
     output: str
     dtype: str
     absolute: float
     relative: float
     tolerance: float
-    compared: bool = True  # False where all values are infinite or NaN: nothing is proven
+    compared: bool = True  # False if all values are infinite or NaN: nothing is proven
 
     @property
     def within(self) -> bool:
@@ -220,7 +219,7 @@ class OutputDifference:
 def verify(
     before: Path, after: Path, inputs: Mapping[str, Any], *, what: str = "the new model"
 ) -> list[OutputDifference]:
-    """`compare_models`; raises OutputError where an output differs by more than its tolerance."""
+    """`compare_models`; raises OutputError if an output differs by more than its tolerance."""
     differences = compare_models(before, after, inputs)
     for found in differences:
         if not found.within:
@@ -237,14 +236,14 @@ def verify(
 def compare_models(before: Path, after: Path, inputs: Mapping[str, Any]) -> list[OutputDifference]:
     """How far each output of the model in `after` differs from that in `before`.
 
-    `inputs` are arrays by name. Raises InputError where a model cannot be run, OutputError where
+    `inputs` are arrays by name. Raises InputError if a model cannot be run, OutputError if
     the models have other outputs.
     """
     return compare_outputs(run_model(before, inputs), run_model(after, inputs))
 
 
 def compare_outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[OutputDifference]:
-    """How far arrays differ, by output. Raises OutputError where they are of other outputs."""
+    """How far arrays differ, by output. Raises OutputError if they are of other outputs."""
     if list(before) != list(after):
         raise OutputError(
             f"the outputs are {', '.join(after)} where they were {', '.join(before)}: not compared"
@@ -255,7 +254,7 @@ def compare_outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 def run_model(model: Path | bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs of the model in the file or bytes, by name, as arrays.
 
-    Raises InputError where ONNX Runtime does not take the model, fails on the inputs, or gives
+    Raises InputError if ONNX Runtime does not take the model, fails on the inputs, or gives
     what is no tensor.
     """
     session = _session(model)

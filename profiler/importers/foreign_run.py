@@ -219,7 +219,7 @@ class ForeignRunBuilder:
 
     def timeline(self, calls: Sequence[PlacedCall], name: str = "") -> None:
         """Add calls as the next pipeline call, called `name` or as the first of them. Each but the
-        first begins when the one before it ends: they have no clock in common."""
+        first starts when the one before it ends: they have no clock in common."""
         number, by = 0, 0
         if self.spans:
             last = self.spans[-1]
@@ -366,7 +366,7 @@ def end_to_end(
     iteration: int = 0,
     lasts_ns: int = 0,
 ) -> PlacedCall:
-    """One call whose commands are laid end to end, in their order, from `start_ns` on. Where it is
+    """One call whose commands are laid end to end, in their order, from `start_ns` on. If it is
     known that it `lasts_ns`, longer than these, a command of the host around them says so."""
     builder, at = CommandBuilder(), start_ns
     if lasts_ns > sum(one.duration_ns for one in layers):
@@ -388,7 +388,7 @@ def end_to_end(
 
 
 def _extent(calls: Sequence[PlacedCall]) -> tuple[int, int]:
-    """When the first of some calls and their commands begins, and the last ends."""
+    """When the first of some calls and their commands starts, and the last ends."""
     begins = [time for one in calls for time in (one.call.start_ns, one.call.end_ns)]
     ends = [0, *(one.call.end_ns for one in calls)]
     for one in calls:
@@ -401,7 +401,7 @@ def _extent(calls: Sequence[PlacedCall]) -> tuple[int, int]:
 
 
 def spans(name: str, calls: Sequence[Call], end_ns: int = 0) -> list[Span]:
-    """The pipeline from the first call's begin to the later of the last end of a call and `end_ns`;
+    """The pipeline from the first call's start to the later of the last end of a call and `end_ns`;
     the stages, each from the first of successive calls of it; the steps, each to the next one.
 
     `calls` stand in order of their begins.
@@ -421,7 +421,7 @@ def spans(name: str, calls: Sequence[Call], end_ns: int = 0) -> list[Span]:
 
 
 def _steps(calls: Sequence[Call]) -> list[Span]:
-    """A span a step, where the steps follow each other: ranks of a job run theirs side by side."""
+    """A span a step, if the steps follow each other: ranks of a job run theirs side by side."""
     denoising = [call for call in calls if call.step != NO_STEP]
     numbers = [call.step for call in denoising]
     if not numbers or numbers != sorted(numbers):
@@ -440,10 +440,8 @@ def _steps(calls: Sequence[Call]) -> list[Span]:
 #
 #     stage_run("sglang", name, paths, requests)
 #
-# A request is a pipeline call, a stage of it a call without commands. Stages follow each other,
-# or,
-# where a request is shorter than they are together, overlap: each then begins as early as it must
-# for
+# A request is a pipeline call, a stage of it a call without commands. Stages follow each other, or,
+# if a request is shorter than they are together, overlap: each then starts as early as it must for
 # those behind it to end with the request. What lies between two stages (a transfer) is host work.
 
 
@@ -456,7 +454,7 @@ _ROUNDING = 0.01  # of a request by which the sum of its stages may be longer
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Work of the host between stages; `size` is what it moved, -1 where not told. `waits`: it is
+    """Work of the host between stages; `size` is what it moved, -1 if not told. `waits`: it is
     waiting in the queue of the stage behind it, and no work."""
 
     name: str
@@ -468,7 +466,7 @@ class HostTime:
 @dataclass(frozen=True, slots=True)
 class StageTime:
     """`stage` is a phase of the pipeline. A denoising loop has its `steps_ns`, each a call of its
-    own. `peak_bytes` is the most memory up to its end, -1 where not told. `ahead` is what the host
+    own. `peak_bytes` is the most memory up to its end, -1 if not told. `ahead` is what the host
     did between the stage before it and this one. `device` is what computes it."""
 
     name: str
@@ -482,8 +480,8 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """`total_ns` is that of the whole request, 0 where not told; `end_ns` when it ended, in
-    CLOCK_REALTIME, 0 where nobody tells."""
+    """`total_ns` is that of the whole request, 0 if not told; `end_ns` when it ended, in
+    CLOCK_REALTIME, 0 if unknown."""
 
     name: str
     stages: tuple[StageTime, ...]
@@ -508,7 +506,7 @@ class RequestTimes:
         return max(self.total_ns, *lengths) if self.overlaps else max(self.total_ns, sum(lengths))
 
     def begins(self) -> list[int]:
-        """When each stage, with what is ahead of it, begins in the request."""
+        """When each stage, with what is ahead of it, starts in the request."""
         lengths = self._lengths
         ends = [*accumulate(lengths)]
         latest = [self.duration_ns - length for length in lengths]
@@ -596,7 +594,7 @@ def _steps_of_stage(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]
 
 
 def nanoseconds(milliseconds: object) -> int | None:
-    """A time of a foreign file, None where it is none: below 0 or above 11 days, too."""
+    """A time of a foreign file, None if it is none: below 0 or above 11 days, too."""
     if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
         return None
     if not isfinite(milliseconds) or not 0 <= milliseconds < _LARGEST_MS:

@@ -27,8 +27,7 @@ from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
 
 # --- What devices did and what the host asked of them: n rows each, int64 [n] in ns of the file.
 #
-# A piece of work and the call of the runtime that launched it share process and correlation id;
-# the
+# A piece of work and the call of the runtime that launched it share process and correlation id; the
 # id alone is not enough, since each process counts for itself.
 
 
@@ -38,7 +37,7 @@ _NONE = -1
 NO_TIME = -(1 << 62)
 """Where the file has no time."""
 LATEST = 1 << 61
-"""ns, the year 2043: times are before it, so that a session's begin can be added."""
+"""ns, the year 2043: times are before it, so that a session's start can be added."""
 _MASK = 0xFFFFFF  # of a process or thread in a global id
 
 
@@ -67,7 +66,7 @@ class _Timed:
         return replace(self, **{name: one[rows] for name, one in self.columns().items()})
 
     def timed(self) -> Self:
-        """The rows that have a begin, and an end that is not before it."""
+        """The rows that have a start, and an end that is not before it."""
         kept = in_time(self.start, self.end)
         return self if kept.all() else self.select(kept)
 
@@ -101,7 +100,7 @@ class Api(_Timed):
 
 
 def in_time(start: Int64s, end: Int64s) -> Bools:
-    """Which rows have a begin, and an end that is not before it; NO_TIME, and what the epoch moves
+    """Which rows have a start, and an end that is not before it; NO_TIME, and what the epoch moves
     out of 64 bits, is none."""
     return (start > -LATEST) & (end >= start) & (end < LATEST)
 
@@ -125,7 +124,7 @@ def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
 
 
 def process_of(identity: Int64s) -> Int64s:
-    """The process in global ids of processes or threads, -1 where there is none."""
+    """The process in global ids of processes or threads, -1 if there is none."""
     return np.where(identity == _NONE, _NONE, (identity >> 24) & _MASK)
 
 
@@ -136,8 +135,8 @@ def keys_of(pid: Int64s, correlation: Int64s) -> Int64s:
 
 
 def launches(work: Work, api: Api) -> Int64s:
-    """For each piece of work the row of the call that launched it, int64 [n]; -1 where the file
-    has none. Where it does not tell the process of the work, the id alone decides, if one call
+    """For each piece of work the row of the call that launched it, int64 [n]; -1 if the file
+    has none. If it does not tell the process of the work, the id alone decides, if one call
     alone has it."""
     told = bool((work.pid != _NONE).any()) or not len(work)
     if told:
@@ -157,8 +156,7 @@ def launches(work: Work, api: Api) -> Int64s:
 
 
 # --- Rows that differ. NumPy's own `unique` of several columns sorts records, which takes ten times
-# as
-# long.
+# as long.
 
 
 def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
@@ -173,8 +171,7 @@ def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
 
 
 # --- What ranges of NVTX and roctx say: which operator of which shapes, in which module, submodule
-# or
-# iteration.
+# or iteration.
 #
 # - `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's
 # `emit_nvtx`
@@ -188,8 +185,7 @@ def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
 #
 # Ranges of NVTX are of domains, each of which nests by itself: one library knows nothing of
 # another's. What says the same thing (the calls, say) is taken from one domain of a process: the
-# default one where it has any such range, else that with most of them. A text of a named domain
-# is
+# default one if it has any such range, else that with most of them. A text of a named domain is
 # `text@domain`.
 
 
@@ -224,7 +220,7 @@ class MarkTexts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """n ranges: begin and end in ns and global id of the thread, int64 [n], and positions in
+    """n ranges: start and end in ns and global id of the thread, int64 [n], and positions in
     `texts` and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: its `domain` ("" for
     the default one), `operators`, `modules` (the path, "" for none), `passes` (the number, -1 for
     none), `submodules` ("" for none). `unclosed` ranges have no end and are left out."""
@@ -302,7 +298,7 @@ class Marks:
         return tuple(sorted({self.domains[code] for code in codes} - {""}))
 
     def check(self, path: Path, given: Sequence[str], what: str) -> None:
-        """Raises InputError where one of the texts that were asked for is there in no range."""
+        """Raises InputError if one of the texts that were asked for is there in no range."""
         there = {*self.texts, *map(self.plain, range(len(self.texts)))}
         missing = [name for name in given if name not in there]
         if missing:
@@ -376,13 +372,13 @@ def _with_domain(text: str, domain: str) -> str:
 
 # --- Which ranges are submodule calls, and which call each piece of work and host call belongs to.
 #
-# Where ranges name submodules, each outermost of them is a call. Where none does, each process
+# Where ranges name submodules, each outermost of them is a call. If none does, each process
 # is one: from its first launch to the return of the last call that launched or waited.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placing:
-    """The calls in order of their begin, and for each host call and piece of work the position of
+    """The calls in order of their start, and for each host call and piece of work the position of
     its call in them, `NO_CALL` for none."""
 
     calls: tuple[Call, ...]
@@ -421,7 +417,7 @@ def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
 
 
 def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
-    """A call for each process that had work; of all, where the file does not tell whose work was
+    """A call for each process that had work; of all, if the file does not tell whose work was
     whose."""
     pids = np.unique(work.pid)
     told = len(pids) > 1 or bool((pids >= 0).all())

@@ -63,7 +63,7 @@ from profiler.trace.manifest_fields import (
 # short
 #   name.
 # - `kernel`: the full name, demangled.
-# - `shapes`: the operator's inputs, where `emit_marks(record_shapes=True)` recorded them.
+# - `shapes`: the operator's inputs, if `emit_marks(record_shapes=True)` recorded them.
 
 
 _KERNEL, _COPY = KINDS.index("kernel"), KINDS.index("gpu_memcpy")
@@ -94,7 +94,7 @@ class Commands:
     functions: Int64s
     track: Int32s
     call: Int64s
-    order: Int64s  # by call, then begin
+    order: Int64s  # by call, then start
 
     @classmethod
     def of(  # what the parts of a recording are
@@ -171,7 +171,7 @@ class Commands:
         return self.order[first:last]
 
     def _flows(self, did: Bools, work: Int64s, api: Int64s) -> Int64s:
-        """From each launch to what it launched, where both are in a call: positions in it, where
+        """From each launch to what it launched, if both are in a call: positions in it, if
         `did` says which of its commands are work."""
         launch = self.launch[work]
         order = np.argsort(api)
@@ -221,7 +221,7 @@ def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
 
 
 def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
-    """The track of each host call: its thread, apart where the host waits."""
+    """The track of each host call: its thread, apart if the host waits."""
     found, track = distinct(api.thread, api.waits.astype(np.int64))
     several = len(np.unique(api.pid)) > 1
     tracks = []
@@ -293,7 +293,7 @@ class Recorded:
     drops: tuple[Drop, ...] = ()
 
     def timed(self, where: str) -> Recorded:
-        """What has a begin, and an end that is not before it; the rest is a drop."""
+        """What has a start, and an end that is not before it; the rest is a drop."""
         work, api = self.work.timed(), self.api.timed()
         lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME
         drops = (

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from profiler.trace.manifest import RunInfo
 
 
-# --- The begin of a file, by which importers recognise it, and all of a small one.
+# --- The start of a file, by which importers recognise it, and all of a small one.
 
 
 GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
-"""What such files begin with."""
+"""What such files start with."""
 _HEAD = 1 << 20  # bytes of decompressed text
 _LARGEST = 1 << 30  # bytes of what is read at once, unpacked
 
@@ -133,11 +133,11 @@ class ForeignRun(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call the run where the user gives no name."""
+        """What to call the run if the user gives no name."""
 
     @property
     def capabilities(self) -> Collection[str]:
-        """What these files tell, of the importer's `capabilities`: `shapes` where they have any."""
+        """What these files tell, of the importer's `capabilities`: `shapes` if they have any."""
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write calls and host work into `bundle`; what else the manifest says."""
@@ -149,13 +149,13 @@ class Landmarked(Protocol):
     too, and that relates their clocks."""
 
     def landmarks(self) -> Iterable[tuple[str, int]]:
-        """Name and begin of each, on the clock of what it writes."""
+        """Name and start of each, on the clock of what it writes."""
 
 
 class Importer(Struct, frozen=True):
     """Turns the files of one producer into bundles.
 
-    `accepts` says in words what to give, `title` what a list of formats calls it: `name` where it
+    `accepts` says in words what to give, `title` what a list of formats calls it: `name` if it
     is "". `recognises` sees one file and its first MiB, unpacked, or one folder and b"". `read`
     takes the files that belong together and the options that were given, each read by its
     `Option`; it raises InputError for what it cannot use.
@@ -207,7 +207,7 @@ def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
 
 
 def only_path(paths: Sequence[Path], accepts: str) -> Path:
-    """The one path in `paths`. Raises InputError where there are several."""
+    """The one path in `paths`. Raises InputError if there are several."""
     if len(paths) != 1:
         named = ", ".join(map(str, paths[:3]))
         raise InputError(f"{named} are {len(paths)} paths, and a run here is one: give {accepts}")

@@ -35,8 +35,8 @@ def import_trace(
 
     `paths` is a file or folder, or the several that belong together; `name` is by default what
     the importer calls the run; `compress` packs the bundle's packets; `options` are the importer's,
-    as texts or values. Raises InputError where no importer recognises the paths, they cannot be
-    used or an option is wrong, OutputError where `out` cannot be written.
+    as texts or values. Raises InputError if no importer recognises the paths, they cannot be
+    used or an option is wrong, OutputError if `out` cannot be written.
     """
     return import_all(paths, out, name, compress, options=options)[0]
 

@@ -22,7 +22,7 @@ from profiler.plugins import plain_text
 
 _NAMES = 4  # names, columns, keys that a description gives
 _ENTRIES = 1000  # of a folder that are looked at
-_TEXT = 4096  # bytes by which text and binary are told apart
+_TEXT = 4096  # bytes by which text and binary are distinguished
 _NAME_LENGTH = 40
 _KEY = re.compile(rb'"((?:[^"\\\n]|\\.){1,60})"\s*:')
 _TABLE = re.compile(rb"CREATE (?:TABLE|VIEW) [\"'`\[]?(\w+)", re.IGNORECASE)
@@ -41,7 +41,7 @@ class Known(Struct, frozen=True):
 
 
 def _is(begin: bytes, *words: bytes, without: bytes | None = None) -> _Matches:
-    """Whether a file begins with a pattern and has all of these words."""
+    """Whether a file starts with a pattern and has all of these words."""
     pattern = re.compile(begin, re.DOTALL)
 
     def matches(_path: Path, head: bytes) -> bool:
@@ -56,7 +56,7 @@ def _packed(form: str) -> _Matches:
 
 
 def _header(*columns: str) -> _Matches:
-    """Whether the header of a CSV file begins with these columns, quoted or not."""
+    """Whether the header of a CSV file starts with these columns, quoted or not."""
     wanted = list(columns)
 
     def matches(_path: Path, head: bytes) -> bool:
@@ -109,7 +109,7 @@ _OTHERS = (
 
 
 def producer(head: bytes) -> str | None:
-    """The known kind of file that begins so, if there is an own format behind it."""
+    """The known kind of file that starts so, if there is an own format behind it."""
     return next((known.what for known in _PRODUCERS if known.matches(Path(), head)), None)
 
 

@@ -47,8 +47,8 @@ def importers() -> tuple[Importer, ...]:
 
 
 def recognised(paths: Sequence[Path]) -> Importer | None:
-    """The first importer that recognises every path, None where none does. Raises InputError
-    where one cannot be read, or is of a kind for which something else must be given."""
+    """The first importer that recognises every path, None if none does. Raises InputError
+    if one cannot be read, or is of a kind for which something else must be given."""
     heads = [head_of(path) for path in paths]
     if len(paths) == 1:  # among several it may be what another needs beside it
         refuse(paths, heads)
@@ -86,7 +86,7 @@ def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
 
 def _of_archive(path: Path, whole: Importer | None) -> Importer | None:
     """What reads an archive: `whole`, which reads the only trace in it where it lies, else what
-    unpacks it; None where no importer recognises any of its files."""
+    unpacks it; None if no importer recognises any of its files."""
     holders = [
         found
         for name, head in heads_in(path)
@@ -121,8 +121,8 @@ def _of_all(
 
 
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
-    """The importer that recognises `paths`; where none does, the only one that has the `options`
-    that were given. Raises InputError where there is none, with what the first looks like."""
+    """The importer that recognises `paths`; if none does, the only one that has the `options`
+    that were given. Raises InputError if there is none, with what the first looks like."""
     found = recognised(paths)
     if found is not None:
         return found
@@ -140,7 +140,7 @@ def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
 
 def unread(path: Path) -> InputError:
     """What to raise for a path that nobody reads: what it looks like, which formats are read, and
-    where it says what to give of each."""
+    if it says what to give of each."""
     formats = ", ".join(getattr(one, "title", "") or one.name for one in importers())
     return InputError(
         f"{path} looks like {likeness(path, head_of(path))}, which is not read here. Formats: "

@@ -79,7 +79,7 @@ class SqliteFile:
             ) from error
 
     def columns_of(self, table: str) -> frozenset[str]:
-        """The names of a table's columns, none where it does not exist."""
+        """The names of a table's columns, none if it does not exist."""
         return self._columns.get(table, frozenset())
 
     def keyed(self, table: str) -> bool:
@@ -121,7 +121,7 @@ class SqliteFile:
         self, table: str, columns: Mapping[str, int], text: str
     ) -> Iterator[tuple[dict[str, Int64s], Sequence[str | None]]]:
         """Columns of numbers as `numbers` has them, and one of texts, some rows at a time: None
-        where there is no text."""
+        if there is no text."""
         there = self.columns_of(table)
         if not there:
             return
@@ -188,7 +188,7 @@ def _value(column: str, others: str) -> str:
 
 @contextmanager
 def open_sqlite(path: Path, again: str) -> Iterator[SqliteFile]:
-    """The file at `path`, plain or gzip. Raises InputError, naming the command `again`, where it
+    """The file at `path`, plain or gzip. Raises InputError, naming the command `again`, if it
     cannot be read."""
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         plain = _unpacked(path, Path(folder) / "plain.sqlite", again)

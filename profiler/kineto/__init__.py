@@ -29,7 +29,7 @@ class PackedError(Exception):
 
 
 def packed_as(head: bytes) -> Packed:
-    """What a file is, by its begin: "" where it is not packed."""
+    """What a file is, by its start: "" if it is not packed."""
     if head.startswith(_ZIP):
         return "zip"
     place, word = _TAR
@@ -52,7 +52,7 @@ def opened(file: BinaryIO, limit: int) -> Iterator[tuple[BinaryIO, Packed]]:
     """The stream of a trace's JSON, and how the file was packed; of an archive no member beyond
     `limit` bytes of it is looked for.
 
-    Raises PackedError where an archive has no trace, several, or cannot be read.
+    Raises PackedError if an archive has no trace, several, or cannot be read.
     """
     file.seek(0)
     found = packed_as(file.read(512))

@@ -29,7 +29,7 @@ _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def whole(value: Scalar, default: int) -> int:
-    """A number, which files write in several ways; `default` where there is none."""
+    """A number, which files write in several ways; `default` if there is none."""
     try:
         return int(value) if value is not None else default
     except (ValueError, OverflowError):
@@ -56,7 +56,7 @@ class Args(
 ):
     """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
-    `finished` is false where an event had not ended; `collective` is told by some kernels."""
+    `finished` is false if an event had not ended; `collective` is told by some kernels."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -96,7 +96,7 @@ class Event(msgspec.Struct, gc=False):
 class Events(Sequence[Event]):
     """The n complete events of a file, in its order. A file has millions, so each is made when it
     is asked for, without its times: `name`, `category` and `thread`, int32 [n], index `names`,
-    `categories` and `threads`, the (pid, tid) pairs; `args` are those of each, None where nothing
+    `categories` and `threads`, the (pid, tid) pairs; `args` are those of each, None if nothing
     of them is read."""
 
     names: tuple[str, ...]
@@ -154,12 +154,9 @@ class Events(Sequence[Event]):
 
 # --- The JSON of a trace in parts: a file of 1 GB is never in memory as a whole.
 #
-# `traceEvents` is cut between two of its events. Where that is, nobody knows without reading all
-# of
-# it; but what looks like the begin of an object behind another one is tried from the last place
-# on,
-# and where what stands before it can be decoded, it is one: a cut within an event leaves text
-# that is
+# `traceEvents` is cut between two of its events. If that is, nobody knows without reading all of
+# it; but what looks like the start of an object behind another one is tried from the last place on,
+# and if what stands before it can be decoded, it is one: a cut within an event leaves text that is
 # no JSON, one behind the events a document that has more than events.
 
 
@@ -204,7 +201,7 @@ def in_parts(
 
 
 def _head_of(text: bytearray) -> bytes:
-    """What stands before the first event; b"" where that is not there yet."""
+    """What stands before the first event; b"" if that is not there yet."""
     for found in _EVENTS.finditer(text):
         head = bytes(text[: found.end()])
         try:
@@ -216,7 +213,7 @@ def _head_of(text: bytearray) -> bytes:
 
 
 def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, Text, int] | None:
-    """A document of the first events, its text, and how much of `text` that is; None where it
+    """A document of the first events, its text, and how much of `text` that is; None if it
     cannot be cut."""
     places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, 0)))
     for found in places[: -_TRIES - 1 : -1]:
@@ -231,8 +228,7 @@ def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded,
 # --- Events of older recorders under today's names.
 #
 # PyTorch 1.8 and 1.9 called categories `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`;
-# ranges
-# that torch or the user named were operators.
+# ranges that torch or the user named were operators.
 
 
 _CATEGORIES = {
@@ -256,8 +252,7 @@ def renamed(events: Sequence[Event]) -> None:
 
 
 # --- Events of a trace, part by part, as columns: of each a few numbers stay, and its arguments
-# where
-# anything of them is read. Texts that are equal are one.
+# if anything of them is read. Texts that are equal are one.
 
 
 LATEST_NS = 1 << 62
@@ -290,7 +285,7 @@ _TIMES = decoder_of(_Times, strict=False)
 
 class EventColumns:
     """What is kept of events; `out_of_range` is the sentence about times that none can have,
-    `valid` makes JSON of a text of the file where that is none."""
+    `valid` makes JSON of a text of the file if that is none."""
 
     def __init__(self, out_of_range: str, valid: Callable[[Text], Text]) -> None:
         self._out_of_range = out_of_range
@@ -326,7 +321,7 @@ class EventColumns:
         self._add_complete(told, places, text)
 
     def complete(self, base_ns: int) -> tuple[Events, Int64s, Int64s]:
-        """The complete events, and their begins and durations in ns."""
+        """The complete events, and their starts and durations in ns."""
         codes, times = self._codes, self._times
         nothing = np.zeros(0, dtype=np.int32)
         name, category, thread = (
@@ -407,7 +402,7 @@ class EventColumns:
         return np.array([round(time * 1000) for time in told], dtype=np.int64)
 
     def _whole(self, microseconds: _Float64s) -> Int64s:
-        """Times in ns, 0 where there is none; exact for three decimals below `_EXACT_BELOW_US`:
+        """Times in ns, 0 if there is none; exact for three decimals below `_EXACT_BELOW_US`:
         what follows the point is set apart before it is multiplied."""
         microseconds = np.nan_to_num(microseconds, nan=0.0, posinf=np.inf)
         if len(microseconds) and np.abs(microseconds).max() >= LATEST_NS / 1000:
@@ -451,7 +446,7 @@ class Ranges(Struct, frozen=True, eq=False):
 
     @classmethod
     def outermost_of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
-        """Of the ranges given those that lie in no other, as `of(…).outermost()` has them: begun
+        """Of the ranges given those that lie in no other, as `of(…).outermost()` has them: started
         when all before them on their thread had ended."""
         order = np.lexsort((-end_ns, start_ns, thread))
         kept = [np.zeros(0, dtype=np.int64)]
@@ -469,13 +464,13 @@ class Ranges(Struct, frozen=True, eq=False):
 
     def innermost(self, thread: Int32s, time_ns: Int64s) -> Int64s:
         """The index of the innermost range around each time on its thread, -1 for none: of those
-        that have begun and not ended there the last one."""
+        that have started and not ended there the last one."""
         first, last = self._begun(thread, time_ns)
         return _last_open(self.end_ns, first, last, time_ns)
 
     def _begun(self, thread: Int32s, time_ns: Int64s) -> tuple[Int64s, Int64s]:
-        """The indices of the first range on each time's thread and of the last one that has begun
-        there, which is before the first where none has."""
+        """The indices of the first range on each time's thread and of the last one that has started
+        there, which is before the first if none has."""
         order = np.argsort(thread, kind="stable")
         codes, sizes = np.unique(thread, return_counts=True)
         tails = np.cumsum(sizes)
@@ -500,7 +495,7 @@ class Ranges(Struct, frozen=True, eq=False):
         return np.array(found, dtype=np.int64)
 
     def select(self, kept: Bools) -> Ranges:
-        """Some of the ranges, nested anew."""
+        """Some of the ranges, nested again."""
         return Ranges.of(self.row[kept], self.thread[kept], self.start_ns[kept], self.end_ns[kept])
 
     def outermost(self) -> Ranges:

@@ -49,7 +49,7 @@ _CONVOLUTION_ARGUMENTS = {  # places of stride, padding, dilation and transposed
 def result_dims(
     operator: str, dims: Sequence[Any], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """Dims of the result of `operator`, None where they do not follow.
+    """Dims of the result of `operator`, None if they do not follow.
 
     `dims` are those of its inputs in order, `arguments` the values of those that are no tensors;
     a missing one is the default: stride and dilation 1, no padding.
@@ -77,7 +77,7 @@ def result_dims(
 
 def argument_values(printed: bytes | msgspec.Raw) -> list[Any]:
     """The "Concrete Inputs" of an event, a JSON list of arguments as torch prints them: "[1, 1]",
-    "1", "False", "same", "" for a tensor. Raises ValueError or TypeError where it is no list."""
+    "1", "False", "same", "" for a tensor. Raises ValueError or TypeError if it is no list."""
     return [_value(text) for text in msgspec.json.decode(printed)]
 
 
@@ -94,7 +94,7 @@ def _at(arguments: Sequence[Any], place: int) -> Any:
 
 
 def _each(value: Any, default: int, rank: int) -> list[int] | None:
-    """One whole number a dimension; None where the argument is something else."""
+    """One whole number a dimension; None if the argument is something else."""
     values = [default] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values):
         return None
@@ -121,8 +121,7 @@ def _padding(
 # True
 #
 # Source: torch's `native_functions.yaml`, the flash-attention package's `flash_attn_interface.py`
-# and
-# aiter's `aiter/ops/mha.py` (order of the arguments).
+# and aiter's `aiter/ops/mha.py` (order of the arguments).
 
 
 CAUSAL_PLACES = {
@@ -148,7 +147,7 @@ def is_attention(operator: str) -> bool:
 
 
 def is_causal(operator: str, arguments: Sequence[Any]) -> bool:
-    """Whether the operator's scores lie below the diagonal; False where it does not tell.
+    """Whether the operator's scores lie below the diagonal; False if it does not tell.
     `arguments` are its values as `convolution.argument_values` reads them."""
     place = CAUSAL_PLACES.get(operator, len(arguments))
     return place < len(arguments) and arguments[place] in (True, 1, 2)
@@ -209,7 +208,7 @@ class _Events(msgspec.Struct):
 
 
 def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
-    """What the kernels among `traceEvents` tell, by their place there; nothing where one has such
+    """What the kernels among `traceEvents` tell, by their place there; nothing if one has such
     keys in another form than Kineto's."""
     try:
         events = decoded(data, _Events, strict=False).traceEvents
@@ -223,19 +222,15 @@ def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
 
 
 # --- The type of the tensors of a list, which torch's events do not have: from the kernel that
-# copied
-# them.
+# copied them.
 #
 #     listed_type("void at::native::(…)::CatArrayBatchedCopy<at::native::(…)::OpaqueType<2u>, …")
 #     → "bits16"
 #
-# `cat` copies what has the same type without asking which: of its kernel the width alone is
-# known,
-# and the type is torch's of bits (`torch.bits16`). Older kernels name the type, and so does a
-# copy an
-# input, by an elementwise kernel that converts nothing. Source: `Shape.cu` and `Copy.cu` of
-# torch's
-# `aten/src/ATen/native/cuda`.
+# `cat` copies what has the same type without asking which: of its kernel the width alone is known,
+# and the type is torch's of bits (`torch.bits16`). Older kernels name the type, and so does a copy
+# an input, by an elementwise kernel that converts nothing. Source: `Shape.cu` and `Copy.cu` of
+# torch's `aten/src/ATen/native/cuda`.
 
 
 _LISTING_OPERATORS = frozenset(("aten::cat", "aten::_cat", "aten::concat", "aten::stack"))
@@ -254,7 +249,7 @@ def is_list_copy(operator: str) -> bool:
 
 @lru_cache(maxsize=1 << 10)
 def listed_type(kernel: str) -> str:
-    """`bits16`, or `BFloat16` where the name of the kernel says so; "" where it does not."""
+    """`bits16`, or `BFloat16` if the name of the kernel says so; "" if it does not."""
     if len(kernel) > _LONGEST:
         return ""
     opaque = _OPAQUE.search(kernel) if "CatArray" in kernel else None
@@ -342,8 +337,7 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
 #     reduced_dims("aten::mean", [2, 24, 4096, 64], [None, [-1], True, ""])    → (2, 24, 4096, 1)
 #
 # Source: torch's `native_functions.yaml` (overloads, which the number of their arguments tells
-# apart,
-# and the order of these).
+# apart, and the order of these).
 
 
 _REDUCTION_ARGUMENTS = {  # operator: number of arguments → places of dims and keepdim
@@ -361,7 +355,7 @@ _TYPES = {"aten::mean": 3, "aten::sum": 3, "aten::linalg_vector_norm": 4}  # of 
 def reduced_dims(
     operator: str, dims: Sequence[int], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """Dims of what `operator` makes of an input of these `dims`, in the input's type; None where
+    """Dims of what `operator` makes of an input of these `dims`, in the input's type; None if
     they do not follow or the type is another. `arguments` are its values as
     `convolution.argument_values` reads them."""
     found = _REDUCTION_ARGUMENTS.get(operator, {}).get(len(arguments))
@@ -406,7 +400,7 @@ _RESAMPLING_OPERATORS = frozenset(
 def resampled_dims(
     operator: str, dims: Sequence[int], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """Dims of what `operator` makes of an input of these `dims`, None where they do not follow: an
+    """Dims of what `operator` makes of an input of these `dims`, None if they do not follow: an
     overload takes factors. `arguments` are its values as `convolution.argument_values` reads
     them."""
     sizes = arguments[1] if len(arguments) > 1 else None
@@ -421,9 +415,8 @@ def resampled_dims(
     return (*dims[:2], *sizes)
 
 
-# --- The result of an operator, which torch's events do not have, where its inputs and arguments
-# tell:
-# of convolutions, reductions and resamplings.
+# --- The result of an operator, which torch's events do not have, if its inputs and arguments
+# tell: of convolutions, reductions and resamplings.
 #
 #     result_of("aten::mean", [[2, 24, 4096, 64]], ["c10::BFloat16"], b'["","[-1]","True",""]')
 #     → (2, 24, 4096, 1)
@@ -441,7 +434,7 @@ def has_result(operator: str) -> bool:
 def result_of(
     operator: str, dims: Sequence[Any], types: Sequence[Any], values: bytes | msgspec.Raw
 ) -> tuple[int, ...] | None:
-    """Dims of the result, whose type is that of the first input; None where they do not follow, or
+    """Dims of the result, whose type is that of the first input; None if they do not follow, or
     the type is another. `dims`, `types` and `values` are those of the event, of each argument."""
     kind = str(types[0]).removeprefix("c10::").lower() if types else ""
     if not has_result(operator) or (operator == "aten::sum" and not kind.startswith(_REAL)):

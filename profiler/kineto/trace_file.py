@@ -44,7 +44,7 @@ _Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
 def trace_within(stream: BinaryIO, packed: Packed, limit: int) -> Iterator[BinaryIO]:
     """The JSON of the one trace in an archive; none is looked for beyond `limit` bytes of it.
 
-    Raises PackedError where there is none, or several, or the archive cannot be read.
+    Raises PackedError if there is none, or several, or the archive cannot be read.
     """
     try:
         yield _plain(_zip_member(stream) if packed == "zip" else _tar_member(stream, limit))
@@ -53,7 +53,7 @@ def trace_within(stream: BinaryIO, packed: Packed, limit: int) -> Iterator[Binar
 
 
 def _plain(member: BinaryIO) -> BinaryIO:
-    """A member, unpacked where it is gzip."""
+    """A member, unpacked if it is gzip."""
     packed = packed_as(member.read(2)) == "gzip"
     member.seek(0)
     return cast("BinaryIO", gzip.GzipFile(fileobj=member)) if packed else member
@@ -106,10 +106,8 @@ def _only(traces: list[_Member], names: list[str]) -> _Member:
 # --- torch.profiler's Chrome JSON (Kineto), plain or gzip → events with int64 nanoseconds.
 #
 # Format: pytorch/kineto, libkineto/src/output_json.cpp. Complete events (`"ph": "X"`) carry `ts`
-# and
-# `dur` in µs with three decimals, `ts` counted from the file's `baseTimeNanoseconds`; files
-# written
-# before that key existed count from the epoch.
+# and `dur` in µs with three decimals, `ts` counted from the file's `baseTimeNanoseconds`; files
+# written before that key existed count from the epoch.
 
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB

@@ -33,8 +33,7 @@ from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 
 # --- An event of ONNX Runtime's profiles, as JSON has it, and what GPUs executed.
 #
-# `trace/core/profile_nodes.cpp` reads most nodes without making such an event of them, by the
-# same
+# `trace/core/profile_nodes.cpp` reads most nodes without making such an event of them, by the same
 # rules.
 
 
@@ -72,7 +71,7 @@ class Event(msgspec.Struct, gc=False):
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
     """What a GPU executed, in ns since the profile's begin. `parent` is the node that launched it,
-    by begin and name, None where the file does not tell. ONNX Runtime up to 1.9 gave its end as
+    by start and name, None if the file does not tell. ONNX Runtime up to 1.9 gave its end as
     its begin."""
 
     name: str
@@ -104,7 +103,7 @@ _COLUMNS = ("kind", "thread", "start_ns", "duration_ns", "arena_bytes")
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """What executions of a node have in common; bytes are -1 where ONNX Runtime gave none."""
+    """What executions of a node have in common; bytes are -1 if ONNX Runtime gave none."""
 
     name: str
     op_type: str
@@ -118,7 +117,7 @@ class NodeKind:
 class NodeColumns:
     """n executed nodes in order of completion: `kind` indexes `kinds`, which all runs of a profile
     share. Times are ns since the session's profiling start; `arena_bytes` is what the arena of the
-    node's provider holds after it, -1 where that is not told."""
+    node's provider holds after it, -1 if that is not told."""
 
     kinds: Sequence[NodeKind] = ()
     kind: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -164,8 +163,8 @@ class NodeRows:
 
     def scan(self, text: bytes) -> list[tuple[int, int, int]] | None:
         """Append the nodes of a text with events apart by commas. Returns, of each kernel, run and
-        mark of a full profile, how many nodes lie ahead and where its text begins and ends; None,
-        and nothing is appended, where the text must be read event by event."""
+        mark of a full profile, how many nodes lie ahead and if its text starts and ends; None,
+        and nothing is appended, if the text must be read event by event."""
         found = self._table.scan(text)
         if found is None:
             return None
@@ -195,7 +194,7 @@ class NodeRows:
         return True
 
     def last(self, count: int) -> tuple[str, int] | None:
-        """Name, as events spell it, and begin in µs of the last of so many nodes."""
+        """Name, as events spell it, and start in µs of the last of so many nodes."""
         return self._table.node(count - 1) if count else None
 
     def columns(self) -> NodeColumns:
@@ -246,7 +245,7 @@ def _shapes(raw: bytes) -> str:
     )
 
 
-# --- Executed nodes as commands: what each node is called and where it runs is asked once a node,
+# --- Executed nodes as commands: what each node is called and if it runs is asked once a node,
 # however often it was executed.
 #
 #     table = CommandTable(kinds, of_kind)            # for all runs of a profile
@@ -366,9 +365,8 @@ class CommandTable:
         return tuple(tracks), code[place.reshape(-1)]
 
 
-# --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one where
-# a
-# block has a line that is none.
+# --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one if
+# a block has a line that is none.
 
 
 Others = Iterator[tuple[int, Event]]
@@ -383,7 +381,7 @@ _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 def read_events(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
     """The events of a file in order: nodes are appended to `nodes`, others that matter are given.
-    Raises InputError where a line is no event, once all events ahead of it are read, unless
+    Raises InputError if a line is no event, once all events ahead of it are read, unless
     `unread` is there to count it."""
     try:
         for begin, block in _blocks(path):
@@ -437,7 +435,7 @@ def _of_document(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
 def _one_by_one(
     path: Path, block: bytes, begin: int, nodes: NodeRows, unread: Unread | None
 ) -> Others:
-    """The same line by line; a line may be a whole array. The block begins at this byte."""
+    """The same line by line; a line may be a whole array. The block starts at this byte."""
     first = 1
     if unread is None and begin:
         ahead = takewhile(lambda found: found[0] < begin, _blocks(path))
@@ -454,7 +452,7 @@ def _each(
     unread: Unread | None,
 ) -> Others:
     """The events in numbered texts, without those that hold none. Raises InputError for the first
-    of these where nobody counts them."""
+    of these if nobody counts them."""
     for number, text in texts:
         try:
             events = _of_line(bytes(text))
@@ -481,7 +479,7 @@ def _of_line(text: bytes) -> list[Event]:
 
 
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Some whole lines at a time and the byte at which they begin; of a damaged file the lines
+    """Some whole lines at a time and the byte at which they start; of a damaged file the lines
     ahead of the damage."""
     at = 0
     begun: list[bytes | memoryview] = []
@@ -518,31 +516,26 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 # --- ONNX Runtime's profile files: the runs of a session and the nodes of each.
 #
-# ONNX Runtime writes one JSON array per session, one event per line: `Node` events as nodes
-# finish,
+# ONNX Runtime writes one JSON array per session, one event per line: `Node` events as nodes finish,
 # then `SequentialExecutor::Execute` and `model_run` when the run does. Times are integer µs since
-# the session's profiling start, which is CLOCK_REALTIME. A file at the cap of 1,000,000 events
-# ends
+# the session's profiling start, which is CLOCK_REALTIME. A file at the cap of 1,000,000 events ends
 # with a `profile_truncated` event (onnxruntime 1.31; older versions only log it).
 #
-# `tid` is the operating system's number of the thread. A run's nodes have that of its
-# `model_run`,
-# unless the session executes in parallel (`ORT_PARALLEL`), which hands nodes to further threads.
-# A
-# run that ONNX Runtime refuses (an input's dims are wrong) leaves no event; one that ends early
-# (a
+# `tid` is the operating system's number of the thread. A run's nodes have that of its `model_run`,
+# unless the session executes in parallel (`ORT_PARALLEL`), which hands nodes to further threads. A
+# run that ONNX Runtime refuses (an input's dims are wrong) leaves no event; one that ends early (a
 # node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that had finished.
 
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h: max_num_events_
 _RUN, _TRUNCATED = "model_run", "profile_truncated"
-_SLACK = 2_000  # ns: begins and durations are cut to whole µs
+_SLACK = 2_000  # ns: starts and durations are cut to whole µs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfiledRun:
     """One `session.run` on `thread`: its window, relative to the profiling start, and its nodes in
-    order of completion. `mixed`: nodes of runs that overlapped cannot be told apart, so it has
+    order of completion. `mixed`: nodes of runs that overlapped cannot be distinguished, so it has
     none. `dropped` counts events that ONNX Runtime did not record in or after this run."""
 
     start_ns: int
@@ -582,7 +575,7 @@ def _kernel(event: Event, last: tuple[str, int] | None) -> KernelEvent:
 
 
 def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledRun]:
-    """Read the runs of one session, in order of their ends. Raises InputError where a line is no
+    """Read the runs of one session, in order of their ends. Raises InputError if a line is no
     event, after the runs ahead of it, unless `unread` is there to count it; that gets what GPUs
     executed as well.
 
@@ -626,7 +619,7 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
 
 def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | None]:
     """For each run in order of the file: the threads of the runs that it overlaps, directly or
-    through others, its own among them; None where it overlaps none."""
+    through others, its own among them; None if it overlaps none."""
     by_start = sorted(range(len(runs)), key=lambda i: runs[i].start)
     found: list[frozenset[int] | None] = [None] * len(runs)
     together: list[int] = []
@@ -698,5 +691,5 @@ def devices_of_session(session: Any) -> dict[str, str]:
 
 
 def device_of_session(session: Any) -> str:
-    """The device of a session: that of its first provider, "cpu:0" where it has none."""
+    """The device of a session: that of its first provider, "cpu:0" if it has none."""
     return next(iter(devices_of_session(session).values()), ROOT_DEVICE)

@@ -85,7 +85,7 @@ def _how(effort: Effort) -> str:
 
 
 def _on_first(share: DeviceShare) -> AbstractContextManager[None]:
-    """The calling thread where a submodule's is: on the first core of a pinned device."""
+    """The calling thread if a submodule's is: on the first core of a pinned device."""
     return pinned(share.cores[:1] if share.pinned else ())
 
 
@@ -159,7 +159,7 @@ def _bound(session: Any, x: Any) -> Callable[[], object]:
 def measure_torch(device: str, effort: Effort = ACCELERATOR_EFFORT) -> DeviceRates:
     """Measure a device of torch (`cuda:0`; ROCm's are called that too), every type it multiplies.
 
-    Raises InputError where torch is not installed or has no such device.
+    Raises InputError if torch is not installed or has no such device.
     """
     torch = _torch(device)
     kind = device.partition(":")[0]
@@ -194,7 +194,7 @@ def _torch(device: str) -> Any:
 def _torch_product(
     torch: Any, device: str, dtype: str, effort: Effort, wait: Callable[[], object]
 ) -> float | None:
-    """FLOP/s of a product of one type, None where the device does not multiply it."""
+    """FLOP/s of a product of one type, None if the device does not multiply it."""
     try:
         a, b = _factors(torch, device, dtype, effort.size)
         out = torch.empty_like(a)

@@ -60,7 +60,7 @@ class FluxPipeline(PackedPipeline):
     def guidance_arguments(
         self, scale: float | None, negative_prompt: str | None
     ) -> dict[str, object]:
-        """A guidance scale of 3.5, where not given; refused by schnell, as negative prompts are by
+        """A guidance scale of 3.5, if not given; refused by schnell, as negative prompts are by
         both."""
         if negative_prompt:
             raise InputError(

@@ -18,8 +18,7 @@ from profiler.trace import manifest_fields
 # --- Devices, and which cores each CPU device has.
 #
 # A device is written `kind:index`. CPU devices are real here: `cpu:0`, `cpu:1`, … share out the
-# cores that the process may use, so that submodules placed on different ones do not compete.
-# Other
+# cores that the process may use, so that submodules placed on different ones do not compete. Other
 # kinds name an ONNX Runtime execution provider and the index of the device it should use.
 
 
@@ -216,7 +215,7 @@ def _cores_of(position: int, count: int, pool: tuple[int, ...]) -> tuple[int, ..
 def pinned(cores: Collection[int]) -> Iterator[None]:
     """Keep the calling thread on `cores` inside the block; its former cores come back after it.
 
-    Without cores, or where the system cannot pin threads, nothing happens.
+    Without cores, or if the system cannot pin threads, nothing happens.
     """
     if not cores or not hasattr(os, "sched_setaffinity"):
         yield
@@ -231,8 +230,7 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 # --- A model folder in the diffusers/optimum ONNX layout: model_index.json and a folder per part.
 #
-# What model_index.json says is used only to learn which parts exist and of which class they are;
-# no
+# What model_index.json says is used only to learn which parts exist and of which class they are; no
 # path is ever made from it.
 
 
@@ -317,7 +315,7 @@ class ModelFolder:
 
     @property
     def pipeline_class(self) -> str:
-        """Its class as diffusers calls it, "" where model_index.json has no name."""
+        """Its class as diffusers calls it, "" if model_index.json has no name."""
         name = self.index.get("_class_name")
         return name.removeprefix(_RUNTIME) if isinstance(name, str) else ""
 
@@ -390,7 +388,7 @@ class PatchedSizes:
         )
 
     def image_size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        """Return the pixels of an image, the default where None.
+        """Return the pixels of an image, the default if None.
 
         Raises `InputError` for a size that is no multiple of a patch or larger than the model's
         position embeddings reach.
@@ -430,7 +428,7 @@ class PackedSizes:
 
     @classmethod
     def read(cls, folder: ModelFolder, latent_scale: int) -> "PackedSizes":
-        """Read the denoiser's config; raises `InputError` where its channels are no patches."""
+        """Read the denoiser's config; raises `InputError` if its channels are no patches."""
         transformer = folder.settings("transformer")
         channels = transformer.integer("in_channels", 64)
         if channels % _PATCH**2:
@@ -440,7 +438,7 @@ class PackedSizes:
         return cls(latent_scale, channels // _PATCH**2)
 
     def image_size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        """Return the pixels of an image, the default where None.
+        """Return the pixels of an image, the default if None.
 
         Raises `InputError` for a size that is no multiple of a patch.
         """

@@ -18,8 +18,7 @@ from profiler.errors import InputError
 # --- Whether the parts of a pipeline fit together, by what their config.json say of widths.
 #
 # `graph export` asks before it exports all parts, `run` when it loads them: what one takes the
-# other
-# takes as well. A width that a configuration does not state is not asked after.
+# other takes as well. A width that a configuration does not state is not asked after.
 
 
 _Configurations = Mapping[str, Mapping[str, object]]
@@ -27,7 +26,7 @@ _Configurations = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class _Width:
-    """A width as an error names it; None where the configurations do not state it."""
+    """A width as an error names it; None if the configurations do not state it."""
 
     said: str
     value: int | None

@@ -14,8 +14,8 @@ from profiler.errors import InputError
 @dataclass(frozen=True, slots=True)
 class Target:
     """A compiler or runtime: its lowest and highest ONNX opset, other operator domains that it has
-    (prefixes), and where that is said. `fixed_sizes` says where it is said that it takes no dynamic
-    shapes, "" where it takes them."""
+    (prefixes), and if that is said. `fixed_sizes` says where it is said that it takes no dynamic
+    shapes, "" if it takes them."""
 
     name: str
     title: str

@@ -38,8 +38,7 @@ from profiler.pipelines.model_layouts import check_widths
 
 # --- A part of a pipeline that runs on ONNX Runtime: one graph, one device, one session.
 #
-# The session opens on first use. A profiler replaces it (`part.session = …`) or wraps `forward`
-# on
+# The session opens on first use. A profiler replaces it (`part.session = …`) or wraps `forward` on
 # the instance; both are made for that.
 
 
@@ -320,8 +319,7 @@ class ImageProcessor:
 
 # --- From prompts to the embeddings that transformers take, Stable Diffusion 3's above all.
 #
-# CLIP's two embeddings stand side by side, padded with zeros to T5's width; T5's follow as
-# further
+# CLIP's two embeddings stand side by side, padded with zeros to T5's width; T5's follow as further
 # tokens. Shapes and order are those of diffusers' `StableDiffusion3Pipeline.encode_prompt`.
 
 
@@ -426,8 +424,7 @@ def join_embeddings(first: Array, second: Array, third: Array) -> Array:
 
 # --- The flow-matching Euler scheduler of diffusers, in NumPy.
 #
-# Same schedule and same step as `diffusers.FlowMatchEulerDiscreteScheduler`, in the same
-# precision:
+# Same schedule and same step as `diffusers.FlowMatchEulerDiscreteScheduler`, in the same precision:
 # the schedule is worked out in float64 and kept in float32.
 
 
@@ -603,7 +600,7 @@ class FlowMatchEulerDiscreteScheduler:
         return moved
 
     def _index_of(self, t: float | np.float32) -> int:
-        """Return where `t` stands in the schedule; of several places the second, as diffusers."""
+        """Return if `t` stands in the schedule; of several places the second, as diffusers."""
         places = np.nonzero(self.timesteps == np.float32(t))[0]
         if len(places) == 0:
             raise InputError(f"{t} is not a timestep of this schedule; pass one of timesteps")
@@ -618,7 +615,7 @@ _SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
 
 @dataclass(frozen=True)
 class Components:
-    """What a pipeline is made of: its parts by name, its scheduler, and its folder, where it finds
+    """What a pipeline is made of: its parts by name, its scheduler, and its folder, if it finds
     tokenizers and sizes."""
 
     parts: Mapping[str, OnnxPart]
@@ -696,8 +693,7 @@ def _scheduler(folder: ModelFolder) -> FlowMatchEulerDiscreteScheduler:
 # --- What the pipelines share: parts on ONNX Runtime, noise, and the shape of diffusers' pipelines.
 #
 # Each has the attributes and the order of calls of diffusers' pipeline of its name, so that
-# whatever
-# wraps that one can wrap this one.
+# whatever wraps that one can wrap this one.
 
 
 StepCallback = Callable[[Any, int, float, dict[str, Array]], Mapping[str, Array] | None]
@@ -852,7 +848,7 @@ MODULES = {
 
 
 def pipeline_class(path: Path | str) -> type[OnnxPipeline]:
-    """The class of the pipeline in a folder. Raises `InputError` where there is none of ours."""
+    """The class of the pipeline in a folder. Raises `InputError` if there is none of ours."""
     folder = ModelFolder(path)
     if folder.pipeline_class not in MODULES:
         held = str(folder.index.get("_class_name"))[:80]
@@ -928,7 +924,7 @@ class PackedPipeline(OnnxPipeline):
         images: int,
         length: int,
     ) -> list[Any]:
-        """Embeddings of the prompts and, where they count, of the negative prompts."""
+        """Embeddings of the prompts and, if they count, of the negative prompts."""
         found = [self.encode_prompt(prompts, images, length)]
         if negative_prompt is not None and true_cfg_scale > 1:
             negatives = as_prompts(negative_prompt, "negative_prompt", batch=len(prompts))

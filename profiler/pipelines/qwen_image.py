@@ -64,7 +64,7 @@ class QwenImagePipeline(PackedPipeline):
     def guidance_arguments(
         self, scale: float | None, negative_prompt: str | None
     ) -> dict[str, object]:
-        """A scale of 4 and an empty negative prompt, where not given."""
+        """A scale of 4 and an empty negative prompt, if not given."""
         return {
             "true_cfg_scale": 4.0 if scale is None else scale,
             "negative_prompt": negative_prompt or "",

@@ -55,7 +55,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
     def guidance_arguments(
         self, scale: float | None, negative_prompt: str | None
     ) -> dict[str, object]:
-        """A guidance scale of 7 and an empty negative prompt, where not given."""
+        """A guidance scale of 7 and an empty negative prompt, if not given."""
         return {
             "guidance_scale": 7.0 if scale is None else scale,
             "negative_prompt": negative_prompt or "",
@@ -185,7 +185,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
     def _predict(
         self, latents: Array, context: Array, pooled: Array, timestep: np.float32
     ) -> Array:
-        """What the denoiser predicts, guided where both branches are stacked."""
+        """What the denoiser predicts, guided if both branches are stacked."""
         batch = np.tile(latents, (len(context) // len(latents), 1, 1, 1))
         outputs = self.transformer(
             hidden_states=batch,

@@ -18,8 +18,7 @@ from profiler.pipelines.model_folder import Settings, read_json
 
 # --- CLIP's and T5's tokenizers: text to ids, with the `tokenizers` library alone.
 #
-# CLIP's come from vocab.json and merges.txt (or tokenizer.json), T5's from tokenizer.json; the
-# ids
+# CLIP's come from vocab.json and merges.txt (or tokenizer.json), T5's from tokenizer.json; the ids
 # equal those of transformers' `CLIPTokenizer` and `T5TokenizerFast`.
 
 
@@ -42,9 +41,9 @@ _T5_DEFAULTS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 @dataclass(frozen=True)
 class PromptTokenizer:
-    """Turns texts into rows of ids of one length: begin, text, end, padding.
+    """Turns texts into rows of ids of one length: start, text, end, padding.
 
-    `backend` splits text and knows the vocabulary; `bos_id` is None where texts have no begin.
+    `backend` splits text and knows the vocabulary; `bos_id` is None if texts have no begin.
     """
 
     name: str
@@ -128,7 +127,7 @@ def _assemble(
         bos_id=ids.get("bos_token"),
         eos_id=ids["eos_token"],
         pad_id=ids["pad_token"],
-        # transformers writes a huge number where a tokenizer has no limit of its own
+        # transformers writes a huge number if a tokenizer has no limit of its own
         model_max_length=length if length <= 1_000_000 else default_length,
     )
 
@@ -205,7 +204,7 @@ def backend_from_json(path: Path) -> Tokenizer:
 
 
 def tokenizer_settings(folder: Path) -> Settings:
-    """Return tokenizer_config.json, or nothing where it does not exist."""
+    """Return tokenizer_config.json, or nothing if it does not exist."""
     path = folder / "tokenizer_config.json"
     return Settings.read(path) if path.is_file() else Settings(path, {})
 
@@ -251,7 +250,7 @@ _DEFAULTS = {"pad_token": "<|endoftext|>"}
 
 
 class Tokens(NamedTuple):
-    """Rows of one length: ids int64 [batch, tokens], and a mask int64 that is 0 where ids pad."""
+    """Rows of one length: ids int64 [batch, tokens], and a mask int64 that is 0 if ids pad."""
 
     input_ids: NDArray[np.int64]
     attention_mask: NDArray[np.int64]

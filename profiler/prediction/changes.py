@@ -50,7 +50,7 @@ _WELL_KNOWN = 0.9  # of the time: less is said
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """New time over old by submodule, of its calls of one `branch` alone where that is given, and
+    """New time over old by submodule, of its calls of one `branch` alone if that is given, and
     notes on what that rests on."""
 
     ratios: Mapping[str, Ratio]
@@ -103,7 +103,7 @@ def work_estimates(
     on_device: Collection[str] = (),
 ) -> Iterator[Estimates]:
     """Of all that makes the work of calls another one, whichever branch they are of. Raises
-    InputError where that is not known."""
+    InputError if that is not known."""
     if scenario.batch is not None:
         yield _batch_estimates(workload, scenario.batch, analysis, on_device)
     if scenario.size is not None:
@@ -116,7 +116,7 @@ def _batch_estimates(
     workload: Workload, factor: int, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
     """Of submodules in steps and after them, with `factor` times the batch: prompts are encoded as
-    before. Where no operators were traced they take `factor` times as long, at least as long."""
+    before. If no operators were traced they take `factor` times as long, at least as long."""
     ratios: dict[str, Ratio] = {}
     assumes: list[Note] = []
     unknown: list[Note] = []
@@ -139,7 +139,7 @@ def _size_estimates(
     workload: Workload, size: ImageSize, run: Run, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
     """Of submodules in steps, after them and of VAEs, with images of `size`: prompts are encoded as
-    before. Where no operators tell, time goes with the pixels, at most with their square."""
+    before. If no operators tell, time goes with the pixels, at most with their square."""
     decoders = dict.fromkeys(t.submodule for t in workload.decode if t.submodule)
     others = [t.submodule for t in workload.step if t.submodule]
     others += [name for name in workload.submodules if name.startswith("vae")]  # of images given
@@ -178,7 +178,7 @@ def _size_estimates(
 def _precision_estimates(
     workload: Workload, dtype: str, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
-    """Of all submodules, did they compute in `dtype`. Raises InputError where that is not known."""
+    """Of all submodules, did they compute in `dtype`. Raises InputError if that is not known."""
     placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}
     ratios: dict[str, Ratio] = {}
     for name, device in placed.items():
@@ -214,7 +214,7 @@ def _precision_estimates(
 
 
 def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None:
-    """Raise InputError where the types of less than half of the calls' time are known."""
+    """Raise InputError if the types of less than half of the calls' time are known."""
     times = dict.fromkeys(workload.submodules, 0.0)
     for task in workload.tasks:
         if task.submodule is not None:
@@ -228,7 +228,7 @@ def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None
 
 
 def multiplied(some: Sequence[Estimates]) -> Iterator[Note]:
-    """What the estimates of a submodule make together, where several change its time."""
+    """What the estimates of a submodule make together, if several change its time."""
     names = dict.fromkeys(name for estimates in some for name in estimates.ratios)
     found = [_product(name, [each for each in some if name in each.ratios]) for name in names]
     notes = tuple(note for note in found if note is not None)
@@ -255,7 +255,7 @@ def _changes(ratio: Ratio) -> bool:
 
 
 def share_of_steps(workload: Workload) -> Iterator[Note]:
-    """What other numbers of steps assume where some calls do not happen in all."""
+    """What other numbers of steps assume if some calls do not happen in all."""
     if workload.steps_of:
         some = tuple(
             Note.of(Assumption.STEPS_OF, submodule=name, steps=count)
@@ -281,7 +281,7 @@ def _estimate_note(code: Assumption, name: str, ratio: Ratio, **more: str) -> No
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpan:
-    """From the first begin of device work to the last end, in ns, the mean of pipeline calls: as
+    """From the first start of device work to the last end, in ns, the mean of pipeline calls: as
     `recorded`, as the unchanged run is `replayed`, and `ns` in the scenario."""
 
     recorded_ns: float
@@ -293,10 +293,10 @@ class DeviceSpan:
 class Changed:
     """A workload, and what its times rest on.
 
-    `spread` has, by submodule, the bounds of its time relative to the workload's where that was
+    `spread` has, by submodule, the bounds of its time relative to the workload's if that was
     estimated. `assumes` (`Assumption`) and `unknown` (`Unknown`) are notes.
 
-    Where launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
+    If launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
     request takes what it takes, and `scatter` is the workload whose steps tell how much it
     scatters, None: `workload` itself.
     """
@@ -311,9 +311,9 @@ class Changed:
 
 
 def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
-    """`workload` of `run` as `scenario` has it, but for where submodules are placed.
+    """`workload` of `run` as `scenario` has it, but for if submodules are placed.
 
-    `analysis` is of the whole run. Raises InputError where the run cannot answer it.
+    `analysis` is of the whole run. Raises InputError if the run cannot answer it.
     """
     found = Changed(workload, {})
     if scenario.drop:
@@ -340,7 +340,7 @@ def without(workload: Workload, leaves: Callable[[Task], bool]) -> Workload:
 
 
 def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None = None) -> Workload:
-    """`workload` with the times of submodules multiplied, of one branch alone where it is given."""
+    """`workload` with the times of submodules multiplied, of one branch alone if it is given."""
 
     def of(task: Task) -> Task:
         factor = factors.get(task.submodule or "", 1.0)
@@ -412,8 +412,7 @@ def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, f
 # --- What the host does in one pipeline call, piece by piece, and what of it a scenario has it do.
 #
 # Pieces are on the host's axis: a call until it returned. A plan leaves some out and repeats
-# others;
-# `host_replay` runs it.
+# others; `host_replay` runs it.
 
 
 _Phase = tuple[Piece, ...]

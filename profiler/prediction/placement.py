@@ -37,11 +37,9 @@ from profiler.trace.manifest_fields import Device
 
 # --- Devices that submodules may be placed on, and what a submodule's time would be there.
 #
-# A device of the same hardware takes the same time. On other hardware each operator's time goes
-# by
+# A device of the same hardware takes the same time. On other hardware each operator's time goes by
 # the rate of what bounds it (`roofline.bounds`) on both devices: peak FLOP/s, bandwidth, or the
-# time between launches; what the host bounds stays. Without profiles of both nothing is
-# predicted.
+# time between launches; what the host bounds stays. Without profiles of both nothing is predicted.
 
 
 _CAPTURE = "record a run with that device, or measure both with `profile-sd3 benchmark-device`"
@@ -51,7 +49,7 @@ _NOTHING = Device()  # is known of the device
 @dataclass(frozen=True, slots=True)
 class OtherHardware:
     """That the times on `device` are not known: it is other hardware than `measured_on`, and their
-    rates do not tell; `launches`: nor would they where work is launched."""
+    rates do not tell; `launches`: nor would they if work is launched."""
 
     device: str
     measured_on: str
@@ -83,7 +81,7 @@ class OtherHardware:
 class TargetDevice:
     """A device of a placement.
 
-    `memory_bytes` is None where it has no limit that is known. `factors` are its time / the
+    `memory_bytes` is None if it has no limit that is known. `factors` are its time / the
     measured time by submodule, of those that can run there; `why_not` tells of the others. `like`
     is equal for devices that are the same to a placement.
     """
@@ -109,7 +107,7 @@ def equal_hardware(target: TargetDevice, present: Mapping[str, str]) -> TargetDe
 def placement_of(workload: Workload) -> dict[str, str]:
     """Submodule to the device on which it was measured.
 
-    Raises InputError where one was measured on several.
+    Raises InputError if one was measured on several.
     """
     found: dict[str, str] = {}
     for task in (*workload.encode, *workload.step, *workload.decode):
@@ -251,7 +249,7 @@ def _factors(
 def _relative_time(
     operators: pl.DataFrame, base: DeviceProfile, target: DeviceProfile
 ) -> float | None:
-    """Time of operators on `target` / on `base`, None where a rate that decides is not known."""
+    """Time of operators on `target` / on `base`, None if a rate that decides is not known."""
     ratios = {
         Bound.COMPUTE.value: _peak_ratio(base, target),
         Bound.MEMORY.value: _ratio(base.memory_bandwidth, target.memory_bandwidth),
@@ -281,11 +279,9 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 
 # --- Whether a placement fits: the weights of what is placed on a device, and the activations of
-# what
-# runs there. A device runs one call at a time, so that the activations of one count, beside what
-# the
-# others keep meanwhile; the embeddings and latents of requests are small beside them and left
-# out.
+# what runs there. A device runs one call at a time, so that the activations of one count, beside
+# what the others keep meanwhile; the embeddings and latents of requests are small beside them and
+# left out.
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -367,7 +363,7 @@ def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[Tar
 def too_large(
     workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
 ) -> TooLarge | None:
-    """The first device on which a placement does not fit; None where it fits."""
+    """The first device on which a placement does not fit; None if it fits."""
     return next(iter(_too_large(workload, placement, targets)), None)
 
 
@@ -410,13 +406,10 @@ def _readable(size: int) -> str:
 
 # --- The best placement of submodules on devices: the one with the highest throughput.
 #
-# Where there are few assignments (`EXHAUSTIVE`) all are considered, else moves of one submodule
-# at a
-# time from several starts. A request cannot take less than the busiest device needs for it, nor
-# than
-# its critical path by the concurrency: by this bound assignments are ordered, and left out when
-# they
-# cannot be better than one found. The others are simulated with mean times.
+# Where there are few assignments (`EXHAUSTIVE`) all are considered, else moves of one submodule at
+# a time from several starts. A request cannot take less than the busiest device needs for it, nor
+# than its critical path by the concurrency: by this bound assignments are ordered, and left out
+# when they cannot be better than one found. The others are simulated with mean times.
 
 
 EXHAUSTIVE = 4096  # assignments
@@ -461,7 +454,7 @@ def best_placement(
 
     `workload` is as it was measured, which the targets' factors are relative to; `start` is where
     its submodules are now, None: there. Of those that are equal within 1 %, one that moves the
-    fewest submodules from there is taken. Raises InputError where no placement fits into the
+    fewest submodules from there is taken. Raises InputError if no placement fits into the
     devices' memory.
     """
     if not targets:
@@ -607,7 +600,7 @@ class _Search:
                 return
 
     def bound(self, assignment: _Assignment) -> float | None:
-        """The least time for a request, None where it does not fit into memory."""
+        """The least time for a request, None if it does not fit into memory."""
         if assignment not in self.bounds:
             if not fits(self.workload, self.mapping(assignment), self.targets):
                 return None
@@ -699,13 +692,13 @@ class _Search:
         return tuple(chosen)
 
 
-# --- Requests on devices: where submodules are placed, what fits there, and many requests at once.
+# --- Requests on devices: if submodules are placed, what fits there, and many requests at once.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnDevices:
     """The workload as it is placed, and what came of it; `too_large` says why it does not fit, and
-    then there is no simulation of it; None where it fits."""
+    then there is no simulation of it; None if it fits."""
 
     placed: Workload
     simulation: Simulation | None = None

@@ -58,7 +58,7 @@ from profiler.trace.manifest_fields import Device
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
-    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing where that
+    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing if that
     is known (`corrected`)."""
 
     pipelines: tuple[int, ...]
@@ -72,7 +72,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The time of a stage or submodule in a request, before and after; 0 where it is in none."""
+    """The time of a stage or submodule in a request, before and after; 0 if it is in none."""
 
     name: str
     before_ns: float
@@ -98,11 +98,11 @@ class Prediction:
     """The answer to `scenario` for one request of the run, and for many at once.
 
     `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
-    and to `request.ns` after. `simulation` is None where nothing about devices or requests at once
-    was asked for, or where what is placed does not fit into memory (`too_large` says why, else
-    None); `best` is None where there is one device and no set of them was given.
+    and to `request.ns` after. `simulation` is None if nothing about devices or requests at once
+    was asked for, or if what is placed does not fit into memory (`too_large` says why, else
+    None); `best` is None if there is one device and no set of them was given.
     `assumes` (`Assumption`, `PlacementNote`) is what it takes for granted, `unknown` (`Unknown`)
-    what it does not know. Where launches were replayed `device` is the device's span, and
+    what it does not know. If launches were replayed `device` is the device's span, and
     `reasons` (`Reason`) say why the request takes what it takes. `recorded` is what requests of a
     server took, to hold the simulation against; such a prediction has no stages and submodules.
     """
@@ -125,10 +125,9 @@ class Prediction:
 
 # --- Requests that a server recorded: what they wait for, and how many at once would take how long.
 #
-# A call waits for those that had ended before it began in every recorded request; its model runs
-# as
-# many at once as were seen to. What a request spent in neither a queue nor a model is its own: it
-# waits for nobody there. Each simulated request is one of the recorded ones, without its queues.
+# A call waits for those that had ended before it started in every recorded request; its model runs
+# as many at once as were seen to. What a request spent in neither a queue nor a model is its own:
+# it waits for nobody there. Each simulated request is one of the recorded ones, without its queues.
 
 
 _REQUESTS = "requests"  # capability: queues and computing of a server's requests
@@ -165,7 +164,7 @@ class RecordedRequests:
 
     @classmethod
     def of(cls, run: Run) -> RecordedRequests:
-        """Raises InputError where no request of the run called anything."""
+        """Raises InputError if no request of the run called anything."""
         pipelines = PipelineCalls.of(run)
         by_number = _calls(run, pipelines)
         kinds = Counter(_kind(calls) for calls in by_number.values())
@@ -338,7 +337,7 @@ def predict(
     """Predict `scenario` from `run`; `analysis` is of the whole run, without a selection.
 
     Of several pipeline calls `pipeline` is the number of the one to start from. Raises InputError
-    where the run cannot answer it.
+    if the run cannot answer it.
     """
     if recorded_by_server(run):
         return predict_requests(run, scenario)
@@ -371,7 +370,7 @@ def predict(
 
 
 def _basis(workload: Workload, scenario: Scenario, run: Run) -> ReplayBasis | None:
-    """What a replay starts from; None where the run recorded no launches."""
+    """What a replay starts from; None if the run recorded no launches."""
     basis = replay_basis(run, workload)
     if basis is not None:
         untraced = scenario.untraced_ns
@@ -390,7 +389,7 @@ def _basis(workload: Workload, scenario: Scenario, run: Run) -> ReplayBasis | No
 
 
 def _untraced(workload: Workload, basis: ReplayBasis | None) -> Workload:
-    """`workload` as it would have been measured without the profiler, where that is known."""
+    """`workload` as it would have been measured without the profiler, if that is known."""
     if basis is None or basis.pace is None:
         return workload
     pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
@@ -405,7 +404,7 @@ def _changed(
     run: Run,
     analysis: Analysis,
 ) -> Changed:
-    """The workload of the scenario: by a replay where the run recorded launches."""
+    """The workload of the scenario: by a replay if the run recorded launches."""
     if basis is None:
         return changed(workload, scenario, run, analysis)
     return changed_by_replay(basis, workload, scenario, run, analysis)

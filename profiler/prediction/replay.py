@@ -59,10 +59,9 @@ from profiler.text import Note
 
 # --- A plan of the host's time replayed: what each of its pieces adds to the pipeline call.
 #
-# As in a recorded call (`pieces`), a call takes from its begin, or the end of the one before it,
+# As in a recorded call (`pieces`), a call takes from its start, or the end of the one before it,
 # until its last work has ended; the host's time is what is left. The pipeline call ends with its
-# last
-# work, too, where that is later than the host's return (`axis`).
+# last work, too, if that is later than the host's return (`axis`).
 
 
 _Reals = npt.NDArray[np.float64]
@@ -72,7 +71,7 @@ _Reals = npt.NDArray[np.float64]
 class Paces:
     """How the calls of a run are changed, by their rows: `work`, float64 [n], is the length of
     their device work over what it was, `host` that of the host's time in them. `graphs` are the
-    host's times, begin and end in ns, of those whose launches in that time become one."""
+    host's times, start and end in ns, of those whose launches in that time become one."""
 
     work: _Reals
     host: _Reals
@@ -92,7 +91,7 @@ class ReplayedCall:
 
 
 def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
-    """Run `plan`, whose pieces begin where the host's did."""
+    """Run `plan`, whose pieces start if the host's did."""
     phases = [plan.encode, *plan.steps, plan.decode]
     flat = [piece for phase in phases for piece in phase]
     script, owner = _script(flat, paces)
@@ -108,8 +107,8 @@ def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> R
 
 
 def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
-    """The slices of all pieces, one each but for calls of which a part is one launch; and where
-    each piece's slices begin, int64 [pieces + 1]."""
+    """The slices of all pieces, one each but for calls of which a part is one launch; and if
+    each piece's slices start, int64 [pieces + 1]."""
     slices: list[tuple[int, int, float, bool]] = []
     owner = [0]
     for piece in pieces:
@@ -136,7 +135,7 @@ def _lengths(recording: Recording, paces: Paces) -> Times:
 def _timed(
     recording: Recording, pieces: Sequence[Piece], owner: Times, found: Replayed
 ) -> tuple[list[Piece], list[Times]]:
-    """The pieces, whose slices begin at `owner`, with their new times, and of each that is a call
+    """The pieces, whose slices start at `owner`, with their new times, and of each that is a call
     the places in `found` of its work."""
     cursor = int(found.begin[0]) if len(pieces) else 0
     borders = np.searchsorted(found.slice, owner)
@@ -190,7 +189,7 @@ def reasons_of(
     one_launch: Sequence[ReplayedCall],
 ) -> Iterator[Note]:
     """Of the request `now`: what less work gains from `before`, which has as many steps and is
-    else as it was recorded; what waits for launches; the time were each call `one_launch`, where
+    else as it was recorded; what waits for launches; the time were each call `one_launch`, if
     that was replayed.
     """
     total = _mean([call.pieces.duration_ns for call in now])
@@ -267,7 +266,7 @@ class ReplayBasis:
     """The measured pipeline calls on the host's axis, and the launches in them.
 
     Of n calls `names` and `branches` are their submodules and branches, `queued`, bool [n], which
-    launched work, `host` how long the host takes in them over what it took: less where they were
+    launched work, `host` how long the host takes in them over what it took: less if they were
     traced and the cost of that is known; float64 [n]. `fidelity` is the sum over pipeline calls.
     `pace` is that by which `host` was multiplied to be as without the profiler, None: it was not.
     """
@@ -292,14 +291,14 @@ class ReplayBasis:
 
     @property
     def as_recorded(self) -> Paces:
-        """Nothing changed, but without the cost of tracing where that is known."""
+        """Nothing changed, but without the cost of tracing if that is known."""
         return Paces(np.ones(len(self.host)), self.host)
 
 
 def replay_basis(run: Run, workload: Workload) -> ReplayBasis | None:
-    """The basis of `workload`, which is of `run`; None where the run recorded no launches.
+    """The basis of `workload`, which is of `run`; None if the run recorded no launches.
 
-    Raises RefusedError where a replay does not tell what the run would have taken.
+    Raises RefusedError if a replay does not tell what the run would have taken.
     """
     if not run.calls["call"].is_sorted():
         run = replace(run, calls=run.calls.sort("call"))
@@ -336,7 +335,7 @@ def replay_basis(run: Run, workload: Workload) -> ReplayBasis | None:
 def _check_traced(
     plans: Sequence[PipelinePieces], names: Sequence[str], queued: Flags, traced: Sequence[bool]
 ) -> None:
-    """Raise where some calls of a submodule that launches work were not traced."""
+    """Raise if some calls of a submodule that launches work were not traced."""
     on_device = {name for name, launches in zip(names, queued.tolist(), strict=True) if launches}
     called = {
         piece.call
@@ -356,7 +355,7 @@ def _check_traced(
 
 
 def _check_launched(recording: Recording) -> None:
-    """Raise where the launches of much of the work are not known."""
+    """Raise if the launches of much of the work are not known."""
     works = recording.works
     worked = works.row >= 0
     of = int(works.length[worked].sum())
@@ -370,7 +369,7 @@ def _check_launched(recording: Recording) -> None:
 
 
 def _check_believed(each: Sequence[Fidelity]) -> None:
-    """Raise where the unchanged replay of a pipeline call is not what was recorded."""
+    """Raise if the unchanged replay of a pipeline call is not what was recorded."""
     worst = max(each, key=lambda one: abs(one.ratio - 1.0), default=None)
     if worst is not None and not worst.believed:
         raise RefusedError(
@@ -390,8 +389,7 @@ def _check_believed(each: Sequence[Fidelity]) -> None:
 # --- Scenarios of runs whose devices work through queues: launches are replayed.
 #
 # Calls that leave take the host's time and their launches with them; another batch, size or type
-# makes work shorter or longer and leaves launches as they were; further steps launch what
-# recorded
+# makes work shorter or longer and leaves launches as they were; further steps launch what recorded
 # ones did.
 
 
@@ -402,9 +400,9 @@ _NEARLY_ALL = 0.9  # of the launches of a call: as many are one graph
 def changed_by_replay(
     basis: ReplayBasis, workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
 ) -> Changed:
-    """`workload` of `run` as `scenario` has it, but for where submodules are placed.
+    """`workload` of `run` as `scenario` has it, but for if submodules are placed.
 
-    Raises InputError where the run cannot answer it.
+    Raises InputError if the run cannot answer it.
     """
     plan = _Plan.of(basis, workload, scenario, run, analysis)
     alike = basis.replayed(plan.calls, plan.paces["value"])
@@ -518,7 +516,7 @@ def _spread(
     plan: _Plan,
     workload: Workload,
 ) -> dict[str, tuple[float, float]]:
-    """By submodule the bounds of its time relative to what was found, where it was estimated."""
+    """By submodule the bounds of its time relative to what was found, if it was estimated."""
     if not plan.estimated:
         return {}
     times = by_submodule(found)
@@ -552,7 +550,7 @@ def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
 
 
 class _Between(NamedTuple):
-    """When the host waited, begins and ends, and when it launched, each in order of time."""
+    """When the host waited, starts and ends, and when it launched, each in order of time."""
 
     begins: Times
     ends: Times
@@ -560,7 +558,7 @@ class _Between(NamedTuple):
 
 
 def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int] | None:
-    """The time between two waits in which most is launched from `start` to `end`; None where that
+    """The time between two waits in which most is launched from `start` to `end`; None if that
     is not nearly all of it."""
     begins, ends, moments = between
     inside = slice(*np.searchsorted(begins, [start, end]))
@@ -616,7 +614,7 @@ _NEAR = 0.005  # of the time given: so near is reached
 def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
     """`basis` with the host's pace at which its pipeline calls take `untraced_ns` in the mean.
 
-    Raises InputError where no pace does: the device's own work takes longer, or the run took less.
+    Raises InputError if no pace does: the device's own work takes longer, or the run took less.
     """
     recorded, least = _replayed_ns(basis, 1.0), _replayed_ns(basis, 0.0)
     if untraced_ns > recorded * (1 + _NEAR):

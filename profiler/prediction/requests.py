@@ -36,37 +36,29 @@ from profiler.trace.events import device_kind
 
 # --- The time of one request: the sum of its parts, with an interval.
 #
-# The interval is that of one request to come, by a seeded bootstrap over what repeats. A request
-# of m
-# steps beyond its first draws m of the n measured ones, with replacement. Draws from few values
-# scatter too little, and their mean, which the prediction goes by, is off itself: it is m of
-# these
+# The interval is that of one request to come, by a seeded bootstrap over what repeats. A request of
+# m steps beyond its first draws m of the n measured ones, with replacement. Draws from few values
+# scatter too little, and their mean, which the prediction goes by, is off itself: it is m of these
 # means. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which
-# makes
-# of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
+# makes of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
 #
-# Of a single pipeline call what was measured once (its first step, and what lies in none) is
-# taken to
-# scatter as its steps do, by the same share of itself in each submodule: without that, an
-# interval of
-# few steps beside long encoders would hold the scatter of the smaller part alone.
+# Of a single pipeline call what was measured once (its first step, and what lies in none) is taken
+# to scatter as its steps do, by the same share of itself in each submodule: without that, an
+# interval of few steps beside long encoders would hold the scatter of the smaller part alone.
 #
 # Of p pipeline calls, two or more, each draw takes one, with its own steps. What lies between the
-# calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by
-# sqrt(k / (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of
-# their
-# sum (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
+# calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by sqrt(k /
+# (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of their sum
+# (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
 # chance: of less than six the interval is at least that of the steps of all of them.
 #
 # Equal runs differ by more than their pipeline calls do: what a machine does with clocks, caches
-# and
-# other work changes in minutes, and no run shows it. Each draw therefore also multiplies what the
-# host's processors execute with one factor of `_BETWEEN_RUNS`, and what other devices do with one
-# of `LEAST_SPREAD`.
+# and other work changes in minutes, and no run shows it. Each draw therefore also multiplies what
+# the host's processors execute with one factor of `_BETWEEN_RUNS`, and what other devices do with
+# one of `LEAST_SPREAD`.
 #
 # Where the time of a submodule was estimated within bounds each draw also multiplies it with a
-# value
-# between them, from a triangular distribution that has its peak at the estimate.
+# value between them, from a triangular distribution that has its peak at the estimate.
 
 
 _Reals = npt.NDArray[np.float64]
@@ -78,7 +70,7 @@ calls scatter by (docs/performance.md, "What intervals are worth")."""
 
 @dataclass(frozen=True, slots=True)
 class RequestTime:
-    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None where nothing
+    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None if nothing
     was measured more than once and nothing was estimated within bounds. `resampled` names what was
     drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
 
@@ -208,7 +200,7 @@ def _steps_drawn(
     parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
 ) -> _Reals | None:
     """How far `later` steps, drawn from those of all calls, are from as many means, widened:
-    float64 [parts, resamples]. None where nothing is drawn, or from one step."""
+    float64 [parts, resamples]. None if nothing is drawn, or from one step."""
     count = parts[0].steady.size
     if not later or count < 2:
         return None
@@ -238,7 +230,7 @@ def _calls_drawn(
     parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
 ) -> _Reals | None:
     """How far a pipeline call with its own steps is from the mean, widened: float64
-    [parts, resamples]. None where there is one."""
+    [parts, resamples]. None if there is one."""
     calls, known = parts[0].steady.shape
     if calls < 2:
         return None
@@ -300,10 +292,8 @@ def _once(workload: Workload, resampled: Resampled | None) -> float:
 # --- The tasks of one request as a graph: what each waits for, and which resource it needs.
 #
 # Two orders. `pipeline` is a thread for each request, which calls one submodule after another, as
-# diffusers does. `graph` needs a scheduler such as Triton's ensembles, where a call starts as
-# soon as
-# its inputs are there: calls of `encode` wait for nothing but the request and their own host
-# work,
+# diffusers does. `graph` needs a scheduler such as Triton's ensembles, if a call starts as soon as
+# its inputs are there: calls of `encode` wait for nothing but the request and their own host work,
 # calls of one step for the step before and for earlier calls of their own branch. Host work that
 # nothing follows in its part (joining embeddings, the scheduler) waits for all of the part. What
 # `decode` does stays in order.
@@ -320,7 +310,7 @@ class RequestGraph:
     host work that follows one another. `resource[i]` is the number in `resources` of what it needs,
     the first being the process's host thread, the others devices. `waits_for[i]` counts the nodes
     directly before node i, `after[i]` are those directly after it. `servers[r]` is how many nodes
-    resource r runs at once: one each where it is empty.
+    resource r runs at once: one each if it is empty.
     """
 
     work: tuple[tuple[tuple[Task, int], ...], ...]
@@ -443,15 +433,12 @@ def _edges(part: Sequence[Task], chains: Sequence[str]) -> _Edges:
 
 # --- How far the throughput of a simulation may be off because so little was measured.
 #
-# A seeded bootstrap of the mean times, over pipeline calls where there are two or more, else over
+# A seeded bootstrap of the mean times, over pipeline calls if there are two or more, else over
 # steps, which know nothing of how pipeline calls differ: each draw gives the least time for a
-# request
-# (the busiest resource's, or the critical path by the concurrency), and the throughput goes with
-# it.
-# Deviations are widened as those of means of few values are, by sqrt(n / (n - 1)) t(n - 1) / z
-# (Hesterberg 2015, Am. Stat. 69(4), 371-386). It says nothing about what the model leaves out,
-# nor
-# about bounds of what was estimated.
+# request (the busiest resource's, or the critical path by the concurrency), and the throughput goes
+# with it. Deviations are widened as those of means of few values are, by sqrt(n / (n - 1)) t(n - 1)
+# / z (Hesterberg 2015, Am. Stat. 69(4), 371-386). It says nothing about what the model leaves out,
+# nor about bounds of what was estimated.
 
 
 _DRAWS = 200
@@ -460,7 +447,7 @@ _DRAWS = 200
 def relative_interval(
     workload: Workload, graph: RequestGraph, concurrency: int, seed: int
 ) -> tuple[float, float] | None:
-    """Bounds of the true throughput / the simulated one with 90 % confidence, None where nothing
+    """Bounds of the true throughput / the simulated one with 90 % confidence, None if nothing
     was measured more than once."""
     calls = len(workload.measured_ns)
     steps = max((task.steady_ns.shape[1] for task in workload.step), default=0)
@@ -514,12 +501,10 @@ def shortest_periods(graph: RequestGraph, durations: _Reals, concurrency: int) -
 # --- Many requests at once on few devices: a discrete-event simulation of a closed loop.
 #
 # `concurrency` requests are in flight all the time: as soon as one is done the next begins. A
-# device
-# runs one call at a time, first come first served; so does the host's one thread (of CPython,
-# host
-# work of all requests shares it) with host work. Calls take what they were measured to take,
-# whatever else runs: each simulated request draws one of the measured pipeline calls, and each of
-# its steps one of that call's.
+# device runs one call at a time, first come first served; so does the host's one thread (of
+# CPython, host work of all requests shares it) with host work. Calls take what they were measured
+# to take, whatever else runs: each simulated request draws one of the measured pipeline calls, and
+# each of its steps one of that call's.
 #
 # What lies before the window of measurement is warm-up: the loop starts with all requests at
 # once.
@@ -539,7 +524,7 @@ class Simulation:
     """What a closed loop of `concurrency` requests came to within its window.
 
     `throughput` is requests/s, between `low` and `high` with 90 % confidence as far as the scatter
-    of what was measured goes, None where nothing was measured more than once. `latency_ns` has one
+    of what was measured goes, None if nothing was measured more than once. `latency_ns` has one
     entry for each of the `requests` completed in the window, int64 [requests]. By resource (`host`
     and each device): `utilization`, the share of the window in which it was busy, and
     `queue_wait_ns`, the mean time for which a request waited for it.
@@ -585,7 +570,7 @@ def simulate(
     graph = request_graph(workload, order)
     warmup = _WARMUP_ROUNDS * concurrency
     rounds = _rounds(requests, concurrency, len(graph.work))
-    # Requests begin beyond the last one that is measured: the loop stays closed to the end.
+    # Requests start beyond the last one that is measured: the loop stays closed to the end.
     drawn = _draw(graph, warmup + (rounds + 1) * concurrency, np.random.default_rng(seed))
     found = run_closed_loop(graph, drawn, concurrency, warmup, order)
     bounds = relative_interval(workload, graph, concurrency, seed)
@@ -603,7 +588,7 @@ def simulate_drawn(
     seed: int = SEED,
 ) -> Simulation:
     """Simulate requests each of which is one of those measured: durations in ns [r][n] of the nodes
-    of `graph`. Raises InputError where they took no time."""
+    of `graph`. Raises InputError if they took no time."""
     warmup = _WARMUP_ROUNDS * concurrency
     rounds = _rounds(None, concurrency, len(graph.work))
     count = warmup + (rounds + 1) * concurrency
@@ -671,8 +656,8 @@ def run_closed_loop(
 ) -> Simulation:
     """Run requests of these `durations` in ns [r][n], of which the last `concurrency` need not end.
 
-    The window begins when `warmup` requests are done and ends with request r - `concurrency`.
-    Raises InputError where it lasts no time.
+    The window starts when `warmup` requests are done and ends with request r - `concurrency`.
+    Raises InputError if it lasts no time.
     """
     loop = _Loop(graph, durations)
     last = len(durations) - concurrency
@@ -718,7 +703,7 @@ class _Loop:
         self._waits_for: dict[int, list[int]] = {}
         self._arrived: dict[int, float] = {}
         self._waited: dict[int, list[float]] = {}
-        self._ends: list[tuple[float, int, int, int]] = []  # time, order of begin, request, node
+        self._ends: list[tuple[float, int, int, int]] = []  # time, order of start, request, node
         self._sequence = 0
         count = len(graph.resources)
         self._queues: list[deque[tuple[float, int, int]]] = [deque() for _ in range(count)]
@@ -730,7 +715,7 @@ class _Loop:
         self.waits: list[list[float]] = []  # by resource, of the same requests
 
     def start(self, concurrency: int) -> float:
-        """Begin so many requests at time 0."""
+        """Start so many requests at time 0."""
         for _ in range(concurrency):
             self._begin()
         return self._now

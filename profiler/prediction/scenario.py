@@ -158,8 +158,8 @@ def recorded_size(
     generations: Iterable[Generation], numbers: Collection[int], decoded: Iterable[KindCost]
 ) -> ImageSize | None:
     """The size of the images of the pipeline calls `numbers`: that of the settings, unless the
-    decoder, of whose commands `decoded` are the kinds, writes more than that. It writes less where
-    it works in tiles. None where neither tells; raises InputError where sizes differ."""
+    decoder, of whose commands `decoded` are the kinds, writes more than that. It writes less if
+    it works in tiles. None if neither tells; raises InputError if sizes differ."""
     told, written = size_by_settings(generations, numbers), size_by_decoder(decoded)
     if told is None or written is None:
         return told or written
@@ -169,8 +169,8 @@ def recorded_size(
 def size_by_settings(
     generations: Iterable[Generation], numbers: Collection[int]
 ) -> ImageSize | None:
-    """The size that the settings of the pipeline calls `numbers` tell, None where they tell none.
-    Raises InputError where their sizes differ."""
+    """The size that the settings of the pipeline calls `numbers` tell, None if they tell none.
+    Raises InputError if their sizes differ."""
     sizes = {
         ImageSize(one.width, one.height)
         for one in generations
@@ -187,7 +187,7 @@ def size_by_settings(
 
 def size_by_decoder(kinds: Iterable[KindCost]) -> ImageSize | None:
     """The largest rows and columns that a convolution of a decoder writes: those of its image.
-    None where no convolution tells what it writes."""
+    None if no convolution tells what it writes."""
     sizes = [
         tensor.dims[-2:]
         for kind in kinds
@@ -228,7 +228,7 @@ def precision(text: str) -> str:
 
 
 def main_type(costs: CallCosts) -> str | None:
-    """The floating-point type in which most of the time was spent, None where none is known."""
+    """The floating-point type in which most of the time was spent, None if none is known."""
     times: Counter[str] = Counter()
     for kind in costs.kinds:
         found = kind.work.dtype if kind.work is not None else ""
@@ -242,7 +242,7 @@ def main_type(costs: CallCosts) -> str | None:
 def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: float) -> Ratio:
     """Time at type `dtype` over time at the type that the calls have.
 
-    Raises InputError where the device's profile does not have the rates of both types.
+    Raises InputError if the device's profile does not have the rates of both types.
     """
     now = main_type(costs)
     if now is None:
@@ -290,10 +290,8 @@ def _width(dtype: str) -> float:
 # --- The tasks of one request as a graph: what each waits for, and which resource it needs.
 #
 # Two orders. `pipeline` is a thread for each request, which calls one submodule after another, as
-# diffusers does. `graph` needs a scheduler such as Triton's ensembles, where a call starts as
-# soon as
-# its inputs are there: calls of `encode` wait for nothing but the request and their own host
-# work,
+# diffusers does. `graph` needs a scheduler such as Triton's ensembles, if a call starts as soon as
+# its inputs are there: calls of `encode` wait for nothing but the request and their own host work,
 # calls of one step for the step before and for earlier calls of their own branch. Host work that
 # nothing follows in its part (joining embeddings, the scheduler) waits for all of the part. What
 # `decode` does stays in order.
@@ -307,27 +305,22 @@ DEFAULT_ORDER: Order = "pipeline"  # what a run of diffusers did
 # --- What calls take with images of another size: the work of each operator by its shapes, resized.
 #
 # A grid is the image, its latents or their patches: the image's height and width, halved some
-# times.
-# Two last dims of a tensor (or the two ahead of its channels) that are those of a grid become
-# those
-# of the other size. A number of tokens is that of a grid, for videos times the latent frames,
-# alone
-# or with the text that is joined to it (`T + L`, where `L` tokens stand somewhere, too), one
-# image's
-# or the batch's. Which grids have tokens is seen where channels stand behind them (`[2, 4096,
+# times. Two last dims of a tensor (or the two ahead of its channels) that are those of a grid
+# become those of the other size. A number of tokens is that of a grid, for videos times the latent
+# frames, alone or with the text that is joined to it (`T + L`, if `L` tokens stand somewhere, too),
+# one image's or the batch's. Which grids have tokens is seen if channels stand behind them (`[2,
+# 4096,
 # 1536]`)
 # and channels are what weights and biases have. Weights stay as they are. A grid whose rows and
-# columns no tensor has, as where the host packs patches, has tokens only if it is the largest:
+# columns no tensor has, as if the host packs patches, has tokens only if it is the largest:
 # `[1, 512, 3072]` is text, though 512 are 16 × 32.
 #
-# A number may be both: FLUX at 1024 × 768 pixels has 3,072 patches of 3,072 channels. A last dim
-# is
+# A number may be both: FLUX at 1024 × 768 pixels has 3,072 patches of 3,072 channels. A last dim is
 # then one of channels, but for operators that mix tokens (softmax, products without weights).
 #
 # With its new shapes the work of an operator follows from the same formulas (`analysis.work`):
-# products grow with the tokens, attention with their square. Where there is no formula an
-# operator
-# is taken to grow as its largest tensor does.
+# products grow with the tokens, attention with their square. If there is no formula an operator is
+# taken to grow as its largest tensor does.
 
 
 _HALVINGS = 8  # of the image: 3 to latents, 1 or 2 to patches, some within a UNet
@@ -342,7 +335,7 @@ def resized(
     costs: CallCosts, old: ImageSize, new: ImageSize, overhead_ratio: float
 ) -> tuple[Ratio, Ratio] | None:
     """What calls take of their time, and of their device time, with images of `new` size; None
-    where no operator has the shape of an image of `old` size."""
+    if no operator has the shape of an image of `old` size."""
     resizing = Resizing.of(costs.kinds, old, new)
     if not resizing.grids:
         return None
@@ -393,7 +386,7 @@ class Resizing(Struct, frozen=True):
         )
 
     def kind(self, kind: KindCost) -> KindCost:
-        """It with the shapes and the work that it has then; itself where they stay."""
+        """It with the shapes and the work that it has then; itself if they stay."""
         mixes = _mixes(kind)
         both = [(t, t if weights else self._tensor(t, mixes)) for t, weights in _tensors(kind)]
         if kind.shapes is None or all(old == new for old, new in both):
@@ -452,7 +445,7 @@ class Resizing(Struct, frozen=True):
 
     def _channels_at(self, dims: _Dims, place: int) -> bool:
         """Whether a number of tokens that is one of channels, too, is that at this place: last but
-        in scores, or second where tokens (`[1, 512, 16384]`) or 1 × 1 pixels stand behind it."""
+        in scores, or second if tokens (`[1, 512, 16384]`) or 1 × 1 pixels stand behind it."""
         behind = dims[place + 1 :]
         if len(dims) < 4:
             return not behind or self._tokens_only(behind[0])
@@ -522,7 +515,7 @@ def _channels(tensors: Iterable[tuple[Tensor, bool]]) -> frozenset[int]:
 
 
 def _mixing(kind: KindCost) -> tuple[Tensor, ...]:
-    """The tensors of attention, of its parts where it runs in parts."""
+    """The tensors of attention, of its parts if it runs in parts."""
     families = (Family.ATTENTION, Family.SOFTMAX)
     return kind.tensors if kind.work is not None and kind.work.family in families else ()
 
@@ -622,7 +615,7 @@ def parse_places(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check(scenario: Scenario, workload: Workload) -> None:
-    """Raise InputError where the workload cannot answer the scenario."""
+    """Raise InputError if the workload cannot answer the scenario."""
     if scenario.steps is not None and not 0 < scenario.steps <= MOST_STEPS:
         raise InputError(
             f"--steps {scenario.steps} is no number of steps: give one from 1 to {MOST_STEPS:,}"

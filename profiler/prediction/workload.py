@@ -29,12 +29,11 @@ from profiler.run.intervals import Stretches, Times, ends
 from profiler.run.run import Run
 from profiler.trace.events import NO_CALL, NO_PIPELINE, NO_STEP, DropKind
 
-# --- Where the stages and steps of one pipeline call begin, by the extents of its calls.
+# --- Where the stages and steps of one pipeline call start, by the extents of its calls.
 #
 # A stage lasts from the end of the one before to the end of its last call, as in
-# `analysis.accounting`. So does a step but the first, which begins with its first call: what the
-# host
-# does between two steps belongs to the later one.
+# `analysis.accounting`. So does a step but the first, which starts with its first call: what the
+# host does between two steps belongs to the later one.
 
 
 class Extent(Protocol):
@@ -60,8 +59,8 @@ class Extent(Protocol):
 def stage_borders(
     calls: Sequence[Extent], spans: Sequence[tuple[int, str]]
 ) -> list[tuple[int, str]]:
-    """When each part of a stage begins, in order: calls, in order of time, that took something
-    tell; without any, the begins and names of the stages' recorded spans do."""
+    """When each part of a stage starts, in order: calls, in order of time, that took something
+    tell; without any, the starts and names of the stages' recorded spans do."""
     found: list[tuple[int, str]] = []
     reach = None
     for call in calls:
@@ -78,14 +77,14 @@ def stage_borders(
 def step_borders(
     calls: Sequence[Extent], spans: Sequence[tuple[int, int, int]]
 ) -> tuple[list[tuple[int, int]], int | None]:
-    """The steps' numbers and begins, in order, and when the last of them had ended, None where
+    """The steps' numbers and starts, in order, and when the last of them had ended, None if
     there are none. `calls` are in order of time; of a step without calls its recorded span counts:
-    its number, begin and end."""
+    its number, start and end."""
     recorded: dict[int, tuple[int, int]] = {}
     for step, start, end in spans:
         known = recorded.get(step, (start, end))
         recorded[step] = (min(known[0], start), max(known[1], end))
-    called: dict[int, tuple[int, int]] = {}  # the begin of its first call, the end of those before
+    called: dict[int, tuple[int, int]] = {}  # the start of its first call, the end of those before
     reach: int | None = None
     last: int | None = None
     for call in calls:
@@ -113,7 +112,7 @@ def step_borders(
 
 
 def weights_of(run: Run, analysis: Analysis) -> dict[str, int]:
-    """Bytes by submodule: what the run says, also where no use of memory was recorded."""
+    """Bytes by submodule: what the run says, also if no use of memory was recorded."""
     said = submodule_weights(run.info.submodules)
     known = {name: size for name, size in said.items() if size is not None}
     return {**known, **_known(analysis.memory, "weight_bytes")}
@@ -145,8 +144,8 @@ def _known(memory: pl.DataFrame, column: str) -> dict[str, int]:
 
 
 def with_spans_of_calls(run: Run) -> Run:
-    """A run that was killed with a span for each of its pipeline calls, from the begin of its first
-    call to the return of its last one. The last pipeline call, which was cut short, has none where
+    """A run that was killed with a span for each of its pipeline calls, from the start of its first
+    call to the return of its last one. The last pipeline call, which was cut short, has none if
     there are others. Any other run as it is."""
     told = not run.spans.filter(pl.col("kind") == "pipeline").is_empty()
     if told or all(drop.kind != DropKind.ABORTED_RUN for drop in run.drops):
@@ -172,17 +171,15 @@ def with_spans_of_calls(run: Run) -> Run:
 
 # --- The time of one pipeline call, cut into pieces that follow one another and leave nothing out.
 #
-# Pieces are on the devices' axis (`analysis.axis`), as stages, steps and calls are in all tables:
-# a
+# Pieces are on the devices' axis (`analysis.axis`), as stages, steps and calls are in all tables: a
 # call takes as long as its tile. What is left is the host's: its work between calls, and waiting
 # that no call is known to cause, without waiting for the profiler's own work and what was not
-# recorded. Host time is cut where a stage or step begins (`borders`), and around work that
-# belongs
+# recorded. Host time is cut where a stage or step starts (`borders`), and around work that belongs
 # to guidance or to one encoder.
 
 
 HOST_TIME = "host"  # the name of the host's time
-TOKENIZER = "tokenizer"  # host work of one encoder: its name begins with this
+TOKENIZER = "tokenizer"  # host work of one encoder: its name starts with this
 APPLY_GUIDANCE = "apply_guidance"  # host work of guidance
 
 
@@ -192,7 +189,7 @@ class Piece:
 
     `step` counts the steps of its pipeline call from 0; NO_STEP before the first and after the
     last. `call` is a row of the run's calls, of the host's time that of the call which comes next
-    in its phase, -1 where none does. It begins at `start_ns`.
+    in its phase, -1 if none does. It starts at `start_ns`.
     """
 
     name: str
@@ -252,7 +249,7 @@ def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Extents:
     """On one axis: when n calls were under way, int64 [n], when pipeline calls were, by number,
-    where that is not as long as their spans, and what counts nowhere."""
+    if that is not as long as their spans, and what counts nowhere."""
 
     begin: Times
     end: Times
@@ -305,7 +302,7 @@ def _calls(run: Run, extents: _Extents, pipelines: PipelineCalls) -> dict[int, l
 
 
 def _named_work(run: Run, pipelines: PipelineCalls) -> dict[int, list[tuple[str, int, int]]]:
-    """By pipeline call: name, begin and end of host work that belongs to guidance or an encoder."""
+    """By pipeline call: name, start and end of host work that belongs to guidance or an encoder."""
     layer = pl.col("layer").cast(pl.String)
     kept = (
         run.commands.lazy()
@@ -332,8 +329,8 @@ def _named_work(run: Run, pipelines: PipelineCalls) -> dict[int, list[tuple[str,
 class _Cut:
     """One pipeline call from `begin` to `end`, and where to cut it.
 
-    `steps` are its step numbers with their begins, in order of time; `last` is the end of the last
-    one. `stages` are begins and names, `own` when the profiler worked and no call did, or nothing
+    `steps` are its step numbers with their starts, in order of time; `last` is the end of the last
+    one. `stages` are starts and names, `own` when the profiler worked and no call did, or nothing
     was recorded.
     """
 
@@ -355,7 +352,7 @@ class _Cut:
         work: Sequence[tuple[str, int, int]],
         axis: tuple[tuple[int, int] | None, Stretches],
     ) -> _Cut | None:
-        """None without a pipeline span. `spans`: kind, name, step, begin, end of each; `axis`: when
+        """None without a pipeline span. `spans`: kind, name, step, start, end of each; `axis`: when
         the pipeline call was under way, None for its span, and what counts nowhere."""
         whole = [(start, end, name) for kind, name, _, start, end in spans if kind == "pipeline"]
         if not whole:
@@ -383,7 +380,7 @@ class _Cut:
         order = {step: place for place, (step, _) in enumerate(self.steps)}
         cursor = self.begin
         phase = 0
-        waiting: list[tuple[int, str, int, int]] = []  # the host's: phase, name, begin, end
+        waiting: list[tuple[int, str, int, int]] = []  # the host's: phase, name, start, end
         for call in self.calls:
             start = min(max(call.start, cursor), self.end)
             waiting += self._host(cursor, start)
@@ -441,7 +438,7 @@ class _Cut:
             )
 
     def _host(self, start: int, end: int) -> Iterator[tuple[int, str, int, int]]:
-        """The host's time from `start` to `end`, cut: phase, name, begin, end of each piece."""
+        """The host's time from `start` to `end`, cut: phase, name, start, end of each piece."""
         if start >= end:
             return
         first = max(bisect_left(self.work, start, key=itemgetter(1)) - 1, 0)
@@ -512,7 +509,7 @@ def staying(
 ) -> tuple[_Some, ...]:
     """A phase without the calls that leave, and without the host's time that led to them.
 
-    Where a phase begins the host prepares more than its first call: then only what is known to be
+    If a phase starts the host prepares more than its first call: then only what is known to be
     that call's own (its tokenizer) leaves with it.
     """
     kept: list[_Some] = []
@@ -645,7 +642,7 @@ def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
 def _merged(sequences: Iterable[Iterable[_Key]]) -> list[_Key]:
     """The keys of all, each once; one that earlier ones lack is directly behind the key before it
     in its own."""
-    following: dict[_Key | None, _Key | None] = {None: None}  # None: the begin, and the end
+    following: dict[_Key | None, _Key | None] = {None: None}  # None: the start, and the end
     for keys in sequences:
         previous: _Key | None = None
         for key in keys:
@@ -694,7 +691,7 @@ def token_counts(
 ) -> dict[int, int]:
     """Numbers of tokens by those they had, of the `grids` (new by old) that have tokens.
 
-    Of grids that no tensor has as rows and columns (they are not `seen`), as where the host packs
+    Of grids that no tensor has as rows and columns (they are not `seen`), as if the host packs
     patches, only the largest has tokens: a number that a smaller one has is of something else.
     """
     batches = _batches(shapes)
@@ -751,13 +748,13 @@ class Workload:
 
     `measured_ns`, int64 [p], is the time of each pipeline call, the sum over its tasks.
     `weights` are bytes, `activations` the most bytes beside them in a call, by submodule, of those
-    where they are known, `kept` those of them that stay held while others run. `devices` are those
+    if they are known, `kept` those of them that stay held while others run. `devices` are those
     of the run.
 
     Times of traced calls were multiplied with `overhead_ratio`, untraced over traced time by
-    submodule, where it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
-    None where nothing was corrected. `numbers` are the pipeline calls. `steps_of` says in how
-    many steps (a mean) a call of a name happened where that is not all.
+    submodule, if it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
+    None if nothing was corrected. `numbers` are the pipeline calls. `steps_of` says in how
+    many steps (a mean) a call of a name happened if that is not all.
     """
 
     encode: tuple[Task, ...]
@@ -798,7 +795,7 @@ class Workload:
 def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Workload:
     """The workload of the pipeline calls of `run`, of one of them where `pipeline` is its number.
 
-    Of several the first is left out where nothing was run to warm up. Raises InputError where the
+    Of several the first is left out where nothing was run to warm up. Raises InputError if the
     run has no pipeline call with steps, or its pipeline calls did different things.
     """
     calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
@@ -907,7 +904,7 @@ def _pieces_in(pieces: PipelinePieces) -> Iterator[Piece]:
 
 
 def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
-    """Untraced over traced time by submodule: what capture measured, else where enough calls of
+    """Untraced over traced time by submodule: what capture measured, else if enough calls of
     both kinds tell."""
     rows = analysis.submodules.select("submodule", "overhead_ratio").drop_nulls()
     return {name: factor for name, factor in rows.iter_rows() if 0 < factor < float("inf")}

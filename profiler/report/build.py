@@ -76,7 +76,7 @@ def section_figures() -> dict[str, Callable[..., Figure]]:
 
 
 def figure_of(table: Table, analysis: Analysis) -> Figure:
-    """The figure that `table` declares. Raises ValueError where it declares none."""
+    """The figure that `table` declares. Raises ValueError if it declares none."""
     figure = declared_drawing(table, analysis.tables()[table.name])
     if figure is None:
         raise ValueError(f"table {table.name!r} declares no figure")
@@ -94,7 +94,7 @@ def build_report(of: ReportInput) -> Report:
 
 
 def _placed(table: Table) -> Table:
-    """The table, whose section and kind of figure are there. Raises ValueError where one is not:
+    """The table, whose section and kind of figure are there. Raises ValueError if one is not:
     it would be missing from every report without a word."""
     sections = [kind.key for kind in section_kinds()]
     if table.section not in sections:
@@ -124,7 +124,7 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
 
 
 def _limited(part: Part, top: int | None) -> Part:
-    """The part whose table shows `top` rows, where so many were asked for; one with a row for the
+    """The part whose table shows `top` rows, if so many were asked for; one with a row for the
     sum shows all that adds up to it."""
     view = part.table
     if view is None or view.totals is not None or not top:
@@ -190,7 +190,7 @@ class LiveRun:
     )  # submodule → call → duration
     _begins: dict[int, dict[int, int]] = field(
         default_factory=dict
-    )  # pipeline → step → first begin
+    )  # pipeline → step → first start
 
     def add(self, calls: Iterable[Call]) -> None:
         """Take further calls."""
@@ -212,7 +212,7 @@ class LiveRun:
             self._add_step(call)
 
     def _took(self, call: Call) -> None:
-        """How long it took: its device, where that noted it to be longer than the host."""
+        """How long it took: its device, if that noted it to be longer than the host."""
         lasted = max(call.duration_ns, call.device_duration_ns, 0)
         self._durations.setdefault(call.submodule, {})[call.index] = lasted
 
@@ -240,7 +240,7 @@ class LiveRun:
         return ", ".join(filter(None, (f"{name}: {calls}", number, self._place())))
 
     def _place(self) -> str:
-        """The stage, and the step of how many, where an earlier pipeline call tells."""
+        """The stage, and the step of how many, if an earlier pipeline call tells."""
         begins = self._begins.get(self._pipeline, {})
         if self._stage != "denoise" or not begins:
             return self._stage
@@ -250,7 +250,7 @@ class LiveRun:
         return f"denoise, {done} step{'s' * (done > 1)} done{of}"
 
     def _steps(self) -> list[int]:
-        """From begin to begin of the steps of this pipeline call, the last to its last end, ns."""
+        """From start to start of the steps of this pipeline call, the last to its last end, ns."""
         begins = sorted(self._begins.get(self._pipeline, {}).items())
         starts = [start for _, start in begins]
         ends = [*starts[1:], self.last_end_ns] if starts else []

@@ -55,7 +55,7 @@ TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the long
 
 def __getattr__(name: str) -> Callable[..., go.Figure]:
     """The figure that a section of the report makes as `NAME_figure`, or that the table `name`
-    declares. Raises AttributeError where there is none."""
+    declares. Raises AttributeError if there is none."""
     if name.startswith("_"):
         raise AttributeError(name)
     make = _made().get(name)
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Callable[..., go.Figure]:
 
 
 def figure(analysis: Analysis, name: str, theme: Theme = "light", **options: Any) -> go.Figure:
-    """The figure of an analysis of that name (`Analysis.figure`). Raises InputError where there is
+    """The figure of an analysis of that name (`Analysis.figure`). Raises InputError if there is
     none."""
     make = _made().get(name)
     if make is None:
@@ -105,9 +105,9 @@ def prediction(found: Prediction, theme: Theme = "light") -> go.Figure:
 def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Figure:
     """The calls of `run`, a lane a device, or the commands of one `call`, a lane a track.
 
-    Commands have the colour of their role, or of their track's category where they have none. Of
+    Commands have the colour of their role, or of their track's category if they have none. Of
     more than `TIMELINE_LIMIT` the longest are drawn and the title says so. A run without calls
-    shows its commands. Raises InputError where `call` is not in the run.
+    shows its commands. Raises InputError if `call` is not in the run.
     """
     if call is None and len(run.calls):
         return go.Figure(_calls_chart(run, theme))

@@ -49,8 +49,7 @@ from profiler.text import Note, NoteCode, count, counted, said
 
 # --- The report as one JSON document; `docs/json.md` describes every key.
 #
-# Times are integers in nanoseconds, shares and other ratios numbers with 1.0 for all of it; what
-# is
+# Times are integers in nanoseconds, shares and other ratios numbers with 1.0 for all of it; what is
 # not known is null.
 
 
@@ -176,8 +175,7 @@ def _json(value: object) -> str | None:
 #     markdown(comparison_report(comparison, gates))
 #
 # Figures have no place in it. Cells are written as a terminal writes them, and every text is
-# escaped:
-# names of a model or a trace become no markup, no link, no mention.
+# escaped: names of a model or a trace become no markup, no link, no mention.
 
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -313,8 +311,7 @@ def _drops(number: int) -> str:
 # --- A run and an analysis as notebooks show them: a short report, in the notebook's own colours.
 #
 # `_repr_html_` of a run and of an analysis reach `as_html` through a hook that the package root
-# sets
-# (`table.drawing`): so runs know nothing of reports, and every notebook that asks for it shows
+# sets (`table.drawing`): so runs know nothing of reports, and every notebook that asks for it shows
 # it.
 
 
@@ -403,7 +400,7 @@ def _text(value: str, most: int = _NAME) -> str:
 
 def worded_columns(table: Table) -> tuple[Column, ...]:
     """The columns of a table, and behind them one of text for each that holds notes; those of its
-    `WordedTable` where it has one."""
+    `WordedTable` if it has one."""
     known = worded_tables_by_name().get(table.name)
     if known is not None:
         return known.columns
@@ -441,7 +438,7 @@ def _notes_of(column: Column) -> type[NoteCode] | None:
 def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
     """Write `stages.csv`, `devices.csv`, … into `directory`, over files of these names.
 
-    Returns the paths. Raises OutputError where that cannot be.
+    Returns the paths. Raises OutputError if that cannot be.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -459,7 +456,7 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
     """Write the run to a new or empty `directory`, so that `profiler.load` reads it back, and the
     tables of the analysis beside it as `analysis_stages.parquet`, ….
 
-    Returns the paths of the latter. Raises OutputError where that cannot be.
+    Returns the paths of the latter. Raises OutputError if that cannot be.
     """
     write_parquet(run, directory)
     paths = []

@@ -102,8 +102,7 @@ def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
 #
 #     print_opening(Console(highlight=False), report.opening, Path("traces/tiny"))
 #
-# What a run has much of gives way in steps until the lines fit: blank lines, second lines of
-# texts,
+# What a run has much of gives way in steps until the lines fit: blank lines, second lines of texts,
 # rows of shapes, the last finding. The tables have the columns that fit, and no others are named.
 
 
@@ -172,7 +171,7 @@ def _height(text: RenderableType, width: int) -> int:
 def _texts(
     opening: Opening, place: Path, width: int, notes: Sequence[str], room: _Room
 ) -> Iterator[RenderableType]:
-    """A line or a table after the other; blocks with a blank line between them, where there is
+    """A line or a table after the other; blocks with a blank line between them, if there is
     room."""
     blocks = (
         _subject(opening, width, notes, room),
@@ -269,13 +268,13 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
         line = Text(blanks + head + " " * _GAP, STYLES[one.finding.severity])
         yield line.append(part, style="not dim not bold default")
     arrow = f"→ {clean(one.change)}"
-    indent = max(min(gain, width - cell_len(arrow)), 0)  # whole, where the width allows it
+    indent = max(min(gain, width - cell_len(arrow)), 0)  # whole, if the width allows it
     for part in _parts(arrow, max(width - indent, _NARROWEST), 1):
         yield Text(" " * indent + part)
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
-    """How to go on: the command for all of it, whole where it fits, so that it can be copied, and
+    """How to go on: the command for all of it, whole if it fits, so that it can be copied, and
     the sections that the findings lead to."""
     command = f"profile-sd3 analyze {shlex.quote(_shortest(place))} --full"
     start = "More: "
@@ -451,7 +450,7 @@ def _labelled_rows(rows: Sequence[tuple[str, str, bool]], width: int) -> Text:
 
 
 def _content(part: Part, width: int) -> Iterator[RenderableType]:
-    """What is printed of a part below its title; nothing where all of it is a figure."""
+    """What is printed of a part below its title; nothing if all of it is a figure."""
     if part.lead and (part.always or part.table or part.findings or part.groups or _bars(part)):
         yield _paragraph(part.lead, width)
     yield from finding_texts(part.findings, width, part.noun)

@@ -37,9 +37,9 @@ _BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 
 
 class Drawn(Struct, frozen=True):
-    """One column. `rank` 0 always stays; of the others the highest goes first where the table is
+    """One column. `rank` 0 always stays; of the others the highest goes first if the table is
     too wide. A column with `shrink` is cut down to that many characters before another goes, and
-    further where none is left to go. Where cells list `names`, as many of these stay as fit."""
+    further if none is left to go. If cells list `names`, as many of these stay as fit."""
 
     header: str
     cells: tuple[str, ...]
@@ -55,7 +55,7 @@ class Drawn(Struct, frozen=True):
 
 class Grid(Struct, frozen=True, eq=False):
     """A table that fits: its columns with the width of each, the `strong` rows, which are bold, and
-    the headers of columns that had to go, named below it. Lines end where their text does. `below`
+    the headers of columns that had to go, named below it. Lines end if their text does. `below`
     has a text to stand below each of the first rows."""
 
     columns: tuple[Drawn, ...]
@@ -125,7 +125,7 @@ def _cells(column: Drawn, width: int) -> Iterable[str]:
 
 
 def _as_many(names: Sequence[str], width: int) -> str:
-    """`"Mul 16 → 0, Add 12 → 4, 2 more"`; "" where there is no room for one."""
+    """`"Mul 16 → 0, Add 12 → 4, 2 more"`; "" if there is no room for one."""
     for count in range(len(names), 0, -1):
         more = [f"{len(names) - count} more"] if count < len(names) else []
         text = ", ".join([*names[:count], *more])
@@ -142,7 +142,7 @@ def _placed(text: str, width: int, column: Drawn) -> str:
 
 
 def _fit(columns: list[Drawn], width: int) -> tuple[list[Drawn], list[int]]:
-    """Drop columns until the rest fits at its smallest; then the width of each. Where even those
+    """Drop columns until the rest fits at its smallest; then the width of each. If even those
     that always stay do not fit, the last go, but never the first."""
     while _smallest(columns) > width and any(column.rank for column in columns):
         columns.remove(max(columns, key=lambda column: column.rank))
@@ -165,7 +165,7 @@ def _smallest(columns: Sequence[Drawn]) -> int:
 
 
 def _shrunk(columns: Sequence[Drawn]) -> int:
-    """The width where every column that may has shrunk as far as it can."""
+    """The width if every column that may has shrunk as far as it can."""
     least = (min(_least(one), _NARROWEST) if one.shrink else _least(one) for one in columns)
     return sum(least) + _GAP * (len(columns) - 1)
 
@@ -175,7 +175,7 @@ def _least(column: Drawn) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """`text` in at most `width` characters, its middle replaced by … where it is too long."""
+    """`text` in at most `width` characters, its middle replaced by … if it is too long."""
     if cell_len(text) <= width:
         return text
     if width < 2 or cell_len(text) != len(text):
@@ -185,9 +185,9 @@ def shorten(text: str, width: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """One bar a value, the longest of each group where there are more values than `width`.
+    """One bar a value, the longest of each group if there are more values than `width`.
 
-    The lowest bar is the smallest value, or 90 % of the largest where they differ by less: noise
+    The lowest bar is the smallest value, or 90 % of the largest if they differ by less: noise
     shall not look like a mountain.
     """
     if not values or width < 1:
@@ -257,7 +257,7 @@ def lists(
 
 
 def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Counts with thousands separators; fractions with one digit, where there are any."""
+    """Counts with thousands separators; fractions with one digit, if there are any."""
     values = list(values)
     whole = all(v is None or float(v).is_integer() for v in values)
     cells = (_NOTHING if v is None else f"{v:z,.0f}" if whole else f"{v:z,.1f}" for v in values)
@@ -359,7 +359,7 @@ def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:
 
 def drawn(view: TableView, frame: pl.DataFrame, *, significant: bool = False) -> list[Drawn]:
     """The columns of a table with the cells of its first rows and its totals, `frame` its own or
-    that of a variant; rates are in one unit for all rows, times in that of the table or, where a
+    that of a variant; rates are in one unit for all rows, times in that of the table or, if a
     column has only much shorter ones and the table no totals, in its own: headers name it. Times
     have the same number of digits behind the point, or three `significant` ones."""
     rows = frame.head(view.shown)
@@ -394,7 +394,7 @@ def _column(
     shown: Column, values: list[Any], longest_ns: int, *, own_unit: bool, significant: bool = False
 ) -> Drawn:
     """The values as their kind is written: times in the unit of `longest_ns`, the table's longest,
-    or in the column's `own_unit` where all of them are below a tenth of that."""
+    or in the column's `own_unit` if all of them are below a tenth of that."""
     label, rank = shown.label, shown.importance
     if shown.kind in ("ns", "instant"):
         shorter = own_unit and _most(values) < time_unit(longest_ns)[0] / 10

@@ -77,9 +77,9 @@ class Column:
     `bytes`, `ratio`, `share` of a whole, `factor`,
     `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`, `figure` for
     the text of a value with its own unit, `file` for a path from the page that links to it), by
-    default as unit and dtype have it. `importance` is 0 where it is always shown; where room is
+    default as unit and dtype have it. `importance` is 0 if it is always shown; if room is
     scarce, the highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns
-    stand in files and frames alone. `codes` are the words that it holds, where they are a closed
+    stand in files and frames alone. `codes` are the words that it holds, if they are a closed
     set. A column with `hide_if_zero` is shown if any of its values is not 0.
     A `key` column tells rows apart: a page keeps rows by it. `adds` is how its values add up over
     parts of the run; None if they do not.
@@ -252,7 +252,7 @@ def empty(columns: Sequence[Column]) -> pl.DataFrame:
 
 
 def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    """`frame` with exactly the declared columns, in order; raises ValueError where it differs."""
+    """`frame` with exactly the declared columns, in order; raises ValueError if it differs."""
     expected, found = schema(columns), frame.schema
     if any(found.get(name) != dtype for name, dtype in expected.items()):
         raise ValueError(f"columns differ from their declaration: {found} != {expected}")

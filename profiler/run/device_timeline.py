@@ -125,8 +125,7 @@ DEVICE_AXES: tuple[Column, ...] = (
 # both.
 #
 # A flow from a host command to a device's is a launch. A device command without one was launched
-# before the recording began where it runs ahead of every launched command of its stream, because
-# a
+# before the recording started if it runs ahead of every launched command of its stream, because a
 # stream keeps the order of launches: it is *carried over*.
 
 
@@ -142,10 +141,10 @@ _GRAPHS = "(?i)graph_?launch"
 
 
 class Launches(Struct, frozen=True, eq=False):
-    """Of n commands: `source` is the row of the command that launched each, int32 [n], -1 where
+    """Of n commands: `source` is the row of the command that launched each, int32 [n], -1 if
     none was recorded; `start` and `end` are the commands' own, int64 [n]. `graphs` are the rows of
     those that launch whole graphs, `carried` those of work that was launched before the recording
-    began, sorted. When the host waited for devices, in any order: `blocked_start`, `blocked_end`
+    started, sorted. When the host waited for devices, in any order: `blocked_start`, `blocked_end`
     and the row of the copy that it waited for, `blocked_on`, -1 for all else; `blocked_by` is that
     of the host's command; int64 [w]."""
 
@@ -169,8 +168,8 @@ def device_work(category: Codes) -> Flags:
 def launches_of(
     commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes | None = None
 ) -> Launches | None:
-    """The launches of a run's `commands` that its `flows` tell of; None where they tell of none.
-    `times` are those of the commands, where they are known."""
+    """The launches of a run's `commands` that its `flows` tell of; None if they tell of none.
+    `times` are those of the commands, if they are known."""
     if flows.is_empty():
         return None
     category = commands["category"].to_physical().to_numpy()
@@ -233,7 +232,7 @@ def _named(column: pl.Series, rows: Times, *patterns: str) -> list[Flags]:
 def _carried_over(
     commands: pl.DataFrame, category: Codes, start: Times, launched_by: Codes
 ) -> Times:
-    """Rows of work without a launch that begins before every launched one of its stream."""
+    """Rows of work without a launch that starts before every launched one of its stream."""
     rows = np.flatnonzero(device_work(category) & (launched_by < 0))
     if not len(rows):
         return rows
@@ -265,7 +264,7 @@ def streams_of(commands: pl.DataFrame, rows: Times) -> Times:
     return found
 
 
-# --- One device's axis: its work in order of begin, and the gaps in which nothing ran on it.
+# --- One device's axis: its work in order of start, and the gaps in which nothing ran on it.
 
 
 _FOREVER = np.iinfo(np.int64).max // 4
@@ -284,20 +283,20 @@ class Busy(Struct, frozen=True, eq=False):
         return int(self.within(np.array([self.begin]), np.array([self.end]))[0])
 
     def within(self, first: Times, last: Times) -> Times:
-        """How long it worked in each `[first, last)`, int64; 0 where that is empty."""
+        """How long it worked in each `[first, last)`, int64; 0 if that is empty."""
         length: Times = np.maximum(last - first, 0)
         return length - self.gaps.within(first, last)
 
 
 class DeviceAxis(Struct, frozen=True, eq=False):
-    """m pieces of work of one device in order of begin, [m] each: `start`, `end`, `call` (a row of
+    """m pieces of work of one device in order of start, [m] each: `start`, `end`, `call` (a row of
     the calls, -1 for none; it changes at `heads`), `reach` (until when the device was busy),
-    `launch` (when it was launched: its own begin where nobody knows, before everything where it
+    `launch` (when it was launched: its own start if unknown, before everything if it
     was carried over), and `source`, the row of the command that launched it, -1 for none: all
-    None where no launch of a run was recorded.
+    None if no launch of a run was recorded.
 
     `gaps` are the times at which nothing ran, from before all time to after it; `ender` is the
-    work that ends each but the last, empty where no launches are known. `latency_ns` lasts from a
+    work that ends each but the last, empty if no launches are known. `latency_ns` lasts from a
     launch to its work on a device that had run dry, the median.
     """
 
@@ -376,7 +375,7 @@ class DeviceAxis(Struct, frozen=True, eq=False):
         return value_at(reach, place, -_FOREVER)
 
     def next_begin(self, moments: Times) -> Times:
-        """When the first work from each moment on begins, int64; never, for the end of time."""
+        """When the first work from each moment on starts, int64; never, for the end of time."""
         place = np.searchsorted(self.start, moments, side="left")
         return value_at(self.start, place, _FOREVER)
 
@@ -430,7 +429,7 @@ def _launched(start: Times, source: Codes, launches: Launches, rows: Flags | sli
 
 
 def _reach(end: Times) -> Times:
-    """Until when a device was busy with each piece of work and those before it: `end` itself where
+    """Until when a device was busy with each piece of work and those before it: `end` itself if
     they end in order."""
     return end if is_sorted(end) else np.maximum.accumulate(end)
 
@@ -537,7 +536,7 @@ def _of(values: _Values, rows: Flags | slice) -> _Values:
 
 
 def _rows(which: Flags) -> Flags | slice | None:
-    """The chosen rows, a slice where they follow each other, so that nothing is copied; None for
+    """The chosen rows, a slice if they follow each other, so that nothing is copied; None for
     none."""
     count = int(np.count_nonzero(which))
     if not count:
@@ -577,11 +576,9 @@ def _unrecorded(
 # behind
 #             its last work
 #
-# Calls go in the order of their host begins. A call without work takes what no earlier work
-# covers
-# of its host range, up to the next work of another owner. Where the device has noted the time
-# ahead
-# of such a call and behind it, that stands for the begin and the end of its work.
+# Calls go in the order of their host begins. A call without work takes what no earlier work covers
+# of its host range, up to the next work of another owner. If the device has noted the time ahead of
+# such a call and behind it, that stands for the start and the end of its work.
 
 
 NO_LEAD = -1
@@ -590,7 +587,7 @@ NO_LEAD = -1
 @dataclass(frozen=True, slots=True, eq=False)
 class Tiles:
     """k tiles of one device, int64 [k] each, in ns, as `columns.TILES` describes them; `lead` is
-    NO_LEAD where no launch is known. `busy` and `hidden` are of this device alone."""
+    NO_LEAD if no launch is known. `busy` and `hidden` are of this device alone."""
 
     begin: Times
     end: Times
@@ -609,8 +606,8 @@ class Tiles:
 
 
 class Ranges(Struct, frozen=True, eq=False):
-    """Of all n calls, int64 [n] each: host `begin`, when the host had `returned`, and where the
-    device has `noted` (bool [n]) it, when it was `asked` to begin and `done`."""
+    """Of all n calls, int64 [n] each: host `begin`, when the host had `returned`, and if the
+    device has `noted` (bool [n]) it, when it was `asked` to start and `done`."""
 
     begin: Times
     returned: Times
@@ -639,8 +636,8 @@ def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:
 
 
 class _Own(Struct, frozen=True, eq=False):
-    """What k calls have on a device: `count` of pieces of work, `first` begin and `last` end of
-    them (the host's begin where there are none), `lead`, and whether any launch is known. `heads`
+    """What k calls have on a device: `count` of pieces of work, `first` start and `last` end of
+    them (the host's start if there are none), `lead`, and whether any launch is known. `heads`
     are where the work of the axis changes its `owner`, from one call to another."""
 
     count: Times
@@ -653,7 +650,7 @@ class _Own(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, axis: DeviceAxis, calls: Times, begin: Times, total: int) -> _Own:
-        """Of the calls in `calls`, rows of `total`, whose host ranges begin at `begin`."""
+        """Of the calls in `calls`, rows of `total`, whose host ranges start at `begin`."""
         heads = axis.heads
         owner = axis.call[heads]
         count = np.zeros(total + 1, dtype=np.int64)  # the last is of no call
@@ -677,7 +674,7 @@ class _Own(Struct, frozen=True, eq=False):
 
 
 def _leads(axis: DeviceAxis, total: int) -> Times:
-    """From the launch of each call's first launched work to its begin, NO_LEAD for none."""
+    """From the launch of each call's first launched work to its start, NO_LEAD for none."""
     lead = np.full(total, NO_LEAD)
     if axis.source is None:
         return lead
@@ -735,7 +732,7 @@ def _busy(
 ) -> tuple[Times, Times]:
     """How long the work of each call ran, and how much of that outside of its tile.
 
-    Where nothing but all of a call's own work runs in its tile, that is what is no gap there. For
+    If nothing but all of a call's own work runs in its tile, that is what is no gap there. For
     the others the unions of their work are made.
     """
     first = np.searchsorted(axis.start, start, side="left")
@@ -793,7 +790,7 @@ class RunTiles(Struct, frozen=True, eq=False):
     the recording began. `waits` are when the host waited for a device, `unrecorded_on` is what of
     `unrecorded` each device had. `on_several` are the rows of calls that worked on several devices,
     and when the last of that work ended on any, int64 [k] each: a tile ends on its own device.
-    `whole` lasts from the first tile or work of a device to the last; None where there are neither.
+    `whole` lasts from the first tile or work of a device to the last; None if there are neither.
     """
 
     calls: pl.DataFrame
@@ -847,8 +844,8 @@ def _counts(axes: Axes, total: int) -> npt.NDArray[np.int64]:
 def _places(
     calls: pl.DataFrame, axes: Axes, counts: npt.NDArray[np.int64], noted: Flags
 ) -> tuple[list[str], npt.NDArray[Any]]:
-    """Names of devices, and for each call the one of its tile: where most of its work ran; if it
-    has none, where it is placed, but the only device where that one did nothing and has `noted`
+    """Names of devices, and for each call the one of its tile: if most of its work ran; if it
+    has none, if it is placed, but the only device if that one did nothing and has `noted`
     nothing of it."""
     placed = calls["device"].cast(pl.String).to_list()
     names = [*axes.axes, *sorted(set(placed) - axes.axes.keys())]
@@ -903,7 +900,7 @@ def _whole(axes: Axes, found: dict[str, Times], unrecorded: Stretches) -> EndToE
 
 
 def _first_own(axis: DeviceAxis, axes: Axes) -> int:
-    """The first work that was not carried over; behind the last where all of it was."""
+    """The first work that was not carried over; behind the last if all of it was."""
     if not axes.carried:
         return 0
     own = np.flatnonzero(axis.own)

@@ -62,7 +62,7 @@ def is_sorted(values: Codes) -> bool:
 def choose(values: Codes, which: npt.NDArray[np.bool_], out: Codes) -> None:
     """Write the values that `which` chooses into `out`, which has room for them and no more.
 
-    Polars filters a batch several times as fast as NumPy does, where few or many are chosen.
+    Polars filters a batch several times as fast as NumPy does, if few or many are chosen.
     """
     first = 0
     for rows in batches(len(values)):
@@ -87,7 +87,7 @@ def counts(codes: Codes, groups: int) -> Times:
     return found[1:]
 
 
-# --- When the commands of a run ran, where, and in which call: arrays that everything is made from
+# --- When the commands of a run ran, if, and in which call: arrays that everything is made from
 
 
 _FEW = 1 << 10  # rows
@@ -164,7 +164,7 @@ def codes_of_text(column: pl.Series) -> tuple[Callable[[slice], Codes], list[str
 
 
 def _few_text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
-    """The same of a short column, where each expression would take longer than the work."""
+    """The same of a short column, if each expression would take longer than the work."""
     texts = column.to_list()
     names = sorted({text for text in texts if text is not None})
     codes = {text: code for code, text in enumerate(names)} | {None: len(names)}
@@ -178,7 +178,7 @@ def physical_codes(column: pl.Series, rows: slice, null: int) -> Codes:
 
 
 def positions(keys: Codes, values: Codes) -> Codes:
-    """Where each key stands in the sorted, distinct `values`, -1 where it does not; int32."""
+    """Where each key stands in the sorted, distinct `values`, -1 if it does not; int32."""
     found = np.full(len(keys), -1, dtype=np.int32)
     for rows in batches(len(keys) if len(values) else 0):
         place = np.minimum(np.searchsorted(values, keys[rows]), len(values) - 1)
@@ -204,13 +204,11 @@ def rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
 # --- Lengths of unions of time intervals, many groups at once, without a Python loop over rows.
 #
 # Sorted by group and start, an interval adds to the union of its group what lies behind the
-# furthest end seen so far. Groups are laid one behind the other on one time line, so that a
-# single
+# furthest end seen so far. Groups are laid one behind the other on one time line, so that a single
 # running maximum serves them all: O(n log n) for the sort, O(n) for the rest.
 #
 # Many intervals are worked on in batches, in order of their start. Of the batches before one only
-# the
-# furthest end of each group matters.
+# the furthest end of each group matters.
 
 
 def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
@@ -350,7 +348,7 @@ class Stretches:
         return found
 
     def within(self, first: _Times, last: _Times) -> _Times:
-        """How much of them lies in each `[first, last)`, int64; 0 where that is empty."""
+        """How much of them lies in each `[first, last)`, int64; 0 if that is empty."""
         return self.before(np.maximum(first, last)) - self.before(first)
 
     def longer_than(self, length: int) -> Stretches:

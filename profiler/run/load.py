@@ -85,10 +85,8 @@ from profiler.trace.manifest import (
 #     frame = commands_of([parts_of_one_trace, parts_of_another])
 #
 # Each trace has its columns as the decoder left them: numbers, or codes of a table of texts. A
-# column
-# of the frame is made of all of them at once, so that neither a frame a trace nor a second copy
-# is
-# made, and what it was made from is freed before the next one.
+# column of the frame is made of all of them at once, so that neither a frame a trace nor a second
+# copy is made, and what it was made from is freed before the next one.
 
 
 _VARIES = object()
@@ -177,7 +175,7 @@ def _with_one_table(pieces: list[Part]) -> Part:
 
 
 def _one_value(pieces: Sequence[Part]) -> Any:
-    """What all of the pieces say of every command; `_VARIES` where they differ."""
+    """What all of the pieces say of every command; `_VARIES` if they differ."""
     value = _VARIES
     for piece in pieces:
         if piece.values.strides != (0,):
@@ -355,7 +353,7 @@ def _on_tracks(track: npt.NDArray[np.int32], tracks: tuple[list[str], list[str]]
 
 
 def _narrowed(codes: npt.NDArray[Any], texts: Sequence[str] = ()) -> npt.NDArray[Any]:
-    """The codes, without memory where all are the same or stand for the same of `texts`; of texts
+    """The codes, without memory if all are the same or stand for the same of `texts`; of texts
     that are many beside the rows, only the codes are looked at."""
     if not len(codes) or codes.strides == (0,):
         return codes
@@ -377,7 +375,7 @@ def _number_commands(parts: Parts) -> Part:
 
 
 def _text_table(strings: pl.Series, columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
-    """The strings as a categorical column; where they are many, null at those that `columns` do
+    """The strings as a categorical column; if they are many, null at those that `columns` do
     not use, of which a trace may hold millions."""
     if len(strings) <= _FEW:
         return strings.cast(TEXT)
@@ -493,7 +491,7 @@ def is_parquet_run(path: Path) -> bool:
 
 
 def write_parquet(run: Run, directory: Path) -> None:
-    """Write `run` to a new or empty `directory`. Raises OutputError where that cannot be."""
+    """Write `run` to a new or empty `directory`. Raises OutputError if that cannot be."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
@@ -525,7 +523,7 @@ def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFr
 
 
 def read_parquet(directory: Path) -> Run:
-    """Read what `write_parquet` wrote. Raises InputError where a file is missing or foreign."""
+    """Read what `write_parquet` wrote. Raises InputError if a file is missing or foreign."""
     try:
         document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
         version = document.get("format_version", 1)
@@ -552,8 +550,7 @@ def read_parquet(directory: Path) -> Run:
 # --- Where in a model a command lies: its place, whatever its producer calls a layer.
 #
 # A layer that is the path of an operation in its module lies in that module; any other layer says
-# by
-# itself where it lies.
+# by itself where it lies.
 
 
 def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
@@ -574,8 +571,7 @@ def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
 
 
 # --- Small traces put together before they become frames: what Polars takes for a frame, whatever
-# is
-# in it, is more than the work on some thousand rows.
+# is in it, is more than the work on some thousand rows.
 #
 #     traces = together([read_trace(path) for path in small])
 #
@@ -650,7 +646,7 @@ def _repeated_column(
     rows: Sequence[int],
     tracks: Sequence[int],
 ) -> npt.NDArray[Any]:
-    """A column of all traces; one value, repeated without taking memory, where it is in each."""
+    """A column of all traces; one value, repeated without taking memory, if it is in each."""
     pieces = [getattr(trace.slices, name) for trace in traces]
     if name in _TEXTS:
         pieces = [_taken(code, piece) for code, piece in zip(codes, pieces, strict=True)]
@@ -732,7 +728,7 @@ def _batches(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
 def _read_parts(
     directory: Path, batches: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
 ) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
-    """What `_read_batch` gives for each batch, in their order; the largest are begun first.
+    """What `_read_batch` gives for each batch, in their order; the largest are started first.
 
     Each thread leaves out of its traces what no frame has before it reads the next.
     """
@@ -786,7 +782,7 @@ def _read_part(path: Path, size: int) -> tuple[TraceColumns | None, list[Drop]]:
 
 def _copy_drops(directory: Path, manifest: Manifest) -> Iterator[Drop]:
     """What `merged.pb`, of which nothing is read, differs by from its size in the manifest; nothing
-    where it was taken away."""
+    if it was taken away."""
     recorded, merged = manifest.files.get(MERGED_NAME), directory / MERGED_NAME
     size = merged.stat().st_size if merged.is_file() else recorded
     if recorded is not None and size is not None and size != recorded:
@@ -821,7 +817,7 @@ def _assemble(
     drops: Sequence[Drop],
 ) -> Run:
     """The run of these traces, which are given up: their commands become those of the run a column
-    at a time. `alone` is the rank of all, where the run is of one rank of a job."""
+    at a time. `alone` is the rank of all, if the run is of one rank of a job."""
     alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
     calls_frame = _calls_frame(calls, alone)
     offsets = np.cumsum([0, *(trace.rows for trace in traces)]).tolist()

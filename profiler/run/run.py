@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def to_pandas(frame: pl.DataFrame) -> pd.DataFrame:
     """`frame` for pandas, which is imported for it; categorical text stays categorical.
 
-    Where there are nulls, integers are pandas' `Int64`, so that nanoseconds never pass through a
+    If there are nulls, integers are pandas' `Int64`, so that nanoseconds never pass through a
     float, and truth values `boolean`.
     """
     found = frame.to_pandas()
@@ -129,11 +129,11 @@ class Run(_Derived):
     def to_pandas(self) -> pd.DataFrame:
         """Commands joined with their call, one row a command, strings as categoricals.
 
-        `role`, `flops`, `bytes_read` and `bytes_written` are those of an analysis where the
+        `role`, `flops`, `bytes_read` and `bytes_written` are those of an analysis if the
         producer told none; `commands` itself has what was recorded alone.
 
         Adds to the columns of `commands`: `submodule`, `branch`, `call_device`, `call_start_ns`,
-        `call_duration_ns` and `ops_traced`, null for commands of no call. Where there are nulls,
+        `call_duration_ns` and `ops_traced`, null for commands of no call. If there are nulls,
         integers are pandas' `Int64`, so that nanoseconds never pass through a float, and truth
         values `boolean`.
         """

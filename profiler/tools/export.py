@@ -23,9 +23,8 @@ from profiler.trace.version import __version__
 #     otlp_document(run)      # {"resourceSpans": [...]}
 #
 # A pipeline call is a trace: its stages, steps and calls are the spans below it. Names follow the
-# semantic conventions for generative AI where they have one
-# (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, "Development"): a pipeline
-# call
+# semantic conventions for generative AI if they have one
+# (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, "Development"): a pipeline call
 # is an inference span, `generate_content MODEL` of kind INTERNAL, since the model runs in the
 # process; a call of a text encoder is `embeddings`. What they do not know has the prefix
 # `profile_sd3.`. The JSON is that of protobuf, but for ids, which are hexadecimal

@@ -158,7 +158,7 @@ _MOST_BYTES = 4 << 20  # of packed-refs
 
 def commit_of(folder: Path, environment: Mapping[str, str] = os.environ) -> str | None:
     """The commit that variables of the environment name, else that of the git repository around
-    `folder`; None where neither tells."""
+    `folder`; None if neither tells."""
     for name in (VARIABLE, *_OF_CI):
         told = environment.get(name, "").strip()
         if _NAME.fullmatch(told):
@@ -167,7 +167,7 @@ def commit_of(folder: Path, environment: Mapping[str, str] = os.environ) -> str 
 
 
 def checked_commit(text: str) -> str:
-    """`text`, if it can name a commit. Raises InputError where it cannot."""
+    """`text`, if it can name a commit. Raises InputError if it cannot."""
     if not _NAME.fullmatch(text):
         raise InputError(
             f"--commit {text!r:.80} names no commit: give a hash, a tag or a number, 80 characters "
@@ -225,8 +225,7 @@ def _text(path: Path) -> str:
 # merged.
 #
 # The key is of the run's calls: which submodule, when, for how long, to the nanosecond. It is not
-# of
-# bytes: importing a file twice makes two manifests of one run, and files that number their texts
+# of bytes: importing a file twice makes two manifests of one run, and files that number their texts
 # otherwise. The digest is of the bytes: a summary is current while nothing in the bundle has
 # changed.
 
@@ -236,8 +235,8 @@ _BLOCK = 1 << 20
 
 
 def key_of(source: Source) -> str | None:
-    """The key of a run by its manifest, None where it has none: then it takes the run. Raises
-    InputError where the manifest cannot be read."""
+    """The key of a run by its manifest, None if it has none: then it takes the run. Raises
+    InputError if the manifest cannot be read."""
     if source.kind is not Kind.BUNDLE:
         return None
     calls = (entry.call for entry in read_manifest(source.path / MANIFEST_NAME).calls)
@@ -245,14 +244,14 @@ def key_of(source: Source) -> str | None:
 
 
 def key_of_run(run: Run) -> str:
-    """The key of a run that is loaded; that of its bundle, where it is of one."""
+    """The key of a run that is loaded; that of its bundle, if it is of one."""
     rows = run.calls.select("call", "submodule", "start_ns", "duration_ns").rows()
     return _key(rows)
 
 
 def bundle_digest(bundle: Path) -> str:
     """SHA-256 of the bundle's manifest, `host.pb` and call files, one after another, in hex. Raises
-    InputError where one cannot be read."""
+    InputError if one cannot be read."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_BLOCK))
     for path in (bundle / MANIFEST_NAME, *host_file(bundle), *call_files(bundle)):
@@ -502,7 +501,7 @@ class MetricName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def metric_name(text: str) -> MetricName:
-    """What `text` names. Raises InputError where it is no name of a metric."""
+    """What `text` names. Raises InputError if it is no name of a metric."""
     found = _BRACKETS.fullmatch(text.strip())
     if found is None:
         raise InputError(f"{text!r:.120} is no metric: {_ADVICE}")
@@ -603,13 +602,13 @@ def _told(pairs: Mapping[str, str], names: Iterable[str], setting: str) -> str |
 
 
 def _weight_bytes(run: RunSummary) -> str | None:
-    """Bytes of the weights where nobody recorded their types: half as many are another type."""
+    """Bytes of the weights if nobody recorded their types: half as many are another type."""
     told = sorted((n, s.weight_bytes) for n, s in run.submodules.items() if s.weight_bytes)
     return "; ".join(f"{name} {size} bytes" for name, size in told) or None
 
 
 def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
-    """Steps, resolution and the like: what pipeline calls made, else what they were given. Where
+    """Steps, resolution and the like: what pipeline calls made, else what they were given. If
     calls differ there is no one value, so it is unknown."""
     of = run.generations
     sizes = {(one.width, one.height) for one in of}
@@ -640,7 +639,7 @@ def _common(
 
 
 def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | None:
-    """The guidance scale; 0 where pipeline calls were recorded and have none."""
+    """The guidance scale; 0 if pipeline calls were recorded and have none."""
     scales = {one.guidance_scale for one in of}
     true_scales = {one.true_cfg_scale for one in of} - {None}
     if not scales:
@@ -664,7 +663,7 @@ def _given(run: RunSummary) -> dict[str, int]:
 
 
 def _hardware(analysis: Analysis) -> str | None:
-    """`2 × AMD Instinct MI300X`; unknown where nobody said of a device what it is."""
+    """`2 × AMD Instinct MI300X`; unknown if nobody said of a device what it is."""
     devices = analysis.devices.select("device", "hardware", "calls", "commands").rows()
     used = [row for row in devices if row[2]] or [row for row in devices if row[3]]
     names = Counter(_named(analysis.run, device, hardware) for device, hardware, *_ in used)
@@ -689,10 +688,9 @@ def _software(versions: Mapping[str, str]) -> str | None:
 
 # --- `summary.json`: what a data set keeps of a run, in its bundle.
 #
-# Made from the analysis that somebody has at hand, so that adding the run to a data set needs
-# none.
-# It counts while the bundle is what it was: the digest of its files stands in it. What is
-# read is untrusted: checked against its types, bounded, and made anew where anything is wrong.
+# Made from the analysis that somebody has at hand, so that adding the run to a data set needs none.
+# It counts while the bundle is what it was: the digest of its files stands in it. What is read is
+# untrusted: checked against its types, bounded, and made again if anything is wrong.
 
 
 SUMMARY_NAME = "summary.json"
@@ -775,7 +773,7 @@ def summary_of(
 
 def summarized(source: Source) -> Summary:
     """The summary of the run of a source that is no foreign one, from the tables that it needs
-    alone. Raises InputError where the run cannot be read or holds no call."""
+    alone. Raises InputError if the run cannot be read or holds no call."""
     content = bundle_digest(source.path) if source.kind is Kind.BUNDLE else ""
     run = load_source(source)
     if run.calls.is_empty():
@@ -785,7 +783,7 @@ def summarized(source: Source) -> Summary:
 
 
 def write_summary(bundle: Path, summary: Summary) -> bool:
-    """Write `summary.json` into a bundle; False where it cannot be, which is no error: the next
+    """Write `summary.json` into a bundle; False if it cannot be, which is no error: the next
     who needs it makes it."""
     try:
         write_atomically(bundle / SUMMARY_NAME, msgspec.json.encode(summary) + b"\n")
@@ -795,7 +793,7 @@ def write_summary(bundle: Path, summary: Summary) -> bool:
 
 
 def read_summary(bundle: Path) -> Summary | None:
-    """The summary in `bundle`; None where there is none that is current. Raises InputError where
+    """The summary in `bundle`; None if there is none that is current. Raises InputError if
     a file of it cannot be read."""
     found = _read(bundle)
     if found is None or found.schema_version != SCHEMA_VERSION:
@@ -842,7 +840,7 @@ def _read(bundle: Path) -> Summary | None:
 
 
 def _times(run: Run, source: Source) -> _Times:
-    """When the run began: by its trace, by its manifest, by the file's time."""
+    """When the run started: by its trace, by its manifest, by the file's time."""
     firsts = [frame["start_ns"].min() for frame in (run.spans, run.calls, run.commands)]
     known = [first for first in firsts if isinstance(first, int)]
     if known and min(known) >= _TIME_OF_DAY:

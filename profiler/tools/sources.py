@@ -53,11 +53,10 @@ if TYPE_CHECKING:
 #     found.unfinished    # runs that are not whole
 #
 # Bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the files of
-# another
-# profiler that an importer recognises.
+# another profiler that an importer recognises.
 
 
-_PACKET = b"\n"  # what every Perfetto trace begins with
+_PACKET = b"\n"  # what every Perfetto trace starts with
 
 
 class Kind(Enum):
@@ -199,7 +198,7 @@ def _given(found: Found, options: Mapping[str, object]) -> Found:
 
 
 def check_kept(found: Sequence[Found], out: str | os.PathLike[str] | None) -> None:
-    """Raises InputError where a folder is named in which to keep what is imported, and nothing
+    """Raises InputError if a folder is named in which to keep what is imported, and nothing
     is."""
     if out is not None and all(each.newest.foreign is None for each in found):
         raise InputError(f"--out keeps what is imported, and {found[0].given} is not: leave it out")
@@ -253,7 +252,7 @@ class Imports:
 
     def ready(self, source: Source) -> Source:
         """`source` itself, or the bundle that was made of it where it is foreign. Raises
-        InputError where it cannot be imported, OutputError where nothing can be written."""
+        InputError if it cannot be imported, OutputError if nothing can be written."""
         if source.kind is not Kind.FOREIGN or source.foreign is None:
             return source
         from profiler.importers.importing import import_all_with
@@ -309,7 +308,7 @@ def load(
     of one run. `import_options` are the importer's, such as `{"pipeline": "sd3", "steps": 28}`.
 
     What is imported lies in a temporary folder until `run.close()`, or until the run is no longer
-    used; the folder `out` keeps it. Raises InputError, in one sentence with what to do, where that
+    used; the folder `out` keeps it. Raises InputError, in one sentence with what to do, if that
     cannot be.
     """
     (found,) = resolve([as_paths(path)], import_options)
@@ -317,7 +316,7 @@ def load(
 
 
 def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
-    """The newest run of `found`; it knows the others, and holds what was imported for it, where no
+    """The newest run of `found`; it knows the others, and holds what was imported for it, if no
     folder `out` keeps that. Raises InputError for an `out` without anything to keep."""
     check_kept([found], out)
     imports = Imports(None if out is None else Path(out))
@@ -332,7 +331,7 @@ def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
 
 
 def load_source(source: Source) -> Run:
-    """The run of a source that is no foreign one. Raises InputError where it cannot be read."""
+    """The run of a source that is no foreign one. Raises InputError if it cannot be read."""
     if source.kind is Kind.TRACE:
         return load_trace(source.path)
     if source.kind is Kind.PARQUET:
@@ -364,8 +363,8 @@ def analyze(
     name, as the options of `profile-sd3 analyze` do: several in a list, or with commas.
     `device_profile` is a file that `benchmark-device` wrote; without it the one in or beside the
     bundle counts, if there is one. `device_memory` is the memory of all devices or by device, for
-    the head-room: bytes or a text ("16GiB"). `import_options` are for the importer, where `source`
-    is another profiler's. Raises InputError, in one sentence, where the run cannot be read or does
+    the head-room: bytes or a text ("16GiB"). `import_options` are for the importer, if `source`
+    is another profiler's. Raises InputError, in one sentence, if the run cannot be read or does
     not have what is named.
     """
     profiles = read_profiles(Path(device_profile)) if device_profile is not None else ()
@@ -415,7 +414,7 @@ def page_path(source: Source, *, filtered: bool) -> Path:
     """`report.html` in a bundle, `report.selection.html` of a part of it; beside a single trace
     its name, beside what was imported its name with that behind it.
 
-    Raises OutputError where a file of that name is no page of ours.
+    Raises OutputError if a file of that name is no page of ours.
     """
     name = "report.selection.html" if filtered else "report.html"
     if source.origin is not None:
@@ -430,7 +429,7 @@ def page_path(source: Source, *, filtered: bool) -> Path:
 
 
 def _beside(origin: Path, name: str) -> Path:
-    """`NAME.report.html` beside `origin`, in the current folder where that cannot be written."""
+    """`NAME.report.html` beside `origin`, in the current folder if that cannot be written."""
     whole = origin if origin.name not in ("", "..") else origin.resolve()
     stem = whole.name.removesuffix(".gz")
     named = f"{Path(stem).stem if origin.is_file() else stem}.{name}"

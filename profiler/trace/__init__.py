@@ -9,7 +9,7 @@ from profiler.errors import ProfilerError
 
 
 def __getattr__(name: str) -> Any:
-    """The compiled core, or what to do where there is none: a clone's folder as it is has none."""
+    """The compiled core, or what to do if there is none: a clone's folder as it is has none."""
     if name != "_core":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -38,37 +38,28 @@ class Resampled(StrEnum):
 # them
 #
 # It is the one of comparisons, predictions and of what tracing costs; what draws by other rules
-# than
-# medians of units takes its parts from here: `draws`, `ends`, `mean_widening`, `t_ratio`.
+# than medians of units takes its parts from here: `draws`, `ends`, `mean_widening`, `t_ratio`.
 #
-# Each side has one value a unit: a run, a pipeline call, a step. Units are drawn with
-# replacement,
-# as many as there are, and the median of each draw is kept (Efron 1979, Ann. Statist. 7(1),
-# 1-26).
-# Percentiles of the draws of few units are too narrow (Hesterberg 2015, Am. Stat. 69(4),
-# 371-386).
+# Each side has one value a unit: a run, a pipeline call, a step. Units are drawn with replacement,
+# as many as there are, and the median of each draw is kept (Efron 1979, Ann. Statist. 7(1), 1-26).
+# Percentiles of the draws of few units are too narrow (Hesterberg 2015, Am. Stat. 69(4), 371-386).
 # For a mean they would be widened by t(n - 1) / z, the quantiles of Student's and the normal
-# distribution; the median of few draws scatters more than their mean, and by simulation the root
-# of
+# distribution; the median of few draws scatters more than their mean, and by simulation the root of
 # that keeps false calls of equal sides below 5 %: 1.5 for three units, 1.2 for five, 1.0 for
-# twenty.
-# Two units need all of it, 6.5. `docs/diff.md` has the rates.
+# twenty. Two units need all of it, 6.5. `docs/diff.md` has the rates.
 #
-# Times scatter by shares of themselves, so deviations are logarithms of ratios; differences,
-# where a
+# Times scatter by shares of themselves, so deviations are logarithms of ratios; differences, if a
 # time is 0.
 #
-# A side of one unit borrows the scatter of the other: single values of it, relative to its
-# median,
+# A side of one unit borrows the scatter of the other: single values of it, relative to its median,
 # are drawn, smoothed by a normal kernel of the usual width (Silverman 1986, Density Estimation,
 # 3.4.2) and widened by sqrt(n / (n - 1)) t(n - 1) / z.
 #
 # Units that do not differ at all tell the grain of a clock or a simulator, not noise, and two may
-# be
-# close by chance. Neither has an interval of no width: their spread is taken to be `LEAST_SPREAD`
-# of
-# the median, a standard deviation of 0.5 %. NVBench holds a time for measured when its relative
-# deviation falls below that (`--max-noise`); three steps of one SD3.5 run on an MI300X have 0.13
+# be close by chance. Neither has an interval of no width: their spread is taken to be
+# `LEAST_SPREAD` of the median, a standard deviation of 0.5 %. NVBench holds a time for measured
+# when its relative deviation falls below that (`--max-noise`); three steps of one SD3.5 run on an
+# MI300X have 0.13
 # %.
 #
 # - Two units: the deviations of both are scaled until theirs is at least that, so half of the
@@ -77,7 +68,7 @@ class Resampled(StrEnum):
 #   units, since what rounds one rounds all: half of the interval is 1.96 * 0.5 % * 1.5 for three,
 # 1 %
 #   for many.
-# - A single unit borrows that of the other side; where all of those are 0 nothing is known.
+# - A single unit borrows that of the other side; if all of those are 0 nothing is known.
 #
 # An interval that needed it has `assumed`.
 #
@@ -89,7 +80,7 @@ CONFIDENCE = 0.95  # of comparisons and of what tracing costs
 PREDICTED_CONFIDENCE = 0.90  # of what is yet to come
 RESAMPLES = 2000
 SEED = 0
-LEAST_SPREAD = 0.005  # standard deviation of units, relative, where none can be observed
+LEAST_SPREAD = 0.005  # standard deviation of units, relative, if none can be observed
 _FURTHEST = 20.0  # e-folds; what scatters by more has no interval to speak of
 _Z = {CONFIDENCE: 1.959964, PREDICTED_CONFIDENCE: 1.644854}  # two-sided, of a normal distribution
 # Quantiles of Student's t, two-sided as well, for 1 to 30 degrees of freedom; how far those beyond
@@ -114,7 +105,7 @@ _Ranks = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Medians of both sides and the interval of their difference `new - base`; None where
+    """Medians of both sides and the interval of their difference `new - base`; None if
     neither side was measured more than once, or all that one was is 0 and the other is single.
 
     `assumed`: the spread of a side is `LEAST_SPREAD`, for none could be observed.
@@ -229,7 +220,7 @@ def _is_unobserved(values: _Reals) -> bool:
 
 def _apart(values: _Reals, unit: float, *, logs: bool) -> _Reals:
     """By how much sorted values, at least two, differ from their median: logarithms of ratios, or
-    differences; of two, as far as their spread can be told. Zeros where three or more are equal."""
+    differences; of two, as far as their spread can be told. Zeros if three or more are equal."""
     median = np.median(values)
     if len(values) == 2 and _is_unobserved(values):
         return unit * LEAST_SPREAD / math.sqrt(2) * np.array((-1.0, 1.0))

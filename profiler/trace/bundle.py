@@ -48,7 +48,7 @@ from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chu
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
-WORK_NAME = ".operators"  # where capture keeps ONNX Runtime's profiles until the run ends
+WORK_NAME = ".operators"  # if capture keeps ONNX Runtime's profiles until the run ends
 Sync = Literal["never", "finish", "always"]
 """When files are forced to the disk: never, all once the run is finished, or each before it gets
 its name."""
@@ -198,7 +198,7 @@ def write_manifest(
 def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False) -> dict[str, int]:
     """Write `merged.pb`; sizes in bytes of the bundle's files that are no call.
 
-    `host.pb`, whose spans begin before all calls, comes first: so a reader that wants events in
+    `host.pb`, whose spans start before all calls, comes first: so a reader that wants events in
     order of time has little to keep back. `whole` says of damaged files how many bytes stand before
     the damage.
     """
@@ -214,7 +214,7 @@ def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False
 
 
 def host_file(directory: Path) -> list[Path]:
-    """`host.pb` of a bundle, where there is one."""
+    """`host.pb` of a bundle, if there is one."""
     return [path for path in (directory / HOST_NAME,) if path.is_file()]
 
 
@@ -224,10 +224,8 @@ def host_file(directory: Path) -> list[Path]:
 #     journal.add(call, awaits_operators=True)
 #     journal.remove()
 #
-# It lies in the bundle as `.calls` until the run has ended; a process that is killed leaves it,
-# and
-# `profile-sd3 merge` makes call files of its lines. A line is handed to the system in one write,
-# so
+# It lies in the bundle as `.calls` until the run has ended; a process that is killed leaves it, and
+# `profile-sd3 merge` makes call files of its lines. A line is handed to the system in one write, so
 # it outlives the process, though not a machine that goes down.
 
 
@@ -257,7 +255,7 @@ class Journal:
 
     @classmethod
     def create(cls, directory: Path) -> Journal:
-        """Begin the journal of a bundle. Raises OutputError."""
+        """Start the journal of a bundle. Raises OutputError."""
         path = directory / JOURNAL_NAME
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, file_mode())
@@ -272,7 +270,7 @@ class Journal:
         return cls(path, descriptor)
 
     def add(self, call: Call, *, awaits_operators: bool) -> bool:
-        """Append one call; whether it was written whole. Each line begins with its line break, so
+        """Append one call; whether it was written whole. Each line starts with its line break, so
         that one that was cut by a full disk spoils no other."""
         line = b"\n" + _encoder.encode(JournalEntry(call, awaits_operators))
         try:
@@ -341,7 +339,7 @@ class JournalReader:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether the process that writes the bundle still lives; False where nobody can tell.
+    """Whether the process that writes the bundle still lives; False if nobody can tell.
 
     A process that closes a file loses all its locks on it, so it must not open its own journal.
     """
@@ -374,16 +372,16 @@ def _sound(call: Call) -> bool:
     return numbers and times and len(call.file_name) < 200
 
 
-# --- Merge a bundle anew from what its files hold, complete one whose run was killed, and rebuild a
-# manifest that was never written.
+# --- Merge a bundle again from what its files hold, complete one whose run was killed, and rebuild
+# a manifest that was never written.
 
 
 def merge_bundle(directory: Path) -> Path:
-    """Write `merged.pb` anew from the call files and `host.pb`; rebuild a missing manifest.
+    """Write `merged.pb` again from the call files and `host.pb`; rebuild a missing manifest.
 
     Of a run that was killed, calls that have no file yet get one from the journal. Of a file that
-    is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises InputError where
-    there is nothing to merge, or where the run is still going on.
+    is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises InputError if
+    there is nothing to merge, or if the run is still going on.
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is not a folder: give the folder of one run")
@@ -506,7 +504,7 @@ def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Dr
 
 
 def _whole_bytes(path: Path) -> int:
-    """The bytes up to the end of the last whole packet; 0 where there is none."""
+    """The bytes up to the end of the last whole packet; 0 if there is none."""
     try:
         drops = read_trace(path).drops
     except InputError:
@@ -523,7 +521,7 @@ def _cut_bytes(drops: Sequence[Drop]) -> int:
 
 def place_bundle(bundle: Path, parent: Path) -> Path:
     """Move a finished bundle into `parent`, on the same file system, under its name or `NAME-2`, …
-    where that is taken, which its manifest then says; its new place. Raises OutputError."""
+    if that is taken, which its manifest then says; its new place. Raises OutputError."""
     try:
         target = _new_folder(parent, bundle.name)  # which takes the name
         if target.name != bundle.name:
@@ -540,8 +538,8 @@ def place_bundle(bundle: Path, parent: Path) -> Path:
 # --- Bundles below a folder, and in which state each is: asked once, and told as a value.
 #
 # found = search(Path("traces"))
-# found.whole         # newest first
-# found.unfinished    # going on, cut short, never merged, or without a call
+# found.whole         # newest first found.unfinished    # going on, cut short, never merged, or
+# without a call
 
 
 _LEVELS = 2
@@ -600,7 +598,7 @@ class Bundles(Struct, frozen=True):
         return tuple(one.path for one in self.unfinished if one.state is State.RUNNING)
 
     def check(self) -> None:
-        """Raises InputError with what to do where none is whole."""
+        """Raises InputError with what to do if none is whole."""
         if self.whole:
             return
         if self.unfinished:
@@ -611,7 +609,7 @@ class Bundles(Struct, frozen=True):
 
 
 def state_of(directory: Path) -> State | None:
-    """The state of the run in `directory`, None where there is none. Raises OSError."""
+    """The state of the run in `directory`, None if there is none. Raises OSError."""
     with os.scandir(directory) as entries:
         names = {entry.name for entry in entries}
     if JOURNAL_NAME in names:
@@ -633,8 +631,8 @@ def _lists_calls(directory: Path) -> bool:
 
 def search(path: Path) -> Bundles:
     """The runs at `path`, a folder: itself, or those up to two levels below it; what is below and
-    cannot be read is left out. One without calls is whole where `path` itself is it. Raises OSError
-    where `path` cannot be read."""
+    cannot be read is left out. One without calls is whole if `path` itself is it. Raises OSError
+    if `path` cannot be read."""
     found = _states(path, _LEVELS, state_of(path))
     whole: list[Path] = []
     rest: list[Unfinished] = []
@@ -668,7 +666,7 @@ def _is_scratch(name: str) -> bool:
 def find_bundles(path: Path) -> list[Path]:
     """Finished bundles at `path`, newest first: `path` itself, or those below it.
 
-    Raises InputError with what to do where there is none.
+    Raises InputError with what to do if there is none.
     """
     try:
         if not path.exists():

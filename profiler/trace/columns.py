@@ -56,10 +56,10 @@ class CommandColumns:
 
     `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes`, `stage`, `kernel`, `module` and
     `name` index `strings`, whose entry 0 is "". `name` is what the command's slice is called in the
-    trace, 0 where that is the layer. Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and
-    `flops` are `UNKNOWN` (-1) where nobody measured them. `stage`, `step` and `pipeline` are set
+    trace, 0 if that is the layer. Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and
+    `flops` are `UNKNOWN` (-1) if nobody measured them. `stage`, `step` and `pipeline` are set
     for host work only: commands of a call have their call's. `pipeline`, `kernel`, `module` and
-    `name` may be None where no command has one. `flows` has shape (m, 2): row of the source, row of
+    `name` may be None if no command has one. `flows` has shape (m, 2): row of the source, row of
     the target of each dependency.
     """
 
@@ -134,7 +134,7 @@ class SliceColumns:
     `depth` counts the slices that enclose one on its track, `parent` is the row of the innermost
     of them, -1 for none. `call` is the index of the call that the slice's file records, -1 for
     slices of no call.
-    `duration_ns` is -1 for a slice that never ends. `command_index` is -1 where the slice
+    `duration_ns` is -1 for a slice that never ends. `command_index` is -1 if the slice
     carries no command of ours; then `layer` equals `name`. Bytes and FLOPs: -1 is unknown.
     """
 
@@ -197,7 +197,7 @@ class CounterColumns:
 class TraceColumns:
     """What one trace holds. Calls and spans of ours stand in `calls` and `spans`, every other
     slice in `slices`. `instants` are the rows of `slices` that are moments: they have no
-    duration. `flows` is int64 [k, 2]: rows in `slices` from which to which, where both ends are
+    duration. `flows` is int64 [k, 2]: rows in `slices` from which to which, if both ends are
     in `slices`."""
 
     tracks: tuple[TrackRow, ...]
@@ -323,7 +323,7 @@ class CommandBuilder:
 
 
 def numbered(layer: Int32s, given: Int32s) -> Int32s:
-    """Numbers of the commands of each layer: the `given` ones, where a layer's first has it, and
+    """Numbers of the commands of each layer: the `given` ones, if a layer's first has it, and
     for the others those after the layer's largest."""
     numbers = number_within(layer)
     rows = np.flatnonzero(given != UNKNOWN)
@@ -357,7 +357,7 @@ _Known = TypeVar("_Known", bound=Hashable)
 
 def join_commands(pieces: Iterable[CommandColumns]) -> CommandColumns:
     """All commands in order of their start, those that start together in the order of `pieces`;
-    the commands of each layer are numbered anew."""
+    the commands of each layer are numbered again."""
     tracks: dict[Track, int] = {}
     strings: dict[str, int] = {"": 0}
     found: dict[str, list[npt.NDArray[Any]]] = {}
@@ -419,12 +419,10 @@ def _given(column: Int32s | None, rows: int, absent: int) -> Int32s:
 #     trace = read_trace(Path("traces/run/006_transformer.step000.pb"))
 #     trace.calls[0].submodule, len(trace.slices)
 #
-# The reading itself is done by `profiler.trace._core`, by trace_processor's rules: events in
-# order
+# The reading itself is done by `profiler.trace._core`, by trace_processor's rules: events in order
 # of time, whatever their order in the file; slices paired per track. Memory stays below 64 times
-# the
-# size of the trace and 1 MiB, whatever is in it; of a packed trace, of what it unpacks to, which
-# `unpack` bounds.
+# the size of the trace and 1 MiB, whatever is in it; of a packed trace, of what it unpacks to,
+# which `unpack` bounds.
 
 
 _Piece = TypeVar("_Piece", Call, Span)
@@ -460,7 +458,7 @@ def read_trace(path: Path) -> TraceColumns:
     """Read one trace file; a cut file is read up to its last whole packet and the drop reported.
 
     Files from 1 MiB on are mapped into memory, which spares a copy of them and the pages that it
-    would take: nobody may cut them shorter meanwhile. Raises InputError where the file cannot be
+    would take: nobody may cut them shorter meanwhile. Raises InputError if the file cannot be
     opened or is no Perfetto trace.
     """
     try:

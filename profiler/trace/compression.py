@@ -21,21 +21,19 @@ from profiler.trace import schema
 
 # --- Packed traces: `.gz` files, and packets inside packets.
 #
-# A packed file of a few bytes can claim to hold any amount. All that a file unpacks to, in all
-# its
-# layers together, is bounded before it is there: to 256 times the file's size and 4 MiB, far
-# beyond
+# A packed file of a few bytes can claim to hold any amount. All that a file unpacks to, in all its
+# layers together, is bounded before it is there: to 256 times the file's size and 4 MiB, far beyond
 # what traces compress to. Of what is damaged, everything ahead of the damage is kept.
 
 
 _FACTOR = 256
 _LEAST = 1 << 22  # bytes that may always be unpacked
 _PIECE = 1 << 20  # bytes unpacked at a time
-_BEGUN = b"\x0a"  # a packet that begins and never ends: the core counts it as damaged
+_BEGUN = b"\x0a"  # a packet that starts and never ends: the core counts it as damaged
 
 
 def is_gzip(data: memoryview) -> bool:
-    """Whether `data` begins as a `.gz` file does."""
+    """Whether `data` starts as a `.gz` file does."""
     return bytes(data[:2]) == b"\x1f\x8b"
 
 
@@ -70,7 +68,7 @@ def zstandard() -> Any | None:
 class Unpacker:
     """Unpacks one file of `size` bytes and the compressed packets in it, all within one bound.
 
-    Raises InputError where the bound is passed, MissingPackageError where nothing here unpacks
+    Raises InputError if the bound is passed, MissingPackageError if nothing here unpacks
     Zstandard.
     """
 
@@ -79,8 +77,8 @@ class Unpacker:
         self._where = where
 
     def gunzip(self, data: memoryview) -> tuple[bytes, str]:
-        """The content of a `.gz` file of one or more members, and why it ends early: "" where it
-        does not. Raises InputError where not even its begin can be read."""
+        """The content of a `.gz` file of one or more members, and why it ends early: "" if it
+        does not. Raises InputError if not even its start can be read."""
         failure = ""
         parts: list[bytes] = []
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -94,8 +92,8 @@ class Unpacker:
         return b"".join(parts), failure
 
     def __call__(self, how: str, data: bytes) -> bytes | None:
-        """The packets in `data`, which is packed by `how` ("deflate" or "zstd"); None where not
-        even their begin can be read."""
+        """The packets in `data`, which is packed by `how` ("deflate" or "zstd"); None if not
+        even their start can be read."""
         read, failure = self._zstd(data) if how == "zstd" else (_inflater(data), zlib.error)
         parts: list[bytes] = []
         try:
@@ -128,7 +126,7 @@ class Unpacker:
 
 
 def _inflater(data: bytes) -> Callable[[int], bytes]:
-    """Reads zlib's format piece by piece; EOFError where it is cut."""
+    """Reads zlib's format piece by piece; EOFError if it is cut."""
     stream = zlib.decompressobj()
     rest = data
 
@@ -183,7 +181,7 @@ def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
 
 
 def check_compression(how: str) -> Compression:
-    """`how`, if packets can be packed so here; raises InputError where they cannot."""
+    """`how`, if packets can be packed so here; raises InputError if they cannot."""
     if how not in COMPRESSIONS:
         raise InputError(f"no compression is called {how!r}: use {', '.join(COMPRESSIONS)}")
     if how == "zstd":
@@ -229,8 +227,7 @@ def _zstd() -> Callable[[bytes], bytes]:
 # --- Packets of a trace file one by one, as messages: for `profile-sd3 dump`, which shows them all,
 # and `profile-sd3 view`, whose UI does not read those packed with Zstandard.
 #
-# A `Trace` is nothing but its packets, one length-delimited field after another, so a file that
-# was
+# A `Trace` is nothing but its packets, one length-delimited field after another, so a file that was
 # cut keeps every packet before the cut.
 
 
@@ -239,7 +236,7 @@ _PACKET_TAG = 0x0A  # field 1, length-delimited
 
 
 def file_bytes(path: Path) -> bytes:
-    """The content of a trace file, unpacked where it is a `.gz`. Raises InputError where it cannot
+    """The content of a trace file, unpacked if it is a `.gz`. Raises InputError if it cannot
     be one."""
     try:
         size = path.stat().st_size
@@ -269,7 +266,7 @@ def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int
 
 
 def holds_zstd(data: bytes) -> bool:
-    """Whether the first packet of a trace, of which `data` is the begin, is packed with Zstandard:
+    """Whether the first packet of a trace, of which `data` is the start, is packed with Zstandard:
     then all of them are."""
     if not data or data[0] != _PACKET_TAG:
         return False
@@ -305,7 +302,7 @@ def _frames(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _frame(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Begin and end of the payload of the packet at `offset`, None where there is no whole one."""
+    """Start and end of the payload of the packet at `offset`, None if there is no whole one."""
     if offset >= len(data) or data[offset] != _PACKET_TAG:
         return None
     length = shift = 0
@@ -320,8 +317,7 @@ def _frame(data: bytes, offset: int) -> tuple[int, int] | None:
 
 # --- Words that most traces hold, and that therefore get the shortest numbers (1 or 2 wire bytes).
 #
-# A word's number is its place here, counted from 1. Files that are merged must agree on it:
-# append,
+# A word's number is its place here, counted from 1. Files that are merged must agree on it: append,
 # never insert or remove. Readers need none of this, every file defines the numbers it uses.
 
 

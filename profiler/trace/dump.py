@@ -28,14 +28,14 @@ _UNITS = {schema.UNIT_BYTES: "bytes", schema.UNIT_COUNT: "count"}
 
 
 def text(value: str | bytes) -> str:
-    """Text of a string field: protobuf hands out bytes where it is not valid UTF-8."""
+    """Text of a string field: protobuf hands out bytes if it is not valid UTF-8."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 @dataclass(slots=True)
 class SequenceState:
     """Incremental state of one packet sequence. `clock` is its default clock, 0 the trace's own;
-    `track` its default track. `clocks` maps a clock to its running value (-1 where its timestamps
+    `track` its default track. `clocks` maps a clock to its running value (-1 if its timestamps
     are absolute), what to add to get the trace's clock, and its unit in ns."""
 
     id: int
@@ -185,7 +185,7 @@ class _Texts:
 
     def extension_set(self, data: bytes) -> bytes:
         """Our definitions with the texts of commands, which are values of an enum, replaced; empty
-        where they are not ours."""
+        if they are not ours."""
         if data == schema.EXTENSION_SET:
             return data
         from google.protobuf import descriptor_pb2
@@ -221,7 +221,7 @@ _DEEPEST: Final = 64  # names in a track's path; a file may claim parents in a c
 def dump_lines(path: Path) -> Iterator[str]:
     """Yield the lines of the trace at `path`; of a file that is cut, those of its whole packets.
 
-    Raises InputError where the file cannot be read or, after the last line, where it is cut.
+    Raises InputError if the file cannot be read or, after the last line, if it is cut.
     """
     data = file_bytes(path)
     dump = _Dump()

@@ -181,7 +181,7 @@ BRANCHES: tuple[str, ...] = get_args(Branch)
 CATEGORIES: tuple[str, ...] = get_args(Category)
 ROLES: tuple[str, ...] = get_args(Role)
 
-ROOT_DEVICE = "cpu:0"  # where the pipeline itself, and so all host work, runs
+ROOT_DEVICE = "cpu:0"  # if the pipeline itself, and so all host work, runs
 PIPELINE_TRACK = "Pipeline"  # pipeline, stage and step spans, nested
 PROFILER_TRACK = "Profiler"  # what recording took: spans of kind `profiler`
 CALLS_TRACK = "Calls"  # one span a call, on each device
@@ -212,7 +212,7 @@ def device_of_rank(rank: int, device: str) -> str:
 
 
 def rank_of_device(device: str) -> int:
-    """The rank that the name of a device says, `NO_RANK` where it says none."""
+    """The rank that the name of a device says, `NO_RANK` if it says none."""
     found = _OF_RANK.match(device)
     return int(found[1]) if found else NO_RANK
 
@@ -240,14 +240,14 @@ class Call:
 
     `index` counts the calls of a run from 0 in the order in which they returned; `step` is the
     denoising step from the scheduler, `NO_STEP` outside `denoise`; `branch` is one of `BRANCHES`,
-    "" where the notion does not apply (VAE). `ops_traced` tells whether commands were recorded
+    "" if the notion does not apply (VAE). `ops_traced` tells whether commands were recorded
     for it. `input_shapes` maps input names to "dtype[d0,d1,…]". `pipeline` is the number of the
     pipeline call that it belongs to: pipeline calls of a run count from 0 in the order in which
-    they began, those that run in another have its number; `NO_PIPELINE` outside of any.
+    they started, those that run in another have its number; `NO_PIPELINE` outside of any.
     `iteration` is the pass, from 0, of a loop that is not denoising (a token, a training or
-    profiler step); `NO_ITERATION` where there is none. `device_lag_ns` and `device_duration_ns` are
+    profiler step); `NO_ITERATION` if there is none. `device_lag_ns` and `device_duration_ns` are
     its time on the queue of its device, as the device itself noted it ahead of the call and behind
-    it: from `start_ns` to its begin, and its length; `UNKNOWN` where it was not asked.
+    it: from `start_ns` to its start, and its length; `UNKNOWN` if it was not asked.
     """
 
     index: int
@@ -291,7 +291,7 @@ def _for_a_file(name: str) -> str:
 class Span:
     """Pipeline, stage or step: what encloses calls and host work. The spans of one pipeline call
     nest; `pipeline` is its number, as in `Call`. Those of kind `profiler` are our own work, which
-    encloses nothing; `pipeline` is the call that waited for it, `NO_PIPELINE` where none did."""
+    encloses nothing; `pipeline` is the call that waited for it, `NO_PIPELINE` if none did."""
 
     kind: SpanKind
     name: str
@@ -310,7 +310,7 @@ class DropKind(StrEnum):
     CHANGED_FILE = "changed_file"  # its size is not what the manifest says
     DAMAGED_COPY = "damaged_copy"  # merged.pb, of calls that were read from their own files
     DROPPED_EVENTS = "dropped_events"  # the producer's buffer was full, or nothing places them
-    UNCLOSED_SLICE = "unclosed_slice"  # begun and never ended
+    UNCLOSED_SLICE = "unclosed_slice"  # started and never ended
     ABORTED_RUN = "aborted_run"
     UNTRACED_CALL = "untraced_call"  # a call that should have operators has none
     UNLABELLED_CALL = "unlabelled_call"  # of an import: it fits no description
@@ -318,7 +318,7 @@ class DropKind(StrEnum):
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
     MISSING_RANK = "missing_rank"  # of an import: processes of the job of which no trace was given
-    ESTIMATED_TIMES = "estimated_times"  # averages, or an order in place of begins
+    ESTIMATED_TIMES = "estimated_times"  # averages, or an order in place of starts
 
     @property
     def time_missing(self) -> bool:

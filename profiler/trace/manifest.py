@@ -43,9 +43,8 @@ from profiler.trace.manifest_fields import (
 )
 from profiler.trace.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
 
-# --- The manifest without secrets: where texts of a user's stand in it. `redaction` decides what
-# one
-# is; what is written has none, and neither has what is read of bundles that others wrote.
+# --- The manifest without secrets: if texts of a user's stand in it. `redaction` decides what
+# one is; what is written has none, and neither has what is read of bundles that others wrote.
 
 
 _TEXTS = (
@@ -134,10 +133,10 @@ class _Described(Fields, frozen=True, kw_only=True):
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
-    in order of their begin, `generations` in that of the first pipeline call of each.
+    in order of their start, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
     `cached_calls` are calls that were made under a step cache, in order of their index.
-    `job` is None where the run is of one process, `parts` where one recorder saw all of it.
+    `job` is None if the run is of one process, `parts` if one recorder saw all of it.
     """
 
     producer: str
@@ -312,7 +311,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _loosely(text: bytes) -> object:
-    """The document for a message about it, None where even that is asked too much."""
+    """The document for a message about it, None if even that is asked too much."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -351,7 +350,7 @@ def _check_plain(name: str, where: str) -> None:
 
 
 def _located(document: object, wanted: type, error: msgspec.ValidationError) -> str:
-    """What is wrong, and where: `devices.cpu:0.cores[1]: expected int, got str`."""
+    """What is wrong, and if: `devices.cpu:0.cores[1]: expected int, got str`."""
     message, _, place = str(error).partition(" - at ")
     where = ""
     at: Any = document

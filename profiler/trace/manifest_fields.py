@@ -50,7 +50,7 @@ class Hardware(Fields, frozen=True, kw_only=True):
 class Device(Fields, frozen=True, kw_only=True):
     """`cores` are processor numbers of a CPU device, `pinned` whether its threads stay there,
     `shared_with` other devices on the same cores. `weight_bytes` is the most that was loaded there
-    at once. `aligned` is False where nothing relates the device's clock to the run's."""
+    at once. `aligned` is False if nothing relates the device's clock to the run's."""
 
     hardware: str = ""
     cores: tuple[_Count, ...] = ()
@@ -124,7 +124,7 @@ class CallsFrom(StrEnum):
 class Graphs(Fields, frozen=True, kw_only=True):
     """Replays of CUDA or HIP graphs: how many there are, of how many kernels, and how many of these
     have operators from a capture's trace. `captures` counts captured graphs that were given, `best`
-    is the largest share of a replay's kernels that one of them has where none fits; `uncompared`
+    is the largest share of a replay's kernels that one of them has if none fits; `uncompared`
     are replays without a capture that were not compared with all, which would have taken too long.
     `captured` counts launches that this trace itself captured."""
 
@@ -142,7 +142,7 @@ class Recording(Fields, frozen=True, kw_only=True):
     `calls_from`, `steps_from` and `described_as` say where calls, steps and labels come from;
     `names_kept_whole` counts names that could not be taken apart; `nvtx_domains` are those, but the
     default one, whose ranges say what ran; `commands_of` are the files whose
-    commands were kept where the bundle is an excerpt."""
+    commands were kept if the bundle is an excerpt."""
 
     source: str = ""
     files: _Count | None = None
@@ -236,14 +236,14 @@ class Coverage(Fields, frozen=True, kw_only=True):
 
 
 def quantity(value: object) -> int | None:
-    """A size, count or time from a foreign file, where it is one that the manifest can hold."""
+    """A size, count or time from a foreign file, if it is one that the manifest can hold."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= LARGEST else None
 
 
 def setting(value: bool | float) -> Setting:
-    """An argument of a pipeline as the manifest can hold it: text where it is no such number."""
+    """An argument of a pipeline as the manifest can hold it: text if it is no such number."""
     if isinstance(value, bool):
         return value
     number = int(value) if isinstance(value, int) else float(value)
@@ -311,7 +311,7 @@ class DeviceClock(Fields, frozen=True, kw_only=True):
 
 class Clocks(Fields, frozen=True, kw_only=True):
     """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
-    times, to get the run's clock, which is off by `within_ns` at most where that is told."""
+    times, to get the run's clock, which is off by `within_ns` at most if that is told."""
 
     clock: ClockName | None = None
     reference: str = ""
@@ -324,7 +324,7 @@ class Clocks(Fields, frozen=True, kw_only=True):
 
 # --- What a manifest says of code that was compiled while the run went on.
 #
-# Texts are of the user's program and of its compiler: bounded here, escaped where they are shown.
+# Texts are of the user's program and of its compiler: bounded here, escaped if they are shown.
 # `docs/file-format.md` describes the keys.
 
 
@@ -337,7 +337,7 @@ _Reason = Annotated[str, Meta(max_length=LONGEST_REASON)]
 
 class GraphBreak(Fields, frozen=True, kw_only=True):
     """Why the compiler ended a graph before the code's end, `times` times; `place` is the line of
-    the program, "" where the compiler does not tell."""
+    the program, "" if the compiler does not tell."""
 
     reason: _Reason
     place: _Name = ""
@@ -498,8 +498,7 @@ class Overhead(Fields, frozen=True, kw_only=True):
 
 
 # --- What a manifest says of the files of several recorders that are one run: their clocks, and
-# what
-# they recorded twice.
+# what they recorded twice.
 
 
 class RelatedBy(StrEnum):
@@ -507,7 +506,7 @@ class RelatedBy(StrEnum):
 
     REFERENCE = "reference"  # it is the run's
     EPOCH = "epoch"  # both count from 1970
-    LOCAL_TIME = "local_time"  # that of the begin, which a file's name tells
+    LOCAL_TIME = "local_time"  # that of the start, which a file's name tells
     EVENTS = "events"  # that both recorded
 
 
@@ -520,8 +519,8 @@ class WhyApart(StrEnum):
 
 class PartOfRun(Fields, frozen=True, kw_only=True):
     """The `files` of one recorder, read by the importer `producer`. `offset_ns` was added to their
-    times; where events tell it, `pairs` of them do, which then differ by `residual_ns` in the
-    median and `worst_ns` at most; where a name does, it is known to `within_ns`. Of its `commands`
+    times; if events tell it, `pairs` of them do, which then differ by `residual_ns` in the
+    median and `worst_ns` at most; if a name does, it is known to `within_ns`. Of its `commands`
     on devices `twice` are in another part as well, and left out here; `calls` are those kept."""
 
     files: tuple[str, ...]
@@ -571,14 +570,14 @@ class MatchedBy(StrEnum):
 
     SEQUENCE = "sequence"  # process group and number
     GROUP_ORDER = "group_order"  # process group, and order within it
-    STREAM_ORDER = "stream_order"  # order on a stream, where the ends agree
+    STREAM_ORDER = "stream_order"  # order on a stream, if the ends agree
 
 
 class Rank(Fields, frozen=True, kw_only=True):
     """One process of a job. `source` is its file. `offset_ns`, and `drift_ppm` µs a second from
-    the job's begin on, were added to its times; `pairs` collectives tell them, `left_out` were more
+    the job's start on, were added to its times; `pairs` collectives tell them, `left_out` were more
     than 1 ms off. The ends of the collectives then differ by `residual_ns` in the median and by
-    `worst_ns` at most. `aligned` is False where too few collectives relate its clock to others."""
+    `worst_ns` at most. `aligned` is False if too few collectives relate its clock to others."""
 
     rank: _Rank
     source: str = ""
@@ -593,7 +592,7 @@ class Rank(Fields, frozen=True, kw_only=True):
 
 class Collective(Fields, frozen=True, kw_only=True):
     """One collective: its kind, process group and the number of that group's ranks, the bytes
-    that a rank gave and got, and for each rank that was recorded the begin of its command."""
+    that a rank gave and got, and for each rank that was recorded the start of its command."""
 
     kind: str
     group: str = ""
@@ -616,8 +615,7 @@ class Job(Fields, frozen=True, kw_only=True):
 
 
 # --- What a manifest says of how submodules and pipeline calls were set up: read from the objects
-# that
-# ran, for comparison with another run.
+# that ran, for comparison with another run.
 #
 # What nobody could tell is absent. `docs/file-format.md` describes the keys.
 
@@ -637,7 +635,7 @@ class WeightType(Fields, frozen=True, kw_only=True):
 
 class Attention(Fields, frozen=True, kw_only=True):
     """What computes attention. `backends` are those of diffusers' dispatcher that the processors
-    name, or its own where they name none; `processors` counts their classes; `implementations` are
+    name, or its own if they name none; `processors` counts their classes; `implementations` are
     those of transformers' models; `sdpa` are torch's kernels that are switched on."""
 
     backends: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ _AFTER_THE_NAME = frozenset(("value", "string", "plain"))  # --token-value
 _OPTION = re.compile(r"--[A-Za-z][^\s]*|-[A-Za-z]")
 _ASSIGNMENT = re.compile(r"(?P<name>[-+]*[A-Za-z_][\w.+/-]*)=(?P<value>.*)", re.DOTALL)
 
-# Lengths are bounded where a text that only begins so would be read again and again.
+# Lengths are bounded if a text that only starts so would be read again and again.
 _URL = re.compile(r"""(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?P<rest>[^\s"'<>]*)""")
 _ONE_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?P<rest>.*)", re.DOTALL)
 _HOST = re.compile(r"(?:[\w.~%*-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")

@@ -66,7 +66,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load() -> None:
-    """Make all of it, where it is not; waits for another thread that imports what it takes."""
+    """Make all of it, if it is not; waits for another thread that imports what it takes."""
     if "Trace" not in globals():
         globals().update(_made())
 

@@ -43,7 +43,7 @@ from profiler.trace.events import (
 
 class SpanSlice(Struct, frozen=True):
     """A call or a span; `fields` are those of its extension. Slices of one `correlation` have one
-    colour in the Perfetto UI, where names that differ in their digits would share theirs."""
+    colour in the Perfetto UI, if names that differ in their digits would share theirs."""
 
     track: Track
     name: str
@@ -54,7 +54,7 @@ class SpanSlice(Struct, frozen=True):
     correlation: str = ""
 
     def event(self) -> bytes:
-        """The serialized TrackEvent that begins the slice."""
+        """The serialized TrackEvent that starts the slice."""
         event = schema.TrackEvent()
         if self.correlation:
             event.correlation_id_str = encodable(self.correlation)
@@ -140,7 +140,7 @@ def begin_file(path: Path, chunks: Iterable[bytes], begun: int) -> int:
 
 
 def finish_file(path: Path, chunks: Iterable[bytes], begun: int, *, sync: bool = False) -> int:
-    """Write the rest of what `begin_file` has begun, and give it its name; returns its size in
+    """Write the rest of what `begin_file` has started, and give it its name; returns its size in
     bytes. `sync` forces it to the disk before. Raises OutputError, and leaves nothing then."""
     part = _part_of(path)
     try:

@@ -91,7 +91,7 @@ class DiffOptions:
 def diff(options: DiffOptions) -> None:
     """Compare runs, part by part.
 
-    A change is called slower or faster only where it exceeds noise.
+    A change is called slower or faster only if it exceeds noise.
     """
     from profiler.compare.compare import Compared, check_gate
 

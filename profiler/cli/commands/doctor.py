@@ -40,7 +40,7 @@ def doctor(options: DoctorOptions) -> None:
     """Say what is installed and whether programs are profiled.
 
     Looks at the environment that profile-sd3 runs in: versions, extras, backends, importers, the
-    start-up hook and the RBLN_PROFILER variables. Exits with 1 where something keeps a program
+    start-up hook and the RBLN_PROFILER variables. Exits with 1 if something keeps a program
     from being profiled. Paste its output into a bug report.
     """
 
@@ -99,8 +99,7 @@ SUBCOMMAND = Subcommand(doctor, place=105)
 
 # --- What `profile-sd3 doctor` looks at: the installation, and whether it would profile a program.
 #
-# `diagnose` returns values; the command prints them. Nothing here imports a library that is
-# looked
+# `diagnose` returns values; the command prints them. Nothing here imports a library that is looked
 # for: versions come from the packages' metadata.
 
 
@@ -231,7 +230,7 @@ def _fits(version: str, requirement: Requirement) -> bool:
 
 def _version(package: str) -> str:
     """The installed version of a package, or of what brings its library under another name
-    (onnxruntime-gpu brings onnxruntime); "" where it cannot be imported."""
+    (onnxruntime-gpu brings onnxruntime); "" if it cannot be imported."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
     with suppress(ValueError):  # in sys.modules, but made by hand

@@ -23,7 +23,7 @@ class OtlpOptions:
 
 def otlp(options: OtlpOptions) -> None:
     """Write pipeline calls, stages, steps and calls as OpenTelemetry spans, with the names of the
-    conventions for generative AI (gen_ai.*) where these have any."""
+    conventions for generative AI (gen_ai.*) if these have any."""
     from profiler.files import json_text
     from profiler.tools.export import is_of_epoch, otlp_document
     from profiler.tools.sources import load_source

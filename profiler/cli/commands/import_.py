@@ -101,7 +101,7 @@ def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[s
 
 def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
     """Paths, and the options between them that typer does not know: `--key value` or
-    `--key=value`. Raises InputError where there is no path or an option has no value."""
+    `--key=value`. Raises InputError if there is no path or an option has no value."""
     paths: list[Path] = []
     options: dict[str, str] = {}
     rest: Iterator[str] = iter(words)

@@ -23,7 +23,7 @@ class MergeOptions:
 def merge(options: MergeOptions) -> None:
     """Rebuild merged.pb from the files of a run.
 
-    Rebuilds the manifest as well where it is missing, and says on stderr what the run lacks.
+    Rebuilds the manifest as well if it is missing, and says on stderr what the run lacks.
     """
     from profiler.analysis.table_text import worded_note as worded
     from profiler.trace.bundle import merge_bundle
@@ -41,7 +41,7 @@ def merge(options: MergeOptions) -> None:
 
 def _one_run(directory: Path) -> Path:
     """`directory` itself, or, of a folder of bundles, the newest that was cut short. Raises
-    InputError where none of them was."""
+    InputError if none of them was."""
     from profiler.trace.bundle import State, search
 
     if not directory.is_dir():

@@ -70,7 +70,7 @@ def query(options: QueryOptions) -> None:
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
     analysis; the column run names the run of each row. A query only reads, and reaches no file. It
-    may use 4 GiB of memory, or half of the machine's where that is less.
+    may use 4 GiB of memory, or half of the machine's if that is less.
     """
     from profiler.tools.query import Database, table_lines
 
@@ -204,8 +204,7 @@ SUBCOMMAND = Subcommand(query, place=80, about_runs=True)
 #     ask.sql("2026-11-24_a", "select submodule, count(*) from calls group by all")
 #
 # Everything is read-only. A run is named as `list_runs` names it; what lies outside the folder,
-# also
-# a link, is no run. Answers are bounded: rows of tables and SQL, time and memory of a query.
+# also a link, is no run. Answers are bounded: rows of tables and SQL, time and memory of a query.
 
 
 MOST_ROWS = 1000
@@ -227,7 +226,7 @@ class Questions:
         return {"runs": names[:_RUNS], "total": len(names)}
 
     def summary(self, run: str) -> dict[str, Any]:
-        """What a run is and where its time went: stages, submodules, steps, tracing cost."""
+        """What a run is and if its time went: stages, submodules, steps, tracing cost."""
         from profiler.files import plain
         from profiler.report.files import document
 

@@ -63,8 +63,8 @@ def record(options: RecordOptions) -> None:
     """Run a command and profile the pipelines in it.
 
     ONNX Runtime sessions outside of pipelines are profiled as well. Does what setting
-    RBLN_PROFILER=1 does. Passes signals on, returns the command's exit code (3 where it succeeded
-    and nothing was captured), and prints at the end where the bundles are.
+    RBLN_PROFILER=1 does. Passes signals on, returns the command's exit code (3 if it succeeded
+    and nothing was captured), and prints at the end if the bundles are.
     """
     import tempfile
 
@@ -116,7 +116,7 @@ def _with_interpreter(command: list[str]) -> list[str]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """The exit code of `command`; 128 and the signal's number where a signal ended it, as shells
+    """The exit code of `command`; 128 and the signal's number if a signal ended it, as shells
     have it. Signals that this process gets go on to the command."""
     import subprocess
 
@@ -151,7 +151,7 @@ def _in_foreground() -> bool:
 
 
 def _say_where(journal: Path, settings: Settings) -> bool:
-    """Tell on stderr of each bundle that a process of the command has written, and what ran where
+    """Tell on stderr of each bundle that a process of the command has written, and what ran if
     none has; returns whether there is one."""
     events = list(_events(journal))
     finished = [event["finished"] for event in events if "finished" in event]
@@ -232,9 +232,9 @@ def watch(
     """Show the run that goes on at `path`, a bundle or a folder of them, until it has ended; the
     path of what is then to be reported.
 
-    Waits for a run where there is none at all; returns `path` where its runs have all ended.
+    Waits for a run if there is none at all; returns `path` if its runs have all ended.
     Without `drawn`, for consoles that are no terminal, the run is waited for in silence. Raises
-    InputError where it was killed, or ended without a call.
+    InputError if it was killed, or ended without a call.
     """
     directory, has_run = _look(path)
     if directory is None and not has_run and drawn:
@@ -319,7 +319,7 @@ def _follow(
 
 
 def _has_ended(directory: Path) -> bool:
-    """Whether the run in `directory` left a whole bundle. Raises InputError where it left none."""
+    """Whether the run in `directory` left a whole bundle. Raises InputError if it left none."""
     from profiler.trace.bundle import State, state_of
 
     try:

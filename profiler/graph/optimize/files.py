@@ -51,17 +51,16 @@ from profiler.graph.verify import OutputDifference, verify
 # --- Module paths and other node metadata of a model → onto the nodes that an optimizer made of it.
 #
 # Optimizers lose metadata, rename nodes and write new ones. What they hardly ever change is the
-# name
-# of a value that survives. So a node is, in this order,
+# name of a value that survives. So a node is, in this order,
 #
-# 1. the node that wrote one of its values before, where it is still of that type: all metadata
+# 1. the node that wrote one of its values before, if it is still of that type: all metadata
 # stay;
 # 2. what stands for the nodes between that value and the values that are still there: it gets the
 #    longest module path that all of these lie in;
 # 3. the node of its name and type that wrote what is no longer there;
 # 4. a piece of what its values go into: it gets the module path of that.
 #
-# Nodes that compute sizes or constants alone decide only where nothing else was replaced.
+# Nodes that compute sizes or constants alone decide only if nothing else was replaced.
 
 
 _MOST_REPLACED = 512  # nodes that one is taken to stand for
@@ -123,7 +122,7 @@ class _Sources:
         self._kinds = kinds(before)
 
     def of(self, node: ir.Node) -> tuple[ir.Node, ...]:
-        """The nodes that `node` stands for; none where its values are all new."""
+        """The nodes that `node` stands for; none if its values are all new."""
         anchors = [self._writers[o.name] for o in node.outputs if o.name in self._writers]
         for anchor in anchors:
             if _alike(node, anchor):
@@ -174,7 +173,7 @@ def _from_readers(nodes: list[ir.Node], found: dict[ir.Node, tuple[ir.Node, ...]
 
 def _write_common(node: ir.Node, replaced: list[ir.Node]) -> None:
     """Leave the longest module path that all `replaced` lie in, and which part of a split
-    operation they were, where they were parts of one layer."""
+    operation they were, if they were parts of one layer."""
     known = [other for other in replaced if path_of(other)]
     if not known:
         return
@@ -242,7 +241,7 @@ _CLASSES = (
 
 def model_type_of(path: Path, model: ir.Model) -> str:
     """The type of the model in the file `path`, by the class that its config.json names or that
-    torch's exporter has left on its nodes. Raises InputError where neither tells."""
+    torch's exporter has left on its nodes. Raises InputError if neither tells."""
     for name in (*_configured(path), *_exported(model)):
         for pattern, model_type in _CLASSES:
             if re.search(pattern, name):
@@ -274,8 +273,7 @@ def _exported(model: ir.Model) -> Iterator[str]:
 
 # --- The optimizers that `graph optimize` knows; each runs in a process of its own.
 #
-# So a native crash, what they print and the memory that they take stay there, and modules that
-# they
+# So a native crash, what they print and the memory that they take stay there, and modules that they
 # put in the interpreter's path (onnxruntime.transformers does) do not reach ours.
 
 
@@ -294,14 +292,14 @@ _CRASHES = {6: "abort", 9: "killed, perhaps for memory", 11: "segmentation fault
 @dataclass(frozen=True, slots=True)
 class Optimizer:
     """Which optimizer, and how: `level` is one of `LEVELS` for `ort`, `model_type` one of
-    `MODEL_TYPES` for `ort-transformers`, "" where it is to follow from the model."""
+    `MODEL_TYPES` for `ort-transformers`, "" if it is to follow from the model."""
 
     name: str = DEFAULT
     level: str = "basic"
     model_type: str = ""
 
     def check(self) -> None:
-        """Raise InputError for an unknown name, level or type, and where its package is not
+        """Raise InputError for an unknown name, level or type, and if its package is not
         installed."""
         for given, known, what in (
             (self.name, OPTIMIZERS, "optimizer"),
@@ -332,7 +330,7 @@ class Optimized:
 def run_optimizer(optimizer: Optimizer, source: Path, model: ir.Model, folder: Path) -> Optimized:
     """Optimize the model of the file `source`, whose content is `model`.
 
-    `folder` is there for files as long as the result is used. Raises InputError where the
+    `folder` is there for files as long as the result is used. Raises InputError if the
     optimizer fails.
     """
     if optimizer.name == "ort-transformers" and not optimizer.model_type:
@@ -458,10 +456,10 @@ def optimize_files(
     """Optimize the model in the file `source` into the file `out`, or the models of a folder into
     a copy of it, `out`: written once the outputs are those of the model for random inputs.
 
-    `optimizer` is ONNX Runtime at its basic level where none is given; `sizes` are those of
-    symbolic dimensions of the inputs. Raises InputError where a model cannot be read, run or
+    `optimizer` is ONNX Runtime at its basic level if none is given; `sizes` are those of
+    symbolic dimensions of the inputs. Raises InputError if a model cannot be read, run or
     optimized, or the optimizer is not installed, or no model has a dimension of such a name, and
-    OutputError where `out` cannot be written, is an input, or would compute something else.
+    OutputError if `out` cannot be written, is an input, or would compute something else.
     """
     optimizer = optimizer or Optimizer()
     optimizer.check()
@@ -527,7 +525,7 @@ def _optimize(
 
 def _keep_interface(path: Path, optimizer: Optimizer, before: ir.Model, after: ir.Model) -> None:
     """Give inputs and outputs the types and symbolic dimensions that they had, and inputs that
-    nothing reads back. Raises InputError where the optimizer has changed which others there are."""
+    nothing reads back. Raises InputError if the optimizer has changed which others there are."""
     given = {value.name: value for value in after.graph.inputs}
     inputs = [given.pop(old.name, ir.Value(name=old.name)) for old in before.graph.inputs]
     outputs = [value.name for value in before.graph.outputs]
@@ -560,7 +558,7 @@ def _tidy(before: ir.Model, after: ir.Model) -> None:
 
 
 def _take_in(model: ir.Model) -> None:
-    """Have the weights in the model itself, as its source had them, where that is small enough."""
+    """Have the weights in the model itself, as its source had them, if that is small enough."""
     if sum(tensor.nbytes for tensor in all_tensors(model)) <= _INLINE_BYTES:
         ir.external_data.load_to_model(model)
 

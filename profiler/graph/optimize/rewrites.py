@@ -18,13 +18,11 @@ import onnx_ir as ir
 from profiler.graph.model import all_values, constant, infer_types, producer, scalar
 from profiler.graph.split_parts import infer_shapes
 
-# --- Casts that ONNX Runtime inserts where its CPU has no kernel of a type, out of a graph again.
+# --- Casts that ONNX Runtime inserts if its CPU has no kernel of a type, out of a graph again.
 #
 # What it writes as its optimized graph is what it would run here: a model in float16 has casts to
-# float32 around nearly every node, and casts of the model itself that stood beside these are
-# gone.
-# Without the inserted ones each value has the type that it had; where a node then reads another
-# type
+# float32 around nearly every node, and casts of the model itself that stood beside these are gone.
+# Without the inserted ones each value has the type that it had; if a node then reads another type
 # than it did, the cast of the model is put back.
 
 
@@ -36,7 +34,7 @@ def remove_inserted_casts(model: ir.Model, before: ir.Model) -> int:
     """Remove them from `model`, in place; returns how many there were.
 
     `before` is the model that was optimized: its nodes tell the types that they read. It gets
-    inferred types where it has none.
+    inferred types if it has none.
     """
     if not any(_is_inserted(node) for graph in model.graphs() for node in graph):
         return 0
@@ -106,7 +104,7 @@ class _Twins:
         return next(output.dtype for output in outputs if output.name == value.name)
 
     def of(self, node: ir.Node) -> ir.Node | None:
-        """What `node` was, None where it is new or another operation."""
+        """What `node` was, None if it is new or another operation."""
         names = [(value.name or "").removeprefix(_INSERTED) for value in node.outputs]
         found = [self._writers[name] for name in names if name in self._writers]
         found += [self._named[node.name]] if node.name in self._named else []
@@ -149,7 +147,7 @@ class _Casts:
 
     def put_back(self, wanted: dict[ir.Node, list[ir.DataType | None]]) -> None:
         """Have each node read the types that it wants; one that is new and tells none reads one
-        type, float32 where it reads both."""
+        type, float32 if it reads both."""
         for node in list(self._graph):
             given = [self._types.get(value) if value else None for value in node.inputs]
             asked = wanted.get(node, [])
@@ -184,7 +182,7 @@ class _Casts:
         return made
 
     def _as_node(self, reader: ir.Node, index: int, value: ir.Value, to: ir.DataType) -> ir.Value:
-        """A Cast before `reader`: that of the model before, where one stood there."""
+        """A Cast before `reader`: that of the model before, if one stood there."""
         twin = self._twins.of(reader)
         source = None if twin is None else twin.inputs[index]
         cast = None if source is None else source.producer()
@@ -197,7 +195,7 @@ class _Casts:
         return made.outputs[0]
 
     def _free(self, name: str) -> str:
-        """`name`, or with a number where a value has it."""
+        """`name`, or with a number if a value has it."""
         found, number = name, 1
         while found in self._names:
             found, number = f"{name}_{number}", number + 1
@@ -207,14 +205,12 @@ class _Casts:
 
 # --- Attention as torch's dynamo exporter writes it → as ONNX Runtime's MMDiT fusion looks for it.
 #
-# That fusion (`fusion_mha_mmdit` of onnxruntime.transformers 1.31) knows the graph of the
-# exporter by
-# TorchScript: both operands are scaled by the square root of 1 / sqrt(head size), which is
-# computed
-# from the shape of the queries; keys are turned by one Transpose; the number of heads stands in a
-# Concat of four sizes. The dynamo exporter folds the scale to a constant, turns the keys in three
-# dimensions between two Reshapes, and may fold the sizes. What is written here computes the same;
-# the fusion replaces it whole.
+# That fusion (`fusion_mha_mmdit` of onnxruntime.transformers 1.31) knows the graph of the exporter
+# by TorchScript: both operands are scaled by the square root of 1 / sqrt(head size), which is
+# computed from the shape of the queries; keys are turned by one Transpose; the number of heads
+# stands in a Concat of four sizes. The dynamo exporter folds the scale to a constant, turns the
+# keys in three dimensions between two Reshapes, and may fold the sizes. What is written here
+# computes the same; the fusion replaces it whole.
 
 
 _SWAPPED = [0, 2, 1, 3]  # batch, heads, sequence, size ↔ batch, sequence, heads, size
@@ -253,7 +249,7 @@ def write_for_mmdit_fusion(model: ir.Model) -> int:
 
 
 def _attention(softmax: ir.Node) -> _Attention | None:
-    """The attention of a Softmax; None where it is masked, or of another form or scale."""
+    """The attention of a Softmax; None if it is masked, or of another form or scale."""
     swaps = _values_of(softmax)
     scores, factor = _unscaled(softmax.inputs[0])
     product = producer(scores, "MatMul")
@@ -302,7 +298,7 @@ def _values_of(softmax: ir.Node) -> tuple[ir.Node, ...] | None:
 
 def _unscaled(value: ir.Value | None) -> tuple[ir.Value | None, float]:
     """What is multiplied with or divided by a constant number, and the factor; `value` and 1
-    where nothing is."""
+    if nothing is."""
     node = producer(value, "Mul", "Div")
     if node is None:
         return value, 1.0
@@ -330,7 +326,7 @@ def _before_turning(value: ir.Value | None) -> ir.Value | None:
 
 
 def _same_dims(keys: ir.Value | None, turned: ir.Value | None) -> bool:
-    """Whether the number of heads, where only one of both tells it, can be the same."""
+    """Whether the number of heads, if only one of both tells it, can be the same."""
     known = {dim for dim in (_dim(keys, 1), _dim(turned, 1)) if dim is not None}
     return len(known) < 2 and _dim(keys, 3) in (None, _dim(turned, 2) or _dim(keys, 3))
 
@@ -356,7 +352,7 @@ def _dim(value: ir.Value | None, axis: int) -> int | None:
 
 
 class _Writer:
-    """Writes one attention; `name` begins the names of what is new."""
+    """Writes one attention; `name` starts the names of what is new."""
 
     def __init__(self, graph: ir.Graph, name: str) -> None:
         self._graph, self._name, self._count = graph, name, 0

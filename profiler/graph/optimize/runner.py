@@ -1,7 +1,7 @@
 """One optimizer on one model, as a process: `python -m profiler.graph.optimize.runner REQUEST`.
 
 REQUEST is a JSON object: `name` of the optimizer, `level`, `model_type`, `source`, `data` (the
-folder of the source's external data), `out`, and `error`, a file for the reason where it fails
+folder of the source's external data), `out`, and `error`, a file for the reason if it fails
 (exit code 1). What is written is not verified.
 """
 
@@ -84,7 +84,7 @@ def _ort_transformers(request: Mapping[str, Any]) -> None:
 def _read_data(model: Any, folder: str, most_bytes: int) -> None:
     """Load external tensors of at most so many bytes; without a limit all, or none at all.
 
-    Raises ValueError where all are to be read and have more than protobuf takes.
+    Raises ValueError if all are to be read and have more than protobuf takes.
     """
     from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 

@@ -57,10 +57,10 @@ class Measurement:
 def read_run(
     paths: Sequence[Path], device: str = "", runtime: str = "", precision: str = ""
 ) -> ForeignRunBuilder:
-    """Read the measurements of one device, runtime and precision; where several are left, those of
+    """Read the measurements of one device, runtime and precision; if several are left, those of
     the first that measured most components, in the order of the file's devices.
 
-    Raises InputError where the file cannot be read, or has no measurement of what was asked for.
+    Raises InputError if the file cannot be read, or has no measurement of what was asked for.
     """
     path = only_path(paths, "one perf.yaml")
     document = _document(path)

@@ -24,15 +24,14 @@ ACCEPTS = "a zip or tar of the files of one run"
 
 
 def is_archive(path: Path, head: bytes) -> bool:
-    """Whether a file is a zip or a tar, by the begin of what it is, unpacked."""
+    """Whether a file is a zip or a tar, by the start of what it is, unpacked."""
     return not path.is_dir() and packed_as(head) in ("zip", "tar")
 
 
-# --- The files in a zip or tar: their begins, by which they are known, and themselves in a folder.
+# --- The files in a zip or tar: their starts, by which they are known, and themselves in a folder.
 #
-# Links and devices are no files and stay where they are. How much is unpacked is bounded before
-# it is
-# there, by the archive's size and by 16 GiB.
+# Links and devices are no files and stay where they are. How much is unpacked is bounded before it
+# is there, by the archive's size and by 16 GiB.
 
 
 _HEAD = 1 << 20  # bytes of a member, by which it is known
@@ -54,12 +53,12 @@ class _Member(NamedTuple):
 
 
 def heads_in(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The name and the first MiB of each file in an archive, unpacked where it is gzip; hidden ones
-    are left out. Raises InputError where the archive cannot be read."""
+    """The name and the first MiB of each file in an archive, unpacked if it is gzip; hidden ones
+    are left out. Raises InputError if the archive cannot be read."""
     with _opened(path) as members:
         for name, content in members:
             head = content.read(_HEAD)
-            if packed_as(head) == "gzip":  # as much of the begin as it holds
+            if packed_as(head) == "gzip":  # as much of the start as it holds
                 packed, head = head, b""
                 with suppress(zlib.error):
                     head = zlib.decompressobj(wbits=31).decompress(packed, _HEAD)
@@ -69,7 +68,7 @@ def heads_in(path: Path) -> Iterator[tuple[str, bytes]]:
 def unpack(path: Path, folder: Path) -> None:
     """Write the files in an archive into an empty folder.
 
-    Raises InputError where the archive cannot be read, holds more than it may, or has a name that
+    Raises InputError if the archive cannot be read, holds more than it may, or has a name that
     leads out of the folder or stands for two files.
     """
     left = min(may_unpack_to(path.stat().st_size), _LARGEST)

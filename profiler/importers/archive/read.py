@@ -76,7 +76,7 @@ def read_archive(
 ) -> ArchiveRun:
     """Read an archive as the folder that it holds, or as its only file.
 
-    Raises InputError where it cannot be unpacked, or holds nothing that can be read.
+    Raises InputError if it cannot be unpacked, or holds nothing that can be read.
     """
     scratch = _Scratch()
     try:
@@ -108,7 +108,7 @@ def _read(
 
 
 def _inmost(folder: Path) -> Path:
-    """What a folder holds, where that is one folder or one file: archives have their name once
+    """What a folder holds, if that is one folder or one file: archives have their name once
     more, and what is alone is read as itself."""
     while folder.is_dir() and len(found := list(folder.iterdir())) == 1:
         folder = found[0]

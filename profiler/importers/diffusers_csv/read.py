@@ -31,7 +31,7 @@ _LONGEST = 200
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file. Raises InputError where no row has a time."""
+    """Read one file. Raises InputError if no row has a time."""
     path = only_path(paths, "one CSV")
     text = content_of(path, _LARGEST_FILE).decode("utf-8", "replace")
     try:

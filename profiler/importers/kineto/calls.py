@@ -29,15 +29,14 @@ from profiler.trace.events import NO_ITERATION
 #
 # The rule knows no class names. A *call* is
 #
-# - an outermost `nn.Module` range, where a module that itself holds a scheduler step or a
+# - an outermost `nn.Module` range, if a module that itself holds a scheduler step or a
 # pipeline's
 #   `__call__` counts as pipeline and its children as outermost;
 # - or an outermost `encode` or `decode` frame of an autoencoder: pipelines call these methods,
 # not
 #   the module, and one of them runs several modules (`post_quant_conv`, `Decoder`; tiles).
 #
-# An outermost module that elsewhere runs inside another call is a part of that submodule which
-# the
+# An outermost module that elsewhere runs inside another call is a part of that submodule which the
 # pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
 #
 # Which call of a pipeline they are of, `sections` says.
@@ -71,9 +70,9 @@ class CallRange(Struct, frozen=True):
     """One submodule call on the host.
 
     `instance` tells submodules apart ("T5EncoderModel_0"; "vae" for autoencoder methods);
-    `class_name` is the module's class, a wrapper's inner one where the trace shows it, and the
+    `class_name` is the module's class, a wrapper's inner one if the trace shows it, and the
     file (`autoencoder_kl`) for an autoencoder's method. `guessed` calls are those of a diffusion
-    pipeline that operators show, `inputs` how many they had at once, 0 where not known, and
+    pipeline that operators show, `inputs` how many they had at once, 0 if not known, and
     `same_step` those in the step of the denoiser's call before.
     """
 
@@ -132,7 +131,7 @@ def find_calls(frames: Frames) -> list[CallRange]:
 
 
 def _times(ranges: Ranges, index: int) -> tuple[int, int, int]:
-    """Thread, begin and end of a range."""
+    """Thread, start and end of a range."""
     return int(ranges.thread[index]), int(ranges.start_ns[index]), int(ranges.end_ns[index])
 
 
@@ -211,10 +210,8 @@ def _class_from_files(frames: Frames, index: int) -> str:
 # --- Calls of a trace without modules: the ranges that its script named (`record_function`, NVTX).
 #
 # A call is an outermost such range of a thread. A range around all others tells nothing apart: it
-# is
-# left for those in it. Ranges that torch itself opens (`Optimizer.step#SGD.step`, those of
-# collectives and of compiled graphs) are none; where nothing else is named, profiler steps are
-# calls.
+# is left for those in it. Ranges that torch itself opens (`Optimizer.step#SGD.step`, those of
+# collectives and of compiled graphs) are none; if nothing else is named, profiler steps are calls.
 
 
 _OWN = re.compile(
@@ -226,7 +223,7 @@ _MAX_WRAPPERS = 8  # ranges around all others, at most
 
 
 def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The ranges that the script named, in order of time; none where one holds all it named."""
+    """The ranges that the script named, in order of time; none if one holds all it named."""
     rows = trace.rows_of("user_annotation")
     named = [row for row in rows.tolist() if not _OWN.match(trace.events.name_of(row))]
     ranges = trace.ranges(np.array(named, dtype=np.int64))
@@ -263,7 +260,7 @@ _WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
 
 
 class Window(Struct, frozen=True):
-    """From begin to end of a capture on a thread; `launches` are the rows of what was captured."""
+    """From start to end of a capture on a thread; `launches` are the rows of what was captured."""
 
     thread: int
     start_ns: int
@@ -293,7 +290,7 @@ def capture_windows(trace: KinetoTrace) -> list[Window]:
 
 
 def only_captures_graphs(trace: KinetoTrace) -> bool:
-    """Whether a graph was captured and none was launched: between begin and end of a capture,
+    """Whether a graph was captured and none was launched: between start and end of a capture,
     launches become nodes of the graph, and nothing runs."""
     rows = trace.rows_of(*RUNTIME)
     captured = bool(trace.events.named(rows, lambda name: _CAPTURED in name).any())
@@ -303,10 +300,8 @@ def only_captures_graphs(trace: KinetoTrace) -> bool:
 # --- In which pass of a loop that is not denoising each call is: a token, a training step.
 #
 # Where the trace has two or more `ProfilerStep#n`, a call in one of them is in iteration n. Else,
-# in
-# a section that is no diffusion, the module that is called most often is the loop's, if that is
-# three times or more: its k-th call begins iteration k, and what follows it belongs to it, until
-# it
+# in a section that is no diffusion, the module that is called most often is the loop's, if that is
+# three times or more: its k-th call starts iteration k, and what follows it belongs to it, until it
 # is called again. A module that holds more time wins among those called equally often.
 
 
@@ -315,7 +310,7 @@ LEAST_PASSES = 3
 
 
 def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[int] | None:
-    """Of each call the number of the profiler step in which it begins, `NO_ITERATION` outside.
+    """Of each call the number of the profiler step in which it starts, `NO_ITERATION` outside.
 
     None for a trace with fewer than two profiler steps: one is no loop.
     """
@@ -337,7 +332,7 @@ def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[i
 
 def iterations_by_module(calls: Sequence[CallRange]) -> list[int]:
     """Of each call the pass of the module that is called most often, `NO_ITERATION` before its
-    first one, and of all calls where none is called `LEAST_PASSES` times."""
+    first one, and of all calls if none is called `LEAST_PASSES` times."""
     weight: dict[str, tuple[int, int]] = {}
     for call in calls:
         times, length = weight.get(call.instance, (0, 0))
@@ -349,12 +344,10 @@ def iterations_by_module(calls: Sequence[CallRange]) -> list[int]:
 
 # --- Names of submodules: the attribute that diffusers would have, from class and place in the run.
 #
-# Classes are hints only. They choose between names that the structure leaves open (`transformer`
-# or
+# Classes are hints only. They choose between names that the structure leaves open (`transformer` or
 # `unet`, `text_encoder` or `image_encoder`); what is a call, and in which stage, they decide only
-# where the trace shows no denoising loop at all. Where nothing tells of diffusion, a submodule
-# has
-# the name of its class.
+# if the trace shows no denoising loop at all. If nothing tells of diffusion, a submodule has the
+# name of its class.
 
 
 _HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -415,7 +408,7 @@ class SubmoduleNames:
 
     def name(self, call: CallRange, role: str) -> str:
         """The submodule's name. `role` is what its place in the pipeline says it is:
-        `text_encoder`, `denoiser`, `vae`, "" where that says nothing, or `class` where it is no
+        `text_encoder`, `denoiser`, `vae`, "" if that says nothing, or `class` if it is no
         diffusion pipeline. Warm-ups of a graph's capture have a name of their own."""
         name = self._name(call, role)
         return f"{name} {_WARM_UP}" if call.ran is Ran.WARM_UP else name
@@ -438,11 +431,9 @@ class SubmoduleNames:
         return name
 
 
-# --- The calls of a pipeline told apart where only its submodules are known: prompts that are
-# encoded
-# after something was denoised, and latents that are denoised after some were decoded, belong to
-# the
-# next call of the pipeline. What was not guessed tells nothing.
+# --- The calls of a pipeline distinguished if only its submodules are known: prompts that are
+# encoded after something was denoised, and latents that are denoised after some were decoded,
+# belong to the next call of the pipeline. What was not guessed tells nothing.
 
 
 def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
@@ -467,8 +458,7 @@ def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
 # again.
 #
 # Kernels are taken in the order of their launches. The period is the distance at which a kernel
-# comes back that ran three times or more; it holds where nine of ten kernels are the same one
-# period
+# comes back that ran three times or more; it holds if nine of ten kernels are the same one period
 # later. A pass lasts on its host from its first launch to the next pass's.
 
 
@@ -480,7 +470,7 @@ _TRIED = 8  # distances, the most frequent first
 
 def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[CallRange]:
     """A call for each period of the kernels in `work`, whose launches `launch` has; none without
-    a period, or where launches are not known."""
+    a period, or if launches are not known."""
     known = trace.events.of_category(work, "kernel")
     known &= launch >= 0
     order = np.argsort(trace.start_ns[launch[known]], kind="stable")
@@ -500,7 +490,7 @@ def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[Cal
 
 
 def period_of(names: Int64s) -> tuple[int, int] | None:
-    """Where the first pass begins and how many long a pass is; None without a loop."""
+    """Where the first pass starts and how many long a pass is; None without a loop."""
     distances: Counter[int] = Counter()
     for code, count in enumerate(np.bincount(names).tolist() if len(names) else []):
         if count >= LEAST_PASSES:
@@ -518,10 +508,9 @@ def period_of(names: Int64s) -> tuple[int, int] | None:
 
 # --- Which call of a pipeline each submodule call is of.
 #
-# A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without
-# such
-# frames each `ProfilerStep#n` that holds scheduler steps; where calls were guessed, what `passes`
-# tells apart; else the whole trace.
+# A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without such
+# frames each `ProfilerStep#n` that holds scheduler steps; if calls were guessed, what `passes`
+# distinguishes; else the whole trace.
 
 
 def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
@@ -569,7 +558,7 @@ def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
 
 
 def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
-    """One section for each profiler step, where several of them hold scheduler steps."""
+    """One section for each profiler step, if several of them hold scheduler steps."""
     sections = []
     for row in trace.rows_of("user_annotation").tolist():
         name = trace.events.name_of(row)
@@ -580,7 +569,7 @@ def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
 
 
 def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
-    """The calls of a pipeline whose parts were guessed; none where there is but one."""
+    """The calls of a pipeline whose parts were guessed; none if there is but one."""
     if not any(call.guessed for call in calls):
         return []
     parts = parted(calls)
@@ -615,7 +604,7 @@ class Lookup:
         self._of_thread = {thread: _InOrder(some) for thread, some in threads.items()}
 
     def of(self, thread: int, time_ns: int) -> Section:
-        """The first section around a time, where it can be on the same thread; else the next one,
+        """The first section around a time, if it can be on the same thread; else the next one,
         behind all the last."""
         own = self._of_thread.get(thread)
         around = own.around(time_ns) if own is not None else None
@@ -642,11 +631,9 @@ class _InOrder:
 # --- Training: which phase launched what, and of which forward operator a backward one is.
 #
 # Autograd gives an operator's backward the sequence number of the forward one, and the thread of
-# the
-# forward (`Fwd thread id`, which no forward operator has). Several forward operators may share a
-# number, nested or in turn: the backward is the last one's. What else autograd's own threads
-# launch
-# (sums of gradients) is backward, too. Optimizers are ranges that torch names.
+# the forward (`Fwd thread id`, which no forward operator has). Several forward operators may share
+# a number, nested or in turn: the backward is the last one's. What else autograd's own threads
+# launch (sums of gradients) is backward, too. Optimizers are ranges that torch names.
 
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -665,7 +652,7 @@ class Training(Struct, frozen=True, eq=False):
 
 
 def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
-    """What the launches in the rows `origin` (-1: unknown) are of; None where nothing trains."""
+    """What the launches in the rows `origin` (-1: unknown) are of; None if nothing trains."""
     rows = trace.rows_of("cpu_op")
     args = [trace.events.args[row] for row in rows.tolist()]
     if not any(one is not None and one.forward_thread for one in args):
@@ -708,7 +695,7 @@ def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
 
 
 def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
-    """The last forward operator with the number of each backward one, that began before it."""
+    """The last forward operator with the number of each backward one, that started before it."""
     by_number: dict[int, list[int]] = {}
     order = np.argsort(trace.start_ns[forwards], kind="stable")
     for row in forwards[order].tolist():

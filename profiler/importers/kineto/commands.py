@@ -37,13 +37,13 @@ from profiler.trace.manifest_fields import ActivityKind, HostActivity
 #
 # - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
 # - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
-#   where one graph launch ran many kernels of which no capture tells, and for Triton kernels;
+#   if one graph launch ran many kernels of which no capture tells, and for Triton kernels;
 #   `Memcpy HtoD` and the like.
-# - `module`: the path of the module that launched it, "" directly in the submodule; where calls
+# - `module`: the path of the module that launched it, "" directly in the submodule; if calls
 # are
 #   steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
 # - `kernel`: the full name of the kernel; of copies and memset as the trace has it.
-# - `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` where the
+# - `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` if the
 # operator
 #   launched five kernels and this is its second.
 
@@ -64,7 +64,7 @@ def device_kind(trace: KinetoTrace) -> str:
 
 
 def thread_name(trace: KinetoTrace, row: int) -> str:
-    """The name of the thread of an event, `thread <tid>` where the trace gives none."""
+    """The name of the thread of an event, `thread <tid>` if the trace gives none."""
     key = trace.threads[int(trace.thread[row])]
     return trace.thread_names.get(key) or f"thread {key[1]}"
 
@@ -77,7 +77,7 @@ class CommandWriter:
     launches: Launches
     paths: ModulePaths
     kind: str
-    phases: bool = False  # whether layers begin with the phase of training
+    phases: bool = False  # whether layers start with the phase of training
     replayed: Mapping[int, Entry] = field(default_factory=dict)  # by place among the launches
     prefix: str = ""  # of devices' names: that of a rank
     _names: dict[str, str] = field(default_factory=dict)  # of devices
@@ -123,7 +123,7 @@ class CommandWriter:
         return f"{self.prefix}{self.kind}:{number}"
 
     def _parts_of_operators(self) -> dict[int, str]:
-        """Which of its operator's kernels each kernel is, where there are several."""
+        """Which of its operator's kernels each kernel is, if there are several."""
         kernels = self.trace.events.of_category(self.launches.row, "kernel")
         of_operator: dict[int, list[int]] = {}
         for member in np.flatnonzero(kernels & (self.launches.operator >= 0)).tolist():
@@ -160,7 +160,7 @@ class CommandWriter:
             builder.add(track, name, "", *self._times(row), stage=stage, step=step)
 
     def device_of(self, call: int) -> str:
-        """The device on which most of a call's work ran, the root device where none did."""
+        """The device on which most of a call's work ran, the root device if none did."""
         counts = Counter(self.devices[member] for member in self._members(call))
         return counts.most_common(1)[0][0] if counts else self.root
 
@@ -250,14 +250,11 @@ class CommandWriter:
 
 
 # --- What the host did while devices had nothing to run: kept of Python frames, operators and
-# runtime
-# calls, of which the bundle holds only those that launched or waited.
+# runtime calls, of which the bundle holds only those that launched or waited.
 #
-# For each of the longest gaps of a device, and of the longest of all devices, one activity,
-# clipped
+# For each of the longest gaps of a device, and of the longest of all devices, one activity, clipped
 # to the gap: on the thread that launched what ended it, the innermost range that covers at least
-# half
-# of it, else the one that covers most.
+# half of it, else the one that covers most.
 
 
 _GAPS = 32  # of a device
@@ -319,7 +316,7 @@ def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -
 
 
 class _Thread(Struct, frozen=True, eq=False):
-    """What a thread of the host was in: n `rows` of the trace in order of their begins, with begin
+    """What a thread of the host was in: n `rows` of the trace in order of their starts, with start
     and end of each, and the latest end of each `_BLOCK` of them."""
 
     trace: KinetoTrace
@@ -338,7 +335,7 @@ class _Thread(Struct, frozen=True, eq=False):
         return cls(trace, rows, trace.start_ns[rows], end, latest)
 
     def activity(self, gap: _Gap) -> HostActivity | None:
-        """What the host was in during a gap; None where nothing tells."""
+        """What the host was in during a gap; None if nothing tells."""
         first, last, _ = gap
         there = self._between(first, last)
         if not len(there):
@@ -366,7 +363,7 @@ class _Thread(Struct, frozen=True, eq=False):
 
     def _between(self, first: int, last: int) -> Int64s:
         """Which were open at some time from `first` to `last`. Blocks of which none was, though
-        they began before, are passed over: a thread is in few of its ranges at once."""
+        they started before, are passed over: a thread is in few of its ranges at once."""
         begun = int(np.searchsorted(self.start, last))
         blocks = np.flatnonzero(self.latest[: -(-begun // _BLOCK)] > first)
         some = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()

@@ -41,15 +41,13 @@ from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import CallsFrom
 
-# --- Which captured graph a replay is of, and which of its kernels is which: a replay fits where 98
+# --- Which captured graph a replay is of, and which of its kernels is which: a replay fits if 98
 # %
 # of its kernels are the capture's, in the same order.
 #
 # A capture of exactly the replay's kernels is looked up. Others are compared, first the one that
-# has
-# most of the kernels in any order. Comparing takes steps, of which there are so many for each
-# kernel
-# of a replay or a capture: where they are used up, replays are left uncompared, and that is
+# has most of the kernels in any order. Comparing takes steps, of which there are so many for each
+# kernel of a replay or a capture: if they are used up, replays are left uncompared, and that is
 # known.
 
 
@@ -68,9 +66,9 @@ class Sequences(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True, eq=False):
-    """How large a `share` of a replay's kernels a capture has in order; where it is enough,
+    """How large a `share` of a replay's kernels a capture has in order; if it is enough,
     `captures` are the numbers of those that have it, of equal kernels, and `places` the place there
-    of each of the replay's kernels, -1 for none. `compared` is False where some were not."""
+    of each of the replay's kernels, -1 for none. `compared` is False if some were not."""
 
     share: float
     captures: Sequence[int] = ()
@@ -175,7 +173,7 @@ class _Steps:
         self._left = max(_LEAST_STEPS, _STEPS * kernels)
 
     def take(self, count: int) -> None:
-        """Raises _UsedUpError where fewer are left."""
+        """Raises _UsedUpError if fewer are left."""
         if count > self._left:
             raise _UsedUpError
         self._left -= count
@@ -203,15 +201,12 @@ def _matching(ours: Sequence[str], theirs: Sequence[str], steps: _Steps) -> Int6
 
 
 # --- Graph replay: kernels of a CUDA or HIP graph, which one launch runs, with what was told of
-# them
-# when the graph was captured.
+# them when the graph was captured.
 #
 # A replayed graph shows kernels and one `…GraphLaunch`. The operators ran once, when the engine
 # captured them; a trace of that has the launches in order, without kernels. A replay takes
-# operators,
-# dims and module paths, never times, from the capture whose kernels are its own
-# (`graph_alignment`).
-# Of several of the same kernels (one a layer) it takes the next in turn.
+# operators, dims and module paths, never times, from the capture whose kernels are its own
+# (`graph_alignment`). Of several of the same kernels (one a layer) it takes the next in turn.
 
 
 CAPTURES = "capture_traces"
@@ -232,7 +227,7 @@ class Entry(Struct, frozen=True):
 
 
 class Capture(Struct, frozen=True):
-    """One captured graph: its launches in order, by the names of their kernels, or, where the
+    """One captured graph: its launches in order, by the names of their kernels, or, if the
     recorder tells none, by their kinds; `root` is the class of the module around them, `part` what
     was guessed around them where no module is."""
 
@@ -274,7 +269,7 @@ def captures_beside(path: Path) -> tuple[Path, ...]:
 
 
 def captures_of(paths: Sequence[Path]) -> list[Capture]:
-    """The captured graphs of some traces, or of folders of them. Raises InputError where one is no
+    """The captured graphs of some traces, or of folders of them. Raises InputError if one is no
     trace, or none holds a capture."""
     files = [file for path in paths for file in (_traces_in(path) if path.is_dir() else (path,))]
     found = [capture for file in files for capture in captures_in(read_kineto(file), file)]
@@ -411,26 +406,24 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
 
 
 # --- The calls of a trace, by the best that it tells: modules, else ranges that its script named,
-# else
-# what its operators show, else that its kernels repeat themselves; else all of it is one.
+# else what its operators show, else that its kernels repeat themselves; else all of it is one.
 #
-# What a script named comes after a guess only where that finds a whole diffusion pipeline:
-# scripts
+# What a script named comes after a guess only if that finds a whole diffusion pipeline: scripts
 # name the run, and rarely what is in it.
 
 
 GRAPH = "graph"
-"""What the call of a graph of which no capture tells is called, with a number where there are
+"""What the call of a graph of which no capture tells is called, with a number if there are
 several graphs."""
 
 WHOLE = "trace"
-"""What the one call is called where nothing tells calls apart."""
+"""What the one call is called if nothing tells calls apart."""
 
 
 def calls_of(
     trace: KinetoTrace, frames: Frames, replays: Replays
 ) -> tuple[list[CallRange], CallsFrom | None]:
-    """The calls in order of their start, and what tells them; None where modules do. A graph that
+    """The calls in order of their start, and what tells them; None if modules do. A graph that
     was launched in none of them is a call as well."""
     calls, source = _told(trace, frames)
     if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):

@@ -30,18 +30,15 @@ from profiler.trace.columns import Int64s
 # A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
 # call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
 # time to the ranges around it. A thread that never has calls (autograd's) works for the one call
-# that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work
-# without a
-# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of
-# all
-# launched work of its stream was launched before the recording began, and belongs to none. What
-# the
-# backward of an operator launched in no call belongs to the call and the module of that operator.
+# that is open elsewhere. If that finds no call, by `External id` to an operator's. Work without a
+# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
+# launched work of its stream was launched before the recording started, and belongs to none. What
+# the backward of an operator launched in no call belongs to the call and the module of that
+# operator.
 #
-# The operator of a kernel is the innermost one around its launch that tells its input dims, where
-# none does the innermost of all. It is never that of its `External id`, in which old recorders
-# wrote
-# the correlation id.
+# The operator of a kernel is the innermost one around its launch that tells its input dims, if none
+# does the innermost of all. It is never that of its `External id`, in which old recorders wrote the
+# correlation id.
 
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -57,9 +54,9 @@ class Launches(Struct, frozen=True, eq=False):
 
     `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
     operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
-    is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
+    is when it was launched, its own start if unknown. Wrappers that torch.compile and the
     profiler record among operators are none. `waits` are the rows of the runtime calls in which
-    the host waited for a device, and the call in which each was made. `training` is None where
+    the host waited for a device, and the call in which each was made. `training` is None if
     nothing trains.
     """
 
@@ -144,7 +141,7 @@ def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> I
 
 def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
     """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
-    where recorders wrote the correlation id there."""
+    if recorders wrote the correlation id there."""
     args = [trace.events.args[row] for row in work.tolist()]
     told = [a for a in args if a is not None and a.external_id is not None]
     same = sum(a.external_id == a.correlation for a in told)
@@ -229,7 +226,7 @@ def _module_in_call(
 
 
 def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
-    """Index of the innermost range around the begin of each event, -1 for event -1."""
+    """Index of the innermost range around the start of each event, -1 for event -1."""
     found = np.full(len(origin), -1, dtype=np.int64)
     known = origin >= 0
     rows = origin[known]
@@ -257,8 +254,7 @@ def _id(value: Scalar) -> Scalar:
 
 
 # --- What the operators of one thread show of the parts of a diffusion pipeline: convolutions,
-# matrix
-# products, embeddings of tokens, compiled regions, blocking calls.
+# matrix products, embeddings of tokens, compiled regions, blocking calls.
 
 
 _VOCABULARY = 20_000  # rows of an embedding of tokens; positions have fewer
@@ -285,7 +281,7 @@ _BLOCKING = frozenset(
 
 class Convolution(Struct, frozen=True):
     """`batch` inputs of so many `channels`, whose results have `results`; `patch` are the numbers
-    that it reads for one of its results, `video` where its inputs have frames."""
+    that it reads for one of its results, `video` if its inputs have frames."""
 
     start_ns: int
     end_ns: int
@@ -324,7 +320,7 @@ class Product(Struct, frozen=True):
 
 
 class Part(NamedTuple):
-    """The range of a call, with how many inputs it had at once, 0 where not known."""
+    """The range of a call, with how many inputs it had at once, 0 if not known."""
 
     start_ns: int
     end_ns: int
@@ -332,7 +328,7 @@ class Part(NamedTuple):
 
 
 class HostMarks(Struct, frozen=True):
-    """Of one thread, each in order of time: begins, ends and names of outermost operators that
+    """Of one thread, each in order of time: starts, ends and names of outermost operators that
     launched a kernel, times of blocking calls, and what else the module's docstring names. `end_ns`
     is when the last of its operators ended."""
 
@@ -348,7 +344,7 @@ class HostMarks(Struct, frozen=True):
     embeddings: list[tuple[int, str]] = field(default_factory=list)
 
     def last_end(self, begin_ns: int, limit_ns: int, without: Collection[str] = frozenset()) -> int:
-        """When the last operator ended that began from `begin_ns` on and before `limit_ns`, which
+        """When the last operator ended that started from `begin_ns` on and before `limit_ns`, which
         stands where there is none; behind it there may be operators of the names in `without`."""
         index = bisect_left(self.begins, limit_ns) - 1
         while index >= 0 and self.begins[index] > begin_ns and self.names[index] in without:
@@ -357,11 +353,12 @@ class HostMarks(Struct, frozen=True):
         return min(self.ends[index], limit_ns) if known else limit_ns
 
     def launching(self, begin_ns: int, end_ns: int) -> int:
-        """How many outermost operators began in a range and launched kernels."""
+        """How many outermost operators started in a range and launched kernels."""
         return bisect_left(self.begins, end_ns) - bisect_left(self.begins, begin_ns)
 
     def before(self, time_ns: int) -> int:
-        """The place of the last operator that launched a kernel and began before a time, or -1."""
+        """The place of the last operator that launched a kernel and started before a time, or
+        -1."""
         return bisect_left(self.begins, time_ns) - 1
 
     def laid_out(self, end_ns: int) -> int:
@@ -455,7 +452,7 @@ _Mark = TypeVar("_Mark", Convolution, Product)
 
 
 def begun(marks: Sequence[_Mark], after_ns: int, before_ns: int) -> Sequence[_Mark]:
-    """Those of marks in order of time that began after one time and before another."""
+    """Those of marks in order of time that started after one time and before another."""
     start = attrgetter("start_ns")
     first = bisect_right(marks, after_ns, key=start)
     return marks[first : bisect_left(marks, before_ns, first, key=start)]

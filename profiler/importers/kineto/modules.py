@@ -37,7 +37,7 @@ from profiler.trace.columns import Int64s
 # --- The Python frames of a Kineto trace that tell how a pipeline is built.
 #
 # With `with_stack=True` torch.profiler records each Python frame as `file.py(line): function` and
-# each `nn.Module.__call__` as `nn.Module: Class_k`, where k numbers the instances of a class
+# each `nn.Module.__call__` as `nn.Module: Class_k`, if k numbers the instances of a class
 # (torch/csrc/autograd/profiler_python.cpp). A class keeps its numbers through the whole trace.
 
 
@@ -147,18 +147,15 @@ def _kind(name: str) -> Kind:
 # A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
 # call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
 # time to the ranges around it. A thread that never has calls (autograd's) works for the one call
-# that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work
-# without a
-# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of
-# all
-# launched work of its stream was launched before the recording began, and belongs to none. What
-# the
-# backward of an operator launched in no call belongs to the call and the module of that operator.
+# that is open elsewhere. If that finds no call, by `External id` to an operator's. Work without a
+# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
+# launched work of its stream was launched before the recording started, and belongs to none. What
+# the backward of an operator launched in no call belongs to the call and the module of that
+# operator.
 #
-# The operator of a kernel is the innermost one around its launch that tells its input dims, where
-# none does the innermost of all. It is never that of its `External id`, in which old recorders
-# wrote
-# the correlation id.
+# The operator of a kernel is the innermost one around its launch that tells its input dims, if none
+# does the innermost of all. It is never that of its `External id`, in which old recorders wrote the
+# correlation id.
 
 
 RUNTIME = (
@@ -173,18 +170,17 @@ RUNTIME = (
 
 # --- Layers of a Kineto trace: module paths, operators and kernels under readable, stable names.
 #
-# A module's path joins the classes of the modules around it below the call, each numbered among
-# the
+# A module's path joins the classes of the modules around it below the call, each numbered among the
 # instances of its class under the same parent:
-# `CLIPTextTransformer.CLIPEncoder.CLIPEncoderLayer_3`.
-# The trace's own numbers (`CLIPEncoderLayer_15`) count through all submodules and depend on what
-# else was recorded; these do not, so that two runs can be compared layer by layer.
+# `CLIPTextTransformer.CLIPEncoder.CLIPEncoderLayer_3`. The trace's own numbers
+# (`CLIPEncoderLayer_15`) count through all submodules and depend on what else was recorded; these
+# do not, so that two runs can be compared layer by layer.
 #
 # - A command launched in a module without children has the module's path.
 # - In a module with children, or one that torch.compile compiled, the launching operator follows
 #   (`…CLIPAttention_0/aten::_flash_attention_forward`): it does several things of its own.
 # - Directly in the submodule, and so in all of a submodule compiled as one, the operator stands
-#   alone (`aten::mm`); where no operator is known, the kernel.
+#   alone (`aten::mm`); if no operator is known, the kernel.
 
 
 class ModulePaths:
@@ -228,7 +224,7 @@ class ModulePaths:
 
 
 def _labels(frames: Frames) -> dict[tuple[str, str], str]:
-    """(parent instance, instance) → class, numbered where the parent has several of the class."""
+    """(parent instance, instance) → class, numbered if the parent has several of the class."""
     siblings: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     pairs = set()
     for instance, parent in zip(frames.instances, frames.modules.parent.tolist(), strict=True):
@@ -258,7 +254,7 @@ def _leaves(frames: Frames) -> set[str]:
 
 
 def input_dims(args: Args | None) -> list[list[int]]:
-    """Shapes of an operator's tensor inputs; empty where shapes were not recorded."""
+    """Shapes of an operator's tensor inputs; empty if shapes were not recorded."""
     if args is None or not bytes(args.dims):
         return []
     found: list[list[int]] = []
@@ -281,8 +277,7 @@ def _collect(dims: object, found: list[list[int]]) -> None:
 
 
 # --- What a command's shapes say: the tensors of its operator, with what its arguments and its
-# kernel
-# tell of them.
+# kernel tell of them.
 #
 #     in: bfloat16[2,77,64] bfloat16[64]                   inputs
 #     float32[2,24,4096,64] -> float32[2,24,4096,1]        of some operators the result
@@ -313,7 +308,7 @@ class ShapeTexts:
         self._known: dict[tuple[str, str, bytes, bytes, bytes], str] = {}
 
     def of(self, operator: str, args: Args, kernel: str) -> str:
-        """The text of an operator whose `kernel` is one of those that it launched, "" where shapes
+        """The text of an operator whose `kernel` is one of those that it launched, "" if shapes
         were not recorded."""
         asked = has_result(operator) or is_attention(operator)
         values = bytes(args.values) if asked else b""

@@ -27,9 +27,8 @@ from profiler.trace.manifest_fields import Collective, Job, MatchedBy, Rank
 
 # --- The collectives of one rank: kernels of NCCL and RCCL, what each is, and which of its kind.
 #
-# A collective is known by its process group and number (`Seq`); by its group, kind and order,
-# where
-# recorders write no numbers; by its stream, kind and order, where they write no groups.
+# A collective is known by its process group and number (`Seq`); by its group, kind and order, if
+# recorders write no numbers; by its stream, kind and order, if they write no groups.
 
 
 _BYTES = {  # of an element, by c10's names of types
@@ -124,17 +123,15 @@ def _bytes(elements: Scalar, element: int) -> int | None:
 
 # --- The clocks of a job's ranks, laid onto each other by their collectives.
 #
-# A collective ends on all ranks at about the same moment: nobody has its result before the last
-# has
+# A collective ends on all ranks at about the same moment: nobody has its result before the last has
 # given its part. So the difference of the ends that two ranks recorded is the difference of their
 # clocks. The offset is the median of these differences, of those alone that are within 1 ms of
-# most;
-# a drift is added where a line through them leaves at most half of what the offset leaves.
+# most; a drift is added if a line through them leaves at most half of what the offset leaves.
 
 
 FEWEST = 3  # collectives in common, from which on two clocks are related
 _OFF_NS = 1_000_000
-_SHIFTS = tuple(sorted(range(-8, 9), key=abs))  # recordings may begin some collectives apart
+_SHIFTS = tuple(sorted(range(-8, 9), key=abs))  # recordings may start some collectives apart
 _FOR_A_LINE = 8  # pairs
 _MOST_POINTS = 200  # of the pairs, between which slopes are taken
 _APART = (  # kinds whose ranks may end apart: who has sent is done
@@ -205,9 +202,9 @@ def _named(own: Sequence[RankCollective], shift: int = 0) -> dict[Key, RankColle
 
 
 def _aligned(own: Sequence[RankCollective], other: AlignedRank) -> AlignedRank | None:
-    """`own` on the clock on which `other` is; None where too few collectives relate them.
+    """`own` on the clock on which `other` is; None if too few collectives relate them.
 
-    Where order alone tells which are the same, and one has some that the other lacks, either may
+    If order alone tells which are the same, and one has some that the other lacks, either may
     have lost the first ones: of equally good ways the one with the nearest clocks counts.
     """
     best: AlignedRank | None = None
@@ -304,7 +301,7 @@ class InJob(msgspec.Struct, frozen=True):
 
 
 def in_job(trace: KinetoTrace) -> InJob | None:
-    """What a trace says of its job; None where it says nothing, or what cannot be."""
+    """What a trace says of its job; None if it says nothing, or what cannot be."""
     raw = bytes(trace.header.distributedInfo)
     try:
         told = decoded(raw, InJob, strict=False) if raw else None
@@ -316,7 +313,7 @@ def in_job(trace: KinetoTrace) -> InJob | None:
 
 
 def job_of_one(trace: KinetoTrace, source: str) -> Job | None:
-    """The job of which one rank alone has a trace; None where it is no job of several."""
+    """The job of which one rank alone has a trace; None if it is no job of several."""
     told = in_job(trace)
     if told is None or told.world_size < 2:
         return None

@@ -140,8 +140,7 @@ def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
 # --- Memory that torch's allocators held, from the `[memory]` instants of `profile_memory=True`.
 #
 # Each tells the bytes that were taken or given back (`Bytes`), and from torch 1.12 on what the
-# allocator of the device held after it (`Total Allocated`) and had reserved (`Total Reserved`).
-# Where
+# allocator of the device held after it (`Total Allocated`) and had reserved (`Total Reserved`). If
 # it does not, and on the host, whose allocator counts while it is recorded alone, the sum of the
 # changes is all that is known: what was held before is not in it, and the counter's name says so.
 
@@ -161,7 +160,7 @@ class MemoryLevels(Struct, frozen=True, eq=False):
     values: Int64s
 
     def between(self, start_ns: int, end_ns: int) -> Counter | None:
-        """The counter of one call: the level at its begin, then every change in it; None where
+        """The counter of one call: the level at its start, then every change in it; None if
         nothing is known by then."""
         first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
         times, values = self.times_ns[first:last], self.values[first:last]
@@ -171,7 +170,7 @@ class MemoryLevels(Struct, frozen=True, eq=False):
         return Counter(self.device, self.name, "bytes", times, values) if len(times) else None
 
     def outside(self, ranges: Iterable[tuple[int, int]]) -> Counter | None:
-        """The changes in none of some ranges; None where there are none."""
+        """The changes in none of some ranges; None if there are none."""
         kept = np.ones(len(self.times_ns), dtype=np.bool_)
         for start_ns, end_ns in ranges:
             first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
@@ -185,10 +184,10 @@ def memory_levels(
     trace: KinetoTrace, kind: str, worked: Collection[str], prefix: str = ""
 ) -> tuple[MemoryLevels, ...]:
     """What the allocators of a trace held, by device and name; `kind` is that of its devices,
-    `worked` those that did any work, `prefix` begins the names of all.
+    `worked` those that did any work, `prefix` starts the names of all.
     Instants without a size or a device are left out.
 
-    Allocators count the devices that the process sees, kernels on ROCm all of the machine: where
+    Allocators count the devices that the process sees, kernels on ROCm all of the machine: if
     one device worked and one allocated, they are the same.
     """
     by_device: dict[str, list[tuple[int, Args]]] = {}
@@ -224,7 +223,7 @@ def _levels(device: str, on_host: bool, times: Int64s, args: Sequence[Args]) -> 
 
 
 def _device(args: Args, kind: str, prefix: str) -> str | None:
-    """The device whose memory it is; None where the instant does not tell."""
+    """The device whose memory it is; None if the instant does not tell."""
     of_type, number = _bytes(args.device_type), _bytes(args.device_id)
     if of_type == _HOST:
         return f"{prefix}{ROOT_DEVICE}"
@@ -405,7 +404,7 @@ def run_of(
     prefix: str = "",
     job: Job | None = None,
 ) -> KinetoRun:
-    """The run of a trace that was read; `prefix` begins the names of its devices."""
+    """The run of a trace that was read; `prefix` starts the names of its devices."""
     if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
         raise InputError(
             f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
@@ -540,7 +539,7 @@ def says_its_rank(path: Path) -> bool:
 
 
 def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
-    """The run of several traces. Raises InputError where they are not of one job, or one of them
+    """The run of several traces. Raises InputError if they are not of one job, or one of them
     cannot be read."""
     traces = [read_kineto(path) for path in paths]
     told = _told(paths, traces)
@@ -560,7 +559,7 @@ def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
 
 
 def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
-    """What each trace says of its job. Raises InputError where it is not the same one."""
+    """What each trace says of its job. Raises InputError if it is not the same one."""
     found: list[InJob] = []
     owner: dict[int, Path] = {}
     for path, trace in zip(paths, traces, strict=True):
@@ -586,7 +585,7 @@ def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
 
 
 def _placed(traces: Sequence[KinetoTrace], aligned: Sequence[AlignedRank]) -> list[AlignedRank]:
-    """`aligned`, where ranks on a clock of their own begin with the job if by that clock they did
+    """`aligned`, if ranks on a clock of their own start with the job if by that clock they did
     not run at the same time: nobody knows when they did."""
     first, last = int(traces[0].start_ns.min()), int(traces[0].end_ns.max())
     found = []
@@ -598,7 +597,7 @@ def _placed(traces: Sequence[KinetoTrace], aligned: Sequence[AlignedRank]) -> li
 
 
 def _name_of(paths: Sequence[Path], runs: Sequence[KinetoRun]) -> str:
-    """What the files are called alike; their folder where that is nothing."""
+    """What the files are called alike; their folder if that is nothing."""
     folders = {path.resolve().parent for path in paths}
     if len(folders) == 1:
         return folders.pop().name
@@ -607,7 +606,7 @@ def _name_of(paths: Sequence[Path], runs: Sequence[KinetoRun]) -> str:
 
 
 def _spans(runs: Sequence[KinetoRun]) -> list[Span]:
-    """The spans of the job: each from the first rank's begin to the last one's end."""
+    """The spans of the job: each from the first rank's start to the last one's end."""
     found: dict[tuple[str, str, str, int, int], Span] = {}
     for run in runs:
         for number, staging in enumerate(run.stagings):

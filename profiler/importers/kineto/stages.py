@@ -77,7 +77,7 @@ class BatchSizes:
         self._start_ns = trace.start_ns[self._rows]
 
     def of(self, call: CallRange) -> int:
-        """How many inputs a call had at once, 0 where shapes were not recorded.
+        """How many inputs a call had at once, 0 if shapes were not recorded.
 
         The most frequent leading dimension of the 4-dimensional inputs of attention, else of
         convolutions, else of all operators' inputs with three dimensions or more.
@@ -97,7 +97,7 @@ class BatchSizes:
 # --- Which branch of guidance a call computes: prompts of encoders, conditions of the denoiser.
 
 
-BatchOf = Callable[[CallRange], int]  # leading dimension of a call's inputs, 0 where unknown
+BatchOf = Callable[[CallRange], int]  # leading dimension of a call's inputs, 0 if unknown
 
 
 def branches_of(
@@ -107,11 +107,11 @@ def branches_of(
     submodules: list[str],
     batch_of: BatchOf,
 ) -> list[str]:
-    """The branch of each call of a section, "" where the notion does not apply.
+    """The branch of each call of a section, "" if the notion does not apply.
 
     `stages`, `steps` and `submodules` are those of the section's calls, in their order. Encoders:
     the first pass is the prompt, a later one the negative prompt. Denoiser and ControlNet: one
-    call a step is `batched` where it holds both branches, else `cond`; of several calls a step the
+    call a step is `batched` if it holds both branches, else `cond`; of several calls a step the
     first is `cond` and the others `uncond`, the order in which pipelines make them.
     """
     calls = section.calls
@@ -174,8 +174,7 @@ def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) 
 
 # --- VAE decoders among the operators of a trace without modules.
 #
-# A decoder begins with a convolution from 4…32 channels and ends with one to 3. Decoders of
-# frames
+# A decoder starts with a convolution from 4…32 channels and ends with one to 3. Decoders of frames
 # that follow each other are one: video is decoded in chunks.
 
 
@@ -188,7 +187,7 @@ def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
     eager = [one for one in marks.convolutions if not within(one.start_ns, marks.regions)]
     embedded = marks.embedded()
     found: list[tuple[int, int]] = []
-    chunk_before = False  # whether the last decoder was of frames, and nothing began since
+    chunk_before = False  # whether the last decoder was of frames, and nothing started since
     begin: tuple[int, Convolution] | None = None
     for place, one in enumerate(eager):
         if one.embeds_latents:
@@ -207,7 +206,7 @@ def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
 
 
 def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) -> int:
-    """When a decoder began: with a convolution of latents to latents where one comes directly
+    """When a decoder started: with a convolution of latents to latents if one comes directly
     before the one that widens them."""
     one = convolutions[place]
     if place:
@@ -220,17 +219,15 @@ def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) ->
 
 # --- Denoisers among the operators of a trace without modules.
 #
-# A denoiser begins by embedding latents: a convolution from 4…32 channels, or a product of 64
-# rows
-# or more that widens 16…128 features eight times; it ends where as many come out again. Where
-# nothing embeds latents around all that `torch.compile` compiled, its outermost regions are the
-# denoiser.
+# A denoiser starts by embedding latents: a convolution from 4…32 channels, or a product of 64 rows
+# or more that widens 16…128 features eight times; it ends where as many come out again. If nothing
+# embeds latents around all that `torch.compile` compiled, its outermost regions are the denoiser.
 
 
 _MANY_CONVOLUTIONS = 10  # of a UNet; a transformer has one, of its patches
 _PRODUCTS_OF_A_BLOCK = 12
 """Matrix products between two that embed latents from which on a block of a denoiser lies between
-them. FLUX's have fourteen where text and image are apart; what is embedded beside latents and the
+them. FLUX's have fourteen if text and image are apart; what is embedded beside latents and the
 condition of a ControlNet (timestep, guidance and pooled text by two products each, the text by one)
 has seven."""
 
@@ -238,8 +235,8 @@ has seven."""
 def denoisers_of(
     marks: HostMarks, decoders: Sequence[tuple[int, int]], edges: Sequence[int]
 ) -> list[Part]:
-    """From what embeds latents to where as many features come out, or to the next begin; compiled
-    regions before the last decoder where these are not all in such ranges."""
+    """From what embeds latents to where as many features come out, or to the next start; compiled
+    regions before the last decoder if these are not all in such ranges."""
     begins = _embedding_latents(marks, decoders)
     stops = sorted([one.start_ns for one in begins] + [begin for begin, _ in decoders])
     stops = sorted([*stops, *edges, *(begin for begin, _ in marks.embeddings)])
@@ -260,7 +257,7 @@ def denoisers_of(
 def _embedding_latents(
     marks: HostMarks, decoders: Sequence[tuple[int, int]]
 ) -> Sequence[Convolution] | Sequence[Product]:
-    """What embeds latents for a denoiser: convolutions, or products where no convolution does."""
+    """What embeds latents for a denoiser: convolutions, or products if no convolution does."""
     aside = [*marks.regions]
     convolutions = [
         one
@@ -308,7 +305,7 @@ def _of_an_adapter(marks: HostMarks, place: int) -> bool:
 
 
 def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> int:
-    """When what was embedded came out again, in its place: the last time before `limit_ns`; 0 where
+    """When what was embedded came out again, in its place: the last time before `limit_ns`; 0 if
     it did not. A denoiser that estimates variances has twice as many results."""
     if isinstance(first, Convolution):
         sizes = {first.patch, 2 * first.patch}
@@ -324,16 +321,15 @@ def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> 
 
 # --- Calls of a diffusion pipeline whose trace has no modules, guessed from its operators.
 #
-# - A text encoder begins with an embedding of 20,000 rows or more, with the blocking copy of its
-#   tokens where that comes directly before it. It ends with the last operator that launched a
+# - A text encoder starts with an embedding of 20,000 rows or more, with the blocking copy of its
+#   tokens if that comes directly before it. It ends with the last operator that launched a
 # kernel
-#   before the next begin, or before a blocking call that comes when a dozen matrix products have
+#   before the next start, or before a blocking call that comes when a dozen matrix products have
 # run;
 #   what puts encoded prompts together is the pipeline's.
 # - VAE decoders are in `guessed_decoders`, denoisers in `guessed_denoisers`.
 #
-# Without a decoder it is no diffusion, and nothing is guessed. What lies in the capture of a
-# graph
+# Without a decoder it is no diffusion, and nothing is guessed. What lies in the capture of a graph
 # did not run, and what ran directly before for the same capture was its warm-up.
 
 
@@ -351,7 +347,7 @@ _PUT_TOGETHER = frozenset(
 
 
 def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The calls in order of time; none where nothing decodes an image."""
+    """The calls in order of time; none if nothing decodes an image."""
     rows = trace.rows_of("cpu_op")
     convolving = rows[trace.events.named(rows, "aten::convolution".__eq__)]
     windows = capture_windows(trace)
@@ -382,7 +378,7 @@ def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
 
 
 def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
-    """Begins and ends of the captures of whole parts: of those in which something begins."""
+    """Starts and ends of the captures of whole parts: of those in which something begins."""
     begins = sorted(
         [one.start_ns for one in marks.convolutions if one.of_latents] + marks.embedded()
     )
@@ -434,9 +430,8 @@ def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
 
 # --- Which guessed calls of a denoiser share a step: that with the condition, then that without it.
 #
-# Between the two of a pair the host asks for less than behind it, where the two are mixed and the
-# scheduler steps. With one pair alone there is nothing to compare: then the encoders must have
-# seen
+# Between the two of a pair the host asks for less than behind it, if the two are mixed and the
+# scheduler steps. With one pair alone there is nothing to compare: then the encoders must have seen
 # two prompts, and a call as many inputs as images were decoded.
 
 
@@ -463,7 +458,7 @@ def _may_be_pairs(part: Sequence[CallRange], denoisers: Sequence[CallRange]) -> 
 
 
 def _prompts(part: Sequence[CallRange]) -> int:
-    """How many prompts the encoders saw, 0 where there are none."""
+    """How many prompts the encoders saw, 0 if there are none."""
     return max(Counter(call.instance for call in part if is_encoder(call)).values(), default=0)
 
 
@@ -484,7 +479,7 @@ def _are_pairs(
 
 # --- Stage, step and branch of each call of a section, from the order in which things ran.
 #
-# - `denoise` begins with the first call of a module that runs between scheduler steps (with a
+# - `denoise` starts with the first call of a module that runs between scheduler steps (with a
 #   single step: of the module called last before it) and ends with the last step;
 # - before it is `encode`, after it `decode`;
 # - the step of a call is the number of scheduler steps that have ended before it.
@@ -509,7 +504,7 @@ class Staging(Struct, frozen=True):
     """A section parted: its calls, and the times that part it into stages and steps.
 
     `steps_from` is None without a denoiser. `stages` are (stage,
-    begin, end) and tile the section; `loop_start_ns` is -1 where nothing denoises;
+    start, end) and tile the section; `loop_start_ns` is -1 if nothing denoises;
     `step_ends_ns` are the ends of step 0, 1, …
     """
 
@@ -636,7 +631,7 @@ def _last_of_loop(calls: list[CallRange], loop: set[str], step_ends: list[int]) 
 def _loop_begins(
     section: Section, first: int, last: int, step_ends: list[int]
 ) -> list[tuple[str, int]]:
-    """When the stages around a loop begin: denoise once all prompts are encoded, decode after the
+    """When the stages around a loop start: denoise once all prompts are encoded, decode after the
     last step."""
     calls = section.calls
     loop_start = calls[first].start_ns
@@ -649,7 +644,7 @@ def _loop_begins(
 
 
 def _begins(section: Section, stages: list[str]) -> list[tuple[str, int]]:
-    """Without a loop a stage begins with the first of successive calls of that stage."""
+    """Without a loop a stage starts with the first of successive calls of that stage."""
     found: list[tuple[str, int]] = []
     for call, stage in zip(section.calls, stages, strict=True):
         if not found or found[-1][0] != stage:
@@ -727,7 +722,7 @@ def _largest(frames: Frames, staging: Staging) -> Ranges:
     inside &= trace.thread[frames.rows] == section.thread
     calls = call_ranges([call for call in section.calls if call.thread == section.thread])
     begins, ends = calls.start_ns, calls.end_ns
-    before = np.searchsorted(begins, start, side="right") - 1  # the last call begun by then
+    before = np.searchsorted(begins, start, side="right") - 1  # the last call started by then
     if len(calls):
         within = (before >= 0) & (start < ends[before])
         following = np.searchsorted(begins, start, side="left")

@@ -1,4 +1,4 @@
-"""A folder with files of several recorders: one run, where their clocks relate.
+"""A folder with files of several recorders: one run, if their clocks relate.
 
 No importer of its own: it has no `IMPORTER`, since it needs all the others. `registry` makes one of
 them where a folder holds files that no single importer reads together.

@@ -103,7 +103,7 @@ class Part:
         return [one.call for one in self.writings if one.call is not None]
 
     def extent(self) -> tuple[int, int]:
-        """When the first of what it recorded began, and the last ended; (0, 0) for nothing."""
+        """When the first of what it recorded started, and the last ended; (0, 0) for nothing."""
         commands = [one.commands for one in self.writings if len(one.commands)]
         times = [(int(one.start_ns.min()), int(one.end_ns.max())) for one in commands]
         times += [(one.start_ns, one.start_ns + max(one.duration_ns, 0)) for one in self.calls]
@@ -281,10 +281,9 @@ def _entries(folder: Path) -> list[Path]:
 
 # --- Events that two recorders both saw, and what these say of their clocks.
 #
-# An event is a name and a moment. Two lists of them are of the same run where, with one of them
-# moved, most events of names that both have lie at the same moments. How far it must be moved
-# need
-# not be known.
+# An event is a name and a moment. Two lists of them are of the same run if, with one of them moved,
+# most events of names that both have lie at the same moments. How far it must be moved need not be
+# known.
 
 
 FEWEST = 3  # events in common, from which on two clocks are related
@@ -296,7 +295,7 @@ _MOST_OF = 0.5  # of the events that could be in common
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
     """n events: `name` is a code, int64 [n], of names that are the same for all recorders (`of`);
-    `time_ns` when each began, int64 [n]."""
+    `time_ns` when each started, int64 [n]."""
 
     name: Int64s
     time_ns: Int64s
@@ -325,7 +324,7 @@ class Events:
         return Events(self.name[kept], self.time_ns[kept])
 
     def within(self, first: int, last: int) -> int:
-        """How many began then."""
+        """How many started then."""
         return int(((self.time_ns >= first) & (self.time_ns <= last)).sum())
 
 
@@ -356,9 +355,9 @@ def fit(
     """How far `own` is to be moved for its events to be `other`'s; events may differ by `within_ns`
     then. `near` is an offset that is known to lie within so many ns of the true one.
 
-    None where fewer than three moments are in common, where another offset fits as well, since what
-    repeats evenly tells none, or where the events in common are not half of what both could have
-    seen: of names that both have, while both recorded; where no offset is known in advance, of all
+    None if fewer than three moments are in common, if another offset fits as well, since what
+    repeats evenly tells none, or if the events in common are not half of what both could have
+    seen: of names that both have, while both recorded; if no offset is known in advance, of all
     that one of them has of these names, or `of_all` names.
     """
     smaller = min(len(own), len(other)) if of_all else 0
@@ -431,7 +430,7 @@ def _densest(values: Int64s, within_ns: int, centre: int) -> list[int]:
 
 
 def _differences(own: Int64s, other: Int64s, room: int) -> Int64s:
-    """All differences, of some of the own events where they would be too many."""
+    """All differences, of some of the own events if they would be too many."""
     most = max(room // max(len(other), 1), 1)
     if len(own) > most:
         own = own[np.linspace(0, len(own) - 1, most).astype(np.int64)]
@@ -494,7 +493,7 @@ def _last(there: npt.NDArray[np.bool_]) -> Int64s:
 
 
 WITHIN_NS = 10_000
-"""By which begins of work may differ that two recorders saw: both have them from the device."""
+"""By which starts of work may differ that two recorders saw: both have them from the device."""
 _UNNAMED_NS = 1_000
 _NEARLY_ALL = 0.8
 _CPU = re.compile(CPU_DEVICE)
@@ -502,7 +501,7 @@ _HOST = ("host", "sync")
 
 
 def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
-    """The rows of commands that a device worked on, the host's CPU where it computes for itself;
+    """The rows of commands that a device worked on, the host's CPU if it computes for itself;
     not that `beside_host`."""
     own = [
         number
@@ -557,7 +556,7 @@ def once(parts: Sequence[Part]) -> list[Once]:
     """The parts of a run, in their order, with everything that devices did in one of them alone.
 
     Of two that have a command it is left to the one that tells of ranks, or more of its commands
-    (modules, shapes), or else has more of them. Where they name a device differently, it gets that
+    (modules, shapes), or else has more of them. If they name a device differently, it gets that
     one's name.
     """
     codes: dict[str, int] = {}
@@ -627,7 +626,7 @@ def _mark(
 
 
 def _copied(own: Events, other: Events) -> tuple[Int64s, int]:
-    """All rows, where the other is a copy. No recorder writes what ran into two files: processes
+    """All rows, if the other is a copy. No recorder writes what ran into two files: processes
     of a job do the same at nearly the same time, each on a device of its own."""
     same = np.array_equal(own.time_ns, other.time_ns) and np.array_equal(own.name, other.name)
     return np.arange(len(own) if same else 0), 0
@@ -635,7 +634,7 @@ def _copied(own: Events, other: Events) -> tuple[Int64s, int]:
 
 def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
     """The rows of what the other has as well, and how far that is apart in the median: by names,
-    else, where recorders name work differently, by begins that nearly all agree to 1 µs."""
+    else, if recorders name work differently, by starts that nearly all agree to 1 µs."""
     found = fit(own, other, WITHIN_NS, (0, WITHIN_NS))
     if found is not None:
         return pairs_at(own, other, 0, WITHIN_NS)[0], found.residual_ns
@@ -648,7 +647,7 @@ def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
 
 def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str]) -> Once:
     """The part without what was seen elsewhere, its devices by their names there. A call that has
-    no work of a device left goes, and where no call is left what is in none goes, too: the host's
+    no work of a device left goes, and if no call is left what is in none goes, too: the host's
     part of it is in the other part as well."""
     commands = sum(len(work.events) for work in works.values())
     twice = sum(int(work.seen.sum()) for work in works.values())
@@ -671,7 +670,7 @@ def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str])
 
 
 def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | None:
-    """What of a call is left; None where no work of a device is that was there."""
+    """What of a call is left; None if no work of a device is that was there."""
     gone = np.zeros(len(one.commands), dtype=np.bool_)
     for work in works.values():
         gone[work.row[work.seen & (work.writing == number)]] = True
@@ -691,14 +690,12 @@ def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | No
 # --- Which parts are of one run, by their clocks.
 #
 # Two parts are related by events that both recorded (`matching`), else by clocks that both count
-# from
-# 1970, if they recorded at the same time or with less than a second between: files of one script
-# that ran twice are two runs. A file whose name alone tells when it began, in a zone that it does
-# not
-# tell, is related by that, if just one zone lets both have recorded at the same time.
+# from 1970, if they recorded at the same time or with less than a second between: files of one
+# script that ran twice are two runs. A file whose name alone tells when it started, in a zone that
+# it does not tell, is related by that, if just one zone lets both have recorded at the same time.
 
 
-_RANGES_NS = 300_000  # by which begins of ranges may differ, which each recorder opens for itself
+_RANGES_NS = 300_000  # by which starts of ranges may differ, which each recorder opens for itself
 _EPOCH_NS = 1_000_000_000  # by which clocks that count from 1970 may differ
 _GAP_NS = 1_000_000_000  # between what two recorders saw of one run
 _ZONE_NS = 900_000_000_000  # zones are whole quarters of an hour
@@ -728,7 +725,7 @@ class _Seen:
 def groups(parts: Sequence[Part]) -> list[list[Placed]]:
     """The parts of each run, on its clock, the run first that most recorders saw, or else has the
     most work of devices. The first of a run's is the one whose clock counts, one that counts from
-    1970 where there is any."""
+    1970 if there is any."""
     codes: dict[str, int] = {}
     waiting = [_Seen(part, *_events(part, codes)) for part in parts]
     waiting.sort(key=lambda one: (_clock(one.part) is not ClockName.REALTIME, -len(one.work)))
@@ -761,7 +758,7 @@ def _group(waiting: list[_Seen]) -> list[Placed]:
 
 def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
     """A part on the clock of some that are placed, of which the first has it from its own; None
-    where nothing relates them."""
+    if nothing relates them."""
     best: Fit | None = None
     near = (0, _EPOCH_NS) if _counts_from_1970(own.part, others[0].part) else None
     for other in others:

@@ -67,18 +67,17 @@ from profiler.trace.manifest_fields import (
 
 # --- Work that one part has in no call of its own, and another part's calls asked for.
 #
-# Where nothing in a part tells calls apart, all of it is one call of its process. What was
-# launched
+# Where nothing in a part tells calls apart, all of it is one call of its process. What was launched
 # during a call that another part tells (a session of ONNX Runtime) is that call's.
 
 
-_PROCESS = "run"  # what the only process's call is called, where nothing tells calls apart
-_EXACT = 10  # times longer than what its begin may be off a call must be
+_PROCESS = "run"  # what the only process's call is called, if nothing tells calls apart
+_EXACT = 10  # times longer than what its start may be off a call must be
 
 
 def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
-    """The parts, with the work of calls that nothing tells apart in those during which it was
-    launched; `within_ns` is how far the times of each part may be off. Where told calls overlap,
+    """The parts, with the work of calls that nothing distinguishes in those during which it was
+    launched; `within_ns` is how far the times of each part may be off. If told calls overlap,
     nobody can tell whose it was, and all stays."""
     told = sorted(
         (call.start_ns, call.end_ns, part, place)
@@ -118,7 +117,7 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
 
 
 def told_well(call: Call, within_ns: int) -> bool:
-    """Whether a call is so long that it does not matter how far its begin may be off."""
+    """Whether a call is so long that it does not matter how far its start may be off."""
     return call.duration_ns >= _EXACT * within_ns
 
 
@@ -217,7 +216,7 @@ class MixedRun:
         return self._info()
 
     def _spans(self, told: Sequence[Call], calls: Sequence[Call]) -> list[Span]:
-        """Those of the only part with calls, where these are what it told; else one pipeline around
+        """Those of the only part with calls, if these are what it told; else one pipeline around
         the calls of all."""
         telling = [part for part in self._order if part.calls]
         if len(telling) == 1 and list(told) == list(calls):
@@ -366,7 +365,7 @@ def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str,
     """Read all files in a folder that any of `importers` reads; each gets those options of `given`
     that it has.
 
-    Raises InputError where none can be read.
+    Raises InputError if none can be read.
     """
     contents = contents_of(folder, importers)
     by_name = {importer.name: importer for importer in importers}
@@ -392,7 +391,7 @@ def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str,
 def _runs(
     importer: Importer, files: Sequence[Path], given: Mapping[str, Any]
 ) -> Iterator[tuple[Sequence[Path], ForeignRun | InputError]]:
-    """The runs of an importer's files, or why there is none; each file alone where those that
+    """The runs of an importer's files, or why there is none; each file alone if those that
     should be one run are not."""
     names = {option.name for option in importer.options}
     options = {name: value for name, value in given.items() if name in names}

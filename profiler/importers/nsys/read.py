@@ -39,7 +39,7 @@ from profiler.importers.sqlite_file import SqliteFile, open_sqlite
 from profiler.trace.columns import Counter, Int32s, Int64s
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 
-# --- An export of Nsight Systems, whose tables and columns exist only where something was recorded.
+# --- An export of Nsight Systems, whose tables and columns exist only if something was recorded.
 #
 # Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite schema reference".
 
@@ -54,11 +54,10 @@ def shared_texts(database: SqliteFile, ids: Iterable[int]) -> dict[int, str]:
 
 # --- Memory of devices that CUDA gave to the processes (`--cuda-memory-usage=true`), as counters.
 #
-# The events are allocations and releases alone: what was held before the recording began is not
+# The events are allocations and releases alone: what was held before the recording started is not
 # known, and the counter's name says so.
 #
-# Source of the columns and codes: public programs that read such exports. `memKind` 2 is memory
-# of
+# Source of the columns and codes: public programs that read such exports. `memKind` 2 is memory of
 # the device, 3 an array, 5 what a module declares, 4 and 6 are managed; `memoryOperationType` 0
 # allocates, 1 releases.
 
@@ -193,8 +192,7 @@ def _whole(value: object) -> int:
 # --- NVTX ranges of an export, and the domains that they are of.
 #
 # A domain of a process has a number (`domainId`, 0 for the default one), which a row of its own
-# names
-# (`eventType` 75). Those that no row names are called by the number.
+# names (`eventType` 75). Those that no row names are called by the number.
 
 
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
@@ -386,7 +384,7 @@ def read_api(database: SqliteFile) -> Api:
 
 
 def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int64s:
-    """The text of each id in `StringIds`; `what` and the id where it is not there."""
+    """The text of each id in `StringIds`; `what` and the id if it is not there."""
     unique, place = np.unique(ids, return_inverse=True)
     texts = shared_texts(database, unique.tolist())
     found = [texts.get(one) or f"{what} {one}" for one in unique.tolist()]
@@ -398,17 +396,15 @@ def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int64
 #     import_trace(Path("report.sqlite"), Path("traces"))
 #     import_trace(Path("report.sqlite"), Path("traces"), options={"submodules": "encoder,dit"})
 #
-# Times of the file are ns from the session's begin, which the file tells in UTC; where it does
-# not,
+# Times of the file are ns from the session's start, which the file tells in UTC; if it does not,
 # they are kept, moved so that none is negative. Names of processes and threads, of the whole
-# machine,
-# and its environment are not read.
+# machine, and its environment are not read.
 
 
 def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
     """Read an export; `submodules` are the texts of the NVTX ranges that are calls, with commas.
 
-    Raises InputError where the file is none, is damaged, or holds no work of a device.
+    Raises InputError if the file is none, is damaged, or holds no work of a device.
     """
     given = asked_for(submodules)
     with open_sqlite(path, _AGAIN) as database:

@@ -90,7 +90,7 @@ def launches(provider: str) -> bool:
 # 1.13 on the node that launched each; a run is told by that, else by the time.
 
 
-_SLACK = 2_000  # ns: begins and durations are cut to whole µs
+_SLACK = 2_000  # ns: starts and durations are cut to whole µs
 _ENDS = re.compile(r"(Host|Device)(?:Array)?To(Host|Device)")  # of a copy
 _COPY = re.compile(r"Mem(cpy|set)")
 _NO_THREAD = 0
@@ -111,7 +111,7 @@ class KernelKind(NodeKind):
 @dataclass(frozen=True, slots=True, eq=False)
 class Launched:
     """The runs with the kernels among their nodes, and the flows from nodes to kernels of each,
-    int64 [m, 2]. `lost` kernels have no place, of `by_end` the begins are computed."""
+    int64 [m, 2]. `lost` kernels have no place, of `by_end` the starts are computed."""
 
     runs: tuple[ProfiledRun, ...]
     flows: tuple[Int64s, ...]
@@ -123,7 +123,7 @@ def add_kernels(
     runs: Sequence[ProfiledRun], kernels: Sequence[KernelEvent], device_of: Callable[[str], str]
 ) -> Launched:
     """The runs with their kernels. `device_of` tells the device that a provider launches on, ""
-    where it launches nothing."""
+    if it launches nothing."""
     if not runs or not kernels:
         return Launched(tuple(runs), (_NO_FLOWS,) * len(runs), lost=len(kernels))
     known = [kernel for kernel in kernels if kernel.duration_ns >= 0]
@@ -162,7 +162,7 @@ def _told_by_end(kernels: Sequence[KernelEvent]) -> bool:
 
 class _Placing:
     """Gives kernels to runs: `rows` are those of each run, with their device and the row of the
-    node that launched them, -1 where that is not told."""
+    node that launched them, -1 if that is not told."""
 
     def __init__(self, runs: Sequence[ProfiledRun], device_of: Callable[[str], str]) -> None:
         self._runs = runs
@@ -242,7 +242,7 @@ class _Placing:
         return (around[0], -1) if len(around) == 1 else (-1, -1)
 
     def _rows_of(self, number: int) -> dict[tuple[int, str], int]:
-        """The nodes of a run by begin and name."""
+        """The nodes of a run by start and name."""
         if number not in self._nodes:
             nodes = self._runs[number].nodes
             names = (kind.name for kind in nodes.each())
@@ -282,7 +282,7 @@ def _lane(kernel: KernelEvent) -> tuple[str, Category]:
 
 # --- The sessions whose profiles were given: whose each file is, and when it began.
 #
-# ONNX Runtime's times count from the begin of a session's profile, and wall time stands in the
+# ONNX Runtime's times count from the start of a session's profile, and wall time stands in the
 # file's name alone, to the millisecond (`vae_decoder_2026-05-01_10-11-12_301.json`), in older
 # versions to the second.
 
@@ -294,8 +294,8 @@ _DEFAULT = "onnxruntime_profile"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One profile: `name` is what the session is called, `begin_ns` when its profile began by the
-    file's name, to within `within_ns`; None where that does not tell. `damaged` lines are no
+    """One profile: `name` is what the session is called, `begin_ns` when its profile started by the
+    file's name, to within `within_ns`; None if that does not tell. `damaged` lines are no
     events, and a `full` profile has as many as ONNX Runtime records. The runs stand in `launched`,
     with what GPUs executed in them."""
 
@@ -320,7 +320,7 @@ class Session:
 def read_sessions(paths: Sequence[Path]) -> list[Session]:
     """The sessions in some files and folders, in order of their begins.
 
-    Raises InputError where none has a run, or where of several one does not tell when it began.
+    Raises InputError if none has a run, or if of several one does not tell when it began.
     """
     files = [file for path in paths for file in (profiles_in(path) if path.is_dir() else [path])]
     sessions = [_read(path) for path in files]
@@ -405,8 +405,7 @@ def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
 #     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
 #
 # A provider that works for the host (CUDA, TensorRT, ROCm, …) returns when it has launched: its
-# nodes
-# are commands of the host, since nothing tells when its device ran them.
+# nodes are commands of the host, since nothing tells when its device ran them.
 
 
 _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
@@ -414,7 +413,7 @@ _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A run of a session with its labels and when it began, on the run's clock."""
+    """A run of a session with its labels and when it started, on the run's clock."""
 
     session: Session
     run: ProfiledRun
@@ -430,7 +429,7 @@ class _Placed:
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read the profiles of one run: files, or folders of them.
 
-    Raises InputError where a file cannot be read or none has a run.
+    Raises InputError if a file cannot be read or none has a run.
     """
     sessions = read_sessions(paths)
     began = sorted(
@@ -546,7 +545,7 @@ def _busiest(commands: CommandColumns) -> str:
 
 
 def _command(node: NodeKind) -> Placed:
-    """The command of a node: on the track of its provider; of the host, where it only launches."""
+    """The command of a node: on the track of its provider; of the host, if it only launches."""
     if isinstance(node, KernelKind):
         return Placed(node.track, node.name, kernel=node.kernel)
     provider = node.provider or "provider unknown"

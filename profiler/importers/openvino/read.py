@@ -47,7 +47,7 @@ _FIGURES = {
 
 
 def report_beside(path: Path) -> Path | None:
-    """`benchmark_report.csv` of the inferences whose counters `path` has; None where it is not
+    """`benchmark_report.csv` of the inferences whose counters `path` has; None if it is not
     there."""
     beside = path.with_name("benchmark_report.csv")
     for ending in COUNTERS:
@@ -59,7 +59,7 @@ def report_beside(path: Path) -> Path | None:
 
 
 def milliseconds(text: str) -> float | None:
-    """A time, None where it is none: `nan` and what is below 0 or above 11 days, too."""
+    """A time, None if it is none: `nan` and what is below 0 or above 11 days, too."""
     value = real(text)
     return value if 0 <= value < _LARGEST_MS else None
 
@@ -87,13 +87,10 @@ def _settings(report: dict[str, str]) -> dict[str, Setting]:
 #
 #     import_trace(Path("benchmark_average_counters_report.csv"), Path("traces"))
 #
-# The counters are those of the last inference of each infer request, averaged over requests: a
-# call a
-# section, its layers laid end to end. `benchmark_report.csv` beside them tells device and
-# latency: a
-# call of one request lasts as long as the median one.
-# Source of the format: openvinotoolkit/openvino, tools/benchmark_tool,
-# utils/statistics_report.py.
+# The counters are those of the last inference of each infer request, averaged over requests: a call
+# a section, its layers laid end to end. `benchmark_report.csv` beside them tells device and
+# latency: a call of one request lasts as long as the median one. Source of the format:
+# openvinotoolkit/openvino, tools/benchmark_tool, utils/statistics_report.py.
 
 
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")
@@ -117,7 +114,7 @@ class _Section:
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file. Raises InputError where it holds no time of a layer."""
+    """Read one file. Raises InputError if it holds no time of a layer."""
     counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
     path = only_path(counters, IMPORTER.accepts)
     text = content_of(path, _LARGEST).decode("utf-8", "replace").lstrip("\ufeff")
@@ -205,7 +202,7 @@ _DEEPEST = 20  # mappings and lists in each other
 
 
 def plain_yaml(data: bytes, deepest: int = _DEEPEST) -> Any:
-    """The document; ValueError where it is no plain YAML.
+    """The document; ValueError if it is no plain YAML.
 
     Aliases and deep nesting are refused before anything is built: a few hundred bytes of the one
     expand without end, and the other takes time that grows with its square.

@@ -39,17 +39,14 @@ from profiler.trace.manifest_fields import Device
 
 # --- A profile of QNN as CSV: executions with their nodes, and what was done around them.
 #
-# ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the
-# message
-# ended, with loading and unloading ahead of all executions. The words under `Message` differ,
-# too:
+# ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the message
+# ended, with loading and unloading ahead of all executions. The words under `Message` differ, too:
 # only those of loading are the same in both, so other rows are told by level and identifier.
 #
 # Backends that do not tell times have `UNKNOWN` for them, and identifiers of their own or `NULL`:
-# there `EXECUTE` begins an execution, and `NODE` is one of its nodes, in whatever unit
+# there `EXECUTE` starts an execution, and `NODE` is one of its nodes, in whatever unit
 # (microsoft/onnxruntime, core/providers/qnn/builder/qnn_profile_serializer.cc). No such file of a
-# GPU
-# or CPU was found.
+# GPU or CPU was found.
 
 
 _LINE = re.compile(r"\r?\n|\r")
@@ -72,7 +69,7 @@ _LARGEST_US = 10**12  # 11 days
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`amount` counts cycles, or microseconds where `timed`."""
+    """`amount` counts cycles, or microseconds if `timed`."""
 
     name: str
     op_id: int
@@ -82,7 +79,7 @@ class Node:
 
 @dataclass(slots=True)
 class Execution:
-    """`times_us` and `counts` are by identifier; `end_us` is 0 where the file does not tell. `led`:
+    """`times_us` and `counts` are by identifier; `end_us` is 0 if the file does not tell. `led`:
     its own time comes before what it consists of, else behind."""
 
     graph: str = ""
@@ -96,7 +93,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Loading or unloading; `end_us` is 0 where the file does not tell when it ended."""
+    """Loading or unloading; `end_us` is 0 if the file does not tell when it ended."""
 
     name: str
     time_us: int
@@ -107,7 +104,7 @@ class Step:
 class Profile:
     """`steps` are the outermost of loading and unloading in the order of the file; `unread` counts
     rows that are no rows, `cut` says whether the last execution has no end; `version` is that of
-    the backend, "" where not told."""
+    the backend, "" if not told."""
 
     executions: list[Execution] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -206,7 +203,7 @@ def _rows(text: str, profile: Profile) -> Iterator[_Row]:
 
 
 def _row(cells: Sequence[str]) -> _Row | None:
-    """A row; of an unknown unit where its value is none (`UNKNOWN`, `INF/SEC`)."""
+    """A row; of an unknown unit if its value is none (`UNKNOWN`, `INF/SEC`)."""
     if len(cells) < _COLUMNS:
         return None
     stamp = 0 if cells[0] == _UNTOLD else _number(cells[0])
@@ -281,7 +278,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One of the costliest operations of QNN; bytes are those of DRAM, -1 where not told."""
+    """One of the costliest operations of QNN; bytes are those of DRAM, -1 if not told."""
 
     op_type: str
     cycles: int
@@ -303,7 +300,7 @@ class Summary:
 
 
 def read_summary(path: Path) -> Summary:
-    """Read a file. Raises InputError where it is damaged or has no time."""
+    """Read a file. Raises InputError if it is damaged or has no time."""
     try:
         document = msgspec.json.decode(content_of(path, _MAX_SUMMARY_BYTES))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -367,11 +364,9 @@ def _count(value: Any) -> int:
 #     import_trace([Path("qnn_profile.csv"), Path("qhas.json")], Path("traces"))
 #
 # An execution is a call: on the host it takes `QNN (execute) time`, on the accelerator (`qnn:0`)
-# `Accelerator (execute) time`, at the begin of which it waits where the file tells the time
-# without
+# `Accelerator (execute) time`, at the start of which it waits if the file tells the time without
 # waiting, too. Of nodes the file tells cycles, spent by threads side by side: their times are
-# shares
-# of the time without waiting, in the order of the file, and every report says so.
+# shares of the time without waiting, in the order of the file, and every report says so.
 
 
 _DEVICE = "qnn:0"
@@ -390,7 +385,7 @@ _US = 1000
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read a CSV, a summary, or both of one model. Raises InputError where neither has a time."""
+    """Read a CSV, a summary, or both of one model. Raises InputError if neither has a time."""
     summaries = [path for path in paths if is_summary(head_of(path))]
     profiles = [path for path in paths if path not in summaries]
     if len(summaries) > 1 or len(profiles) > 1:
@@ -515,7 +510,7 @@ def _add_execution(
 
 
 def _shared(nodes: Sequence[Node], at: int, length: int) -> Iterator[tuple[Node, int, int]]:
-    """Each node with a begin and a length: its own where it is timed, else its share of `length`,
+    """Each node with a start and a length: its own if it is timed, else its share of `length`,
     all of which the shares take."""
     total = sum(node.amount for node in nodes if not node.timed)
     spent, begin = 0, at

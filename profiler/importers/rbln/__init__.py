@@ -15,8 +15,8 @@ from profiler.importers.importer import Importer, Option, head_of, reader
 # --- The files that RBLN's profiler writes: numbered shards, and one aggregate of them all.
 #
 # traces/rbln_20260902_012906319_0.pb   the first runtime call of the process
-# traces/rbln_20260902_012906319_1.pb   the second, …
-# traces/rbln_20260902_012906319.pb     all of them once more: never counted beside its shards
+# traces/rbln_20260902_012906319_1.pb   the second, … traces/rbln_20260902_012906319.pb     all of
+# them once more: never counted beside its shards
 
 
 _OWN_NAME = re.compile(r"(rbln_[0-9]{8}_[0-9]+)(?:_([0-9]{1,18}))?\.pb")
@@ -37,8 +37,8 @@ _OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones include
 class Shard(Struct, frozen=True):
     """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered.
 
-    Where a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
-    and the workload that its names tell, -1 where they do not.
+    If a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
+    and the workload that its names tell, -1 if they do not.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Shard(Struct, frozen=True):
 class Capture(Struct, frozen=True):
     """The files of one profiled process: its shards in order of their number.
 
-    `aggregate` holds what they hold, None where there is none or it is all there is. Where they
+    `aggregate` holds what they hold, None if there is none or it is all there is. If they
     are not `in_order`, their order is not known.
     """
 
@@ -71,12 +71,12 @@ def missing_numbers(shards: Sequence[Shard]) -> list[int]:
 
 
 def is_rbln(head: bytes) -> bool:
-    """Whether a file that begins with `head` looks like a trace of RBLN's profiler."""
+    """Whether a file that starts with `head` looks like a trace of RBLN's profiler."""
     return head[:1] == b"\n" and _OURS not in head and any(name in head for name in _TRACKS)
 
 
 def is_capture(path: Path, head: bytes) -> bool:
-    """Whether a file that begins with `head`, or one of the first traces in a folder, is RBLN's: a
+    """Whether a file that starts with `head`, or one of the first traces in a folder, is RBLN's: a
     call that was cut short leaves an empty file."""
     if not path.is_dir():
         return is_rbln(head)
@@ -86,7 +86,7 @@ def is_capture(path: Path, head: bytes) -> bool:
 def find_capture(path: Path) -> Capture:
     """The capture at `path`, a folder or one file of it; a file is imported alone.
 
-    Raises InputError where there is none, or more than one.
+    Raises InputError if there is none, or more than one.
     """
     if path.is_file():
         _, number = _split(path, own=_OWN_NAME.fullmatch(path.name) is not None)

@@ -50,7 +50,7 @@ _PATTERN_KEYS = {"submodule", "branch", "repeat", "steps"}
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
-    """A call that the pipeline makes; `device` is "" where the description does not say."""
+    """A call that the pipeline makes; `device` is "" if the description does not say."""
 
     submodule: str
     stage: str
@@ -63,7 +63,7 @@ class ExpectedCall:
 class CallPattern:
     """A call of one stage, made `repeat` times in a row.
 
-    In `denoise` it is made in every step, or where `steps` is given in those from `steps[0]` up
+    In `denoise` it is made in every step, or if `steps` is given in those from `steps[0]` up
     to `steps[1]`, both included.
     """
 
@@ -77,7 +77,7 @@ class CallPattern:
 class Description:
     """The calls of a pipeline, by stage in order.
 
-    `steps` is used where the caller names none (0: it must); `warmup` leading calls are not the
+    `steps` is used if the caller names none (0: it must); `warmup` leading calls are not the
     run's; with `allow_gaps` call numbers may be missing, because submodules were not profiled.
     """
 
@@ -93,7 +93,7 @@ class Description:
     def calls(self, steps: int | None = None) -> tuple[ExpectedCall, ...]:
         """Every call of a run with `steps` denoising steps, in order.
 
-        Raises InputError where the number of steps is not known or absurd.
+        Raises InputError if the number of steps is not known or absurd.
         """
         count = self.step_count(steps)
         if count * self.each_step + self.around > _MOST_CALLS:
@@ -165,7 +165,7 @@ BUILT_IN: dict[str, Description] = {
 def describe(pipeline: str | Path) -> Description:
     """The built-in description of that name, or that of a `.yaml` file.
 
-    Raises InputError where there is no such description or the file does not follow the schema.
+    Raises InputError if there is no such description or the file does not follow the schema.
     """
     name = str(pipeline)
     if name in BUILT_IN:
@@ -277,12 +277,11 @@ class _Schema:
         return InputError(f"{self.path}: {what}: {advice} (docs/rbln.md)")
 
 
-# --- Which pipeline ran, guessed from its files where nobody said it.
+# --- Which pipeline ran, guessed from its files if nobody said it.
 #
 # A compiled model executes the same layers in every call. So the files fall into groups of equal
-# layers, and a built-in description fits where each of its submodules is one of them, in its
-# order
-# and number. Nothing less is guessed; what was guessed is said in the bundle's drops.
+# layers, and a built-in description fits if each of its submodules is one of them, in its order and
+# number. Nothing less is guessed; what was guessed is said in the bundle's drops.
 
 
 _CONVOLUTION = "conv"
@@ -298,8 +297,8 @@ class Guess:
 
 
 def guess(traces: Sequence[RblnTrace | None], steps: int | None) -> Guess | None:
-    """The description that fits the files in their order, None where none does. `steps` is their
-    number where it is known; a file that holds nothing (None) is of any submodule."""
+    """The description that fits the files in their order, None if none does. `steps` is their
+    number if it is known; a file that holds nothing (None) is of any submodule."""
     models: list[frozenset[CommandName] | None] = []
     for trace in traces:  # the layers that ran, each with no more than its name
         names = [trace.strings[code] for code in np.unique(trace.name).tolist()] if trace else []
@@ -347,11 +346,10 @@ def _is_of_kind(description: Description, steps: int, models: _Models) -> bool:
     return convolves == (denoiser == "unet")
 
 
-# --- Which call of the pipeline each file is, where the number of files fits the description.
+# --- Which call of the pipeline each file is, if the number of files fits the description.
 #
 # The files say only in which order runtimes were called. So either all of them are labelled or
-# none:
-# one call too many or too few, and every label behind it would be wrong.
+# none: one call too many or too few, and every label behind it would be wrong.
 
 
 UNLABELLED = ExpectedCall("unlabelled", "", "", NO_STEP, "")
@@ -363,7 +361,7 @@ class Labels:
     """What each shard of the run is. `why_not` says why nothing was labelled, None where it was;
     `skipped` are the shards that are not the run's. `pipeline` is what ran, and
     `described_as` the description or the recorded run by which it is known, "" for none; `guess`
-    is that description where it was guessed."""
+    is that description if it was guessed."""
 
     skipped: tuple[Shard, ...]
     shards: tuple[Shard, ...]
@@ -379,7 +377,7 @@ def label_shards(
 ) -> Labels:
     """Label the shards behind the first `skip` (None: the description's `warmup`) in order.
 
-    Raises InputError where nothing is left or the number of steps is not known.
+    Raises InputError if nothing is left or the number of steps is not known.
     """
     count = skip if skip is not None else description.warmup if description else 0
     total = len(capture.shards)
@@ -398,7 +396,7 @@ def label_shards(
 
 
 def unlabelled(shards: Sequence[Shard]) -> tuple[ExpectedCall, ...]:
-    """Calls that nothing describes: models are told apart where their runtime instance is known."""
+    """Calls that nothing describes: models are distinguished if their runtime instance is known."""
     return tuple(
         UNLABELLED
         if shard.instance < 0
@@ -468,7 +466,7 @@ def _label_advice(description: Description, expected: Sequence[ExpectedCall], fi
 def spans_of(
     name: str, calls: Sequence[ExpectedCall], times: Sequence[tuple[int, int]]
 ) -> Iterator[Span]:
-    """Pipeline, stages and steps, from the (start, end) of each call in ns; no stages where the
+    """Pipeline, stages and steps, from the (start, end) of each call in ns; no stages if the
     calls have none.
 
     Nothing was recorded between calls, so stages and steps last until the next one begins.
@@ -489,7 +487,7 @@ def spans_of(
 def _parts(
     calls: Sequence[ExpectedCall], times: Sequence[tuple[int, int]], *, steps: bool
 ) -> dict[tuple[str, int], list[int]]:
-    """Begin and end of stages or steps, by stage and step, from the first call to the last."""
+    """Start and end of stages or steps, by stage and step, from the first call to the last."""
     parts: dict[tuple[str, int], list[int]] = {}
     for call, (start, end) in zip(calls, times, strict=True):
         if call.stage and not (steps and call.step == NO_STEP):
@@ -505,9 +503,8 @@ def _parts(
 #
 # RBLN's profiler numbers its files by runtime calls, and a bundle that we recorded says which of
 # those belong to which call (`submodules.*.runtime_calls` in its manifest). So nothing is
-# described:
-# the n-th file is the n-th runtime call that was profiled, and has its call's names. Where their
-# numbers do not fit, no file is named.
+# described: the n-th file is the n-th runtime call that was profiled, and has its call's names. If
+# their numbers do not fit, no file is named.
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -524,7 +521,7 @@ def label_by_run(capture: Capture, run: Path, skip: int) -> Labels:
     """Label the shards behind the first `skip` by the bundle at `run`, all of them or none.
 
     Files of runtime calls that belong to no call of the run (warm-up) are skipped as well. Raises
-    InputError where `run` is no bundle or one that notes no runtime calls, or nothing is left.
+    InputError if `run` is no bundle or one that notes no runtime calls, or nothing is left.
     """
     total = len(capture.shards)
     if skip >= total:

@@ -139,8 +139,8 @@ def read_run(
     `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
     description or a `.yaml` file; `steps` the denoising steps; `skip` how many leading calls are
     warm-up. `run`, instead of `pipeline` and `steps`, is the bundle of the same run as we recorded
-    it. Where the number of files does not fit, calls stay unlabelled and the bundle's drops say
-    why. Raises InputError where nothing can be read.
+    it. If the number of files does not fit, calls stay unlabelled and the bundle's drops say
+    why. Raises InputError if nothing can be read.
     """
     if run is not None and (pipeline is not None or steps is not None):
         raise InputError("--run knows the calls: leave out --pipeline and --steps")
@@ -165,7 +165,7 @@ _Files = dict[Shard, tuple[RblnTrace | None, Sequence[Drop]]]
 
 
 def _read(capture: Capture) -> tuple[Capture, _Files]:
-    """What each shard holds; the capture with a shard for each call where its one file holds
+    """What each shard holds; the capture with a shard for each call if its one file holds
     several."""
     alone = len(capture.shards) == 1
     files = {shard: _read_shard(shard, alone=alone) for shard in capture.shards}
@@ -182,7 +182,7 @@ def _read(capture: Capture) -> tuple[Capture, _Files]:
 
 
 def _guessed(capture: Capture, files: _Files, steps: int | None, skip: int | None) -> Labels:
-    """The labels of the built-in pipeline that fits the files, where one does."""
+    """The labels of the built-in pipeline that fits the files, if one does."""
     found = guess([files[shard][0] for shard in capture.shards[skip or 0 :]], steps)
     if found is None:
         return label_shards(capture, None, steps, skip)
@@ -191,7 +191,7 @@ def _guessed(capture: Capture, files: _Files, steps: int | None, skip: int | Non
 
 
 def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequence[Drop]]:
-    """A shard, or why there is none: raised where it is `alone`, else as a drop."""
+    """A shard, or why there is none: raised if it is `alone`, else as a drop."""
     try:
         trace = read_rbln(shard.path)
     except InputError as error:

@@ -40,13 +40,11 @@ from profiler.trace.manifest_fields import DeviceClock, PlacedBy
 
 # --- One timeline for devices whose clocks nothing relates.
 #
-# RBLN's traces hold no clock snapshot, and each device measures on its own clock. The first
-# device
+# RBLN's traces hold no clock snapshot, and each device measures on its own clock. The first device
 # keeps its times; so do, among themselves, the calls of every other device, which is moved as a
-# whole
-# to where the order of the calls allows it. That is a picture, not a measurement: such a device
-# is
-# labelled unaligned, with the interval in which its true offset lies if calls did not overlap.
+# whole to where the order of the calls allows it. That is a picture, not a measurement: such a
+# device is labelled unaligned, with the interval in which its true offset lies if calls did not
+# overlap.
 
 
 Extent = tuple[int, int]  # first start and last end in ns, on the device's clock
@@ -60,7 +58,7 @@ _Extents = Sequence[Mapping[str, Extent]]  # of each call in order, by device
 class Clocks:
     """`devices` says how each clock was laid onto the run's: placed by `own_clock` (the reference),
     `shared_call` (its first command in a call of several devices starts that call), `call_order`,
-    `run_start` (nothing else fits), or `end_to_end` (its clock starts anew in every file).
+    `run_start` (nothing else fits), or `end_to_end` (its clock starts again in every file).
     `offsets[i][device]` is what to add to the times of call i on that device."""
 
     reference: str
@@ -70,7 +68,7 @@ class Clocks:
 
 def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
     """Lay all devices onto the clock of the first one, moved on where times would be negative.
-    Where the calls are not `in_order`, all devices begin at once."""
+    If the calls are not `in_order`, all devices start at once."""
     devices = list(dict.fromkeys(device for call in calls for device in call))
     starts = [[call[device][0] for call in calls if device in call] for device in devices]
     if any(later <= earlier for one in starts for earlier, later in pairwise(one)):
@@ -87,7 +85,7 @@ def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
 
 
 def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
-    """Every call, on each of its devices, starts where the call before it ended."""
+    """Every call, on each of its devices, starts if the call before it ended."""
     cursor = 0
     offsets: list[dict[str, int]] = []
     for call in calls:
@@ -125,9 +123,9 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceCloc
 
 
 def _bounds(calls: _Extents, codes: Mapping[str, int], shared: _Apart) -> list[list[int]]:
-    """`bounds[a][b]`: the most by which a's offset may exceed b's; empty where there is no way.
+    """`bounds[a][b]`: the most by which a's offset may exceed b's; empty if there is no way.
 
-    A call ends before the next begins: end(a) + offset(a) <= start(b) + offset(b). Devices that
+    A call ends before the next starts: end(a) + offset(a) <= start(b) + offset(b). Devices that
     share a call start it together instead. A device that must be moved by less than itself shows
     that calls overlapped.
     """
@@ -165,7 +163,7 @@ def _shared(calls: _Extents, codes: Mapping[str, int]) -> _Apart:
 
 
 def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceClock]:
-    """Every device's first event where the first device's is."""
+    """Every device's first event if the first device's is."""
     first = {device: min(call[device][0] for call in calls if device in call) for device in devices}
     return {
         device: DeviceClock(
@@ -179,8 +177,7 @@ def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceClock
 # --- Where RBLN's commands run: from the rows of a trace to device, track and category.
 #
 # A trace has thread tracks named after the kind of command. What stands above them depends on the
-# version and is only partly documented: a process row a device, chiplet groups within a device,
-# or
+# version and is only partly documented: a process row a device, chiplet groups within a device, or
 # nothing at all. So every row above a track is read for what its name says.
 
 
@@ -271,7 +268,7 @@ def _device_number(row: Row) -> int | None:
 
 
 def _unnumbered_device(row: Row) -> _Key | None:
-    """What tells a device apart that no row numbers; None where no row stands for one."""
+    """What tells a device apart that no row numbers; None if no row stands for one."""
     if len(row.path) < 2 or _device_number(row) is not None or _NO_DEVICE.search(row.path[0]):
         return None
     return row.key, row.path[0]
@@ -322,7 +319,7 @@ class RblnTrace:
 
 
 def read_rbln(path: Path) -> RblnTrace:
-    """Read one file; a cut one up to its last whole packet. Raises InputError where it cannot."""
+    """Read one file; a cut one up to its last whole packet. Raises InputError if it cannot."""
     trace = read_trace(path)
     used, track = np.unique(trace.slices.track, return_inverse=True)
     samples, lost = len(trace.counters.time_ns), DropKind.DROPPED_EVENTS
@@ -342,7 +339,7 @@ def read_rbln(path: Path) -> RblnTrace:
 
 
 def _arguments(trace: TraceColumns) -> Int32s:
-    """For each slice the text of its `Slice Arguments`, 0 where it has none."""
+    """For each slice the text of its `Slice Arguments`, 0 if it has none."""
     texts = np.zeros(len(trace.slices), dtype=np.int32)
     key = f"debug.{ARGUMENTS}"
     if key in trace.strings:
@@ -386,7 +383,7 @@ class _Document(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What `Slice Arguments` says of one command; `UNKNOWN` where it says nothing."""
+    """What `Slice Arguments` says of one command; `UNKNOWN` if it says nothing."""
 
     bytes_read: int = UNKNOWN
     bytes_written: int = UNKNOWN
@@ -414,7 +411,7 @@ def parse_arguments(text: str) -> Arguments | None:
 
     A transfer reads its source and writes its destination, so its bytes count as both; a text
     before the colon with the word read or load counts as read only, write or store as written
-    only. None where `text` is not of that form.
+    only. None if `text` is not of that form.
     """
     try:
         document = decoded(text, _Document)
@@ -557,18 +554,16 @@ def _cycle_counters(columns: CommandColumns, cycles: Int64s) -> Iterator[Counter
 # --- One file that holds several runtime calls, divided into them.
 #
 # From version 0.12 the names of commands say of which runtime instance (`i`) and in which of its
-# calls (`W`) they ran, so an aggregate without its files is as many calls as there are pairs of
-# the
-# two. Host commands carry no `W`, and some tracks no such names: they go to the call in which
-# they
+# calls (`W`) they ran, so an aggregate without its files is as many calls as there are pairs of the
+# two. Host commands carry no `W`, and some tracks no such names: they go to the call in which they
 # lie, between two calls to the one that their sequence number continues, else to the one that
 # follows, since inputs are prepared on the host.
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """The runtime calls of one file, each with its instance and workload, `UNNAMED` where nothing
-    tells. `numbered`: the workloads count all of them in their order. Where they are not
+    """The runtime calls of one file, each with its instance and workload, `UNNAMED` if nothing
+    tells. `numbered`: the workloads count all of them in their order. If they are not
     `in_order`, nothing tells in which they were made, because no clock is common to them."""
 
     traces: tuple[RblnTrace, ...]
@@ -608,7 +603,7 @@ class _Named:
 
 
 def divide(trace: RblnTrace) -> Streams | None:
-    """The runtime calls that `trace` holds; None where its names tell of no more than one."""
+    """The runtime calls that `trace` holds; None if its names tell of no more than one."""
     named = _Named.of(trace)
     known = np.flatnonzero(named.workload != UNNAMED)
     pairs = np.stack((named.instance[known], named.workload[known]), axis=1)
@@ -706,7 +701,7 @@ def _place_others(
 
 
 def _chosen(calls: Sequence[_Call], at: int, start_ns: int, sequence: int) -> _Call:
-    """Of calls in order, `at` the last that begins no later, the one that a slice is of."""
+    """Of calls in order, `at` the last that starts no later, the one that a slice is of."""
     if at < 0 or at + 1 == len(calls) or start_ns < calls[at].end_ns:
         return calls[max(at, 0)]
     before, after = calls[at], calls[at + 1]

@@ -31,7 +31,7 @@ class Form(StrEnum):
 
 
 def form_in(head: bytes) -> Form | None:
-    """The form of a file with this begin, unpacked; None for another's."""
+    """The form of a file with this start, unpacked; None for another's."""
     if head.startswith(SQLITE):
         return Form.ROCPD if _ROCPD in head else None
     if head.lstrip()[:1] == b"{":

@@ -33,15 +33,12 @@ from profiler.trace.events import DropReason
 
 # --- rocpd: the SQLite file that rocprofv3 writes by default since ROCm 7, in both of its layouts.
 #
-# Source: ROCm/rocprofiler-sdk, source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql. The tables
-# are
-# read, not the views, whose inner joins leave out rows that lead nowhere. Names end with the id
-# of a
-# recording, of which a file may have several. Layouts call themselves by the same version, so
-# columns
-# tell: a row has its times, process, thread and queue, or ids of `rocpd_timestamp` and
-# `rocpd_track`.
-# `rocpd_info_node`, and command and environment in `rocpd_info_process`, are not read.
+# Source: ROCm/rocprofiler-sdk, source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql. The tables are
+# read, not the views, whose inner joins leave out rows that lead nowhere. Names end with the id of
+# a recording, of which a file may have several. Layouts call themselves by the same version, so
+# columns tell: a row has its times, process, thread and queue, or ids of `rocpd_timestamp` and
+# `rocpd_track`. `rocpd_info_node`, and command and environment in `rocpd_info_process`, are not
+# read.
 
 
 _TABLE = re.compile(r"rocpd_kernel_dispatch([\w-]*)")
@@ -77,7 +74,7 @@ class _Extra(msgspec.Struct):
 
 
 def add_rocpd(path: Path, rows: Rows) -> None:
-    """Read one file into `rows`. Raises InputError where it is damaged or another's."""
+    """Read one file into `rows`. Raises InputError if it is damaged or another's."""
     with open_sqlite(path, _AGAIN) as database:
         found = [_TABLE.fullmatch(name) for name in database.tables]
         suffixes = [one[1] for one in found if one]
@@ -153,7 +150,7 @@ class _Recording:
         self._rows.add_copies(_times(found), device, found["size"], *names)
 
     def _add_regions(self) -> None:
-        """Calls of runtimes, and what the program marked: told apart by their category."""
+        """Calls of runtimes, and what the program marked: distinguished by their category."""
         found = self._placed("region", {"name_id": NO_ID})
         names, place = self._texts("string", "string", found["name_id"], "region")
         apart = bool(self._database.columns_of(self._name("info_category")))
@@ -174,7 +171,7 @@ class _Recording:
         self._rows.add_marks(_times(found, marks), found["tid"][marks], texts)
 
     def _add_samples(self) -> None:
-        """Values of hardware counters, at the begin of the dispatch whose event they have."""
+        """Values of hardware counters, at the start of the dispatch whose event they have."""
         values = self._database.rows(self._name("pmc_event"), ("event_id", "pmc_id", "value"))
         told = [row for row in values if all(isinstance(one, int | float) for one in row)]
         if not told:
@@ -247,7 +244,7 @@ def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
     """Read the files of one run, or the folders with them; `submodules` are the texts of the roctx
     ranges that are calls, with commas.
 
-    Raises InputError where a file is damaged or none has work of a device.
+    Raises InputError if a file is damaged or none has work of a device.
     """
     files = [file for path in paths for file in (files_in(path) if path.is_dir() else [path])]
     given = asked_for(submodules)

@@ -34,8 +34,7 @@ from profiler.trace.manifest_fields import ClockName, Device, quantity
 # --- What the files of a run have, gathered process by process and form by form, in their times.
 #
 # Devices are numbers of GPUs, `HOST` for the host. Forms differ in how they tell things, not in
-# what
-# is told, so that a run is the same run from each of them.
+# what is told, so that a run is the same run from each of them.
 
 
 Float64s = npt.NDArray[np.float64]
@@ -46,7 +45,7 @@ _WAIT = re.compile(r"synchronize|^hsa_(?:amd_)?signal_wait", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
-    """Of n rows begin, end, process and correlation id, int64 [n] each."""
+    """Of n rows start, end, process and correlation id, int64 [n] each."""
 
     start: Int64s
     end: Int64s
@@ -55,7 +54,7 @@ class Times:
 
     @property
     def begun(self) -> Int64s:
-        """The begins, `NO_TIME` for those ahead of the clock's own begin."""
+        """The starts, `NO_TIME` for those ahead of the clock's own begin."""
         return np.where(self.start < 0, NO_TIME, self.start)
 
 
@@ -87,7 +86,7 @@ class Rows:
     def add_copies(
         self, times: Times, device: Int64s, size: Int64s, names: Sequence[str], place: Int64s
     ) -> None:
-        """Copies; `names` are the recorder's of their directions, `size` is -1 where untold."""
+        """Copies; `names` are the recorder's of their directions, `size` is -1 if untold."""
         ends = [_COPY.search(text) for text in names]  # `MEMORY_COPY_HOST_TO_DEVICE`
         texts = [f"Memcpy {end[1][0]}to{end[2][0]}" if end else "Memcpy" for end in ends]
         name = self._work_names.of(texts, place)
@@ -198,8 +197,7 @@ def _device(number: int) -> str:
 
 # --- Agents of a machine: which are GPUs, which of these each is, what it is called.
 #
-# Ids differ between forms: handles in JSON, node numbers or `Agent 4` in CSV, `GPU 2` where GPUs
-# were
+# Ids differ between forms: handles in JSON, node numbers or `Agent 4` in CSV, `GPU 2` if GPUs were
 # counted alone, rows in rocpd. The number of a device is its place among the GPUs.
 
 
@@ -209,7 +207,7 @@ _NAMED = re.compile(r"(?:(Agent|GPU|CPU)[ -]?)?(\d{1,18})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`number` counts the GPUs; sizes are 0 where they are not told."""
+    """`number` counts the GPUs; sizes are 0 if they are not told."""
 
     id: int
     gpu: bool
@@ -229,7 +227,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Agents:
-    """The agents of one process by their id. Where none is known ids are numbers of devices; an
+    """The agents of one process by their id. If none is known ids are numbers of devices; an
     unknown one among known ones gets a number of its own behind theirs."""
 
     known: dict[int, Agent] = field(default_factory=dict)
@@ -255,7 +253,7 @@ class Agents:
         return np.where(numbers == HOST, self._unknown(HOST), numbers)
 
     def either(self, first: Int64s, second: Int64s) -> Int64s:
-        """The number of the GPU of two, of the first where both are one; `HOST` without any."""
+        """The number of the GPU of two, of the first if both are one; `HOST` without any."""
         numbers = self.numbers(first)
         return np.where(numbers == HOST, self.numbers(second), numbers)
 

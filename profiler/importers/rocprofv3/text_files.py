@@ -39,10 +39,8 @@ from profiler.trace.events import UNKNOWN, DropReason
 # --- Columns of a CSV as numbers and texts, by their names in the header.
 #
 # Fields may be quoted or not, and hold commas, quotes and newlines where they are. Rows never
-# become
-# objects: separators outside quotes are found in blocks of bytes, numbers are read digit by digit
-# for
-# all rows at once, and of a column of texts each text is made once.
+# become objects: separators outside quotes are found in blocks of bytes, numbers are read digit by
+# digit for all rows at once, and of a column of texts each text is made once.
 
 
 _Bytes = npt.NDArray[np.uint8]
@@ -68,7 +66,7 @@ class CsvColumns:
     _places: dict[str, list[Int64s]] = field(default_factory=dict)
 
     def numbers(self, name: str, missing: int) -> Int64s:
-        """A column of whole numbers, int64 [n]; `missing` where there is none."""
+        """A column of whole numbers, int64 [n]; `missing` if there is none."""
         parts = self._numbers.get(name)
         if parts is None:
             return np.full(self.count, missing, dtype=np.int64)
@@ -103,7 +101,7 @@ class CsvColumns:
 
 
 def header_of(head: bytes) -> tuple[str, ...]:
-    """The names in the first line, () where it is no line of names."""
+    """The names in the first line, () if it is no line of names."""
     end = head.find(b"\n", 0, _BLOCK)
     line = head[: end if end >= 0 else _BLOCK].decode("utf-8-sig", "replace").strip()
     try:
@@ -126,7 +124,7 @@ def read_csv(data: bytes, numbers: Sequence[str], texts: Sequence[str]) -> CsvCo
 
 
 def _blocks(data: bytes, begin: int, found: CsvColumns) -> Iterator[bytes]:
-    """Pieces that end where a row does; what remains behind the last row is damaged."""
+    """Pieces that end if a row does; what remains behind the last row is damaged."""
     if begin == 0:
         return
     size = _BLOCK
@@ -146,7 +144,7 @@ def _blocks(data: bytes, begin: int, found: CsvColumns) -> Iterator[bytes]:
 
 
 def _last_row(block: bytes) -> int:
-    """Where the last row of a block ends that begins with a row; 0 for none."""
+    """Where the last row of a block ends that starts with a row; 0 for none."""
     end = len(block)
     while (end := block.rfind(b"\n", 0, end)) >= 0:
         if block.count(b'"', 0, end) % 2 == 0:
@@ -155,7 +153,7 @@ def _last_row(block: bytes) -> int:
 
 
 def _all_quoted(buffer: _Bytes, width: int) -> tuple[Int64s, Int64s] | None:
-    """Begin and end of each field where all of them are quoted and none holds a quote, as recent
+    """Start and end of each field if all of them are quoted and none holds a quote, as recent
     versions write them; None for other blocks."""
     quotes = np.flatnonzero(buffer == _QUOTE)
     if len(quotes) % (2 * width):
@@ -171,7 +169,7 @@ def _all_quoted(buffer: _Bytes, width: int) -> tuple[Int64s, Int64s] | None:
 
 
 def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:
-    """Begin and end of each field of the rows that have as many as the header."""
+    """Start and end of each field of the rows that have as many as the header."""
     at = np.flatnonzero((buffer == _QUOTE) | (buffer == _COMMA) | (buffer == _NEWLINE))
     what = buffer[at]
     quoted = np.cumsum(what == _QUOTE) & 1
@@ -193,7 +191,7 @@ def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:
 
 def _whole_numbers(block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """The numbers in some fields; `_NOT_A_NUMBER` for what is none. Digits are read eight at once,
-    from words that begin at every byte."""
+    from words that start at every byte."""
     if len(starts) > 1 and _all_equal(block, starts, ends):
         return np.repeat(_whole_numbers(block, buffer, starts[:1], ends[:1]), len(starts))
     words = _words(block)
@@ -247,7 +245,7 @@ def _all_equal(block: bytes, starts: Int64s, ends: Int64s) -> bool:
 
 
 def _words(block: bytes) -> _Words:
-    """Words of eight bytes that begin at every byte."""
+    """Words of eight bytes that start at every byte."""
     return np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
 
 
@@ -256,8 +254,7 @@ def _words(block: bytes) -> _Words:
 #     4242_kernel_trace.csv  4242_hip_api_trace.csv  4242_agent_info.csv
 #
 # Versions differ in their columns: those that are missing are unknown. Dispatches have no process
-# in
-# their file, so it is that of the files beside it.
+# in their file, so it is that of the files beside it.
 
 
 _SUFFIX = re.compile(
@@ -309,9 +306,9 @@ class _File:
 
 
 def add_csv(paths: Sequence[Path], rows: Rows) -> None:
-    """Read the files of one run into `rows`. Raises InputError where they hold no times.
+    """Read the files of one run into `rows`. Raises InputError if they hold no times.
 
-    Where there are traces of dispatches, counters beside them are another run's and are left.
+    If there are traces of dispatches, counters beside them are another run's and are left.
     """
     files = []
     for path in paths:
@@ -364,8 +361,8 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
 
 
 def _csv_agents(table: CsvColumns) -> list[Agent]:
-    """Their ids are numbers of nodes, logical ones where they are told. GPUs are counted in order
-    of these where the file does not count them."""
+    """Their ids are numbers of nodes, logical ones if they are told. GPUs are counted in order
+    of these if the file does not count them."""
     node = table.numbers("Node_Id", NO_ID)
     ids = np.where(
         table.numbers("Logical_Node_Id", NO_ID) >= 0, table.numbers("Logical_Node_Id", 0), node

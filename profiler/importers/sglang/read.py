@@ -34,7 +34,7 @@ _HASH = re.compile(r"[0-9a-f]{7,40}")
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read dumps or logs; each request is a pipeline call. Raises InputError where none has a time
+    """Read dumps or logs; each request is a pipeline call. Raises InputError if none has a time
     of a stage."""
     requests: list[RequestTimes] = []
     settings: dict[str, str] = {}
@@ -146,7 +146,7 @@ def _peak(peaks: Any, name: str) -> int:
 
 
 def _moment(text: Any) -> int:
-    """An ISO date in ns, 0 where it is none."""
+    """An ISO date in ns, 0 if it is none."""
     try:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

@@ -19,8 +19,7 @@ from profiler.importers.importer import Importer, Option, content_of, head_of, r
 # --- The files that trtexec exports, by their content, and what of each is read.
 #
 # Source of the formats: NVIDIA/TensorRT, samples/common/sampleReporting.cpp; the summaries are
-# those
-# of its trt-engine-explorer. Times are milliseconds.
+# those of its trt-engine-explorer. Times are milliseconds.
 
 
 _FLAT = re.compile(rb"\{[^{}\[\]]*\}")  # an object of an array, none within it
@@ -33,7 +32,7 @@ class Kind(StrEnum):
     """What a file tells."""
 
     PROFILE = "profile"  # average time of each layer
-    TIMES = "times"  # begin and end of each inference
+    TIMES = "times"  # start and end of each inference
     LAYERS = "layers"  # types, tensors and kernels of the layers
     SUMMARY = "summary"  # what trtexec was asked for, and the device
 
@@ -61,7 +60,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Export(Struct, frozen=True):
-    """A file: what it has of its kind, and how many entries could not be read; `cut` where it does
+    """A file: what it has of its kind, and how many entries could not be read; `cut` if it does
     not end as JSON does."""
 
     path: Path
@@ -104,7 +103,7 @@ def exports_in(folder: Path) -> list[Path]:
 
 
 def read_export(path: Path) -> Export:
-    """Read one file. Raises InputError where it is of no kind or cannot be read."""
+    """Read one file. Raises InputError if it is of no kind or cannot be read."""
     data = content_of(path)
     kind = kind_of(data[: 1 << 20])
     if kind is None:

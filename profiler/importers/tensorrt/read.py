@@ -73,7 +73,7 @@ def layers_of(profile: Export | None, described: Export | None) -> list[TimedLay
 def _layer(name: str, average_ns: int, told: dict[str, Any]) -> TimedLayer:
     inputs, outputs = _tensors(told.get("Inputs")), _tensors(told.get("Outputs"))
     weights = _weights(told, inputs)
-    if weights is not None:  # then what is added to the result, where that is fused
+    if weights is not None:  # then what is added to the result, if that is fused
         inputs = [*inputs[:1], weights, *inputs[1:]]
     known = inputs and outputs and (weights is not None or "Weights" not in told)
     text = " ".join(t.text for t in inputs) + " -> " + " ".join(t.text for t in outputs)
@@ -89,7 +89,7 @@ def _layer(name: str, average_ns: int, told: dict[str, Any]) -> TimedLayer:
 
 
 def _by_name(name: str) -> str:
-    """The op type of the first ONNX node that a layer's name has, "" where it has none."""
+    """The op type of the first ONNX node that a layer's name has, "" if it has none."""
     parsed = _GRAMMAR.parse(name)
     if parsed is not None:
         return parsed.op_types[0] if parsed.op_types else ""
@@ -114,7 +114,7 @@ def _tensor(dims: Sequence[int], described: str) -> _Tensor | None:
 
 
 def _tensors(given: object) -> list[_Tensor]:
-    """None at all where one of them cannot be read: what is left would not be the operation's."""
+    """None at all if one of them cannot be read: what is left would not be the operation's."""
     found = []
     for one in given if isinstance(given, list) else []:
         dims = _dims(one.get("Dimensions")) if isinstance(one, dict) else None
@@ -163,8 +163,7 @@ def _text(given: object) -> str:
 #     import_trace(Path("exports"), Path("traces"))          # all that it exported, of any
 # engines
 #
-# An inference is a call: the host enqueues it, the device copies and computes. Layers were timed
-# in
+# An inference is a call: the host enqueues it, the device copies and computes. Layers were timed in
 # inferences of their own, of which averages are left: they are one call more, laid end to end.
 
 
@@ -195,10 +194,10 @@ class _Engine:
 
 
 def read_run(paths: Sequence[Path], warmup: int | None = None) -> ForeignRunBuilder:
-    """Read what trtexec exported, files or folders of one or several engines. Inferences that began
-    within `warmup` ms of trtexec's start are left out.
+    """Read what trtexec exported, files or folders of one or several engines. Inferences that
+    started within `warmup` ms of trtexec's start are left out.
 
-    Raises InputError where a file cannot be read or none has a time.
+    Raises InputError if a file cannot be read or none has a time.
     """
     files = [file for path in paths for file in (exports_in(path) if path.is_dir() else [path])]
     exports = sorted(map(read_export, files), key=lambda export: export.engine)
@@ -307,7 +306,7 @@ def _device(summary: dict[str, object]) -> Device:
 
 def _inferences(engine: _Engine) -> list[PlacedCall]:
     """A call an inference, with its copies and its computing. trtexec enqueues each while the one
-    before computes: the first that counts begins when the last of the warm-up has ended, else it
+    before computes: the first that counts starts when the last of the warm-up has ended, else it
     would wait for work that is left out."""
     free = max((_ns(row.endD2hMs) for row in engine.warm_up), default=0)
     found = []

@@ -37,8 +37,7 @@ from profiler.trace.manifest_fields import Device
 
 # --- Traces of the Triton Inference Server as requests: fragments joined by their id.
 #
-# Source of the format: triton-inference-server/server, docs/user_guide/trace.md. A fragment has
-# the
+# Source of the format: triton-inference-server/server, docs/user_guide/trace.md. A fragment has the
 # model, or timestamps, or a tensor, whose data is not read; older servers wrote one object a
 # request.
 
@@ -73,7 +72,7 @@ class Request:
 
     @property
     def whole(self) -> bool:
-        """Whether it has a model, a begin and an end behind it, and its parts in their order."""
+        """Whether it has a model, a start and an end behind it, and its parts in their order."""
         named = ("REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END")
         times = [self.at[name] for name in (*named, *_LAST) if name in self.at]
         there = self.model and "REQUEST_START" in self.at and "REQUEST_END" in self.at
@@ -81,7 +80,7 @@ class Request:
         return bool(there) and computed and times == sorted(times)
 
     def between(self, first: str, last: str) -> tuple[int, int] | None:
-        """Two times, where both are told."""
+        """Two times, if both are told."""
         if first not in self.at or last not in self.at:
             return None
         return self.at[first], self.at[last]
@@ -101,7 +100,7 @@ class Requests:
 
 
 def read_requests(paths: Iterable[Path]) -> Requests:
-    """Read files of one server. Raises InputError where one cannot be read."""
+    """Read files of one server. Raises InputError if one cannot be read."""
     found: dict[int, Request] = {}
     unread, cut = 0, []
     for path in paths:
@@ -140,7 +139,7 @@ def _one_by_one(data: bytes) -> tuple[list[_Fragment], int]:
 
 def _objects(text: str) -> Iterator[Any]:
     """Objects of an array, one after the other; behind one that is damaged goes on with the next
-    that begins as a fragment does."""
+    that starts as a fragment does."""
     decoder, at = json.JSONDecoder(), text.find("[") + 1
     while (at := text.find("{", at)) >= 0:
         try:
@@ -157,12 +156,10 @@ def _objects(text: str) -> Iterator[Any]:
 #
 #     import_trace(Path("trace.json"), Path("traces"), options={"rate": 100})
 #
-# A request from outside is a pipeline call. Each request of a model that computes, itself or
-# those
+# A request from outside is a pipeline call. Each request of a model that computes, itself or those
 # that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …),
-# since
-# a server has a queue and instances for each and tells of no hardware. What requests of a batch
-# compute together they all have, at the same time.
+# since a server has a queue and instances for each and tells of no hardware. What requests of a
+# batch compute together they all have, at the same time.
 
 
 _PARTS = (
@@ -170,7 +167,7 @@ _PARTS = (
     ("infer", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START"),
     ("output", "COMPUTE_OUTPUT_START", "COMPUTE_END"),
 )
-_COMPUTE = ("infer", "COMPUTE_START", "COMPUTE_END")  # where it is not broken down
+_COMPUTE = ("infer", "COMPUTE_START", "COMPUTE_END")  # if it is not broken down
 _FRONT = (
     ("receive", "HTTP", "HTTP_RECV_START", "HTTP_RECV_END"),
     ("send", "HTTP", "HTTP_SEND_START", "HTTP_SEND_END"),
@@ -203,7 +200,7 @@ class _Pipeline:
 
 
 def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
-    """Read the files of one server. Raises InputError where they hold no complete request."""
+    """Read the files of one server. Raises InputError if they hold no complete request."""
     read = read_requests(sorted(paths))
     pipelines, incomplete, idle = _pipelines(read.requests)
     if not pipelines:
@@ -231,7 +228,7 @@ def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
 def _pipelines(
     requests: Sequence[Request],
 ) -> tuple[list[_Pipeline], list[Request], list[Request]]:
-    """Requests from outside in order of their begins, and what is left out: requests without an
+    """Requests from outside in order of their starts, and what is left out: requests without an
     end, with all that they called, and those whose caller is not in the files; and whole ones for
     which no model computed."""
     children: dict[int, list[Request]] = {}
@@ -280,7 +277,7 @@ def _instances(pipelines: Sequence[_Pipeline], model: str) -> int:
 def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
     """When the number of ranges under way changes, and what it is from then on; int64 each."""
     pairs = np.array(list(ranges), dtype=np.int64).reshape(-1, 2)
-    times = np.concatenate((pairs[:, 1], pairs[:, 0]))  # what ends goes before what begins
+    times = np.concatenate((pairs[:, 1], pairs[:, 0]))  # what ends goes before what starts
     change = np.concatenate((np.full(len(pairs), -1), np.ones(len(pairs), dtype=np.int64)))
     order = np.argsort(times, kind="stable")
     running = np.cumsum(change[order])

@@ -44,9 +44,8 @@ from profiler.trace.manifest_fields import Device
 #     ------------ Stage 0 -> Stage 1 Handoff ------------
 #     Handoff total time (ms):                        245.895
 #
-# Earlier blocks have no line of the request, and `Stage generation time (ms)`: the request is
-# that of
-# the `[OmniTiming]` line before, if it lasted as long, else one of its own.
+# Earlier blocks have no line of the request, and `Stage generation time (ms)`: the request is that
+# of the `[OmniTiming]` line before, if it lasted as long, else one of its own.
 
 
 _BEGIN = re.compile(r"={12} Omni Metrics Summary ={12}")
@@ -73,8 +72,8 @@ class Section:
 
 @dataclass(slots=True)
 class SummaryBlock:
-    """What one request of a block tells; `identity` is "" where the block does not name it, `total`
-    that of all its requests, "" where there are several. `at` is where the block begins."""
+    """What one request of a block tells; `identity` is "" if the block does not name it, `total`
+    that of all its requests, "" if there are several. `at` is where the block begins."""
 
     at: int
     identity: str = ""
@@ -95,8 +94,8 @@ def blocks_of(text: str) -> Iterator[SummaryBlock]:
 
 
 def _requests(text: str, begin: int, end: int) -> tuple[list[SummaryBlock], str]:
-    """The requests of one block: each begins where it is named, or where its first stage is told
-    anew; and the time of all."""
+    """The requests of one block: each starts where it is named, or if its first stage is told
+    again; and the time of all."""
     current = SummaryBlock(begin)
     found, into = [current], dict[str, str]()
     total = ""
@@ -172,7 +171,7 @@ _GRAIN_NS = 10_000_000  # of what `[OmniTiming]` rounds
 
 @dataclass(slots=True)
 class Edge:
-    """From a stage to the next: how long it took, in its parts; -1 bytes where not told."""
+    """From a stage to the next: how long it took, in its parts; -1 bytes if not told."""
 
     parts_ns: dict[str, int] = field(default_factory=dict)
     size: int = -1
@@ -395,7 +394,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read files of one server; what they tell of a request is joined by its id. Raises InputError
-    where none has a time of a stage."""
+    if none has a time of a stage."""
     found = Requests()
     for path in sorted(paths):
         found.read(_ANSI.sub("", content_of(path, _LARGEST_FILE).decode("utf-8", "replace")))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profiler.importers.importer import Importer, reader
 
-# The first plane: its length, perhaps its id, and its name. Perfetto's traces begin with 0x0a, too.
+# The first plane: its length, perhaps its id, and its name. Perfetto's traces start with 0x0a, too.
 _FIRST_PLANE = re.compile(
     rb"\x0a.{1,5}?(?:\x08.{1,9}?)?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL
 )

@@ -61,7 +61,7 @@ from profiler.trace.manifest_fields import (
 _Stat = int | float | str
 _PLANES = 0x0A  # tag of XSpace.planes: field 1, length-delimited
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # kinds of fields; lengths of those that are fixed
-_LATEST_PS = 1 << 62  # 53 days: a begin and a length together fit 64 bits
+_LATEST_PS = 1 << 62  # 53 days: a start and a length together fit 64 bits
 _TASK = "Task Environment"
 
 
@@ -79,7 +79,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`untimed` counts events that tell no begin, or one that cannot be."""
+    """`untimed` counts events that tell no start, or one that cannot be."""
 
     name: str
     events: tuple[Event, ...]
@@ -101,7 +101,7 @@ class Plane:
         """The lines in the order of the file."""
         for message in self._message.lines:
             base = message.timestamp_ns
-            if base >= self._start_ns > 0:  # counts from 1970, others from the profile's begin
+            if base >= self._start_ns > 0:  # counts from 1970, others from the profile's start
                 base -= self._start_ns
             events, untimed = [], 0
             for one in message.events:
@@ -128,7 +128,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """`start_ns` is when the profile began, in CLOCK_REALTIME, 0 where nobody tells. `damaged`
+    """`start_ns` is when the profile started, in CLOCK_REALTIME, 0 if unknown. `damaged`
     counts planes that could not be read, `cut` says whether the file ends within one."""
 
     planes: tuple[Plane, ...]
@@ -138,7 +138,7 @@ class Space:
 
 
 def read_space(path: Path) -> Space:
-    """Read a file. Raises InputError where it has no whole plane."""
+    """Read a file. Raises InputError if it has no whole plane."""
     from google.protobuf.message import DecodeError
 
     data = memoryview(content_of(path))
@@ -175,7 +175,7 @@ def _message() -> Any:
 
 
 def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
-    """The whole fields of a message: the content of a plane, None of another field; and where the
+    """The whole fields of a message: the content of a plane, None of another field; and if the
     next one begins. Ends where a field is not whole."""
     at = 0
     while at < len(data):
@@ -193,7 +193,7 @@ def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number and where it ends, -1 where it does not."""
+    """A number and if it ends, -1 if it does not."""
     value = shift = 0
     while 0 <= at < len(data) and shift < 64:
         byte = data[at]
@@ -240,7 +240,7 @@ def activities(
     lines: Sequence[Line], start_ns: int, worked: Sequence[tuple[_Times, _Times]]
 ) -> tuple[HostActivity, ...]:
     """What these lines were in during the longest gaps of each device, each once and whole: the
-    innermost that covers at least half of a gap, else the one that covers most. `worked` has begins
+    innermost that covers at least half of a gap, else the one that covers most. `worked` has starts
     and ends of the work of each device, `start_ns` is when the profile began."""
     events = [event for line in lines for event in line.events if event.duration_ps]
     if not events:
@@ -254,7 +254,7 @@ def activities(
 
 
 def _gaps(start: _Times, end: _Times) -> Iterator[tuple[int, int]]:
-    """Begin and end of the longest times between pieces of work, in any order."""
+    """Start and end of the longest times between pieces of work, in any order."""
     order = np.argsort(start, kind="stable")
     dry, wet = np.maximum.accumulate(end[order])[:-1], start[order][1:]
     long = np.flatnonzero(wet - dry > _LEAST_NS)
@@ -263,14 +263,14 @@ def _gaps(start: _Times, end: _Times) -> Iterator[tuple[int, int]]:
 
 
 class _Host(Struct, frozen=True, eq=False):
-    """What was recorded of the program's threads, with begin and end of each in ns."""
+    """What was recorded of the program's threads, with start and end of each in ns."""
 
     names: list[str]
     begin: _Times
     end: _Times
 
     def activity(self, first: int, last: int) -> HostActivity | None:
-        """What they were in from `first` to `last`; None where nothing tells."""
+        """What they were in from `first` to `last`; None if nothing tells."""
         there = np.flatnonzero((self.begin < last) & (self.end > first))
         if not len(there):
             return None
@@ -366,7 +366,7 @@ def _tpu_operation(name: str, text: str, told: str, path: str, flops: int, moved
     module, op = _path(path)
     category, suffix = _category(told or name)
     layer, op_type = name or told or "operation", op or told or name
-    if category == "sync" or told == "copy-start":  # what that begins moves behind it
+    if category == "sync" or told == "copy-start":  # what that starts moves behind it
         return Operation(layer, op_type, module, "", category, suffix)
     shapes, result = _shapes(text)
     written = result if 0 <= result <= moved else UNKNOWN
@@ -434,7 +434,7 @@ def _category(told: str) -> tuple[Category, str]:
 
 def _shapes(hlo: str) -> tuple[str, int]:
     """Operands and results of an instruction, as `shapes` has them, and bytes of the results; ""
-    and `UNKNOWN` where a type is not known."""
+    and `UNKNOWN` if a type is not known."""
     found = _HLO.match(hlo[:_LONGEST_HLO])
     opcode = _OPCODE.search(found[1]) if found is not None else None
     if found is None or opcode is None:
@@ -472,8 +472,7 @@ def _count(value: object) -> int:
 #
 #     import_trace(Path("host.xplane.pb"), Path("traces"))
 #
-# On TPUs each module that ran is a call, with the operations in it. On GPUs no line tells when
-# one
+# On TPUs each module that ran is a call, with the operations in it. On GPUs no line tells when one
 # ran: a call there is what a device ran of one module, until its first operation comes again.
 
 
@@ -525,7 +524,7 @@ class _Found:
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file. Raises InputError where it cannot be read or no device did anything."""
+    """Read one file. Raises InputError if it cannot be read or no device did anything."""
     path = only_path(paths, IMPORTER.accepts)
     space = read_space(path)
     found = _Found()
@@ -570,7 +569,8 @@ def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Foun
 
 
 def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found) -> None:
-    """Operations in the modules in which they began; what only holds others of its line is none."""
+    """Operations in the modules in which they started; what only holds others of its line is
+    none."""
     modules, ops, flights = (lines.get(one, Line(one, (), 0)) for one in (_MODULES, _OPS, _ASYNC))
     ranges = [
         _Range(_submodule(event.name), device, *_times(event, start_ns), traced=bool(ops.events))

@@ -92,7 +92,7 @@ def _rows(metrics: pl.DataFrame) -> list[dict[str, object]]:
 
 
 def _interval(rows: list[dict[str, object]], colour: str) -> Chart:
-    """The ends of the intervals as distances from the change; None where it was measured
+    """The ends of the intervals as distances from the change; None if it was measured
     once."""
     ends = [(_percent(row["change"]), row["low"], row["high"]) for row in rows]
     return {
@@ -124,7 +124,7 @@ def _change_text(row: dict[str, object]) -> str:
 
 def _range(rows: list[dict[str, object]]) -> tuple[float, float] | None:
     """Where the axis ends if an interval reaches much farther than all changes do, per cent; None
-    where all of them fit."""
+    if all of them fit."""
     changes = [0.0, *(_percent(row["change"]) for row in rows)]
     ends = [
         _percent(row[name]) for row in rows for name in ("low", "high") if row[name] is not None
@@ -194,7 +194,7 @@ _MEASURED, _PREDICTED = "measured", "predicted"
 @draws("prediction")
 def before_and_after(prediction: Prediction, theme: Theme = "light") -> Chart:
     """One request as it was measured and as it is predicted: a bar each of its submodules' and the
-    host's times, and the interval of the prediction where it has one."""
+    host's times, and the interval of the prediction if it has one."""
     request = prediction.request
     totals = {_MEASURED: round(prediction.measured.ns), _PREDICTED: round(request.ns)}
     ends = [*totals.values(), round(request.high or 0)]

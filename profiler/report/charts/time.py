@@ -103,7 +103,7 @@ def _blocks_layout(names: list[str], unit: str, theme: Theme) -> Chart:
 
 
 def _labels(names: list[str]) -> list[str]:
-    """The numbers of blocks; where there are several kinds, the first of each has its name too."""
+    """The numbers of blocks; if there are several kinds, the first of each has its name too."""
     found, before = [], _kind(names[0]) if len({*map(_kind, names)}) == 1 else ""
     for name in names:
         kind, number = _kind(name), _NUMBER.search(name)
@@ -459,7 +459,7 @@ def stages(
 ) -> Chart:
     """One bar a stage: its submodules' calls, the host work between them, and idle time.
 
-    Submodules show as such where their calls do not overlap; otherwise the calls are one part.
+    Submodules show as such if their calls do not overlap; otherwise the calls are one part.
     """
     rows = list(frame.iter_rows(named=True))
     if account.calls_outside:
@@ -492,7 +492,7 @@ def stages(
 
 
 def _stage_parts(calls: pl.DataFrame, row: Mapping[str, Any]) -> dict[str, int]:
-    """Time of one stage by part; adds up to its duration where the accounting is possible."""
+    """Time of one stage by part; adds up to its duration if the accounting is possible."""
     of_stage = calls.filter(pl.col("stage") == row["stage"])
     sums = of_stage.group_by("submodule", maintain_order=True).agg(pl.col("elapsed_ns").sum())
     by_submodule = dict(sums.iter_rows())

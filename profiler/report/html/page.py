@@ -127,7 +127,7 @@ def script_of(names: Iterable[str]) -> str:
 
 
 class Top(Struct, frozen=True):
-    """The bar above a page: its list of `contents`, as HTML, and where a link before that skips to,
+    """The bar above a page: its list of `contents`, as HTML, and if a link before that skips to,
     `place` being an element's id and `skip` what the link says."""
 
     contents: str
@@ -181,15 +181,13 @@ def pairs(colours: Mapping[str, Colour]) -> dict[str, dict[str, str]]:
 
 # --- The room that a figure takes of the page, which the page knows before it draws one.
 #
-# A legend of more than two lines makes a figure taller, and how many lines it has goes by the
-# width
-# of the page and by the language: scripts count them (`rooms.js`), from what is said here as
-# later
+# A legend of more than two lines makes a figure taller, and how many lines it has goes by the width
+# of the page and by the language: scripts count them (`rooms.js`), from what is said here as later
 # from the figure itself.
 
 
 class Room(Struct, frozen=True):
-    """`height` in pixels, with a legend of at most two lines; of the legend, where there is one,
+    """`height` in pixels, with a legend of at most two lines; of the legend, if there is one,
     how many `entries` it has and how long the `longest` is in each language (UTF-16 units, in
     which scripts count)."""
 
@@ -476,8 +474,7 @@ def _without_empty(part: Part, drawn: set[str]) -> Part:
 
 
 # --- What stands on the page's first screen beside its canvases: how long it took, what to change,
-# the
-# costliest shapes. The figures are those of the report's opening, which a terminal prints.
+# the costliest shapes. The figures are those of the report's opening, which a terminal prints.
 #
 # All of it is HTML, and every text in it is escaped; `templates/first_screen.js` draws the
 # canvases.
@@ -532,8 +529,7 @@ def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
 
 
 # --- What stands above the sections of the page, by its place in `templates/report.html`. All of it
-# is
-# HTML, and every text in it is escaped.
+# is HTML, and every text in it is escaped.
 
 
 _ROW = 7  # key figures that stand side by side
@@ -577,7 +573,7 @@ _MORE: Said = said("Key figures")
 
 
 def _item(fact: Fact) -> str:
-    """A fact with its note where it is bad news."""
+    """A fact with its note if it is bad news."""
     text = f"{spoken(fact.label)} <b>{spoken(fact.value)}</b>"
     if not fact.alert:
         return f"<span>{text}</span>"
@@ -588,7 +584,7 @@ def _item(fact: Fact) -> str:
 
 
 def _missing(lines: tuple[str, ...]) -> str:
-    """What was executed but is not in the trace, below a line that says so; "" where that is
+    """What was executed but is not in the trace, below a line that says so; "" if that is
     nothing."""
     if not lines:
         return ""
@@ -644,7 +640,7 @@ class Packing:
 
     @property
     def trace(self) -> EmbeddedTrace | None:
-        """The trace, once it is packed; None where there is none to read."""
+        """The trace, once it is packed; None if there is none to read."""
         return self._trace.result()
 
 
@@ -667,11 +663,10 @@ def _plotly() -> Library:
 #
 #     write_html(run, analyze(run), Path("report.html"))
 #
-# Names come from traces and manifests and are never trusted: here they pass through
-# `html.escape`,
+# Names come from traces and manifests and are never trusted: here they pass through `html.escape`,
 # in the page they only ever become text nodes and attributes, and the page's
-# Content-Security-Policy
-# runs nothing but the scripts whose hashes it lists and loads nothing from anywhere.
+# Content-Security-Policy runs nothing but the scripts whose hashes it lists and loads nothing from
+# anywhere.
 
 
 _OPENING = modules("opening.js")
@@ -690,7 +685,7 @@ def write_html(
     report: Report | None = None,
     packing: Packing | None = None,
 ) -> None:
-    """Write the page of `run` to `path`; arguments as in `html_page`. Raises OutputError where
+    """Write the page of `run` to `path`; arguments as in `html_page`. Raises OutputError if
     that is not possible."""
     page = html_page(
         run, analysis, language, against=against, source=source, report=report, packing=packing
@@ -711,7 +706,7 @@ def html_page(
     """The whole page as text.
 
     It opens in `language` (`en`, `ko`), with `auto` in its reader's. `against` compares the run
-    with a baseline. `source` is the bundle or the file of the run: its files are named, and where
+    with a baseline. `source` is the bundle or the file of the run: its files are named, and if
     it is small the page holds its merged trace for the Perfetto UI. `report` and `packing` are what
     was made of all these already.
     """

@@ -205,10 +205,8 @@ def lane_columns() -> list[dict[str, Any]]:
 #
 # Made of the timeline's lanes: the calls of each device, and what it executed before, between and
 # after them; of devices without calls the stretches of calls whose commands they executed. Many
-# short
-# calls in a row are one rectangle, so that the first screen is as small for a million commands as
-# for
-# a thousand.
+# short calls in a row are one rectangle, so that the first screen is as small for a million
+# commands as for a thousand.
 
 
 _MAX_RECTANGLES = 1500  # rectangles of a device that are drawn one by one
@@ -227,7 +225,7 @@ _CALL_COLUMNS = (
 
 def strip_json(timeline: Timeline) -> dict[str, Any]:
     """The rectangles of each device, the steps above them, the `span` in which all of them lie, and
-    the columns of their table; times are ns from the run's begin, `submodule` and `stage` are
+    the columns of their table; times are ns from the run's start, `submodule` and `stage` are
     indices of the timeline's strings."""
     devices, steps = [*_devices(timeline)], _steps(timeline)
     drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
@@ -279,7 +277,7 @@ def _work(timeline: Timeline, lanes: list[dict[str, Any]]) -> _Ints:
 def _outside(
     timeline: Timeline, work: _Ints, calls: Mapping[str, _Ints], apart: int
 ) -> tuple[_Ints, _Ints]:
-    """Begins and lengths of stretches before, between and after a device's calls in which it worked
+    """Starts and lengths of stretches before, between and after a device's calls in which it worked
     for none of them, such as on what had been launched before the recording. Work less than `apart`
     after other is of one stretch with it, and what is shorter than that is left out."""
     commands = timeline.tables["commands"]
@@ -338,7 +336,7 @@ def _stretches(timeline: Timeline, rows: _Ints) -> dict[str, _Ints]:
 
 
 def _merged(rows: Mapping[str, _Ints], apart: int) -> dict[str, _Ints]:
-    """Rectangles of one submodule and stage that follow each other closely as one, where there are
+    """Rectangles of one submodule and stage that follow each other closely as one, if there are
     many; of several steps -1."""
     if len(rows["start"]) <= _MAX_RECTANGLES:
         return dict(rows)
@@ -360,7 +358,7 @@ def _merged(rows: Mapping[str, _Ints], apart: int) -> dict[str, _Ints]:
 
 
 def _steps(timeline: Timeline) -> dict[str, list[int]]:
-    """Begin, length and number of each step, as the timeline's lane of steps has them."""
+    """Start, length and number of each step, as the timeline's lane of steps has them."""
     spans = timeline.tables["spans"]
     lane = next(
         (
@@ -393,7 +391,7 @@ _NODE_COLUMNS = (
 
 def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     """The nodes of the module tree with the most time, by column: `parent` is the place of the node
-    that each is in, -1 of the run, and `codes` are those of columns of words. None where nothing
+    that each is in, -1 of the run, and `codes` are those of columns of words. None if nothing
     took any time."""
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
     if tree.is_empty():
@@ -417,12 +415,11 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     }
 
 
-# --- From one end-to-end time to the other as a table whose rows are bars: each begins where the
-# one
-# above it ends. It needs no script, follows the theme, and reads aloud as the table that it is.
+# --- From one end-to-end time to the other as a table whose rows are bars: each starts where the
+# one above it ends. It needs no script, follows the theme, and reads aloud as the table that it is.
 
 
-_CUT = 0.5  # of the longest: an axis begins above 0 where no total comes below this
+_CUT = 0.5  # of the longest: an axis starts above 0 if no total comes below this
 _ROOM = 0.15  # of what differs, left of the lowest total
 
 
@@ -461,12 +458,12 @@ def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> st
 
 
 def _readable(name: str) -> str:
-    """A role may break where its words do."""
+    """A role may break if its words do."""
     return name if isinstance(name, Said) else name.replace("_", " ")
 
 
 def _axis(totals: Sequence[int]) -> int:
-    """Where the axis begins: at 0, or a little below the lowest total where all of them are close
+    """Where the axis starts: at 0, or a little below the lowest total if all of them are close
     to each other."""
     least, most = min(totals), max(totals)
     if least < _CUT * most:

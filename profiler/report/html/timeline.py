@@ -47,7 +47,7 @@ _MOST = 1 << 24  # combinations of the keys that a table of a byte each may have
 def bound_codes(
     commands: pl.DataFrame, calls: pl.DataFrame, bounds: pl.DataFrame | None
 ) -> npt.NDArray[np.int64]:
-    """The place in `Bound` of what the operator of each command is bound by, -1 where that is not
+    """The place in `Bound` of what the operator of each command is bound by, -1 if that is not
     known: int64 [commands]. `bounds` is the table `roofline`."""
     unknown = np.full(len(commands), -1, dtype=np.int64)
     if bounds is None or bounds.is_empty():
@@ -174,10 +174,10 @@ _STRETCHES = pl.Schema(
 
 
 def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Stretches of compute commands of one call whose places begin alike: the model's blocks.
+    """Stretches of compute commands of one call whose places start alike: the model's blocks.
 
     Columns `device, module, start, end` and `row`, that of the call in `calls`, by device and
-    start. Empty where places hold no numbered modules, or a module hardly more than one
+    start. Empty if places hold no numbered modules, or a module hardly more than one
     command.
     """
     module, modules = _modules(commands)
@@ -276,7 +276,7 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
 
 
 def _both(drawn: pl.DataFrame, recorded: pl.DataFrame, *, behind: bool) -> list[pl.DataFrame]:
-    """Spans of the devices' axis, and beside them the recorded ones where these are others."""
+    """Spans of the devices' axis, and beside them the recorded ones if these are others."""
     if drawn.is_empty():
         on_axis = int(recorded["lane"][0]) - SpanLane.HOST_STAGES if len(recorded) else 0
         lane = pl.lit(on_axis, dtype=pl.Int64)
@@ -349,7 +349,7 @@ def timeline_of(
     bounds: pl.DataFrame | None = None,
 ) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them; `axis` is the
-    run's, where it is there already, `bounds` the table `roofline`, which tells what commands are
+    run's, if it is there already, `bounds` the table `roofline`, which tells what commands are
     bound by."""
     begin, end = extent(run)
     strings = Strings()
@@ -395,7 +395,7 @@ def _span_lanes(
     run: Run, axis: Axis | None, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
     """A lane for each kind of span that the run has, above all devices; for each pipeline call,
-    where stages of several would lie on each other."""
+    if stages of several would lie on each other."""
     spans = drawn_spans(run, axis)
     several = _overlap(spans.filter(pl.col("lane") == SpanLane.STAGES))
     pipeline = pl.col("pipeline").clip(0) * several
@@ -499,7 +499,7 @@ def _with_counters(
 
 
 def _on_axis(run: Run) -> pl.DataFrame:
-    """The calls, on devices with recorded launches, and on those that noted calls, with begin and
+    """The calls, on devices with recorded launches, and on those that noted calls, with start and
     length of their tiles, so that they lie above their kernels; `host_ns` is how long the host's
     range is."""
     tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "lead_ns")
@@ -533,7 +533,7 @@ def _lane_of(commands: pl.DataFrame, places: pl.DataFrame) -> npt.NDArray[np.int
 def _in_lanes(
     commands: pl.DataFrame, lane: npt.NDArray[np.int64], lanes: int
 ) -> npt.NDArray[np.int64] | None:
-    """The order of commands by lane, start and length, the longest first; None where they are in
+    """The order of commands by lane, start and length, the longest first; None if they are in
     it."""
     start = commands["start_ns"].to_numpy()
     length = np.maximum(commands["duration_ns"].to_numpy(), 0)

@@ -185,8 +185,8 @@ _PAIR_COLUMNS = (
 
 
 def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
-    """Calls and stretches of both sides by column, ns from the begin of each; names are indices of
-    `names`. `at` of a call is where it begins when calls stand below each other, `other` the call
+    """Calls and stretches of both sides by column, ns from the start of each; names are indices of
+    `names`. `at` of a call is where it starts when calls stand below each other, `other` the call
     of the other side that it stands below, -1 for none."""
     pairs = aligned_calls(base, new)
     names: dict[str, int] = {}
@@ -236,8 +236,7 @@ def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
 #     write_two_runs(comparison, Path("diff.html"), gates)
 #
 # It is made as the page of one run (`page`), of the same scripts, without figures and their
-# library:
-# some hundred kB.
+# library: some hundred kB.
 
 
 _SCRIPTS = modules("two_runs.js")
@@ -247,7 +246,7 @@ _STEPS = 9  # of the waterfall on the first screen
 def write_two_runs(
     comparison: Comparison, path: Path, gates: Sequence[Gate] = (), language: str = "auto"
 ) -> None:
-    """Write the page of a comparison to `path`. Raises OutputError where that is not possible."""
+    """Write the page of a comparison to `path`. Raises OutputError if that is not possible."""
     page = two_runs_page(comparison, gates, language)
     write_atomically(path, page.encode("utf-8", "replace"), sync=True)
 

@@ -32,7 +32,7 @@ class AddOptions:
 
 
 def add(options: AddOptions) -> None:
-    """Add runs to a data set, which is made where there is none.
+    """Add runs to a data set, which is made if there is none.
 
     A run that the data set has is left out, whatever its folder is called. What cannot be read is
     said at the end, and stops nothing.

@@ -37,7 +37,7 @@ class CompareOptions:
 def compare(options: CompareOptions) -> None:
     """Compare runs by hardware, software, resolution or another field.
 
-    Two values are compared where all other fields agree: workload, variant, recipe, hardware and
+    Two values are compared if all other fields agree: workload, variant, recipe, hardware and
     software. A field that nobody recorded is unknown, and agrees with nothing.
     """
     from profiler.fleet.compare import DEFAULT_METRICS

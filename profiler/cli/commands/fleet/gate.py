@@ -44,7 +44,7 @@ class GateOptions:
 
 
 def gate(options: GateOptions) -> None:
-    """Fail where a run is outside the history of comparable runs.
+    """Fail if a run is outside the history of comparable runs.
 
     Exit code 0: not slower, 1: slower, 2: it cannot be told, with the reason.
     """
@@ -64,7 +64,7 @@ def gate(options: GateOptions) -> None:
     if options.markdown_file is not None:
         write_text(options.markdown_file, gate_markdown(found))
     if summary := os.environ.get(_STEP_SUMMARY):
-        try:  # earlier commands of the step may have begun it
+        try:  # earlier commands of the step may have started it
             with Path(summary).open("a", encoding="utf-8") as file:
                 file.write(gate_markdown(found))
         except OSError as error:

@@ -48,7 +48,7 @@ _NAMED = 3  # nodes of a group that are named
 def grouped(
     entries: Iterable[_Entry], kind: Callable[[_Entry], Hashable], *, each: bool
 ) -> list[list[_Entry]]:
-    """The entries by kind, in the order of the first of each; `each` for itself where asked."""
+    """The entries by kind, in the order of the first of each; `each` for itself if asked."""
     groups: dict[Hashable, list[_Entry]] = {}
     for number, entry in enumerate(entries):
         groups.setdefault(number if each else kind(entry), []).append(entry)
@@ -63,7 +63,7 @@ def named(names: Iterable[str]) -> str:
 
 
 def tell_compared(differences: Sequence[OutputDifference], *, each: bool) -> None:
-    """Print how outputs differ, the one that does most; `each` where asked."""
+    """Print how outputs differ, the one that does most; `each` if asked."""
     worst = max(differences, key=lambda difference: difference.relative, default=None)
     more = f" (the most of {len(differences)} outputs)" if len(differences) > 1 else ""
     for line in differences if each else [f"{worst}{more}"][: len(differences)]:

@@ -49,7 +49,7 @@ class CheckOptions:
 def check(options: CheckOptions) -> None:
     """Find what stops a graph compiler or costs time.
 
-    Exits with 1 where there is an error. Looks for empty names of inputs that carry meaning, names
+    Exits with 1 if there is an error. Looks for empty names of inputs that carry meaning, names
     of nodes, dynamic shapes, int64 and float64, opsets that a target lacks, constants that are not
     folded, operations in small pieces, needless pairs of nodes, weights stored twice, data that is
     missing. What needs no data reads none.

@@ -158,7 +158,7 @@ TABLES = (
         columns=FINDINGS,
         make=lambda of: findings_table(found(of)),
         title="Findings",
-        about="The worst come first; the table is empty where no rule found evidence. "
+        about="The worst come first; the table is empty if no rule found evidence. "
         "`analysis.findings` has the same findings as objects, and so does JSON: see "
         "[findings](json.md#findings). CSV, Parquet and SQL also have the sentences of reports: "
         "`title`, `caveat` and `recommendation`. [findings.md](findings.md) describes the rules.",

@@ -31,7 +31,7 @@ from profiler.trace.manifest_fields import Compilation, GraphBreak
 
 COMPILATIONS: tuple[Column, ...] = (
     col("compilation", STRING, "the compiler's own number for the frame and its version"),
-    col("call", INT32, "the call in which it began; -1 in a pipeline call outside of calls"),
+    col("call", INT32, "the call in which it started; -1 in a pipeline call outside of calls"),
     col("submodule", STRING, "submodule of the call", True),
     col("step", STEP, "denoising step of the call; -1 outside denoise"),
     col("function", STRING, "what was compiled, by its name in the program"),
@@ -94,7 +94,7 @@ TABLES = (
         columns=COMPILATIONS,
         make=_compilations,
         title="Compilations",
-        about="Rows are in order of their begin. The table is empty where nothing was compiled, "
+        about="Rows are in order of their begin. The table is empty if nothing was compiled, "
         "and for imports. A call that compiled is not a steady call: see `first` of "
         "[calls](#calls). The time that a call spent on compilation is the sum of `duration_ns` "
         "and `forgotten_ns` of its rows. Reasons are quoted from the compiler.",

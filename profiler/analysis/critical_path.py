@@ -182,7 +182,7 @@ CRITICAL_PATH: tuple[Column, ...] = (
     col(
         "pipeline",
         INT32,
-        "number of the pipeline call; -1 where the run has none",
+        "number of the pipeline call; -1 if the run has none",
         importance=DATA_ONLY,
     ),
     col("submodule", STRING, "submodule of the call; null for work in no call", True),

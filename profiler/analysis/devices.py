@@ -67,7 +67,7 @@ DEVICES: tuple[Column, ...] = (
         "process of the job to which it belongs, from 0; -1 in a run of a single process",
         importance=DATA_ONLY,
     ),
-    col("hardware", STRING, "name of the hardware, where the run knows it", True, importance=8),
+    col("hardware", STRING, "name of the hardware, if the run knows it", True, importance=8),
     col("calls", INT64, "calls placed there", importance=9),
     col("commands", INT64, "commands executed there", adds=Adds("commands")),
     col("calls_ns", NS, "union of the tiles of calls on it", importance=8),
@@ -96,7 +96,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "idle_ns",
         NS,
-        "span_ns - busy_ns - unrecorded_ns; null where calls are untraced, or only host work ran",
+        "span_ns - busy_ns - unrecorded_ns; null if calls are untraced, or only host work ran",
         True,
         importance=4,
     ),
@@ -119,14 +119,14 @@ DEVICES: tuple[Column, ...] = (
     col(
         "utilization",
         SHARE,
-        "busy_ns / (span_ns - unrecorded_ns), over the device's own span; null where idle_ns is",
+        "busy_ns / (span_ns - unrecorded_ns), over the device's own span; null if idle_ns is",
         True,
         label="busy of its span",
     ),
     col(
         "idle_share",
         SHARE,
-        "share of the end-to-end time in which nothing ran on it; null where idle_ns is",
+        "share of the end-to-end time in which nothing ran on it; null if idle_ns is",
         True,
         label="idle of end to end",
         importance=3,
@@ -142,7 +142,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "weight_bytes",
         BYTES,
-        "largest amount of weights of the submodules placed there at one time; null where one of "
+        "largest amount of weights of the submodules placed there at one time; null if one of "
         "them is unknown",
         True,
         importance=5,

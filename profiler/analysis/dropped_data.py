@@ -33,7 +33,7 @@ DROPS: tuple[Column, ...] = (
         importance=DATA_ONLY,
     ),
     col("where", STRING, "file or part in which it was dropped"),
-    col("count", INT64, "how much; -1 where unknown"),
+    col("count", INT64, "how much; -1 if unknown"),
     col("unit", STRING, "what `count` counts"),
     col(
         "detail",
@@ -63,7 +63,7 @@ TABLES = (
         columns=DROPS,
         make=_drops,
         title="What the trace lacks",
-        about="The table is empty where nothing was dropped. `analysis.drops` has the same rows "
+        about="The table is empty if nothing was dropped. `analysis.drops` has the same rows "
         "as objects.",
     ),
 )

@@ -86,7 +86,7 @@ PIPELINES: tuple[Column, ...] = (
     col(
         "elapsed_ns",
         NS,
-        "from its begin to its end, or to the end of the last command launched for it, minus "
+        "from its start to its end, or to the end of the last command launched for it, minus "
         "unrecorded_ns",
     ),
     col(
@@ -134,7 +134,7 @@ STAGES: tuple[Column, ...] = (
     col(
         "start_ns",
         NS,
-        "begin of the first span of the stage, or of its first call where it has no span",
+        "begin of the first span of the stage, or of its first call if it has no span",
         importance=DATA_ONLY,
     ),
     col(
@@ -445,9 +445,9 @@ TABLES = (
         make=lambda of: _account(of)[2],
         title="Pipeline calls",
         about="Rows cover the whole run, in order of their begin. Each pipeline call is "
-        "accounted for separately. `calls_ns` and the columns derived from it are null where "
-        "`accounting.possible` is false. Where `accounting.told_apart` is false, the order in "
-        "which pipeline calls began decides which work belongs to which call, so the assignment "
+        "accounted for separately. `calls_ns` and the columns derived from it are null if "
+        "`accounting.possible` is false. If `accounting.told_apart` is false, the order in "
+        "which pipeline calls started decides which work belongs to which call, so the assignment "
         "is a guess.",
     ),
     Table(
@@ -458,7 +458,7 @@ TABLES = (
         make=lambda of: _account(of)[1],
         title="Stages",
         about="Rows cover the whole run, in order of time. `duration_ns`, `host_ns`, `idle_ns` "
-        "and `share` are null where `accounting.possible` is false.",
+        "and `share` are null if `accounting.possible` is false.",
     ),
 )
 

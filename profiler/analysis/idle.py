@@ -273,7 +273,7 @@ GAPS: tuple[Column, ...] = (
         "host_doing",
         LAYER,
         "what the launching thread was executing: the innermost function that covers half of the "
-        "gap, else the one that covers most of it; null where unknown",
+        "gap, else the one that covers most of it; null if unknown",
         True,
         label="the host was in",
     ),
@@ -576,7 +576,7 @@ TABLES = (
         columns=BUSY_TIMELINE,
         make=if_times_recorded(BUSY_TIMELINE, lambda of: busy_timeline(gaps_of(of), of.axis)),
         title="Busy share over time",
-        about="Each device of the idle table has 200 intervals of equal length, from the begin "
+        about="Each device of the idle table has 200 intervals of equal length, from the start "
         "of the first pipeline call to the end of the last.",
         figure=FigureSpec(
             "curves", {"series": ("device",), "time": ("begin_ns",), "share": ("busy_share",)}

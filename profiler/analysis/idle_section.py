@@ -525,7 +525,7 @@ _LATE = said(
     "here: after a wait, too, the host launches too late."
 )
 _GAP_COLUMNS = (
-    renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),
+    renamed(GAPS, "begin_ns", meaning="when it ran dry, from the start of the run"),
     "length_ns",
     "cause",
     "position",

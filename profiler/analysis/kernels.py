@@ -25,7 +25,7 @@ KERNELS: tuple[Column, ...] = (
     col(
         "share",
         SHARE,
-        "total_ns / total_ns of all work of the device except waits; where parts were recorded "
+        "total_ns / total_ns of all work of the device except waits; if parts were recorded "
         "one by one, only of the parts in which it ran",
         True,
     ),

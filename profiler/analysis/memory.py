@@ -212,8 +212,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     col(
         "needed_bytes",
         BYTES,
-        "peak_bytes plus weights that are not counted in it; only weights where there are no "
-        "counters",
+        "peak_bytes plus weights that are not counted in it; only weights if there are no counters",
         True,
     ),
     col(

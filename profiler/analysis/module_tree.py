@@ -67,7 +67,7 @@ MODULE_TREE: tuple[Column, ...] = (
         "operator",
     ),
     col("kind", STRING, "kind of node: " + ", ".join(Node), importance=16, codes=Node),
-    col("class", STRING, "class of the module, where known", True, importance=8),
+    col("class", STRING, "class of the module, if known", True, importance=8),
     col("count", INT64, "how many equal blocks or operators it stands for", importance=5),
     col(
         "elapsed_ns",
@@ -86,7 +86,7 @@ MODULE_TREE: tuple[Column, ...] = (
         "executions",
         INT64,
         "calls of a submodule; calls in which a module ran, counted separately for each of "
-        "several equal blocks; executions of an operator, counted once where it has several "
+        "several equal blocks; executions of an operator, counted once if it has several "
         "kernels",
         True,
         label="executed",
@@ -514,13 +514,13 @@ TABLES = (
         about="Rows are in depth-first order: a node comes before the nodes in it, of which the "
         "longest come first. At every node, `elapsed_ns` is the sum of `self_ns` and the "
         "`elapsed_ns` of the nodes in it. Within a call, each moment of its tile belongs to one "
-        "command: of those that were running, the one that began first. Together the commands of "
+        "command: of those that were running, the one that started first. Together the commands of "
         "a call have the union of their times, and the submodule itself has the rest, in which "
         "nothing ran. A stage has the host work and idle time between its calls, together with "
         "device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
-        "where calls overlapped or ran outside of pipeline calls; for a selection, it is the sum "
+        "if calls overlapped or ran outside of pipeline calls; for a selection, it is the sum "
         "of the selected calls. Equal blocks are one node, which gives the minimum, median and "
-        "maximum over these blocks. Where layers do not name modules, operators are grouped by "
+        "maximum over these blocks. If layers do not name modules, operators are grouped by "
         "role. The table is empty without calls. [Why it is so](why.md#module-tree) "
         "has details.",
         reads=("calls",),

@@ -134,7 +134,7 @@ OPERATORS: tuple[Column, ...] = (
     col(
         "share",
         SHARE,
-        "self_ns / self_ns of all rows with the same `host`; where parts were recorded one by "
+        "self_ns / self_ns of all rows with the same `host`; if parts were recorded one by "
         "one, of its own part",
         True,
     ),
@@ -142,7 +142,7 @@ OPERATORS: tuple[Column, ...] = (
     col(
         "median_ns",
         NS,
-        "median wall time of later calls; first_ns where there are none",
+        "median wall time of later calls; first_ns if there are none",
         label="median a call",
         importance=18,
     ),
@@ -481,7 +481,7 @@ TABLES = (
         about="All operators are listed, longest `total_ns` first. Commands of the host (its own "
         "work, launches of operators, waits for accelerators) have rows apart from those of "
         "devices, as `host` says. The shares of all rows with `host` false add up to 1, and so "
-        "do those with `host` true; where parts were recorded one by one, they add up to 1 in "
+        "do those with `host` true; if parts were recorded one by one, they add up to 1 in "
         "each part. [operators.md](operators.md) has details.",
         reads=("submodules",),
         rank=("-total_ns",),

@@ -121,7 +121,7 @@ RANKS: tuple[Column, ...] = (
     col(
         "span_ns",
         NS,
-        "from the begin of its first device work to the end of the last",
+        "from the start of its first device work to the end of the last",
         importance=6,
     ),
     col(
@@ -145,7 +145,7 @@ RANKS: tuple[Column, ...] = (
     col(
         "exposed_share",
         SHARE,
-        "exposed_ns / span_ns; null where nothing ran",
+        "exposed_ns / span_ns; null if nothing ran",
         True,
         label="exposed of its span",
         importance=5,
@@ -153,7 +153,7 @@ RANKS: tuple[Column, ...] = (
     col(
         "waited_ns",
         NS,
-        "time in its collectives before the last rank began; null where no other rank was recorded",
+        "time in its collectives before the last rank started; null if no other rank was recorded",
         True,
         label="waited for others",
         hide_if_zero=True,
@@ -169,7 +169,7 @@ RANKS: tuple[Column, ...] = (
     col(
         "late_ns",
         NS,
-        "in these, time from the previous rank's begin to its own: what the others would wait "
+        "in these, time from the previous rank's start to its own: what the others would wait "
         "less if it were on time",
         label="late by",
     ),
@@ -206,9 +206,9 @@ RANKS: tuple[Column, ...] = (
 
 COLLECTIVES: tuple[Column, ...] = (
     col("kind", STRING, "what it does: all_reduce, all_gather, send_recv, …"),
-    col("group", STRING, "process group, where known", True, importance=6),
-    col("size", INT64, "ranks in that group, where known", True, label="ranks", importance=2),
-    col("message_bytes", BYTES, f"{_BYTES}; null where unknown", True),
+    col("group", STRING, "process group, if known", True, importance=6),
+    col("size", INT64, "ranks in that group, if known", True, label="ranks", importance=2),
+    col("message_bytes", BYTES, f"{_BYTES}; null if unknown", True),
     col("commands", INT64, "how often a rank executed it, over all ranks", importance=1),
     col("total_ns", NS, "sum of their durations, including the wait for the last rank"),
     col(
@@ -220,7 +220,7 @@ COLLECTIVES: tuple[Column, ...] = (
     col(
         "waited_ns",
         NS,
-        "part of total_ns before the last rank began; null where no other rank was recorded",
+        "part of total_ns before the last rank started; null if no other rank was recorded",
         True,
         label="waited for others",
         importance=3,
@@ -230,7 +230,7 @@ COLLECTIVES: tuple[Column, ...] = (
     col(
         "transfer_ns",
         NS,
-        "median from the last recorded begin to the end; null where no other rank was recorded",
+        "median from the last recorded start to the end; null if no other rank was recorded",
         True,
         importance=1,
         hide_if_zero=True,
@@ -239,7 +239,7 @@ COLLECTIVES: tuple[Column, ...] = (
         "bus_rate",
         GIGABYTES,
         "bytes over the slowest link (bus factor of nccl-tests) / transfer_ns, or / median_ns "
-        "where that is null: a lower bound of the achieved rate; null where bytes or group are "
+        "if that is null: a lower bound of the achieved rate; null if bytes or group are "
         "unknown",
         True,
         label="bus at least",
@@ -249,14 +249,14 @@ COLLECTIVES: tuple[Column, ...] = (
 COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
     Column("begin_ns", INT64, "ns", "begin on the first rank, on the run's clock", kind="instant"),
     col("kind", STRING, "what it does"),
-    col("group", STRING, "process group, where known", True, importance=5),
-    col("message_bytes", BYTES, f"{_BYTES}; null where unknown", True, importance=2),
+    col("group", STRING, "process group, if known", True, importance=5),
+    col("message_bytes", BYTES, f"{_BYTES}; null if unknown", True, importance=2),
     col("ranks", INT64, "ranks that recorded it"),
-    col("last_rank", STEP, f"rank that began last; null {_LATE}", True),
-    col("late_ns", NS, "from the second-latest begin to the latest"),
-    col("spread_ns", NS, "from the first begin to the last: the longest wait"),
+    col("last_rank", STEP, f"rank that started last; null {_LATE}", True),
+    col("late_ns", NS, "from the second-latest start to the latest"),
+    col("spread_ns", NS, "from the first start to the last: the longest wait"),
     col("waited_ns", NS, "time that all ranks together waited for the last one", hide_if_zero=True),
-    col("transfer_ns", NS, "from the last begin to the last end", hide_if_zero=True),
+    col("transfer_ns", NS, "from the last start to the last end", hide_if_zero=True),
     col(
         "ends_apart_ns",
         NS,
@@ -268,7 +268,7 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
 
 RANK_IMBALANCE: tuple[Column, ...] = (
     col("submodule", STRING, "submodule of the calls; null for work outside of calls", True),
-    col("module", STRING, "path of the module, where known", True),
+    col("module", STRING, "path of the module, if known", True),
     col("ranks", INT64, "ranks that executed it"),
     col("mean_ns", NS, "mean over these ranks of the time of its commands, without collectives"),
     col("max_ns", NS, "largest time of a rank"),
@@ -587,7 +587,7 @@ TABLES = (
         columns=RANKS,
         make=lambda of: rank_table(of.run, members(of), _matched(of), _arrived(of)),
         title="Ranks",
-        about="Rows cover the whole run, whatever is selected. The table is empty where the run "
+        about="Rows cover the whole run, whatever is selected. The table is empty if the run "
         "has a single process.",
     ),
     Table(
@@ -710,7 +710,7 @@ def _collectives(of: ReportInput) -> Iterator[Part]:
 def _arrivals(of: ReportInput) -> Iterator[Part]:
     frame = of.analysis.collective_arrivals
     names = [column.name for column in COLLECTIVE_ARRIVALS if column.name != "begin_ns"]
-    begin = renamed(COLLECTIVE_ARRIVALS, "begin_ns", meaning="from the begin of the run")
+    begin = renamed(COLLECTIVE_ARRIVALS, "begin_ns", meaning="from the start of the run")
     yield Part(
         said("Which rank came last, and by how much"),
         table=table(

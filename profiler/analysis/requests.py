@@ -40,29 +40,29 @@ class RequestPart(StrEnum):
 REQUESTS: tuple[Column, ...] = (
     col("pipeline", STEP, "number of the pipeline call", label="request"),
     col("name", STRING, "what was requested: the pipeline, or the server's model"),
-    col("begin_ns", NS, "its begin, relative to the first request's begin", importance=2),
+    col("begin_ns", NS, "its start, relative to the first request's begin", importance=2),
     col(
         "latency_ns",
         NS,
-        "from its begin to the later of its end and that of its last work on a device",
+        "from its start to the later of its end and that of its last work on a device",
     ),
     col(
         "queue_ns",
         NS,
-        "time in which one of its calls waited in a queue; null where no queue was recorded",
+        "time in which one of its calls waited in a queue; null if no queue was recorded",
         True,
         hide_if_zero=True,
     ),
     col(
         "compute_ns",
         NS,
-        "time in which one of its calls computed or copied; null where no commands were recorded",
+        "time in which one of its calls computed or copied; null if no commands were recorded",
         True,
     ),
-    col("encode_ns", NS, "time in its stage encode; null where it has none", True),
-    col("denoise_ns", NS, "time in its stage denoise; null where it has none", True),
-    col("decode_ns", NS, "time in its stage decode; null where it has none", True),
-    col("in_flight", INT32, "requests in flight when it began, including itself", importance=1),
+    col("encode_ns", NS, "time in its stage encode; null if it has none", True),
+    col("denoise_ns", NS, "time in its stage denoise; null if it has none", True),
+    col("decode_ns", NS, "time in its stage decode; null if it has none", True),
+    col("in_flight", INT32, "requests in flight when it started, including itself", importance=1),
 )
 
 REQUEST_PERCENTILES: tuple[Column, ...] = (
@@ -227,9 +227,9 @@ TABLES = (
         columns=REQUESTS,
         make=_requests,
         title="Requests, the slowest",
-        about="Rows cover the whole run. The table is empty where the run has a single pipeline "
+        about="Rows cover the whole run. The table is empty if the run has a single pipeline "
         "call. `latency_ns` is the span of the request. `queue_ns` and `compute_ns` are each a "
-        "union over the request's calls; where calls run side by side, the same moment may count "
+        "union over the request's calls; if calls run side by side, the same moment may count "
         "in both. Only traces of servers record queues.",
         rank=("-latency_ns",),
     ),

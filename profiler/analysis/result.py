@@ -191,7 +191,7 @@ FINDINGS: tuple[Column, ...] = (
     col("cost_share", RATIO, "cost_ns / end-to-end time", True),
     col("evidence", STRING, "the evidence as a JSON object"),
     col("submodule", STRING, "submodule that the finding is about", True),
-    col("layer", STRING, "layer, where the finding is about one", True),
+    col("layer", STRING, "layer, if the finding is about one", True),
     col("device", STRING, "device that the finding is about", True),
     col("pipeline", INT32, "number of the pipeline call", True),
     col("step", INT32, "denoising step", True),

@@ -427,7 +427,7 @@ _WORK: tuple[Column, ...] = (
     col(
         "of_roofline",
         SHARE,
-        "roofline_ns / total_ns, of the known work, where that is half or more",
+        "roofline_ns / total_ns, of the known work, if that is half or more",
         True,
     ),
     col("bound", STRING, "what bounds it: " + ", ".join(Bound), True, codes=Bound),
@@ -812,7 +812,7 @@ TABLES = (
         columns=ROOFLINE_ROLES,
         make=lambda of: role_roofline(kind_bounds(of), of.kinds, kind_roles(of)["role"]),
         title="Roles against the roofline",
-        about="The table has the columns of [roofline](#roofline), by role. It is empty where no "
+        about="The table has the columns of [roofline](#roofline), by role. It is empty if no "
         "roles are known.",
         rank=("-total_ns",),
     ),

@@ -71,7 +71,7 @@ SHAPES: tuple[Column, ...] = (
         True,
         importance=8,
     ),
-    col("layers", INT64, "layers that have it, where known", True, importance=4),
+    col("layers", INT64, "layers that have it, if known", True, importance=4),
     col(
         "executions",
         INT64,
@@ -83,7 +83,7 @@ SHAPES: tuple[Column, ...] = (
     col(
         "share",
         SHARE,
-        "total_ns / total_ns of all work of its device in calls, except waits; where parts were "
+        "total_ns / total_ns of all work of its device in calls, except waits; if parts were "
         "recorded one by one, only of its own parts",
         True,
     ),
@@ -122,7 +122,7 @@ SHAPES: tuple[Column, ...] = (
     col(
         "above_roofline_ns",
         NS,
-        "total_ns - roofline time, where known: most time that could be saved",
+        "total_ns - roofline time, if known: most time that could be saved",
         True,
         label="above roofline",
         importance=2,
@@ -137,7 +137,7 @@ SHAPES: tuple[Column, ...] = (
     col("kernels", INT64, "different kernels that it ran", importance=15),
     col("commands", INT64, "its commands: kernels of devices, nodes", importance=16),
     col("flops", INT64, "sum of the FLOPs that are known", True, importance=DATA_ONLY),
-    col("bytes", BYTES, "read and written, where known", True, importance=DATA_ONLY),
+    col("bytes", BYTES, "read and written, if known", True, importance=DATA_ONLY),
 )
 
 
@@ -507,8 +507,8 @@ TABLES = (
         about="Operators of the same type, with inputs of the same dims and types, are one row, "
         "however many layers have them; the longest `total_ns` comes first. Collectives have "
         "rows by name. Copies and dma have no rows, but count in the total that `share` refers "
-        "to. Work outside every call, such as work launched before the recording began, has no "
-        "share and counts in none. Where the operator of a kernel is not known, the row is the "
+        "to. Work outside every call, such as work launched before the recording started, has no "
+        "share and counts in none. If the operator of a kernel is not known, the row is the "
         "kernel's. A rate above the device's peak is not shown as a part of it: the data came "
         "from a cache, or less than whole tensors was read. [roofline.md](roofline.md) has the "
         "formulas.",

@@ -38,7 +38,7 @@ CACHED_CALLS: tuple[Column, ...] = (
         "residual_ratio",
         FLOAT64,
         "change of the first block's residual, which FirstBlockCache compares with its "
-        "threshold; null for other caches, and where there was nothing to compare it with",
+        "threshold; null for other caches, and if there was nothing to compare it with",
         True,
     ),
     col("elapsed_ns", NS, "how long the call took: its tile"),
@@ -112,7 +112,7 @@ TABLES = (
         make=_cached_calls,
         title="Calls under a step cache",
         about="The rows come from the cache's own state, in order of the calls. The table is "
-        "empty where no step cache of diffusers was on, and for imports.",
+        "empty if no step cache of diffusers was on, and for imports.",
     ),
     Table(
         name="cache_use",

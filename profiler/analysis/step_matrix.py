@@ -215,7 +215,7 @@ _PART: tuple[Column, ...] = (
     col(
         "level",
         STRING,
-        "step, submodule, operator; where there are too many operators, block_and_role or role "
+        "step, submodule, operator; if there are too many operators, block_and_role or role "
         "instead",
         importance=DATA_ONLY,
         codes=PartLevel,
@@ -234,7 +234,7 @@ _PART: tuple[Column, ...] = (
         True,
         importance=DATA_ONLY,
     ),
-    col("role", STRING, "role, where the level is by role", True, importance=DATA_ONLY),
+    col("role", STRING, "role, if the level is by role", True, importance=DATA_ONLY),
 )
 _STEP: tuple[Column, ...] = (column_of(ON_AXIS, "pipeline"), column_of(ON_AXIS, "step"))
 
@@ -280,7 +280,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
     col(
         "hoistable",
         BOOL,
-        "true where its inputs do not change from step to step",
+        "true if its inputs do not change from step to step",
         importance=DATA_ONLY,
     ),
 )

@@ -78,7 +78,7 @@ STEPS: tuple[Column, ...] = (
     col(
         "between_ns",
         NS,
-        "from the end of the previous step to its begin, minus the profiler's own work; null for "
+        "from the end of the previous step to its start, minus the profiler's own work; null for "
         "the first step of a pipeline call",
         True,
         label="after the step before",

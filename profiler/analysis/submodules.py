@@ -115,7 +115,7 @@ CALLS: tuple[Column, ...] = (
     col(
         "pipeline",
         STEP,
-        "number of its pipeline call; -1 outside every pipeline call, or where unknown",
+        "number of its pipeline call; -1 outside every pipeline call, or if unknown",
         label="pipeline call",
         importance=1,
     ),
@@ -142,7 +142,7 @@ CALLS: tuple[Column, ...] = (
     col(
         "before_kernel_ns",
         NS,
-        "part of launch_bound_ns before its first kernel; null where the work of its device is "
+        "part of launch_bound_ns before its first kernel; null if the work of its device is "
         "not known",
         True,
         label="before first kernel",
@@ -155,7 +155,7 @@ CALLS: tuple[Column, ...] = (
     col(
         "duration_ns",
         NS,
-        "wall time, as the caller saw it; 0 where unknown",
+        "wall time, as the caller saw it; 0 if unknown",
         label="host range",
         importance=16,
     ),
@@ -491,9 +491,9 @@ TABLES = (
         title="Submodules",
         about="Rows are in order of first calls. If a submodule has more than one call, its "
         "steady calls are all except the first, which pays for initialization. Calls that "
-        "another thread began while the first one ran, and calls that compiled "
+        "another thread started while the first one ran, and calls that compiled "
         "([compilations](#compilations)), are not steady either. `overhead_ratio` is the factor "
-        "in the manifest where capture measured one. It is 1, and times count as traced, where "
+        "in the manifest if capture measured one. It is 1, and times count as traced, if "
         "the measured interval contains 1.",
         reads=("calls",),
     ),

@@ -315,7 +315,7 @@ DEVICE_TRANSITIONS: tuple[Column, ...] = (
     col("calls", INT64, "traced calls with such a switch", importance=2),
     col("switches", INT64, "how often execution went from source to target"),
     col("copies", INT64, "Memcpy nodes in this direction", importance=1),
-    col("bytes", BYTES, "bytes that these copied; null where the trace does not say", True),
+    col("bytes", BYTES, "bytes that these copied; null if the trace does not say", True),
     col("copy_ns", NS, "sum of the durations of these", label="copying", hide_if_zero=True),
     col("gap_ns", NS, "time at the switches in which no node ran", label="gaps"),
 )
@@ -560,7 +560,7 @@ COPIES: tuple[Column, ...] = (
     col("device", STRING, "a place that executes commands"),
     col("direction", STRING, ", ".join(CopyDirection), codes=CopyDirection),
     col("copies", INT64, "commands of that direction"),
-    col("bytes", BYTES, "bytes that these moved; null where no producer recorded them", True),
+    col("bytes", BYTES, "bytes that these moved; null if no producer recorded them", True),
     col("total_ns", NS, "sum of their durations", importance=5),
     col("wall_ns", NS, "union of them"),
     col(

@@ -67,7 +67,7 @@ class Language(StrEnum):
 ANSWER_CSV = opt("FILE  Write CSV, over FILE if it exists; -: to stdout.")
 ANSWER_JSON = opt("FILE  Write a JSON list of rows, over FILE if it exists; -: to stdout.")
 ANSWER_PARQUET = opt("FILE  Write Parquet, over FILE if it exists.")
-ANSWER_ROWS = opt("N  Rows to print; 0: all.  [default: 40 on a terminal, all where piped]", min=0)
+ANSWER_ROWS = opt("N  Rows to print; 0: all.  [default: 40 on a terminal, all if piped]", min=0)
 ANSWER_TIMEOUT = opt("SECONDS  How long a query may compute; 0: no limit.", default=60, min=0)
 DEVICE_PROFILE_FILE = opt(
     "FILE  What benchmark-device measured.  [default: device_profiles.json in the bundle or beside "
@@ -111,7 +111,7 @@ WHERE_RUNS = opt(
     "(contains), and the value `unknown`; may be repeated."
 )
 ASSUME_SAME = opt(
-    "FIELD  Take this field of the identity to agree where nobody recorded it; may be repeated."
+    "FIELD  Take this field of the identity to agree if nobody recorded it; may be repeated."
 )
 BAD_QUALITY = opt("Take runs with drops, residual or costly tracing, too.")
 LOCAL_WORKERS = opt("N  Work in N processes of this machine; 0: in this one.", default=0, min=0)

@@ -53,7 +53,7 @@ _FIGURES = (
     col("change", STRING, "how much that differs", kind="figure"),
 )
 _CHANGED_RATES = col("rates", STRING, "FLOPs / time of both", label="TFLOP/s", kind="figure")
-_CHANGED_KERNELS = col("kernels", STRING, "how often it ran where that differs, and its kernels")
+_CHANGED_KERNELS = col("kernels", STRING, "how often it ran if that differs, and its kernels")
 _INDENT = "  "
 
 

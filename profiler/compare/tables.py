@@ -159,7 +159,7 @@ their numbers replaced by `*`."""
 RUNS: tuple[Column, ...] = (
     col("side", STRING, "base or new", codes=Side),
     col("run_id", STRING, "name of the run"),
-    col("pipeline", STRING, "class of the pipeline, empty where unknown"),
+    col("pipeline", STRING, "class of the pipeline, empty if unknown"),
     col("producer", STRING, "what recorded the run"),
     col("devices", STRING, "devices that its calls are placed on, joined with commas"),
     col("pipelines", INT64, "pipeline calls"),
@@ -177,7 +177,7 @@ METRICS: tuple[Column, ...] = (
     col("step", INT32, "denoising step of a single step's metric", True),
     col("role", STRING, "what the commands are for in a diffusion model", True),
     col("module", STRING, "module path, the nearest that both sides have", True),
-    col("calls", STRING, "steady, first, or all where one side lacks either"),
+    col("calls", STRING, "steady, first, or all if one side lacks either"),
     col("base_ns", NS, "median over the baseline; null: only in new", True),
     col("new_ns", NS, "median over the new runs; null: only in base", True),
     col("difference_ns", NS, "new_ns - base_ns", True),
@@ -213,12 +213,12 @@ SHAPES: tuple[Column, ...] = (
     col(
         "what",
         STRING,
-        "operation and its dims; its type where both sides have the same",
+        "operation and its dims; its type if both sides have the same",
         label="shape",
     ),
     *_DIFFERENCE,
     *_EXECUTED,
-    col("base_teraflops_per_s", TFLOPS, "FLOPs / time in the baseline, where known", True),
+    col("base_teraflops_per_s", TFLOPS, "FLOPs / time in the baseline, if known", True),
     col("new_teraflops_per_s", TFLOPS, "FLOPs / time in the new runs", True),
     col("base_kernel", STRING, "the kernel with most of the baseline's time", True),
     col("new_kernel", STRING, "the kernel with most of the new runs' time", True),
@@ -253,7 +253,7 @@ WATERFALL: tuple[Column, ...] = (
     col("stage", STRING, "phase of the pipeline", True),
     col("submodule", STRING, "named part of the pipeline", True),
     col("role", STRING, "what the commands are for, or do", True),
-    col("base_ns", NS, "mean over the baseline; 0 where it has none"),
+    col("base_ns", NS, "mean over the baseline; 0 if it has none"),
     col("new_ns", NS, "mean over the new runs"),
     col("difference_ns", NS, "new_ns - base_ns"),
 )
@@ -264,7 +264,7 @@ TREE: tuple[Column, ...] = (
     col("name", LAYER, "its name in the node that it lies in"),
     col("submodule", STRING, "named part of the pipeline"),
     col("module", STRING, "dotted path in the submodule; equal blocks are one, `*`", True),
-    col("role", STRING, "what its commands are for, where they have one role", True),
+    col("role", STRING, "what its commands are for, if they have one role", True),
     col("base_ns", NS, "mean over the baseline, with all that lies in it"),
     col("new_ns", NS, "mean over the new runs"),
     col("difference_ns", NS, "new_ns - base_ns"),
@@ -281,7 +281,7 @@ _PLACE: tuple[Column, ...] = (
 TIMED_CALLS: tuple[Column, ...] = (
     *_PLACE,
     col("device", STRING, "where it executes"),
-    col("start_ns", NS, "when its tile begins, from the begin of the pipeline call"),
+    col("start_ns", NS, "when its tile starts, from the start of the pipeline call"),
     col("elapsed_ns", NS, "how long its tile is"),
 )
 
@@ -289,7 +289,7 @@ STRETCHES: tuple[Column, ...] = (
     col("call", INT64, "row of the call that the work is of"),
     col("device", STRING, "what executed it"),
     col("role", STRING, "what most of it is for"),
-    col("start_ns", NS, "when it begins, from the begin of the pipeline call"),
+    col("start_ns", NS, "when it starts, from the start of the pipeline call"),
     col("duration_ns", NS, "how long it is, short gaps included"),
 )
 
@@ -297,12 +297,12 @@ PAIRED_CALLS: tuple[Column, ...] = (
     *_PLACE,
     col("base_call", INT64, "row of the baseline's timeline; null: only in new", True),
     col("new_call", INT64, "row of the new run's timeline; null: only in base", True),
-    col("base_start_ns", NS, "when it begins in the baseline", True),
+    col("base_start_ns", NS, "when it starts in the baseline", True),
     col("base_ns", NS, "how long it takes in the baseline", True),
-    col("new_start_ns", NS, "when it begins in the new run", True),
+    col("new_start_ns", NS, "when it starts in the new run", True),
     col("new_ns", NS, "how long it takes in the new run", True),
     col("difference_ns", NS, "new_ns - base_ns", True),
-    col("at_ns", NS, "where both begin when calls stand below each other"),
+    col("at_ns", NS, "where both start when calls stand below each other"),
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {

@@ -141,7 +141,7 @@ _PIPELINE = col(
     "pipeline",
     INT32,
     "number of the pipeline call to which it belongs, from 0; -1 outside every pipeline "
-    "call, or where unknown",
+    "call, or if unknown",
 )
 
 _RANK = col("rank", INT32, "process of the job, from 0; -1 in a run of a single process")
@@ -163,8 +163,8 @@ CALLS: tuple[Column, ...] = (
     col(
         "device_lag_ns",
         NS,
-        "from its begin to when its device began on it, as the device noted it in its queue; null "
-        "where it was not asked to",
+        "from its start to when its device started on it, as the device noted it in its queue; "
+        "null if it was not asked to",
         True,
         importance=DATA_ONLY,
     ),
@@ -189,17 +189,17 @@ COMMANDS: tuple[Column, ...] = (
     col("track", TEXT, "queue of the device, under its producer's own name"),
     col("category", CATEGORY, "what the track does"),
     col("layer", TEXT, "tensor-level operation: path of a node, or of a module"),
-    col("module", TEXT, "path of the module to which it belongs, where known", True),
+    col("module", TEXT, "path of the module to which it belongs, if known", True),
     col("command_index", INT32, "position among its layer's commands in its call, from 0"),
     col("op_type", TEXT, "ONNX op type, or launching operator, or else the kernel's name", True),
     col("kernel", TEXT, "function or copy that the device ran, in its full name", True),
     col("role", ROLE, "what the operator is for in a diffusion model", True),
     col("start_ns", NS, "begin, on the run's clock"),
     col("duration_ns", NS, "wall time; 0 for an instant, -1 if it never ended"),
-    col("bytes_read", BYTES, "read by the command, where known", True),
-    col("bytes_written", BYTES, "written by the command, where known", True),
-    col("flops", INT64, "floating-point operations, where known", True),
-    col("shapes", TEXT, "shapes and types of inputs and outputs, where known", True),
+    col("bytes_read", BYTES, "read by the command, if known", True),
+    col("bytes_written", BYTES, "written by the command, if known", True),
+    col("flops", INT64, "floating-point operations, if known", True),
+    col("shapes", TEXT, "shapes and types of inputs and outputs, if known", True),
 )
 
 COUNTERS: tuple[Column, ...] = (

@@ -76,7 +76,7 @@ TILES: tuple[Column, ...] = (
     col(
         "lead_ns",
         NS,
-        "from the launch of its first kernel to its begin; null where no launch is known",
+        "from the launch of its first kernel to its start; null if no launch is known",
         True,
         label="lead",
         importance=17,

@@ -30,7 +30,7 @@ class BenchmarkDeviceOptions:
     )
     out: Path | None = opt(
         "FILE  Where to write; profiles of other devices in it stay.  [default: "
-        "traces/device_profiles.json, where analyze looks for it]"
+        "traces/device_profiles.json, if analyze looks for it]"
     )
     seconds: float = opt(
         "N  Seconds for each rate that is measured.", default=1.0, min=0.01, max=60

@@ -59,7 +59,7 @@ class DiffOptions:
         "BASE  A baseline, or a folder of them; may be repeated.", autocompletion=complete_runs
     )
     fail_over: str | None = opt(
-        "PERCENT  Exit with 1 where a metric is slower by more than this, as in 5%, beyond noise."
+        "PERCENT  Exit with 1 if a metric is slower by more than this, as in 5%, beyond noise."
     )
     metric: list[str] = opt(
         "NAME  What --fail-over looks at: end_to_end, stage.denoise, denoise.step, submodule.vae, "

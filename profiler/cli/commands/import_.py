@@ -42,7 +42,7 @@ class ImportOptions:
     """Options of `profile-sd3 import`."""
 
     words: list[str] = arg(
-        "PATH  A file or folder in a format that --list names; several where they are of one run.",
+        "PATH  A file or folder in a format that --list names; several if they are of one run.",
         default=None,
     )
     out: Path = shared.BUNDLE_FOLDER

@@ -52,7 +52,7 @@ class PredictOptions:
     concurrency: int | None = opt("N  Requests in flight at the same time.")
     order: str | None = opt(
         "ORDER  pipeline: a thread a request, one call after the other, as diffusers does; graph: "
-        "a call begins when its inputs are there, which needs a scheduler such as Triton's "
+        "a call starts when its inputs are there, which needs a scheduler such as Triton's "
         "ensembles.  [default: pipeline]"
     )
     devices: list[str] = opt(

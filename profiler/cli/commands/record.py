@@ -56,7 +56,7 @@ class RecordOptions:
     compress: str | None = opt("METHOD  Pack the packets of all files: none, deflate or zstd.")
     max_size: str | None = shared.MAX_SIZE
     memory: bool = shared.MEMORY
-    allow_empty: bool = opt("Exit code 0, not 3, where nothing was captured.")
+    allow_empty: bool = opt("Exit code 0, not 3, if nothing was captured.")
 
 
 def record(options: RecordOptions) -> None:

@@ -166,7 +166,7 @@ IMPORTER = Importer(
             "pipeline",
             str,
             "what ran, to label its calls by: sd3, sd3-no-guidance, sdxl, flux, …, or a YAML file "
-            "(docs/rbln.md); guessed from the files where it is left out",
+            "(docs/rbln.md); guessed from the files if it is left out",
         ),
         Option("steps", int, "denoising steps", least=1),
         Option("skip", int, "leading calls that were warm-up"),

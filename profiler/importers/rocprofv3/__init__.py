@@ -69,7 +69,7 @@ IMPORTER = Importer(
             "submodules",
             str,
             "the roctx ranges that are calls of submodules, with commas (text_encoder,dit,vae); "
-            "ranges with the names that diffusers gives to components where it is left out",
+            "ranges with the names that diffusers gives to components if it is left out",
         ),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),

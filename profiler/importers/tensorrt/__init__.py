@@ -165,7 +165,7 @@ IMPORTER = Importer(
         Option(
             "warmup",
             int,
-            "the milliseconds at the begin of the times that are warm-up (trtexec --warmUp); what "
+            "the milliseconds at the start of the times that are warm-up (trtexec --warmUp); what "
             "the summary beside them says where it is left out, else 200",
         ),
     ),

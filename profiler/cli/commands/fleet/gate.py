@@ -31,7 +31,7 @@ class GateOptions:
         "each.  [default: elapsed]"
     )
     fail_over: str = opt(
-        "PERCENT  Fail where a metric is outside its history, and slower by more than this.",
+        "PERCENT  Fail if a metric is outside its history, and slower by more than this.",
         default="5%",
     )
     where: list[str] = shared.WHERE_RUNS

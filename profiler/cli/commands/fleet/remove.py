@@ -16,7 +16,7 @@ class RemoveOptions:
     runs: list[str] = arg(
         "[RUN...]  Runs by key, its first 8 digits at least, or name.", default=None
     )
-    older_than: str | None = opt("AGE  Only runs that began longer ago: 12h, 90d, 6w, 1y.")
+    older_than: str | None = opt("AGE  Only runs that started longer ago: 12h, 90d, 6w, 1y.")
     where: list[str] = shared.WHERE_RUNS
     dry_run: bool = opt("Say which, and remove none.")
 

@@ -31,7 +31,7 @@ class CheckOptions:
     target: str = opt(f"NAME  What is to compile or run it: {', '.join(TARGETS)}.", default="")
     static: bool = opt("Ask for static shapes of inputs and nodes.")
     fix: Path | None = opt(
-        "--fix -o OUT  Write the model, or the folder, repaired where that is safe and outputs "
+        "--fix -o OUT  Write the model, or the folder, repaired if that is safe and outputs "
         "stay the same."
     )
     size: list[str] = opt(

@@ -36,7 +36,7 @@ class CompareOptions:
         "DIR  With --run: folder of bundles; each side gets its own.", default=Path("traces")
     )
     fail_over: str | None = opt(
-        "PERCENT  With --run: exit with 1 where a metric is slower by more than this, beyond noise."
+        "PERCENT  With --run: exit with 1 if a metric is slower by more than this, beyond noise."
     )
     metric: list[str] = opt(
         "NAME  What --fail-over looks at, as of diff; may be repeated.  [default: the time of each "

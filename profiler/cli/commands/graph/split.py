@@ -25,7 +25,7 @@ class SplitOptions:
     out: Path = shared.OUT_PATH
     max_bytes: str | None = opt(
         "BYTES  Split what has more, such as 8MiB: of the weights of an operation, or of its "
-        "largest operand where it has none."
+        "largest operand if it has none."
     )
     parts: int | None = opt("N  Split every operation into so many parts.")
     op_types: str | None = opt(

@@ -16,7 +16,7 @@ import inspect
 import opcode
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -185,6 +185,21 @@ _MOVED = {
     "profiler.workbench.annotating": "profiler.graph.annotate",
     "profiler.workbench.comparing": "profiler.graph.compare",
 }
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of a package, which loads names on first use. `homes` has the names
+    of each of its modules, in one text."""
+    home = {name: module for module, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{home[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load
 
 
 def moved_module(name: str) -> ModuleSpec | None:

@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 import polars as pl
 from hypothesis import strategies as st
 
-from profiler.run.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
-from profiler.run.run import Run
-from profiler.trace.events import NO_PIPELINE, NO_STEP
-from profiler.trace.manifest import RunInfo
+from profiler.run import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, Run, empty, schema
+from profiler.trace import NO_PIPELINE, NO_STEP, RunInfo
 from tests.runs import EPOCH, make_frame
 
 __all__ = ["TICK_NS", "Invocation", "Launch", "Machine", "Piece", "Place", "Wait", "machines"]

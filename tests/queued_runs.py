@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from profiler.run.columns import FLOWS, schema
-from profiler.run.run import Run
-from profiler.trace.manifest import RunInfo
+from profiler.run import FLOWS, Run, schema
+from profiler.trace import RunInfo
 from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["Machine", "QueuedCall", "QueuedPipeline", "Simulated"]

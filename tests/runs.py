@@ -19,35 +19,26 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.table_text import worded_note
-from profiler.run.columns import (
-    CALLS,
-    COMMANDS,
-    COUNTERS,
-    FLOWS,
-    SPANS,
-    Column,
-    empty,
-    schema,
-)
-from profiler.run.run import Run
+from profiler.analysis import worded_note
+from profiler.run import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, Column, Run, empty, schema
 from profiler.text import Note
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import (
+from profiler.trace import (
     HOST_TRACK,
     NO_CALL,
     NO_PIPELINE,
     NO_STEP,
     ROOT_DEVICE,
+    BundleWriter,
     Call,
+    CommandBuilder,
     Drop,
     DropReason,
+    RunInfo,
     Span,
     Track,
-    rank_of_device,
 )
-from profiler.trace.manifest import RunInfo, info_document, parse_info
+from profiler.trace.events import rank_of_device
+from profiler.trace.manifest import info_document, parse_info
 
 __all__ = [
     "EPOCH",

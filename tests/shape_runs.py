@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import polars as pl
 from hypothesis import strategies as st
 
-from profiler.run.run import Run
+from profiler.run import Run
 from tests.runs import Command, make_call, make_run
 
 __all__ = ["Known", "Tally", "shape_runs"]

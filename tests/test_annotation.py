@@ -7,8 +7,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import profiler
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from tests.analysis.shaped_runs import Shaped
 from tests.corpus import SD35, needs_corpus
 

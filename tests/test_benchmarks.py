@@ -101,8 +101,7 @@ def test_predictions_are_held_against_requests_that_do_the_same_work(monkeypatch
     import prediction
     import prediction_requests
 
-    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-    from profiler.pipelines.tiny import default_model_folder
+    from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 
     def image(pipeline):
         return pipeline("a cat", "a dog", 1, height=32, width=32, seed=0, output_type="np").images

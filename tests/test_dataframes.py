@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.context import Selection
-from profiler.analysis.question import markdown, tables
-from profiler.trace.events import Drop, DropKind
+from profiler.analysis import Selection, tables
+from profiler.analysis.question import markdown
+from profiler.trace import Drop, DropKind
 from tests.runs import tiny_run, why, write_tiny_bundle
 
 REPOSITORY = Path(__file__).parents[1]

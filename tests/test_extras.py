@@ -21,9 +21,11 @@ from profiler.errors import (
     install_command,
     require,
 )
-from profiler.graph.verify import optimized_graph, run_model
+from profiler.graph import run_model
+from profiler.graph.verify import optimized_graph
+from profiler.pipelines import Placement
 from profiler.pipelines.benchmark import measure_cpu
-from profiler.pipelines.model_folder import Placement, check_providers
+from profiler.pipelines.model_folder import check_providers
 
 _PACKAGE = Path(profiler.__file__).parent
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "tiny_two_devices"

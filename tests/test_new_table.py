@@ -13,23 +13,12 @@ import pytest
 
 import profiler
 from profiler import analysis as package
-from profiler.analysis import question
-from profiler.analysis.context import Inputs
-from profiler.analysis.question import (
-    TAKEN,
-    FigureSpec,
-    Table,
-    markdown,
-    register,
-    registered,
-    table_named,
-    tables,
-)
-from profiler.analysis.result import Analysis
+from profiler.analysis import Analysis, Inputs, question, table_named, tables
+from profiler.analysis.question import TAKEN, FigureSpec, Table, markdown, register, registered
 from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.errors import InputError
-from profiler.report.files import document as to_document
-from profiler.run.columns import Column
+from profiler.report import document as to_document
+from profiler.run import Column
 from profiler.tools.query import Database, table_lines
 from tests.report.rendered import page_of, part_lines, printed
 from tests.runs import tiny_run, write_tiny_bundle
@@ -217,7 +206,7 @@ class _Recording(Inputs):
     """Inputs that note which table asks for which."""
 
     def __init__(self) -> None:
-        from profiler.analysis.context import Selection
+        from profiler.analysis import Selection
 
         super().__init__(tiny_run(), Selection(), (), {})
         self.asking: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 
 from profiler.cli.main import command_line
 from profiler.files import SHARED, write_atomically
-from profiler.trace.bundle import Journal
+from profiler.trace import Journal
 from tests.command_line import run_command
 from tests.trace.samples import small_bundle
 

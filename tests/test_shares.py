@@ -15,12 +15,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from profiler.analysis import headline, tables
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import headline
-from profiler.analysis.question import tables
 from profiler.compare.tables import TABLES as COMPARED
 from profiler.errors import InputError
-from profiler.importers.registry import built_in, recognised
+from profiler.importers import recognised
+from profiler.importers.registry import built_in
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, PERFETTO_TESTS, needs_corpus
 from tests.importers.rbln.generator import write_sd3

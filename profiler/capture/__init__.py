@@ -1,0 +1,19 @@
+"""Capture: hooks around each call of a submodule, and what they record."""
+
+from profiler.plugins import lazy_names
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "calls": "Invocation PipelineCall RunClock",
+        "onnxruntime.onnx_graph": "ExportedModel build_layer_map",
+        "operator_source": "Gaps SourceSummary",
+        "overhead": "EventCost",
+        "pipelines.pipeline_hooks": "PipelineHooks",
+        "process": "SwitchedOn open_session",
+        "recorder": "Recorder",
+        "session": "Session",
+        "settings": "Options Settings",
+        "testing": "FakeClock",
+    },
+)

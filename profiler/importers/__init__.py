@@ -1,0 +1,11 @@
+"""Importers: one folder or file for each foreign format."""
+
+from profiler.plugins import lazy_names
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "importing": "import_trace",
+        "registry": "recognised",
+    },
+)

@@ -6,12 +6,29 @@ from importlib import import_module
 from typing import Any
 
 from profiler.errors import ProfilerError
+from profiler.plugins import lazy_names
+
+_named = lazy_names(
+    __name__,
+    {
+        "bundle": "BundleWriter HOST_NAME JOURNAL_NAME Journal MERGED_NAME call_files "
+        "find_bundles merge_bundle read_journal",
+        "columns": "CommandBuilder CommandColumns Counter TraceColumns read_bytes read_trace",
+        "events": "CATEGORIES Call Drop DropKind DropReason HOST_TRACK NO_CALL NO_PIPELINE "
+        "NO_STEP ROOT_DEVICE Span Track UNKNOWN",
+        "manifest": "MANIFEST_NAME RunInfo read_manifest",
+        "manifest_fields": "ActivityKind ClockName Device Generation HostActivity Offload "
+        "OffloadKind Overhead Recording Scheduler Submodule SubmoduleSettings Warmup",
+        "writer": "encode_call encode_host text_table",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    """The compiled core, or what to do if there is none: a clone's folder as it is has none."""
+    """A name of a module here; the compiled core, or what to do if there is none, as in the folder
+    of a clone."""
     if name != "_core":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _named(name)
     try:
         return import_module(f"{__name__}._core")
     except ImportError as error:

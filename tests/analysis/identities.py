@@ -11,9 +11,8 @@ from collections.abc import Iterable
 import polars as pl
 import pytest
 
-from profiler.analysis.result import Analysis
-from profiler.analysis.timeline import Axis, PipelineCalls
-from profiler.run.run import Run
+from profiler.analysis import Analysis, Axis, PipelineCalls
+from profiler.run import Run
 
 __all__ = ["check_all", "of_the_host"]
 

@@ -7,8 +7,7 @@ import dataclasses
 import polars as pl
 
 from profiler.analysis.idle_causes import RunTimeline
-from profiler.run.columns import FLOWS, schema
-from profiler.run.run import Run
+from profiler.run import FLOWS, Run, schema
 from tests.runs import Command
 
 __all__ = ["gpu", "host", "linked", "timeline", "wait"]

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from profiler.run.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS
-from profiler.run.run import Run
-from profiler.trace.events import BRANCHES, CATEGORIES, ROLES
-from profiler.trace.manifest import RunInfo
+from profiler.run import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, Run
+from profiler.trace import CATEGORIES, RunInfo
+from profiler.trace.events import BRANCHES, ROLES
 from tests.runs import make_frame, make_info
 
 __all__ = ["pipeline_runs", "runs"]

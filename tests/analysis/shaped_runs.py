@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from profiler.analysis.commands import CommandArrays, kinds_of
-from profiler.analysis.flops import kind_work
+from profiler.analysis import CommandArrays, kind_work, kinds_of
 from profiler.analysis.fusion import fusion_table
 from profiler.analysis.roofline import kind_roofline, operator_roofline, role_roofline
 from tests.runs import Command, make_call, make_run

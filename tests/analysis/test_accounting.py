@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.end_to_end import account
+from profiler.analysis import account
 from profiler.analysis.result import StageAccount
 from profiler.analysis.table_text import why_not
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.examples import examples
 from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run, why

@@ -2,7 +2,7 @@
 
 from profiler.analysis.analyze import analyze
 from profiler.tools.sources import load
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.runs import Command, make_call, make_run, tiny_run, why, write_tiny_bundle
 
 

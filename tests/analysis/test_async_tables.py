@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from profiler.analysis import Analysis
 from profiler.analysis.analyze import analyze
-from profiler.analysis.result import Analysis
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, Place, machines
 from tests.examples import examples
 from tests.runs import EPOCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis import DeviceProfile
 from profiler.analysis.roofline import with_attained
 
 MEASURED = DeviceProfile("GPU", {"bfloat16": 790e12}, 4e12, None, "random", measured=True)

@@ -9,9 +9,8 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.cells import LIMIT, PLACE, SUMS, WORK, cells_of, packed_cells
 from profiler.report.html.timeline import Strings
-from profiler.run.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
-from profiler.run.run import Run
-from profiler.trace.manifest import RunInfo
+from profiler.run import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, Run, empty, schema
+from profiler.trace import RunInfo
 from tests.report.selections import split_run
 from tests.runs import Command, make_call, make_run
 

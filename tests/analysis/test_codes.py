@@ -11,17 +11,11 @@ from pathlib import Path
 import pytest
 
 import profiler.analysis
+from profiler.analysis import tables, worded_note
 from profiler.analysis.analyze import analyze
-from profiler.analysis.question import tables
-from profiler.analysis.table_text import (
-    all_factors,
-    all_sentences,
-    label,
-    value_text,
-    worded_note,
-)
+from profiler.analysis.table_text import all_factors, all_sentences, label, value_text
 from profiler.text import Note, NoteCode, notes_from, notes_text
-from profiler.trace.events import DropKind, DropReason
+from profiler.trace import DropKind, DropReason
 from tests.report.hostile import hostile_analysis
 from tests.runs import tiny_run
 

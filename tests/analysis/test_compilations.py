@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.analysis import Selection, words
 from profiler.analysis.analyze import analyze
 from profiler.analysis.commands import unsteady_calls
-from profiler.analysis.context import Selection
-from profiler.analysis.finding_text import words
 from tests.runs import EPOCH, make_call, make_info, make_run, make_span
 
 BREAK = {"reason": "Call to `print`", "place": "model.py:7", "times": 2}

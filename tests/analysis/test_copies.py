@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from profiler.analysis.analyze import analyze
 from profiler.run import intervals
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.async_runs import TICK_NS, machines
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, why

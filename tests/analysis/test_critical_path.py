@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis.critical_path import critical_path_table, longest_chain
 from profiler.analysis.idle_causes import Queues
-from profiler.trace.events import CATEGORIES
+from profiler.trace import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span, tiny_run

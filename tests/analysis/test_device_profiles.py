@@ -10,15 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import (
-    DeviceProfile,
-    profiles_of,
-    profiles_text,
-    published,
-    read_profiles,
-)
+from profiler.analysis import DeviceProfile
+from profiler.analysis.device_profiles import profiles_of, profiles_text, published, read_profiles
 from profiler.errors import InputError
-from profiler.trace.manifest_fields import Device
+from profiler.trace import Device
 
 
 def _measured(device, hardware="", cores=None, peak=1e9):

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from profiler.analysis.commands import CommandArrays
+from profiler.analysis import CommandArrays
 from profiler.analysis.transfers import transition_tables
 from tests.runs import Command, make_call, make_run
 

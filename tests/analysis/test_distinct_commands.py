@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis import commands as distinct_commands
-from profiler.analysis.commands import KIND, kinds_of
+from profiler.analysis import kinds_of
+from profiler.analysis.commands import KIND
 from profiler.run import intervals
 from tests.analysis.identities import of_the_host
 from tests.examples import examples

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.flop_shapes import parse_shapes
-from profiler.analysis.flops import work_of
+from profiler.analysis import DeviceProfile, parse_shapes, work_of
 from profiler.analysis.fusion import find_chains
 from tests.analysis.shaped_runs import Shaped, in_order
 

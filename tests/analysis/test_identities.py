@@ -10,12 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.report.files import to_json
-from profiler.report.terminal import print_report
+from profiler.importers import import_trace
+from profiler.report import print_report, to_json
 from profiler.run import intervals
 from profiler.tools.sources import load
 from profiler.trace.events import STAGES

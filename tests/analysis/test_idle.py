@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import Axis, PipelineCalls
 from profiler.analysis.analyze import analyze
-from profiler.analysis.timeline import Axis, PipelineCalls
-from profiler.trace.events import CATEGORIES, Drop, DropKind
+from profiler.trace import CATEGORIES, Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why

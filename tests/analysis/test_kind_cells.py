@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.analysis.context import Inputs, Selection
+from profiler.analysis import Inputs, Selection
 from profiler.analysis.roles import kind_cells
 from profiler.run.intervals import chosen
 from tests.runs import tiny_run

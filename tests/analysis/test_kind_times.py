@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.commands import CommandArrays, kind_times, kinds_of
+from profiler.analysis import CommandArrays, kinds_of
+from profiler.analysis.commands import kind_times
 from profiler.run import intervals
 from tests.runs import Command, make_call, make_run
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.memory import find_memory, last_begun
-from profiler.run.columns import COUNTERS, schema
+from profiler.run import COUNTERS, schema
 from tests.examples import examples
 from tests.runs import EPOCH, make_call, make_info, make_run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.analysis.module_paths import parts_of, ranges
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 

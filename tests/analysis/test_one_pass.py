@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from profiler.analysis.context import Inputs, Selection
+from profiler.analysis import Inputs, Selection
 from profiler.analysis.idle import busy_of, gaps_of, kernels_of
 from profiler.analysis.idle_causes import PARTS
 from profiler.analysis.submodules import work_extents

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.run import intervals
-from profiler.trace.events import HOST_TRACK
+from profiler.trace import HOST_TRACK
 from tests.analysis.linked_runs import linked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run

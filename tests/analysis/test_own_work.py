@@ -7,8 +7,8 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.commands import first_calls
+from profiler.prediction import Scenario
 from profiler.prediction.predict import predict
-from profiler.prediction.scenario import Scenario
 from tests.runs import Command, make_call, make_run, make_span
 
 MS = 1_000_000

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import PipelineCalls, account
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import account
 from profiler.analysis.result import StageAccount
-from profiler.analysis.timeline import PipelineCalls, step_keys
+from profiler.analysis.timeline import step_keys
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span
 

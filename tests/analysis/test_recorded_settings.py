@@ -7,20 +7,10 @@ from dataclasses import replace
 from msgspec import structs
 
 from profiler.analysis.settings import generation_pairs, setting_pairs
-from profiler.compare.compare import compare_runs
+from profiler.compare import compare_runs
 from profiler.compare.tables import ComparisonNote
-from profiler.trace.manifest_fields import (
-    Adapter,
-    Attention,
-    Compiled,
-    Generation,
-    Offload,
-    OffloadKind,
-    Scheduler,
-    StepCache,
-    SubmoduleSettings,
-    WeightType,
-)
+from profiler.trace import Generation, Offload, OffloadKind, Scheduler, SubmoduleSettings
+from profiler.trace.manifest_fields import Adapter, Attention, Compiled, StepCache, WeightType
 from tests.runs import make_call, make_info, make_run
 
 PLAIN = SubmoduleSettings(weights={"bfloat16": WeightType(bytes=10, share=1.0)})

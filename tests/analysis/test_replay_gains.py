@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis import Finding, words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import words
 from profiler.analysis.findings import replayed
 from profiler.analysis.replay import gains_of
-from profiler.analysis.result import Effect, Finding
+from profiler.analysis.result import Effect
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import QueuedCall, QueuedPipeline
 

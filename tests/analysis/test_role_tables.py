@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import Selection, with_roles
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.analysis.roles import block_roles, with_roles
+from profiler.analysis.roles import block_roles
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 

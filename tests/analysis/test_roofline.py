@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.roofline import Bound
+from profiler.analysis import Bound, DeviceProfile
 from tests.analysis.shaped_runs import Shaped, in_order
 
 # 1 FLOP and 1 byte a ns, so that counts are times

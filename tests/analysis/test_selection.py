@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.errors import InputError
 from tests.runs import TINY_CALLS, Command, make_run, tiny_run
 

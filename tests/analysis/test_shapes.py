@@ -8,10 +8,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
+from profiler.analysis import DeviceProfile, parse_shapes, work_of
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.flop_shapes import parse_shapes
-from profiler.analysis.flops import work_of
 from profiler.analysis.shapes import label_of
 from tests.analysis.shaped_runs import Row, Shaped
 from tests.examples import examples

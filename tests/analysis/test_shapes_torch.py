@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.analysis import parse_shapes
 from profiler.analysis.analyze import analyze
-from profiler.analysis.flop_shapes import parse_shapes
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import step_matrix
+from profiler.analysis import Selection, step_matrix
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.report.files import document
+from profiler.report import document
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.flop_shapes import _FORMULAS, _PREFIXES, formula, parse_shapes
-from profiler.analysis.flops import work_of
+from profiler.analysis import parse_shapes, work_of
+from profiler.analysis.flop_shapes import _FORMULAS, _PREFIXES, formula
 
 UNKNOWN = None
 

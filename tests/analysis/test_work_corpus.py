@@ -10,10 +10,9 @@ from math import prod
 import polars as pl
 import pytest
 
+from profiler.analysis import kind_work, kinds_of
 from profiler.analysis.analyze import analyze
-from profiler.analysis.commands import kinds_of
-from profiler.analysis.flops import kind_work
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.corpus import SD35, needs_corpus
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.analysis.commands import CommandArrays, kinds_of
-from profiler.analysis.flops import kind_work
-from profiler.run.load import load_bundle
+from profiler.analysis import CommandArrays, kind_work, kinds_of
+from profiler.run import load_bundle
 
 pytestmark = pytest.mark.torch
 
@@ -105,8 +104,7 @@ def test_onnx_graphs_count_as_their_modules(tmp_path):
 
     import profiler
     from profiler.graph.tiny_model import T5_WIDTH, build_parts
-    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-    from profiler.pipelines.tiny import default_model_folder
+    from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 
     pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
     with profiler.profile(pipe, out=tmp_path):

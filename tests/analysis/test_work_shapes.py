@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.flop_shapes import Shapes, Tensor, parse_shapes
+from profiler.analysis import parse_shapes
+from profiler.analysis.flop_shapes import Shapes, Tensor
 
 X = Tensor("float32", (2, 77, 64))
 

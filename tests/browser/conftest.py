@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from profiler.run.run import Run
+from profiler.run import Run
 from profiler.tools.sources import load
 from tests.browser.perfetto_ui import PerfettoUi, PortTakenError
 from tests.browser.report_page import ReportPage, opened, page_of

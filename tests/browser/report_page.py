@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html.page import write_html
-from profiler.run.run import Run
+from profiler.report import write_html
+from profiler.run import Run
 
 __all__ = [
     "DRAWN",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import profiler
-from profiler.trace.columns import TraceColumns, read_trace
+from profiler.trace import TraceColumns, read_trace
 from profiler.trace.events import PIPELINE_TRACK
 from tests.browser.perfetto_ui import PerfettoUi
 

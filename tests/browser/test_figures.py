@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from profiler.analysis.roles import with_roles
+from profiler.analysis import with_roles
 from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, choose, opened, page_of, with_figures
 from tests.evidence.recorded import FOLDER

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from profiler.analysis import SURFACE
 from profiler.analysis.analyze import analyze
-from profiler.analysis.document import SURFACE
-from profiler.run.run import Run
+from profiler.run import Run
 from tests.browser.report_page import ReportPage, chips, opened, page_of
 from tests.runs import Command, make_call, make_run
 

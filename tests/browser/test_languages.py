@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.compare.compare import compare_runs
-from profiler.report.html.page import write_html
+from profiler.compare import compare_runs
+from profiler.report import write_html
 from profiler.tools.sources import load
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.runs import Command, make_call, make_run, make_span

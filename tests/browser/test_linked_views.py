@@ -8,12 +8,10 @@ import polars as pl
 import pytest
 
 from profiler import text
+from profiler.analysis import Finding, Selection, Where, submodule_colours, with_roles
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.analysis.document import ROLE_COLOURS, submodule_colours
-from profiler.analysis.result import Finding, Where
-from profiler.analysis.roles import with_roles
-from profiler.report.html.page import write_html
+from profiler.analysis.document import ROLE_COLOURS
+from profiler.report import write_html
 from profiler.tools.sources import load
 from tests.browser.report_page import (
     chips,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from profiler.graph.model import read_graph
+from profiler.graph import read_graph
 from profiler.graph.netron import NetronServer
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 from tests.command_line import run_command
 
 pytestmark = [

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import profiler
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
-from profiler.trace.writer import encode_call, encode_host
+from profiler.trace import HOST_NAME, MERGED_NAME, call_files, encode_call, encode_host
 from tests.browser.perfetto_ui import PerfettoUi
 from tests.browser.same_reading import COUNTERS, FLOWS, SLICES, assert_same, bag
 from tests.trace.samples import awkward_trace, small_calls, small_host

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html.page import write_html
+from profiler.report import write_html
 from profiler.tools.sources import load
 from tests.browser.report_page import opened
 

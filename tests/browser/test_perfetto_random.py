@@ -7,9 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.events import Call, Track
-from profiler.trace.writer import encode_call, text_table
+from profiler.trace import (
+    Call,
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    Track,
+    encode_call,
+    text_table,
+)
 from tests.browser.perfetto_ui import PerfettoUi
 from tests.browser.same_reading import assert_same, bag
 from tests.trace.writer_samples import EPOCH_NS, large_commands

@@ -8,13 +8,11 @@ import polars as pl
 import pytest
 
 from profiler import text
+from profiler.analysis import SURFACE, extent, pattern, submodule_colours
 from profiler.analysis.analyze import analyze
-from profiler.analysis.document import SURFACE, TEXT, submodule_colours
-from profiler.analysis.overview import extent
-from profiler.analysis.table_text import pattern
-from profiler.report.html.page import html_page, write_html
-from profiler.report.html.timeline import timeline_of
-from profiler.trace.events import Drop, DropKind
+from profiler.analysis.document import TEXT
+from profiler.report import html_page, timeline_of, write_html
+from profiler.trace import Drop, DropKind
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why

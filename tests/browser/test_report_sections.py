@@ -8,12 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from profiler import text as units
+from profiler.analysis import Finding, Where, extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import extent
-from profiler.analysis.result import Finding, Where
 from profiler.cli.main import command_line
-from profiler.compare.compare import compare_runs
-from profiler.report.html.page import write_html
+from profiler.compare import compare_runs
+from profiler.report import write_html
 from profiler.tools.sources import load
 from tests.browser.report_page import choose, opened, page_of, with_figures
 from tests.importers.kineto.traces import flux

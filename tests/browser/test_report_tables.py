@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from profiler.analysis import Selection, with_roles
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.analysis.roles import with_roles
 from profiler.analysis.table_text import by_pattern
 from tests.browser.report_page import (
     chips,

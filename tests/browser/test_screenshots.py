@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from profiler.analysis.analyze import analyze
-from profiler.compare.compare import compare_runs
-from profiler.report.html.page import write_html
+from profiler.compare import compare_runs
+from profiler.report import write_html
 from profiler.tools.sources import load
 from tests.browser.goldens import GOLDENS, apart, sheet
 from tests.browser.report_page import opened, with_figures

@@ -9,16 +9,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from profiler.analysis import Analysis, pattern, table_named, with_roles
 from profiler.analysis.analyze import analyze
 from profiler.analysis.cells import cells_of, packed_cells
 from profiler.analysis.commands import has_accelerators, is_accelerator
-from profiler.analysis.question import table_named
-from profiler.analysis.result import Analysis
-from profiler.analysis.roles import with_roles
-from profiler.analysis.table_text import pattern
-from profiler.report.html.page import write_html
+from profiler.report import write_html
 from profiler.report.html.timeline import Strings
-from profiler.run.run import Run
+from profiler.run import Run
 from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, become, opened, values, with_figures
 from tests.report.selections import Pick, matching, picks_of, split_run

@@ -11,7 +11,7 @@ import pytest
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.report.html.two_runs import write_two_runs
-from profiler.run.run import Run
+from profiler.run import Run
 from tests.browser.report_page import USABLE, ReportPage, opened
 
 pytestmark = pytest.mark.browser

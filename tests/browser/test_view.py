@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.run.run import Run
+from profiler.run import Run
 from profiler.tools.perfetto_ui import MARK, QUERIES, TraceServer, find_ui, served_bundle
 
 pytestmark = pytest.mark.browser

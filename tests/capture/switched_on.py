@@ -16,9 +16,8 @@ from textwrap import dedent
 import onnx
 from onnx import TensorProto, helper
 
-from profiler.trace.bundle import MERGED_NAME
-from profiler.trace.events import NO_STEP
-from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+from profiler.trace import MANIFEST_NAME, MERGED_NAME, NO_STEP, read_manifest
+from profiler.trace.manifest import Manifest
 from tests.runs import told
 
 __all__ = [

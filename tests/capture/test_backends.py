@@ -12,10 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
+from profiler.capture import FakeClock, Gaps
 from profiler.capture.backend import Backend
-from profiler.capture.operator_source import Gaps
 from profiler.capture.registry import backend_named, backend_of, backends, built_in
-from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
 from tests.capture import toy_backend
 from tests.capture.toy import ToyPipeline

@@ -7,7 +7,7 @@ import pytest
 from profiler.capture.host_work import Conversions
 from profiler.capture.torch.profiler_session import StoppedSession, TracedCall
 from profiler.text import Note
-from profiler.trace.events import DropReason
+from profiler.trace import DropReason
 
 NOTHING = Note.of(DropReason.NO_SESSION_EVENTS)
 

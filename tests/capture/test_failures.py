@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
-from profiler.capture.recorder import Recorder
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock, Options, PipelineHooks, Recorder, Session
 from tests.runs import told
 
 from .onnx_pipelines import gathering, opened

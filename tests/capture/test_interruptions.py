@@ -15,18 +15,22 @@ from pathlib import Path
 import pytest
 
 import profiler
+from profiler.capture import (
+    FakeClock,
+    Options,
+    PipelineHooks,
+    Recorder,
+    Session,
+    Settings,
+    SwitchedOn,
+    open_session,
+)
 from profiler.capture.calls import Scope, scope
 from profiler.capture.imports import waiting, when_imported
-from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
-from profiler.capture.process import SwitchedOn, open_session
-from profiler.capture.recorder import Recorder
-from profiler.capture.session import Session
-from profiler.capture.settings import Options, Settings
-from profiler.capture.testing import FakeClock
 from profiler.errors import OutputError
 from profiler.files import write_atomically
 from profiler.plugins import let_pass
-from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
+from profiler.trace import JOURNAL_NAME, merge_bundle
 
 from .interrupting import Interruptions, TimeIsUp, handled
 from .toy import ToyPipeline

@@ -15,8 +15,7 @@ import pytest
 import profiler
 from profiler.cli.commands.merge import MergeOptions, merge
 from profiler.errors import InputError
-from profiler.trace.bundle import JOURNAL_NAME, find_bundles, read_journal
-from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace import JOURNAL_NAME, MANIFEST_NAME, find_bundles, read_journal, read_manifest
 from tests.capture.switched_on import default_signals
 from tests.runs import told
 

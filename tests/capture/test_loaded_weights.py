@@ -8,9 +8,8 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
+from profiler.capture import Options, Session
 from profiler.capture.run_info import LoadedPart, LoadedWeights
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
 
 pytestmark = pytest.mark.torch
 

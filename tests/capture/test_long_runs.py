@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture.calls import Invocation
+from profiler.capture import Invocation
 from profiler.capture.onnxruntime.operators import NotedCall
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ways
 

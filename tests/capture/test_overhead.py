@@ -9,19 +9,17 @@ from random import Random
 import pytest
 
 from profiler.analysis.profiling_overhead import how_known, method
-from profiler.capture import overhead
-from profiler.capture.calls import Invocation
-from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary, TimedCall
-from profiler.capture.overhead import (
+from profiler.capture import (
     EventCost,
-    call_cost,
-    measured_costs,
-    noise_ns,
-    tracing_cost,
-    whole_of,
+    FakeClock,
+    Gaps,
+    Invocation,
+    Recorder,
+    SourceSummary,
+    overhead,
 )
-from profiler.capture.recorder import Recorder
-from profiler.capture.testing import FakeClock
+from profiler.capture.operator_source import NewSessions, TimedCall
+from profiler.capture.overhead import call_cost, measured_costs, noise_ns, tracing_cost, whole_of
 from profiler.trace.manifest_fields import CallCounts, stated
 from tests.runs import make_info
 

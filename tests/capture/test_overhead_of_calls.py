@@ -8,13 +8,10 @@ import onnx
 import pytest
 
 import profiler
+from profiler.analysis import key_facts
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import key_facts
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
-from profiler.capture.testing import FakeClock
-from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
-from profiler.trace.manifest_fields import Overhead
+from profiler.capture import FakeClock, Options, Session
+from profiler.trace import JOURNAL_NAME, Overhead, merge_bundle
 from tests.capture.onnx_pipelines import gathering
 from tests.capture.switched_on import Environment
 

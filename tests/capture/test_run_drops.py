@@ -7,17 +7,11 @@ import errno
 import pytest
 
 import profiler
-from profiler.capture.calls import Invocation
-from profiler.capture.operator_source import SourceSummary
-from profiler.capture.recorder import Recorder
+from profiler.capture import FakeClock, Invocation, Options, Recorder, Session, SourceSummary
 from profiler.capture.run_info import run_drops
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
-from profiler.capture.testing import FakeClock
 from profiler.errors import OutputError
 from profiler.files import not_writable
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.events import UNKNOWN, Drop, DropKind
+from profiler.trace import UNKNOWN, BundleWriter, Drop, DropKind
 from tests.runs import why
 
 

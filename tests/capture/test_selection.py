@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.calls import Invocation, PipelineCall
-from profiler.capture.operator_source import SelectedCalls, SourceSummary
-from profiler.capture.settings import (
-    Options,
-    Position,
-    check_names,
-    parse_config,
-    parse_ops,
-)
+from profiler.capture import Invocation, Options, PipelineCall, SourceSummary
+from profiler.capture.operator_source import SelectedCalls
+from profiler.capture.settings import Position, check_names, parse_config, parse_ops
 from profiler.errors import InputError
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from profiler.capture.settings import Settings, environment_settings, parse_max_size
+from profiler.capture import Settings
+from profiler.capture.settings import environment_settings, parse_max_size
 from profiler.errors import InputError
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 from tests.runs import told
 
 SETTINGS = {"num_inference_steps": 6, "seed": 1, "height": 64, "width": 64}

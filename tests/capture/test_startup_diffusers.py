@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from profiler.trace.events import NO_STEP
+from profiler.trace import NO_STEP
 from tests.capture.switched_on import Environment, drops, labels, whole
 
 pytest.importorskip("diffusers", reason="needs the torch extra")

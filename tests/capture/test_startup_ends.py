@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace.bundle import JOURNAL_NAME, find_bundles, merge_bundle
+from profiler.trace import JOURNAL_NAME, find_bundles, merge_bundle
 from tests.capture.switched_on import (
     CALLS_ONLY,
     ENCODER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from profiler.trace.events import NO_STEP
+from profiler.trace import NO_STEP
 from tests.capture.switched_on import (
     CALLS_ONLY,
     ENCODER,

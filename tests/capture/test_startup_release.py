@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from profiler.capture.process import SwitchedOn
-from profiler.capture.session import Session
-from profiler.capture.settings import Options, Settings
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock, Options, Session, Settings, SwitchedOn
 from tests.capture.toy import ToyPipeline
 
 

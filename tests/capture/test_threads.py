@@ -9,12 +9,9 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.capture.calls import RunClock
+from profiler.capture import FakeClock, Options, RunClock, Session
 from profiler.capture.pipelines import pipeline_hooks
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
-from profiler.capture.testing import FakeClock
-from profiler.trace.events import NO_PIPELINE
+from profiler.trace import NO_PIPELINE
 
 from .toy import ToyPipeline
 

@@ -10,23 +10,22 @@ from typing import Any
 import pytest
 
 import profiler
-from profiler.capture.calls import Invocation
-from profiler.capture.operator_source import OperatorTrace, SourceSummary
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock, Invocation, Options, Session, SourceSummary
+from profiler.capture.operator_source import OperatorTrace
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
-from profiler.trace.bundle import (
+from profiler.trace import (
     JOURNAL_NAME,
+    MANIFEST_NAME,
     BundleWriter,
+    CommandBuilder,
     Journal,
+    Track,
     call_files,
     read_journal,
+    read_manifest,
+    read_trace,
 )
-from profiler.trace.columns import CommandBuilder, read_trace
-from profiler.trace.events import Track
-from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from tests.runs import told
 
 from .toy import ToyPipeline

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 
 __all__ = ["ToyPipeline"]
 

@@ -14,16 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 import profiler
-from profiler.analysis.question import tables
+from profiler.analysis import tables
 from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
-from profiler.report.build import section_kinds
-from profiler.run.load import write_parquet
+from profiler.report import section_kinds
+from profiler.run import write_parquet
 from profiler.tools.sources import load
-from profiler.trace import schema
-from profiler.trace.bundle import merge_bundle
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind, merge_bundle, schema
 from tests.runs import why, write_empty_bundle, write_tiny_bundle
 
 

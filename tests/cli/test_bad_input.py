@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 from tests.command_line import refused
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from profiler.analysis.device_profiles import FILE_NAME, DeviceProfile, read_profiles
+from profiler.analysis import DeviceProfile
+from profiler.analysis.device_profiles import FILE_NAME, read_profiles
 from profiler.cli.commands.benchmark_device import doubts
 from profiler.pipelines import benchmark
 from tests.command_line import refused

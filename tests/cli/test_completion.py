@@ -20,7 +20,7 @@ from profiler.cli.main import (
     complete_submodules,
 )
 from profiler.compare.report import TITLES
-from profiler.report.build import section_kinds
+from profiler.report import section_kinds
 from tests.runs import write_tiny_bundle
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from profiler.compare.compare import Compared, compare_each
+from profiler.compare import Compared, columns_report
+from profiler.compare.compare import compare_each
 from profiler.compare.measure import measure
-from profiler.compare.side_by_side import columns_report
-from profiler.report.terminal import print_report
-from profiler.run.load import write_parquet
+from profiler.report import print_report
+from profiler.run import write_parquet
 from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused

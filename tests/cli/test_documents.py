@@ -14,7 +14,7 @@ import pytest
 
 from profiler.cli.terminal import check_documents, write_json, write_text
 from profiler.errors import OutputError
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"
 MODEL = default_model_folder() / "text_encoder" / "model.onnx"

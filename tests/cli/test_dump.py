@@ -8,8 +8,8 @@ import pytest
 
 from profiler.cli.commands.dump import DumpOptions, dump
 from profiler.errors import ProfilerError
+from profiler.trace import encode_call
 from profiler.trace.dump import dump_lines
-from profiler.trace.writer import encode_call
 from tests.trace.samples import small_calls
 
 

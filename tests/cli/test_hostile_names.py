@@ -19,11 +19,22 @@ import profiler
 from profiler.cli.main import command_line
 from profiler.plugins import plain_text
 from profiler.report.files import as_html
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import ROOT_DEVICE, Call, Drop, DropKind, Span, Track
-from profiler.trace.manifest import MANIFEST_NAME, RunInfo
-from profiler.trace.manifest_fields import Device, Hardware, Recording, Submodule
+from profiler.trace import (
+    MANIFEST_NAME,
+    ROOT_DEVICE,
+    BundleWriter,
+    Call,
+    CommandBuilder,
+    Device,
+    Drop,
+    DropKind,
+    Recording,
+    RunInfo,
+    Span,
+    Submodule,
+    Track,
+)
+from profiler.trace.manifest_fields import Hardware
 from tests.runs import why
 
 _CLI = Path(profiler.__file__).parent / "cli"

@@ -10,8 +10,7 @@ import pytest
 from msgspec import structs
 
 from profiler.capture.run_info import NOT_ENDED
-from profiler.trace.bundle import BundleWriter, Journal
-from profiler.trace.columns import CommandBuilder
+from profiler.trace import BundleWriter, CommandBuilder, Journal
 from tests.command_line import refused
 from tests.runs import TINY_CALLS, TINY_INFO, write_tiny_bundle
 

@@ -8,8 +8,7 @@ import pytest
 
 from profiler.cli.commands.merge import MergeOptions, merge
 from profiler.errors import ProfilerError
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, Journal, find_bundles
-from profiler.trace.manifest import MANIFEST_NAME
+from profiler.trace import HOST_NAME, MANIFEST_NAME, MERGED_NAME, Journal, find_bundles
 from tests.trace.samples import small_bundle
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.run.load import write_parquet
+from profiler.run import write_parquet
 from profiler.tools.sources import load
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle

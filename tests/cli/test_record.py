@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from profiler.trace.events import NO_STEP
+from profiler.trace import NO_STEP
 from tests.capture.switched_on import Environment, default_signals, drops, labels, whole
 
 SCRIPT = """

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import profiler
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 from tests.command_line import run_command
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.cli.terminal import plain_characters, printable
-from profiler.report.terminal import print_report
+from profiler.report import print_report
 from profiler.report.terminal_layout import Grid
 from profiler.tools.sources import load
 from tests.cli.pty_command import PtyCommand

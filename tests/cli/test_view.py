@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from profiler import perfetto_ui
+from profiler.tools import perfetto_ui
 from profiler.cli.commands.view import ViewOptions, view
 from profiler.errors import MissingPackageError
 from tests.trace.samples import small_bundle

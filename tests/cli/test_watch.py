@@ -13,10 +13,8 @@ from rich.console import Console
 
 from profiler.cli.commands.record import watch
 from profiler.errors import InputError
-from profiler.trace.bundle import JOURNAL_NAME, BundleWriter, Journal, JournalReader
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.manifest import RunInfo
+from profiler.trace import JOURNAL_NAME, ROOT_DEVICE, BundleWriter, CommandBuilder, Journal, RunInfo
+from profiler.trace.bundle import JournalReader
 from tests.cli.pty_command import PtyCommand
 from tests.runs import EPOCH, make_call
 

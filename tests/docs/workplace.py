@@ -202,14 +202,14 @@ def _runs(*numbers: int) -> Callable[[Workplace, Path], None]:
 
 
 def _models(_: Workplace, made: Path) -> None:
-    from profiler.pipelines.tiny import default_model_folder
+    from profiler.pipelines import default_model_folder
 
     shutil.copytree(default_model_folder(), made)
 
 
 def _model_of(part: str) -> Callable[[Workplace, Path], None]:
     def make(_: Workplace, made: Path) -> None:
-        from profiler.pipelines.tiny import default_model_folder
+        from profiler.pipelines import default_model_folder
 
         source = default_model_folder() / part
         shutil.copy(source, made) if source.is_file() else shutil.copytree(source, made)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiler.analysis.result import Analysis
+from profiler.analysis import Analysis
 from profiler.errors import InputError
+from profiler.prediction import ImageSize, Scenario
 from profiler.prediction.predict import Prediction, predict
-from profiler.prediction.scenario import ImageSize, Scenario
-from profiler.run.run import Run
+from profiler.run import Run
 
 FOLDER = Path(__file__).parent / "h200"
 TIMED = {  # by trace: the model and the stage whose events were in the very run that was traced

@@ -12,12 +12,11 @@ from functools import cache
 import pytest
 
 import profiler
+from profiler.analysis import call_costs, words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import words
 from profiler.analysis.replay import whole_run
-from profiler.analysis.roofline import call_costs
+from profiler.prediction import Assumption, ImageSize, Resizing, Scenario
 from profiler.prediction.predict import predict
-from profiler.prediction.scenario import Assumption, ImageSize, Resizing, Scenario
 
 from .recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, of_encoders, predicted_size
 

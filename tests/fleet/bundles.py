@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
-from profiler.trace.events import ROOT_DEVICE, Track
+from profiler.trace import ROOT_DEVICE, BundleWriter, CommandBuilder, CommandColumns, Track
 from profiler.trace.manifest import info_document, parse_info
 from tests.runs import EPOCH, TINY_CALLS, TINY_COMMANDS, TINY_INFO, TINY_SPANS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.fleet.add import Outcome, analyzed, imported, outcome_of
-from profiler.trace.bundle import BundleWriter
+from profiler.trace import BundleWriter
 
 
 def killing_once(task: tuple[Path, Mapping[str, str]], known: frozenset[str]) -> Outcome:

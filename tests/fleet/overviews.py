@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.fleet.storage import LocalStorage
+from profiler.fleet import LocalStorage
 from tests.fleet.histories import drift, flat, step
 from tests.fleet.simulated import addition, filled
 

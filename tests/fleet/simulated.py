@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from profiler.fleet.dataset import Addition, commit_batch
-from profiler.fleet.storage import Storage, make_dataset
+from profiler.fleet import commit_batch, make_dataset
+from profiler.fleet.dataset import Addition
+from profiler.fleet.storage import Storage
 from profiler.tools.metrics import SCHEMA_VERSION, Measure, Summary
 
 EPOCH = 1_795_000_000_000_000_000

@@ -7,9 +7,8 @@ import shutil
 import pytest
 
 from profiler.errors import InputError
+from profiler.fleet import Dataset, LocalStorage
 from profiler.fleet.add import State, Wishes, add
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.storage import LocalStorage
 from profiler.tools.metrics import SUMMARY_NAME
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle, write_bundles

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from profiler.fleet.dataset import Dataset
+from profiler.fleet import Dataset
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundles
 from tests.importers.kineto.traces import flux

@@ -7,9 +7,10 @@ import json
 import polars as pl
 import pytest
 
+from profiler.fleet import Dataset, LocalStorage
 from profiler.fleet.compare import Verdict, compare
-from profiler.fleet.dataset import Dataset, metrics_frame, parquet_bytes
-from profiler.fleet.storage import LocalStorage, file_name
+from profiler.fleet.dataset import metrics_frame, parquet_bytes
+from profiler.fleet.storage import file_name
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle
 from tests.fleet.simulated import addition, filled, noisy

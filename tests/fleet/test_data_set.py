@@ -7,17 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.fleet.dataset import (
-    Dataset,
-    commit_batch,
-    compact,
-    metrics_frame,
-    parquet_bytes,
-    remove,
-    runs_frame,
-    selected,
-)
-from profiler.fleet.storage import LocalStorage, file_name, make_dataset, snapshot
+from profiler.fleet import Dataset, LocalStorage, commit_batch, compact, make_dataset
+from profiler.fleet.dataset import metrics_frame, parquet_bytes, remove, runs_frame, selected
+from profiler.fleet.storage import file_name, snapshot
 from tests.fleet.simulated import addition, filled, key
 
 

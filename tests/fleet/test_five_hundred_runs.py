@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.fleet.dataset import Dataset
+from profiler.fleet import Dataset, LocalStorage
 from profiler.fleet.history import metric_history
-from profiler.fleet.storage import LocalStorage
 from tests.fleet.planted import PLANTED, additions, planted_values
 from tests.fleet.simulated import filled, key
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
+from profiler.fleet import Dataset, LocalStorage, commit_batch
 from profiler.fleet.compare import Outcome, gate
-from profiler.fleet.dataset import Dataset, commit_batch
 from profiler.fleet.history import accept, accepted_changes
-from profiler.fleet.storage import LocalStorage, open_storage
+from profiler.fleet.storage import open_storage
 from tests.command_line import refused, run_command
 from tests.fleet.histories import drift, flat, step, two_modes
 from tests.fleet.simulated import addition, filled, key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace import MANIFEST_NAME, read_manifest
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundles
 from tests.importers.kineto.traces import flux

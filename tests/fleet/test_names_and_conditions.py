@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.storage import LocalStorage, conditions, period
+from profiler.fleet import Dataset, LocalStorage
+from profiler.fleet.storage import conditions, period
 from profiler.tools.metrics import full_name, metric_name
 from tests.fleet.simulated import addition, filled
 

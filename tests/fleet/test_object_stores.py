@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.fleet.dataset import Dataset, compact, remove, selected
-from profiler.fleet.storage import RemoteStorage, make_dataset, open_storage, snapshot
+from profiler.fleet import Dataset, compact, make_dataset
+from profiler.fleet.dataset import remove, selected
+from profiler.fleet.storage import RemoteStorage, open_storage, snapshot
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundles
 from tests.fleet.simulated import addition, filled

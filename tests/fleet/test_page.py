@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.fleet.dataset import Dataset, comparable_with_none, groups, identities, names
+from profiler.fleet import Dataset, LocalStorage
+from profiler.fleet.dataset import comparable_with_none, groups, identities, names
 from profiler.fleet.history import (
     ChangeState,
     RunVerdict,
@@ -23,7 +24,6 @@ from profiler.fleet.history import (
     state_of,
 )
 from profiler.fleet.page import CURVES, HELD, overview_page, reports_beside
-from profiler.fleet.storage import LocalStorage
 from tests.command_line import refused, run_command
 from tests.fleet.histories import flat, step, two_modes
 from tests.fleet.overviews import CHANGED, RUNS, three_workloads

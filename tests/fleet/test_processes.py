@@ -10,9 +10,8 @@ import textwrap
 
 import pytest
 
+from profiler.fleet import Dataset, LocalStorage, make_dataset
 from profiler.fleet.add import State, Wishes, add
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.storage import LocalStorage, make_dataset
 from profiler.fleet.workers import Lost, Workers, batches_of, mapped
 from tests.fleet.bundles import write_bundles
 from tests.fleet.killed_worker import deadly_seven, killing_once
@@ -82,7 +81,7 @@ def test_writers_readers_and_a_compaction_at_once(tmp_path):
     have = set(data.runs()["run_id"])
     rest = [number for number in range(28) if f"run{number}" not in have]
     filled(storage, [addition(number) for number in rest])
-    from profiler.fleet.dataset import compact
+    from profiler.fleet import compact
 
     compact(storage, grace_s=0)
     whole = filled(LocalStorage(tmp_path / "whole"), [addition(number) for number in range(28)])

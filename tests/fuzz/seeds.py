@@ -17,8 +17,7 @@ from pathlib import Path
 from hypothesis import errors
 from hypothesis import strategies as st
 
-from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.writer import encode_call, encode_host
+from profiler.trace import ROOT_DEVICE, encode_call, encode_host
 from tests.corpus import PERFETTO_TESTS
 from tests.fuzz.messages import field, varint
 from tests.fuzz.profiles import WORDS, profiles

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from profiler.run.load import write_parquet
+from profiler.run import write_parquet
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.async_runs import machines
 from tests.corpus import CORPUS

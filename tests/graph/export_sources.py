@@ -7,7 +7,8 @@ import functools
 import tempfile
 from pathlib import Path
 
-from profiler.graph.export import ExportedPart, export_pipeline
+from profiler.graph import export_pipeline
+from profiler.graph.export import ExportedPart
 from profiler.graph.export_torch import quiet_libraries
 from tests.capture import tiny_diffusers
 

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from profiler.graph.model import CATEGORY, COMMAND_INDEX, LAYER
-from profiler.graph.split import split_model
+from profiler.graph import COMMAND_INDEX, LAYER, split_model
+from profiler.graph.model import CATEGORY
 
 __all__ = ["add_scopes", "check_same", "commands", "make_model", "numbers", "run"]
 

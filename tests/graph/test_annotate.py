@@ -11,13 +11,13 @@ import onnxruntime
 import pytest
 
 from profiler.analysis.operators import command_positions
-from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
+from profiler.capture import ExportedModel, build_layer_map
 from profiler.errors import InputError, OutputError
+from profiler.graph import read_graph, read_model
 from profiler.graph.annotate import MeasuredCommand, Measurement, annotate_file, annotate_model
-from profiler.graph.model import read_graph, read_model
 from profiler.graph.verify import executed_nodes, optimized_graph, origins_of
-from profiler.pipelines.tiny import default_model_folder
-from profiler.run.load import load_bundle
+from profiler.pipelines import default_model_folder
+from profiler.run import load_bundle
 from tests.command_line import run_command
 from tests.graph.models import external_model, graph, save
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 from tests.command_line import run_command
 from tests.graph.models import external_model, graph, save
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from profiler.errors import InputError
-from profiler.graph.check import check_model
+from profiler.graph import check_model
 from profiler.graph.model_rules import RULES
 from profiler.pipelines.onnx_targets import TARGETS
 from tests.graph.models import graph, save

@@ -10,10 +10,8 @@ import pytest
 
 import profiler
 from profiler.capture.onnxruntime.sessions import submodule_name
-from profiler.graph import compare
-from profiler.graph.optimize.files import Optimizer, optimize_files
+from profiler.graph import Optimizer, Target, compare, optimize_files
 from profiler.graph.split import split_files
-from profiler.graph.split_parts import Target
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY

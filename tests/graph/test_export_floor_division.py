@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
+from profiler.graph import run_model
 from profiler.graph.export_torch import round_divisions_down
-from profiler.graph.verify import run_model
 
 
 def half(sign):

@@ -17,16 +17,15 @@ pytest.importorskip("torch", reason="needs the torch extra")
 import torch
 
 from profiler.errors import OutputError
-from profiler.graph import export, model
-from profiler.graph.export import export_module, export_pipeline
+from profiler.graph import export, export_pipeline, model, read_model, run_model
+from profiler.graph.export import export_module
 from profiler.graph.export_torch import (
     ExportOptions,
     PartGraph,
     StaticSizes,
     with_affine_layer_norms,
 )
-from profiler.graph.model import all_tensors, read_model
-from profiler.graph.verify import run_model
+from profiler.graph.model import all_tensors
 from tests.graph.export_sources import source_folder
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

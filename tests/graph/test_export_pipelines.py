@@ -12,14 +12,11 @@ import pytest
 pytest.importorskip("diffusers", reason="needs the torch extra")
 
 import profiler
-from profiler.graph.check import check_model
-from profiler.graph.export import export_pipeline
+from profiler.graph import check_model, export_pipeline, run_model
 from profiler.graph.export_torch import ExportOptions, StaticSizes
 from profiler.graph.model import layer_of
-from profiler.graph.verify import run_model
+from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 from profiler.pipelines.model_layouts import position_ids
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-from profiler.pipelines.tiny import default_model_folder
 from tests.command_line import run_command
 from tests.graph.export_sources import exported, source_folder
 

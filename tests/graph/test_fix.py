@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError, OutputError
-from profiler.graph.check import check_model
+from profiler.graph import check_model, random_inputs, read_model, run_model
 from profiler.graph.fix import fix_folder, fix_model
-from profiler.graph.model import model_files, output_folder, random_inputs, read_model
-from profiler.graph.verify import compare_models, run_model
-from profiler.pipelines.tiny import default_model_folder
+from profiler.graph.model import model_files, output_folder
+from profiler.graph.verify import compare_models
+from profiler.pipelines import default_model_folder
 from tests.examples import examples
 from tests.graph.models import external_model, graph, save
 

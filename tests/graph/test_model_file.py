@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.graph.check import check_model
-from profiler.graph.model import model_files, read_graph, read_model
+from profiler.graph import check_model, read_graph, read_model
+from profiler.graph.model import model_files
 from tests.examples import examples
 from tests.graph.models import external_model, graph, save
 

@@ -14,12 +14,11 @@ import onnx_ir as ir
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.graph.model import COMMAND_INDEX, LAYER, read_model
+from profiler.graph import COMMAND_INDEX, LAYER, Optimizer, Target, optimize_files, read_model
 from profiler.graph.optimize import files, runner
-from profiler.graph.optimize.files import OPTIMIZERS, Optimizer, optimize_files
+from profiler.graph.optimize.files import OPTIMIZERS
 from profiler.graph.optimize.rewrites import write_for_mmdit_fusion
 from profiler.graph.split import split_files
-from profiler.graph.split_parts import Target
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY, paths_by_type
 

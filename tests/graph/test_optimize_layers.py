@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.graph.model import COMMAND_INDEX, LAYER, OPERATION, module_scopes, path_of
+from profiler.graph import COMMAND_INDEX, LAYER
+from profiler.graph.model import OPERATION, module_scopes, path_of
 from profiler.graph.optimize.files import keep_paths
 from tests.graph.optimized_models import model_of, node, value
 

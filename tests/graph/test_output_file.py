@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from profiler.errors import OutputError
-from profiler.graph.model import output_folder, read_model, refuse_over_input, write_model
-from profiler.graph.verify import run_model
+from profiler.graph import read_model, run_model
+from profiler.graph.model import output_folder, refuse_over_input, write_model
 from tests.graph.models import external_model, graph, save
 
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 import pytest
 
 from profiler.errors import InputError
-from profiler.graph.model import random_inputs, read_model, refuse_unknown_sizes
-from profiler.graph.verify import run_model
-from profiler.pipelines.tiny import default_model_folder
+from profiler.graph import random_inputs, read_model, run_model
+from profiler.graph.model import refuse_unknown_sizes
+from profiler.pipelines import default_model_folder
 from tests.graph.models import graph
 
 

@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from profiler.errors import InputError
-from profiler.graph.split import SplitOperation, WholeOperation, split_model
-from profiler.graph.split_parts import Target, shape_for
+from profiler.graph import Target, split_model
+from profiler.graph.split import SplitOperation, WholeOperation
+from profiler.graph.split_parts import shape_for
 from tests.graph.models import graph
 from tests.graph.split_models import add_scopes, check_same, commands, make_model, numbers, run
 

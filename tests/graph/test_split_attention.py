@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from profiler.graph.split import split_model
-from profiler.graph.split_parts import Target
+from profiler.graph import Target, split_model
 from tests.graph.split_models import add_scopes, check_same, commands, make_model, numbers
 
 Q, K, V = (numbers(2, 4, 5, 6, seed=seed) for seed in range(3))

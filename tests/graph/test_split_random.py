@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.graph.split_parts import Target
+from profiler.graph import Target
 from tests.examples import examples
 from tests.graph.split_models import check_same, commands, make_model, numbers
 

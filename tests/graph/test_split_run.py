@@ -9,7 +9,7 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 from tests.command_line import run_command
 
 PARTS = 3

@@ -10,8 +10,8 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from profiler.graph.model import input_shape, random_inputs, read_model
-from profiler.graph.optimize.files import Optimizer, optimize_files
+from profiler.graph import Optimizer, optimize_files, random_inputs, read_model
+from profiler.graph.model import input_shape
 from profiler.graph.shapes import inventory, static_shapes
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY

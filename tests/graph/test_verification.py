@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.graph.verify import compare_outputs, run_model, verify
+from profiler.graph import run_model
+from profiler.graph.verify import compare_outputs, verify
 from tests.graph.models import graph, save
 
 

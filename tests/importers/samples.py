@@ -107,8 +107,7 @@ def _cost(found: dict) -> list[str]:
 def measured(path: Path) -> dict:
     """What importing `path` gives; in this process, which must be a fresh one."""
     from profiler.errors import InputError
-    from profiler.importers.importing import import_trace
-    from profiler.importers.registry import recognised
+    from profiler.importers import import_trace, recognised
     from profiler.tools.sources import load
 
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import ProfilerError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.importers.kineto.jobs import Job
 from tests.importers.test_hostile_files import FILES

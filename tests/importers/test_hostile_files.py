@@ -12,7 +12,7 @@ import sqlite3
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from tests.cli.test_hostile_names import PAYLOADS, _cells, _is_formula, _steering
 from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import Trace

@@ -9,9 +9,8 @@ import pytest
 
 from profiler import importers
 from profiler.errors import InputError
-from profiler.importers import registry
+from profiler.importers import import_trace, registry
 from profiler.importers.importer import Importer
-from profiler.importers.importing import import_trace
 
 from .kineto.traces import flux
 from .rbln.generator import Command, trace_bytes

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.trace.events import NO_STEP
-from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace import MANIFEST_NAME, NO_STEP, read_manifest
 from tests.capture.switched_on import drops, labels, whole
 
 DECODED = ("vae", "decode", "", NO_STEP)

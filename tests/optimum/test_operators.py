@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import profiler
-from profiler.pipelines.tiny import default_model_folder
-from profiler.trace.events import NO_STEP
-from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.pipelines import default_model_folder
+from profiler.trace import MANIFEST_NAME, NO_STEP, read_manifest
 from tests.capture.switched_on import drops, labels, whole
 
 LOAD = """

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 
 
 @pytest.fixture(scope="session")

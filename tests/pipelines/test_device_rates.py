@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines import benchmark
+from profiler.pipelines import Placement, benchmark
 from profiler.pipelines.benchmark import DeviceRates, Effort, measure_cpu, measure_torch
-from profiler.pipelines.model_folder import Placement
 
 LITTLE = Effort(seconds=0.0, size=64, copy_bytes=1 << 16)
 

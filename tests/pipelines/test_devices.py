@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
+from profiler.pipelines import Placement
 from profiler.pipelines.model_folder import (
     Device,
-    Placement,
     check_providers,
     parse_device_options,
     pinned,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
+from profiler.pipelines import StableDiffusion3Pipeline
 from profiler.pipelines.pipeline import join_embeddings
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from profiler.errors import InputError
-from profiler.pipelines.model_folder import Placement, usable_cores
+from profiler.pipelines import Placement
+from profiler.pipelines.model_folder import usable_cores
 from profiler.pipelines.pipeline import OnnxPart, OnnxVae
 
 linux = pytest.mark.skipif(

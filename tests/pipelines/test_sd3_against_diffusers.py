@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines import StableDiffusion3Pipeline
 
 pytestmark = [
     pytest.mark.torch,

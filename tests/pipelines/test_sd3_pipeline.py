@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines import StableDiffusion3Pipeline
 
 SUBMODULES = StableDiffusion3Pipeline.SUBMODULES
 SMALL = {"height": 64, "width": 96, "num_inference_steps": 2, "max_sequence_length": 16}

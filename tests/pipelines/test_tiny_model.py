@@ -5,7 +5,7 @@ import json
 import onnx
 import pytest
 
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 
 PARTS = ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae_decoder")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.analysis import Analysis
 from profiler.analysis.analyze import analyze
-from profiler.analysis.result import Analysis
-from profiler.run.run import Run
+from profiler.run import Run
 from profiler.tools.sources import load
 from tests.report.generated import write_generated_bundle
 

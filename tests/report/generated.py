@@ -13,18 +13,19 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, Counter
-from profiler.trace.events import (
+from profiler.trace import (
     HOST_TRACK,
     NO_STEP,
     ROOT_DEVICE,
+    BundleWriter,
     Call,
+    CommandBuilder,
+    Counter,
     Drop,
+    RunInfo,
     Span,
     Track,
 )
-from profiler.trace.manifest import RunInfo
 from tests.runs import make_info
 
 __all__ = ["EPOCH_NS", "write_generated_bundle"]

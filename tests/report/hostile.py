@@ -7,15 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis import Analysis, DeviceProfile, Finding, Where, tables
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.findings import findings_table
-from profiler.analysis.question import tables
-from profiler.analysis.result import Analysis, Finding, Where
-from profiler.run.columns import Column
-from profiler.run.run import Run
+from profiler.run import Column, Run
 from profiler.text import Note, NoteCode, notes_text
-from profiler.trace.events import NO_CALL, Drop, DropKind
+from profiler.trace import NO_CALL, Drop, DropKind
 from tests.runs import Command, make_call, make_info, make_run, make_span, why
 
 __all__ = ["HOSTILE", "hostile_analysis", "hostile_run"]

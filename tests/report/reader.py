@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
-from profiler.analysis import profiling_overhead
+from profiler.analysis import Analysis, Bound, change, profiling_overhead
 from profiler.analysis.flop_shapes import Family
-from profiler.analysis.overview import change
-from profiler.analysis.result import Analysis
-from profiler.analysis.roofline import Bound
 from profiler.text import count, duration, percent
 
 __all__ = ["QUESTIONS", "answers", "plain", "words"]

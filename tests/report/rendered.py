@@ -9,12 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from profiler.analysis.document import Report
-from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis import Analysis, Report, ReportInput
 from profiler.compare.compare import Comparison
-from profiler.report.build import build_report
-from profiler.report.html.page import Body, body_of
-from profiler.report.terminal import print_opening, print_report
+from profiler.report import body_of, build_report, print_report
+from profiler.report.html.page import Body
+from profiler.report.terminal import print_opening
 from tests.runs import EPOCH
 
 __all__ = ["opened", "page_of", "part_lines", "printed", "report_of", "section_lines"]

@@ -8,9 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.roles import with_roles
-from profiler.analysis.table_text import pattern
-from profiler.run.run import Run
+from profiler.analysis import pattern, with_roles
+from profiler.run import Run
 from tests.runs import Command, make_call, make_run, make_span
 
 __all__ = ["Pick", "matching", "picks_of", "split_run"]

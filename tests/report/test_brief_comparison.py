@@ -9,11 +9,13 @@ from functools import cache, partial
 import pytest
 from rich.console import Console
 
-from profiler.compare.compare import check_gate, compare
+from profiler.compare import check_gate
+from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.compare.side_by_side import ROOMS, brief_report
 from profiler.compare.text import rates, why
-from profiler.report.terminal import LINES, print_brief
+from profiler.report import LINES
+from profiler.report.terminal import print_brief
 from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus

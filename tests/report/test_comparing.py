@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from profiler.compare.compare import Compared, Gate, check_gate
+from profiler.compare import Compared, check_gate, columns_report
+from profiler.compare.compare import Gate
 from profiler.compare.report import comparison_report, two_runs_report
-from profiler.compare.side_by_side import brief_report, columns_report
+from profiler.compare.side_by_side import brief_report
 from profiler.compare.tables import TABLES
 from profiler.compare.text import diff_document, gate_text, headline
 from profiler.files import json_text
+from profiler.report import print_report
 from profiler.report.files import markdown
-from profiler.report.terminal import print_report
 from profiler.run.columns import column_rows
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.runs import make_info

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.compare.compare import compare_runs
+from profiler.compare import compare_runs
+from profiler.prediction import Scenario
 from profiler.prediction.predict import predict
-from profiler.prediction.scenario import Scenario
 from profiler.report import figures
 from profiler.tools.sources import load
 from tests.report.generated import write_generated_bundle

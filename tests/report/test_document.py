@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+from profiler.analysis import DeviceProfile, tables
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.question import tables
-from profiler.report.files import DOCUMENT_VERSION, document, to_json
+from profiler.report import document, to_json
+from profiler.report.files import DOCUMENT_VERSION
 from profiler.text import Note, NoteCode
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace import Drop, DropKind, DropReason
 from tests.runs import TINY_INFO, make_run, tiny_run
 
 TABLES = {table.name: table.columns for table in tables() if table.name != "findings"}  # nested

@@ -8,12 +8,9 @@ import gzip
 import polars as pl
 import pytest
 
+from profiler.analysis import ReportInput, WaitCause, change, extent, words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import words
-from profiler.analysis.idle_causes import WaitCause
-from profiler.analysis.overview import change, extent
-from profiler.analysis.result import ReportInput
-from profiler.report.build import build_report
+from profiler.report import build_report
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html.page import header_html, shapes_json
+from profiler.report import header_html, timeline_of
+from profiler.report.html.page import shapes_json
 from profiler.report.html.tables import icicle_json, strip_json
-from profiler.report.html.timeline import timeline_of
 from profiler.tools.sources import load
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words

@@ -15,11 +15,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.errors import OutputError
-from profiler.report.html.page import embedded, html_page, page_scripts, write_html
-from profiler.trace.events import Drop, DropKind
+from profiler.report import html_page, write_html
+from profiler.report.html.page import embedded, page_scripts
+from profiler.trace import Drop, DropKind
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.compare.compare import compare_runs
+from profiler.compare import compare_runs
+from profiler.report import html_page
 from profiler.report.charts.comparison import changes
-from profiler.report.html.page import html_page
 from tests.report.hostile import HOSTILE, hostile_run
 from tests.report.rendered import page_of
 from tests.runs import EPOCH, TINY_CALLS, TINY_COMMANDS, TINY_SPANS, make_run, tiny_run

@@ -7,13 +7,12 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from profiler.analysis import Selection, headline, key_facts, pattern
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.analysis.end_to_end import asynchronous, headline
-from profiler.analysis.overview import key_facts
-from profiler.analysis.table_text import by_pattern, pattern
+from profiler.analysis.end_to_end import asynchronous
+from profiler.analysis.table_text import by_pattern
 from profiler.text import Note, count, counted, duration, percent, size
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace import Drop, DropKind, DropReason
 from tests.async_runs import Invocation, Launch, Machine, Piece, Place
 from tests.report.hostile import hostile_run
 from tests.report.rendered import report_of

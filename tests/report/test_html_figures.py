@@ -8,17 +8,15 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from profiler.analysis import DeviceProfile, ReportInput, table_named
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.question import FigureSpec, registered, table_named
-from profiler.analysis.result import ReportInput
+from profiler.analysis.question import FigureSpec, registered
 from profiler.analysis.roles import blocks_figure
 from profiler.analysis.steps import steps_figure
 from profiler.errors import InputError
-from profiler.report import figures
-from profiler.report.build import build_report
-from profiler.report.charts.style import draw, escaped, shortened, unit_for
-from profiler.run.columns import COUNTERS, schema
+from profiler.report import build_report, draw, figures
+from profiler.report.charts.style import escaped, shortened, unit_for
+from profiler.run import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run

@@ -11,9 +11,9 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.provenance import TraceFile, embedded_trace, trace_files
-from profiler.report.html.page import body_of, header_html, html_page
+from profiler.report import body_of, header_html, html_page
 from profiler.tools.sources import load
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, why, write_tiny_bundle
 

@@ -7,14 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from profiler.analysis.document import (
-    MUTED,
-    PAGE,
-    SERIES,
-    SURFACE,
-    TEXT,
-    submodule_colours,
-)
+from profiler.analysis import SURFACE, submodule_colours
+from profiler.analysis.document import MUTED, PAGE, SERIES, TEXT
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB.
 VIEWERS = {

@@ -7,6 +7,7 @@ import re
 import polars as pl
 import pytest
 
+from profiler.analysis import pattern
 from profiler.analysis.analyze import analyze
 from profiler.analysis.devices import devices_figure
 from profiler.analysis.idle_section import critical_path_figure, idle_figure
@@ -15,12 +16,12 @@ from profiler.analysis.roles import roles_figure
 from profiler.analysis.roofline_section import roofline_figure
 from profiler.analysis.stages import stages_figure
 from profiler.analysis.steps import step_matrix, steps_figure
-from profiler.analysis.table_text import pattern, table
+from profiler.analysis.table_text import table
+from profiler.report import draw, table_json
 from profiler.report.charts.steps import matrix_chart
-from profiler.report.charts.style import draw, picking
+from profiler.report.charts.style import picking
 from profiler.report.html.page import page_scripts
-from profiler.report.html.tables import table_json
-from profiler.run.columns import Column
+from profiler.run import Column
 from profiler.tools.sources import load
 from tests.report.generated import write_generated_bundle
 

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import finding_text
+from profiler.analysis import DeviceProfile, Finding, Where, finding_text
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Part, Section
 from profiler.analysis.finding_text import Words
-from profiler.analysis.result import Finding, Where
 from profiler.analysis.table_text import table
-from profiler.report.html.page import finding_html, header_html, sections_html
-from profiler.report.html.tables import table_json
-from profiler.run.columns import Column
+from profiler.report import header_html, table_json
+from profiler.report.html.page import finding_html, sections_html
+from profiler.run import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.analysis.test_device_transitions import ISLAND

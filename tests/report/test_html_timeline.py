@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from profiler.analysis import extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import extent
-from profiler.report.html.timeline import timeline_of
-from profiler.run.columns import COUNTERS, FLOWS, schema
-from profiler.run.run import Run
-from profiler.trace.events import HOST_TRACK, Drop, DropKind
+from profiler.report import timeline_of
+from profiler.run import COUNTERS, FLOWS, Run, schema
+from profiler.trace import HOST_TRACK, Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run, why

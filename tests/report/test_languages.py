@@ -11,19 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 import profiler.report
+from profiler.analysis import Bound, headline
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import headline
 from profiler.analysis.redundant_work import RedundancyEvidence
-from profiler.analysis.roofline import Bound
 from profiler.analysis.step_outliers import OutlierCause
 from profiler.analysis.table_text import label, labels, worded_cell
 from profiler.cli.main import command_line
 from profiler.cli.options import Language
-from profiler.report.html.page import html_page
+from profiler.report import catalogue, html_page
 from profiler.report.language import (
     LANGUAGES,
     OTHERS,
-    catalogue,
     page_messages,
     spoken,
     spoken_template,

@@ -11,17 +11,15 @@ from copy import deepcopy
 import pytest
 from rich.console import Console
 
+from profiler.analysis import with_roles
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles import with_roles
 from profiler.compare.measure import measure
 from profiler.errors import InputError
+from profiler.prediction import Scenario
 from profiler.prediction.predict import predict
-from profiler.prediction.scenario import Scenario
-from profiler.report.files import to_json
-from profiler.report.html.page import write_html
-from profiler.report.terminal import print_report
+from profiler.report import print_report, to_json, write_html
 from profiler.tools.sources import load
-from profiler.trace.manifest import read_manifest
+from profiler.trace import read_manifest
 from tests.report.rendered import report_of
 from tests.runs import write_tiny_bundle
 

@@ -8,15 +8,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from profiler.analysis import Report
 from profiler.analysis.analyze import analyze
-from profiler.analysis.document import Report
-from profiler.compare.compare import Compared, check_gate
+from profiler.compare import Compared, check_gate, columns_report
 from profiler.compare.operations import NODE, GraphPair, GraphSide
 from profiler.compare.report import comparison_report
-from profiler.compare.side_by_side import columns_report
+from profiler.report import print_report
 from profiler.report.files import escaped, markdown
 from profiler.report.html.two_runs import graphs_report
-from profiler.report.terminal import print_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.report.rendered import report_of
 from tests.runs import tiny_run

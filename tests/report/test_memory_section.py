@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.language import catalogue
-from profiler.run.columns import COUNTERS, schema
+from profiler.report import catalogue
+from profiler.run import COUNTERS, schema
 from profiler.text import in_language
 from tests.report.rendered import printed, report_of
 from tests.runs import EPOCH, make_call, make_info, make_run

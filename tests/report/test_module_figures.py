@@ -8,14 +8,12 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis import module_tree
+from profiler.analysis import ReportInput, extent, module_tree
 from profiler.analysis.analyze import analyze
 from profiler.analysis.module_tree import nodes_of
-from profiler.analysis.overview import extent
-from profiler.analysis.result import ReportInput
 from profiler.errors import InputError
-from profiler.report.build import build_report
-from profiler.report.html.tables import icicle_json, table_json
+from profiler.report import build_report, table_json
+from profiler.report.html.tables import icicle_json
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.report.rendered import printed
 from tests.runs import tiny_run

@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 
 import profiler
-from profiler.analysis.finding_text import words
+from profiler.analysis import words
 from profiler.report.files import as_html
 from profiler.tools.sources import load
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.events import Drop, DropKind
-from profiler.trace.manifest import RunInfo
+from profiler.trace import BundleWriter, Drop, DropKind, RunInfo
 from tests.report.rendered import printed
 from tests.runs import why
 from tests.trace.samples import small_bundle, small_calls

@@ -5,13 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from profiler.analysis import Finding, ReportInput, Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.analysis.document import Part, TableView
 from profiler.analysis.finding_text import evidence_pairs, noun_of, with_nouns
-from profiler.analysis.result import Finding, ReportInput
-from profiler.report.build import build_report
-from profiler.run.columns import Column
+from profiler.report import build_report
+from profiler.run import Column
 from profiler.text import Noun
 from tests.runs import Command, make_call, make_info, make_run
 

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from profiler.analysis import Analysis, Report, ReportInput, extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.document import Report
-from profiler.analysis.overview import extent
-from profiler.analysis.result import Analysis, ReportInput
-from profiler.report.build import build_report, section_kinds
-from profiler.report.html.page import Body, body_of
-from profiler.report.terminal import print_report
-from profiler.run.run import Run
+from profiler.report import body_of, build_report, print_report, section_kinds
+from profiler.report.html.page import Body
+from profiler.run import Run
 from profiler.tools.sources import load
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle

@@ -5,20 +5,15 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from profiler.analysis import Finding, WaitCause, change, rules
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import rules
-from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.idle_section import CAUSE_CHANGES
 from profiler.analysis.launch_bound import MostlyBetween
-from profiler.analysis.overview import (
-    change,
-    noted_times_facts,
-)
-from profiler.analysis.result import Finding
+from profiler.analysis.overview import noted_times_facts
 from profiler.text import Note, Said, duration, percent
 from profiler.tools.sources import load
-from profiler.trace.events import Drop, DropKind, DropReason
-from profiler.trace.manifest_fields import Overhead, Recording, UnknownCost, WhyUnknown
+from profiler.trace import Drop, DropKind, DropReason, Overhead, Recording
+from profiler.trace.manifest_fields import UnknownCost, WhyUnknown
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of
 from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from profiler.analysis import headline, key_facts
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import at_once, headline
-from profiler.analysis.overview import key_facts
+from profiler.analysis.end_to_end import at_once
 from profiler.analysis.stages import stages_figure
-from profiler.report.charts.style import draw
-from profiler.report.html.page import html_page
-from profiler.report.html.timeline import timeline_of
+from profiler.report import draw, html_page, timeline_of
 from tests.analysis.test_pipelines import two_at_once
 from tests.report.rendered import page_of, part_lines, printed
 from tests.runs import EPOCH, make_call, make_run, make_span, tiny_run

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from profiler.analysis import worded_note
 from profiler.analysis.analyze import analyze
-from profiler.analysis.table_text import worded_note
+from profiler.prediction import Assumption, Scenario
 from profiler.prediction.predict import predict
 from profiler.prediction.report import (
     headline,
@@ -19,9 +20,7 @@ from profiler.prediction.report import (
     prediction_report,
     prediction_to_json,
 )
-from profiler.prediction.scenario import Assumption, Scenario
-from profiler.report.language import catalogue
-from profiler.report.terminal import print_report
+from profiler.report import catalogue, print_report
 from profiler.text import Note, in_language
 from tests.analysis.prediction.requested import guided_run, stepped_run
 from tests.runs import make_info, tiny_run

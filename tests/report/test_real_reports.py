@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from profiler.analysis import extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import extent
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.report.rendered import printed

@@ -7,8 +7,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from profiler.analysis import DeviceProfile
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.table_text import with_rates
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.rendered import printed, section_lines

@@ -4,11 +4,11 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis import tables
 from profiler.analysis.analyze import analyze
-from profiler.analysis.question import tables
 from profiler.errors import OutputError
 from profiler.report.files import worded_tables, write_csv_tables, write_parquet_tables
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.runs import tiny_run, why
 
 DROP = Drop(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", why("cut, at byte 9"))

@@ -5,11 +5,11 @@ import re
 import pytest
 from msgspec import structs
 
+from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.report.terminal import print_report
+from profiler.report import print_report
 from profiler.tools.sources import load
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import part_lines, printed, report_of, section_lines

@@ -6,12 +6,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from profiler.analysis import finding_text
+from profiler.analysis import Finding, Where, finding_text, rules
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import Words, rules
-from profiler.analysis.result import Finding, Where
+from profiler.analysis.finding_text import Words
 from profiler.report.terminal import evidence_text, finding_texts
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import tiny_run, why
 

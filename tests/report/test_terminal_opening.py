@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
+from profiler.analysis import Selection, extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
 from profiler.analysis.document import Bars, Fact, Opening
-from profiler.analysis.overview import extent
 from profiler.cli.terminal import plain_characters
-from profiler.report.terminal import LINES, opening_texts, print_opening
+from profiler.report import LINES
+from profiler.report.terminal import opening_texts, print_opening
 from profiler.tools.sources import load
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.examples import examples

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.compare.compare import check_gate, compare
+from profiler.compare import check_gate
+from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.compare.report import waterfall_steps
 from profiler.compare.tables import SHAPES
 from profiler.report.html.tables import waterfall_html
 from profiler.report.html.two_runs import two_runs_page
-from profiler.run.columns import schema
+from profiler.run import schema
 from tests.analysis.comparison.small import BASE, SLOWER, steps_run
 from tests.report.hostile import HOSTILE, hostile_run
 

@@ -7,11 +7,10 @@ from functools import cache
 import polars as pl
 import pytest
 
+from profiler.analysis import ReportInput, extent
 from profiler.analysis.analyze import analyze
 from profiler.analysis.finding_text import noun_of
-from profiler.analysis.overview import extent
-from profiler.analysis.result import ReportInput
-from profiler.report.build import build_report
+from profiler.report import build_report
 from profiler.text import Noun
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from profiler.analysis import extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import extent
-from profiler.report.html.page import header_html, shapes_json
-from profiler.report.terminal import LINES
+from profiler.report import LINES, header_html
+from profiler.report.html.page import shapes_json
 from profiler.tools.sources import load
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import opened, report_of

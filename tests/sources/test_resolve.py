@@ -8,9 +8,10 @@ import shutil
 import pytest
 
 from profiler.errors import InputError
-from profiler.run.load import write_parquet
+from profiler.run import write_parquet
 from profiler.tools.sources import Kind, load, resolve
-from profiler.trace.bundle import Journal, State, call_files
+from profiler.trace import Journal, call_files
+from profiler.trace.bundle import State
 from tests.importers.kineto.traces import flux
 from tests.importers.rbln.generator import write_sd3
 from tests.runs import write_empty_bundle, write_tiny_bundle

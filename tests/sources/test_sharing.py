@@ -11,17 +11,20 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.run.load import load_bundle
+from profiler.run import load_bundle
 from profiler.tools.share import Removal, share
-from profiler.trace.bundle import MERGED_NAME, BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import ROOT_DEVICE, Track
-from profiler.trace.manifest import MANIFEST_NAME, RunInfo
-from profiler.trace.manifest_fields import (
+from profiler.trace import (
+    MANIFEST_NAME,
+    MERGED_NAME,
+    ROOT_DEVICE,
     ActivityKind,
+    BundleWriter,
+    CommandBuilder,
     HostActivity,
     Recording,
+    RunInfo,
     Submodule,
+    Track,
 )
 from tests.trace.samples import small_calls, small_host
 

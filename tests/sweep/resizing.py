@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import profiler
+from profiler.analysis import call_costs
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline import CallCosts, call_costs
-from profiler.prediction.scenario import ImageSize
+from profiler.analysis.roofline import CallCosts
+from profiler.prediction import ImageSize
 from tests.sweep import cases
 
 __all__ = ["DECODERS", "DENOISERS", "costs"]

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("diffusers", reason="needs the torch extra")
 pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.prediction.scenario import ImageSize, Resizing, size_by_decoder
+from profiler.prediction import ImageSize, Resizing
+from profiler.prediction.scenario import size_by_decoder
 from tests.analysis.prediction.told_shapes import told
 from tests.sweep.cases import all_cases
 from tests.sweep.resizing import DECODERS, costs

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.run.columns import CATEGORY, COMMANDS, ROLE, TEXT, schema
+from profiler.run import COMMANDS, schema
+from profiler.run.columns import CATEGORY, ROLE, TEXT
 from profiler.run.load import Part, commands_of, with_calls
 from profiler.trace.columns import same
 

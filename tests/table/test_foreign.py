@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from profiler.run.load import write_parquet
+from profiler.run import write_parquet
 from profiler.tools.sources import load
 from profiler.trace import schema
 

@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
+from profiler.run import Run, load_bundle
 from profiler.run.columns import TABLES
-from profiler.run.load import load_bundle
-from profiler.run.run import Run
 from profiler.tools.sources import load
-from profiler.trace import compression, schema
-from profiler.trace.bundle import (
+from profiler.trace import (
     HOST_NAME,
+    MANIFEST_NAME,
     MERGED_NAME,
     BundleWriter,
+    RunInfo,
     call_files,
+    compression,
+    encode_call,
     merge_bundle,
+    schema,
 )
-from profiler.trace.manifest import MANIFEST_NAME, RunInfo
-from profiler.trace.writer import encode_call
 from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.samples import EPOCH_NS, awkward_trace, small_bundle, small_calls, small_host
 from tests.trace.strategies import hostile_traces

@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError, OutputError
+from profiler.run import Run, write_parquet
 from profiler.run.columns import TABLES
-from profiler.run.load import is_parquet_run, read_parquet, write_parquet
-from profiler.run.run import Run
+from profiler.run.load import is_parquet_run, read_parquet
 from profiler.tools.sources import load
-from profiler.trace.events import NO_ITERATION, NO_PIPELINE
+from profiler.trace import NO_PIPELINE
+from profiler.trace.events import NO_ITERATION
 from tests.trace.samples import small_bundle
 
 

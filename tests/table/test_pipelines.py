@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from profiler.tools.sources import load
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import HOST_TRACK, NO_PIPELINE, ROOT_DEVICE, Track
-from profiler.trace.manifest import RunInfo
+from profiler.trace import (
+    HOST_TRACK,
+    NO_PIPELINE,
+    ROOT_DEVICE,
+    BundleWriter,
+    CommandBuilder,
+    RunInfo,
+    Track,
+)
 from tests.runs import EPOCH, make_call, make_span
 
 _HOST = Track(ROOT_DEVICE, HOST_TRACK, "host")
@@ -63,8 +68,7 @@ def test_pandas_has_one_column_of_it(bundle: Path) -> None:
 
 def test_only_what_has_a_number_says_so() -> None:
     """A call of none is written without the field: its file is as it was before there were any."""
-    from profiler.trace.columns import read_bytes
-    from profiler.trace.writer import encode_call
+    from profiler.trace import encode_call, read_bytes
 
     call, nothing = make_call(0, "t", 0, 8, step=0, pipeline=7), CommandBuilder().build()
     without = replace(call, pipeline=NO_PIPELINE)

@@ -9,10 +9,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from profiler.run import columns
-from profiler.run.run import Run
+from profiler.run import Run, columns
 from profiler.tools.sources import load
-from profiler.trace.bundle import HOST_NAME
+from profiler.trace import HOST_NAME
 from tests.trace.samples import EPOCH_NS, small_bundle
 
 _REPOSITORY = Path(__file__).parents[2]

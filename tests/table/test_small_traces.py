@@ -11,8 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from profiler.run.load import TraceFrames, commands_of, together, trace_frames
-from profiler.trace.bundle import HOST_NAME, call_files
-from profiler.trace.columns import TraceColumns, read_trace
+from profiler.trace import HOST_NAME, TraceColumns, call_files, read_trace
 
 _TEXTS = pl.col(pl.Categorical, pl.Enum).cast(pl.String)
 SAMPLES = Path(__file__).parents[2] / "sample_traces"

@@ -9,8 +9,7 @@ import polars as pl
 from hypothesis import given, settings
 
 from profiler.tools.sources import load
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.writer import encode_call
+from profiler.trace import CommandBuilder, encode_call
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, machines
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run

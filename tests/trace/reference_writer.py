@@ -17,20 +17,19 @@ import numpy as np
 from google.protobuf import descriptor_pb2
 
 from profiler.errors import InputError
-from profiler.trace import schema
-from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.events import (
-    CALLS_TRACK,
+from profiler.trace import (
     HOST_TRACK,
-    NO_ITERATION,
     NO_PIPELINE,
     NO_STEP,
-    PIPELINE_TRACK,
     UNKNOWN,
     Call,
+    CommandColumns,
+    Counter,
     Span,
     Track,
+    schema,
 )
+from profiler.trace.events import CALLS_TRACK, NO_ITERATION, PIPELINE_TRACK
 
 __all__ = ["encode_call", "encode_host"]
 

@@ -10,18 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.events import (
+from profiler.trace import (
     HOST_TRACK,
     NO_STEP,
     ROOT_DEVICE,
     UNKNOWN,
+    BundleWriter,
     Call,
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    RunInfo,
     Span,
     Track,
 )
-from profiler.trace.manifest import RunInfo
 
 __all__ = [
     "EPOCH_NS",

@@ -7,9 +7,18 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.trace import schema
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span, Track
+from profiler.trace import (
+    NO_PIPELINE,
+    NO_STEP,
+    UNKNOWN,
+    Call,
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    Span,
+    Track,
+    schema,
+)
 
 __all__ = ["calls", "command_columns", "counters", "hostile_traces", "spans"]
 

@@ -13,17 +13,21 @@ import pytest
 
 from profiler.errors import InputError, OutputError
 from profiler.files import write_atomically
-from profiler.trace.bundle import (
+from profiler.trace import (
     HOST_NAME,
+    MANIFEST_NAME,
     MERGED_NAME,
+    NO_STEP,
+    ROOT_DEVICE,
     BundleWriter,
+    Call,
+    RunInfo,
     call_files,
     find_bundles,
     merge_bundle,
+    read_manifest,
+    read_trace,
 )
-from profiler.trace.columns import read_trace
-from profiler.trace.events import NO_STEP, ROOT_DEVICE, Call
-from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
 from tests.runs import told
 from tests.trace.samples import small_bundle, small_calls, small_host, two_commands
 from tests.trace.wire import whole_length

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from profiler.tools.sources import load
-from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow, read_trace
+from profiler.trace import TraceColumns, read_trace
+from profiler.trace.columns import ARG_KINDS, TrackRow
 from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.conformance.cases import FOLDER, TEXTS, encoded
 

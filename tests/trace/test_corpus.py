@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace.columns import read_bytes, read_trace
+from profiler.trace import read_bytes, read_trace
 from tests.corpus import PERFETTO_TESTS, needs_corpus
 
 

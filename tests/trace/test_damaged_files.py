@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.trace import schema
-from profiler.trace.columns import TraceColumns, read_bytes, read_trace
-from profiler.trace.writer import encode_call
+from profiler.trace import TraceColumns, encode_call, read_bytes, read_trace, schema
 from tests.runs import told
 from tests.trace import wire
 from tests.trace.samples import small_calls

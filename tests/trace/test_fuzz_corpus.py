@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import _core
-from profiler.trace.columns import read_bytes
+from profiler.trace import _core, read_bytes
 from tests.fuzz.bombs import BOMBS
 from tests.fuzz.messages import field
 

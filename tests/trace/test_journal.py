@@ -11,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace.bundle import (
-    JOURNAL_NAME,
-    Journal,
-    is_running,
-    merge_bundle,
-    read_journal,
-)
-from profiler.trace.events import NO_PIPELINE, Call
+from profiler.trace import JOURNAL_NAME, NO_PIPELINE, Call, Journal, merge_bundle, read_journal
+from profiler.trace.bundle import is_running
 
 _CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3, iteration=5)
 

@@ -14,22 +14,28 @@ from hypothesis import strategies as st
 
 from profiler.errors import InputError
 from profiler.text import Note
-from profiler.trace import manifest_fields
-from profiler.trace.events import Drop, DropKind, DropReason
-from profiler.trace.manifest import CallEntry, Manifest, RunInfo, read_manifest
+from profiler.trace import (
+    ClockName,
+    Device,
+    Drop,
+    DropKind,
+    DropReason,
+    Overhead,
+    Recording,
+    RunInfo,
+    Submodule,
+    Warmup,
+    manifest_fields,
+    read_manifest,
+)
+from profiler.trace.manifest import CallEntry, Manifest
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
-    ClockName,
     Clocks,
-    Device,
     Hardware,
-    Overhead,
     OverheadRatio,
-    Recording,
-    Submodule,
     UnknownCost,
-    Warmup,
     WhyUnknown,
 )
 from tests.trace.strategies import calls

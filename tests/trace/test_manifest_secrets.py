@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from profiler.run.load import load_bundle, read_parquet, write_parquet
+from profiler.run import load_bundle, write_parquet
+from profiler.run.load import read_parquet
 from profiler.text import Note
-from profiler.trace.bundle import BundleWriter, merge_bundle
-from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
-from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
-from profiler.trace.manifest_fields import Recording, Submodule
+from profiler.trace import (
+    MANIFEST_NAME,
+    ROOT_DEVICE,
+    BundleWriter,
+    Drop,
+    DropKind,
+    DropReason,
+    Recording,
+    RunInfo,
+    Submodule,
+    merge_bundle,
+    read_manifest,
+)
 from tests.trace.samples import small_bundle, small_calls, small_host
 
 _SECRETS = ("hunter2", "abcDEF123456789", "alice:pw", "signature=1", "/home/alice")

@@ -12,11 +12,19 @@ from google.protobuf import descriptor_pb2
 from polars.testing import assert_frame_equal
 
 from profiler.run.load import load_trace
-from profiler.trace import schema
-from profiler.trace.bundle import BundleWriter, call_files
-from profiler.trace.columns import CommandBuilder, CommandColumns, read_bytes
-from profiler.trace.events import ROOT_DEVICE, Call, Span, Track
-from profiler.trace.manifest import RunInfo
+from profiler.trace import (
+    ROOT_DEVICE,
+    BundleWriter,
+    Call,
+    CommandBuilder,
+    CommandColumns,
+    RunInfo,
+    Span,
+    Track,
+    call_files,
+    read_bytes,
+    schema,
+)
 from tests.trace.samples import EPOCH_NS, small_bundle
 
 _MANY = 90_000  # commands a call: two of them are a trace whose end is looked at ahead

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from profiler.trace import schema
-from profiler.trace.writer import encode_call, encode_host
+from profiler.trace import encode_call, encode_host, schema
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
 

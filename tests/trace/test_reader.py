@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import schema
-from profiler.trace.columns import TraceColumns, read_bytes, read_trace
+from profiler.trace import TraceColumns, read_bytes, read_trace, schema
 from tests.runs import told
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4

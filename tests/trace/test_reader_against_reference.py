@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 
 from profiler.errors import InputError
-from profiler.trace.columns import TraceColumns, read_bytes
+from profiler.trace import TraceColumns, read_bytes
 from tests.trace import reference_reader
 from tests.trace.reference_reader import Reading, Slice
 from tests.trace.trace_strategies import foreign_traces

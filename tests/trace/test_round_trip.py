@@ -10,15 +10,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.trace.columns import (
+from profiler.trace import (
+    HOST_TRACK,
+    NO_PIPELINE,
+    Call,
     CommandBuilder,
     CommandColumns,
     Counter,
+    Span,
     TraceColumns,
+    Track,
+    encode_call,
+    encode_host,
     read_bytes,
+    text_table,
 )
-from profiler.trace.events import HOST_TRACK, NO_PIPELINE, Call, Span, Track
-from profiler.trace.writer import encode_call, encode_host, text_table
 from tests.trace.samples import awkward_trace, small_calls
 from tests.trace.strategies import calls, command_columns, counters, spans
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import schema
+from profiler.trace import encode_call, schema
 from profiler.trace.compression import Compression
 from profiler.trace.dump import dump_lines
-from profiler.trace.writer import encode_call
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_bundle, small_calls
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import compression, schema
-from profiler.trace.columns import TraceColumns, read_bytes, read_trace
+from profiler.trace import TraceColumns, compression, read_bytes, read_trace, schema
 
 
 def _instants(first: int, last: int) -> bytes:

@@ -12,17 +12,22 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import _core, schema
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.compression import COMPRESSIONS, WORDS
-from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Call, Track
-from profiler.trace.writer import (
-    call_chunks,
+from profiler.trace import (
+    ROOT_DEVICE,
+    UNKNOWN,
+    Call,
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    Track,
+    _core,
     encode_call,
     encode_host,
+    schema,
     text_table,
-    track_uuid,
 )
+from profiler.trace.compression import COMPRESSIONS, WORDS
+from profiler.trace.writer import call_chunks, track_uuid
 from tests.trace.reference_reading import Slice, read
 from tests.trace.writer_samples import EPOCH_NS, large_commands, small_call
 

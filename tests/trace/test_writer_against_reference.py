@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.events import ROOT_DEVICE, Call, Span
-from profiler.trace.writer import encode_call, encode_host, text_table
+from profiler.trace import (
+    ROOT_DEVICE,
+    Call,
+    CommandColumns,
+    Counter,
+    Span,
+    encode_call,
+    encode_host,
+    text_table,
+)
 from tests.trace import reference_writer
 from tests.trace.reference_reading import Reading, read
 from tests.trace.strategies import calls, command_columns, counters, spans

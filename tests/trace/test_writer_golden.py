@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 
-from profiler.trace.writer import encode_call
+from profiler.trace import encode_call
 from tests.trace.writer_samples import small_call
 
 theirs = pytest.importorskip(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.events import NO_STEP, UNKNOWN, Call, Track
+from profiler.trace import NO_STEP, UNKNOWN, Call, CommandBuilder, CommandColumns, Counter, Track
 
 __all__ = ["EPOCH_NS", "large_commands", "small_call"]
 

@@ -10,9 +10,7 @@ from dataclasses import replace
 
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import HOST_TRACK, NO_CALL, ROOT_DEVICE
+from profiler.trace import HOST_TRACK, NO_CALL, ROOT_DEVICE, BundleWriter, CommandBuilder
 from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["BASE", "SLOWER", "compared", "row", "steps_run", "verdicts", "write_steps"]

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.table_text import worded_note
+from profiler.analysis import worded_note
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus

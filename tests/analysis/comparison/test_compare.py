@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import worded_note
 from profiler.analysis.analyze import analyze
-from profiler.analysis.table_text import worded_note
-from profiler.compare.compare import compare_each, compare_runs
+from profiler.compare import compare_runs
+from profiler.compare.compare import compare_each
 from profiler.compare.measure import measure
 from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError

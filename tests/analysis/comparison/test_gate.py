@@ -2,7 +2,8 @@
 
 import pytest
 
-from profiler.compare.compare import check_gate, parse_limit
+from profiler.compare import check_gate
+from profiler.compare.compare import parse_limit
 from profiler.errors import InputError
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 

@@ -2,7 +2,8 @@
 
 from profiler.compare import operations
 from profiler.compare.operations import PlainNode, node_table
-from profiler.run.columns import CALLS, COMMANDS, checked
+from profiler.run import CALLS, COMMANDS
+from profiler.run.columns import checked
 
 _NODES = [
     PlainNode(

@@ -22,7 +22,7 @@ from profiler.compare.tables import (
     DifferenceReason,
 )
 from profiler.compare.tree import Timeline
-from profiler.run.columns import schema
+from profiler.run import schema
 from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, HOST, NORM, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus

@@ -12,11 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis import Analysis, DeviceProfile
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.result import Analysis
-from profiler.run.columns import COUNTERS, FLOWS, schema
-from profiler.trace.events import Call
+from profiler.run import COUNTERS, FLOWS, schema
+from profiler.trace import Call
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span
 
 __all__ = ["CASES", "Case", "analyzed", "command", "gpu_call", "misses", "triggers"]

@@ -1,7 +1,7 @@
 """Runs for the rules about operators: split, fused, moved, against the roofline, between
 providers."""
 
-from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis import DeviceProfile
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 
 CALL = gpu_call(0, 0, 1000)

@@ -1,9 +1,7 @@
 """Findings of several devices or ranks that say the same."""
 
-from profiler.analysis.finding_text import words
+from profiler.analysis import Finding, WaitCause, Where, words
 from profiler.analysis.findings import once_for_all_devices, once_for_all_ranks
-from profiler.analysis.idle_causes import WaitCause
-from profiler.analysis.result import Finding, Where
 
 
 def _idle(device, cost, gaps, share, cause=WaitCause.COPY):

@@ -1,9 +1,7 @@
 """What findings say that their recommendations save at most: what was measured less what is
 left."""
 
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.finding_text import words
-from profiler.analysis.findings import find
+from profiler.analysis import DeviceProfile, find, words
 from tests.analysis.findings.cases import analyzed, command, gpu_call
 from tests.runs import make_call, make_span
 

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import Finding, Selection, Where, find, words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.context import Selection
-from profiler.analysis.finding_text import words
-from profiler.analysis.findings import find, findings_table
-from profiler.analysis.result import FINDINGS, SEVERITIES, Finding, Where
-from profiler.importers.importing import import_trace
+from profiler.analysis.findings import findings_table
+from profiler.analysis.result import FINDINGS, SEVERITIES
+from profiler.importers import import_trace
 from profiler.run.columns import checked
 from profiler.tools.sources import load
-from profiler.trace.events import HOST_TRACK
-from profiler.trace.manifest_fields import ActivityKind, HostActivity
+from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from tests.analysis.linked_runs import linked
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import PERFETTO_TESTS, SD35, needs_corpus

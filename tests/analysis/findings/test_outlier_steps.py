@@ -2,8 +2,8 @@
 
 import pytest
 
+from profiler.analysis import words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import words
 from tests.analysis.comparison.small import steps_run
 
 USUAL = (100,) * 10

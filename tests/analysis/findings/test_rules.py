@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from profiler.analysis import profiling_overhead
+from profiler.analysis import Finding, change, find, profiling_overhead, rules, words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import rules, words
-from profiler.analysis.findings import find
-from profiler.analysis.overview import change
-from profiler.analysis.result import SEVERITIES, Finding
-from profiler.report.language import catalogue
+from profiler.analysis.result import SEVERITIES
+from profiler.report import catalogue
 from profiler.text import Note, in_language
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,

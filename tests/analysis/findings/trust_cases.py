@@ -1,6 +1,6 @@
 """Runs for the rules about the trace itself."""
 
-from profiler.trace.events import Drop, DropKind
+from profiler.trace import Drop, DropKind
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import make_call, make_span, why
 

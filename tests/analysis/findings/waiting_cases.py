@@ -1,7 +1,6 @@
 """Runs for the rules about devices that wait."""
 
-from profiler.trace.events import HOST_TRACK, Drop, DropKind
-from profiler.trace.manifest_fields import ActivityKind, HostActivity
+from profiler.trace import HOST_TRACK, ActivityKind, Drop, DropKind, HostActivity
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import EPOCH, Command, make_call, make_span, why
 

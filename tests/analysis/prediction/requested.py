@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profiler.analysis.analyze import analyze
-from profiler.prediction.workload import Workload, workload_of
-from profiler.run.run import Run
-from profiler.trace.manifest import RunInfo
+from profiler.prediction import Workload, workload_of
+from profiler.run import Run
+from profiler.trace import RunInfo
 from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["HOST_NS", "WARM", "Calls", "by_name", "guided_run", "stepped_run", "workload"]

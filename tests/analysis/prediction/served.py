@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.prediction.workload import HOST, Task, Workload
+from profiler.prediction import Workload
+from profiler.prediction.workload import HOST, Task
 
 
 def call(submodule, ns, device="cpu:0", branch="", *, first=None):

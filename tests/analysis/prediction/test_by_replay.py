@@ -10,19 +10,12 @@ import pytest
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
+from profiler.prediction import Assumption, PlacementNote, Scenario, Unknown, workload_of
 from profiler.prediction.placement import TargetDevice, equal_hardware
 from profiler.prediction.predict import Prediction, predict
 from profiler.prediction.replay import RefusedError
-from profiler.prediction.scenario import (
-    Assumption,
-    PlacementNote,
-    Reason,
-    Refusal,
-    Scenario,
-    Unknown,
-)
-from profiler.prediction.workload import workload_of
-from profiler.run.run import Run
+from profiler.prediction.scenario import Reason, Refusal
+from profiler.run import Run
 from profiler.text import Note
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import Machine, QueuedCall, QueuedPipeline

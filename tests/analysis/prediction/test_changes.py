@@ -6,22 +6,14 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+from profiler.analysis import DeviceProfile, call_costs, worded_note
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.roofline import call_costs
-from profiler.analysis.table_text import worded_note
 from profiler.errors import InputError
+from profiler.prediction import Assumption, Scenario, Unknown
 from profiler.prediction.predict import predict
-from profiler.prediction.scenario import (
-    Assumption,
-    Scenario,
-    Unknown,
-    at_precision,
-    parse_places,
-    precision,
-)
+from profiler.prediction.scenario import at_precision, parse_places, precision
 from profiler.text import Note
-from profiler.trace.manifest_fields import Device
+from profiler.trace import Device
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
 from tests.runs import Command, tiny_run
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from profiler.analysis import DeviceProfile
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.prediction import PlacementNote, Scenario
 from profiler.prediction.predict import predict
 from profiler.prediction.report import prediction_document
-from profiler.prediction.scenario import PlacementNote, Scenario
 from profiler.text import Note
 from profiler.tools.sources import load
-from profiler.trace.manifest_fields import Device, Submodule
+from profiler.trace import Device, Submodule
 from tests.analysis.prediction.requested import WARM, stepped_run
 from tests.report.test_prediction_report import _text
 

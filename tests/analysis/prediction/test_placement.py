@@ -10,8 +10,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis import DeviceProfile
 from profiler.errors import InputError
+from profiler.prediction import PlacementNote
 from profiler.prediction import placement as placement_module
 from profiler.prediction.placement import (
     TargetDevice,
@@ -24,9 +25,8 @@ from profiler.prediction.placement import (
     too_large,
 )
 from profiler.prediction.requests import simulate
-from profiler.prediction.scenario import PlacementNote
 from profiler.text import Note
-from profiler.trace.manifest_fields import Device
+from profiler.trace import Device
 from tests.analysis.prediction.served import call, host, workload, workloads
 from tests.examples import examples
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
+from profiler.prediction import Scenario, Unknown, Workload
 from profiler.prediction.predict import predict
 from profiler.prediction.requests import request_time
-from profiler.prediction.scenario import Scenario, Unknown
-from profiler.prediction.workload import Task, Workload
+from profiler.prediction.workload import Task
 from tests.analysis.prediction.requested import stepped_run, workload
 from tests.examples import examples
 

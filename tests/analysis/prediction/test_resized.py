@@ -6,26 +6,20 @@ import pytest
 from msgspec import structs
 
 import profiler
+from profiler.analysis import call_costs, parse_shapes, worded_note, work_of
 from profiler.analysis.analyze import analyze
-from profiler.analysis.flop_shapes import parse_shapes
-from profiler.analysis.flops import work_of
-from profiler.analysis.roofline import CallCosts, KindCost, call_costs
-from profiler.analysis.table_text import worded_note
+from profiler.analysis.roofline import CallCosts, KindCost
 from profiler.errors import InputError
+from profiler.prediction import Assumption, ImageSize, Resizing, Scenario, Unknown
 from profiler.prediction.predict import predict
 from profiler.prediction.scenario import (
-    Assumption,
-    ImageSize,
-    Resizing,
-    Scenario,
-    Unknown,
     parse_size,
     recorded_size,
     resized,
     size_by_decoder,
     size_by_settings,
 )
-from profiler.trace.manifest_fields import Generation
+from profiler.trace import Generation
 from tests.analysis.prediction.told_shapes import told
 from tests.runs import tiny_run
 
@@ -311,8 +305,7 @@ def test_resized_shapes_are_those_of_a_real_run(tmp_path, side):
     """The embedded Stable Diffusion 3 at 384 pixels, resized, has the shapes that it has when it
     runs at another size: all of the decoder's, all but one of 100 of the denoiser's."""
     pytest.importorskip("onnxruntime", reason="needs the run extra")
-    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-    from profiler.pipelines.tiny import default_model_folder
+    from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 
     pipeline = StableDiffusion3Pipeline.from_folder(default_model_folder())
     before, after = (recorded_costs(pipeline, tmp_path, one) for one in (384, side))

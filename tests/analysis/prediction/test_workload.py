@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from profiler.analysis import Axis, PipelineCalls
 from profiler.analysis.analyze import analyze
-from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError
-from profiler.prediction.workload import workload_of
-from profiler.trace.manifest_fields import OverheadRatio, Submodule
+from profiler.prediction import workload_of
+from profiler.trace import Submodule
+from profiler.trace.manifest_fields import OverheadRatio
 from tests.analysis.prediction.requested import WARM, by_name, stepped_run, workload
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from profiler.analysis.commands import CommandArrays, kinds_of
+from profiler.analysis import CommandArrays, kinds_of
 from profiler.analysis.role_rules import roles_of
 
 HERE = Path(__file__).parent

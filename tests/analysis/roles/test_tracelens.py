@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.corpus import SD35, needs_corpus
 

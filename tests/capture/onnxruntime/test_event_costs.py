@@ -8,11 +8,11 @@ import gc
 import numpy as np
 import pytest
 
-from profiler.capture.calls import Invocation
+from profiler.capture import Gaps, Invocation
 from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.operators import gaps_between
 from profiler.capture.onnxruntime.sessions import FirstCalls
-from profiler.capture.operator_source import Gaps, NewSessions
+from profiler.capture.operator_source import NewSessions
 from profiler.ort_profiles import NodeColumns, NodeKind
 
 

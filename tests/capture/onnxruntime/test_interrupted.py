@@ -10,8 +10,7 @@ import onnx
 import pytest
 
 import profiler
-from profiler.capture.process import SwitchedOn, open_session
-from profiler.capture.settings import Settings
+from profiler.capture import Settings, SwitchedOn, open_session
 from tests.capture.interrupting import Interruptions
 from tests.capture.onnx_pipelines import gathering, opened
 

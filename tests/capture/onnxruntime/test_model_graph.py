@@ -21,7 +21,7 @@ from profiler.capture.onnxruntime.operators import (
 )
 from profiler.capture.onnxruntime.weights import length_field
 from profiler.errors import InputError
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import default_model_folder
 from tests.capture.onnx_pipelines import gathering, opened, weighted
 
 EMBEDDED = sorted(default_model_folder().glob("*/model.onnx"))

@@ -10,13 +10,11 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.capture import EventCost, Gaps
 from profiler.capture.onnxruntime import operators
-from profiler.capture.operator_source import Gaps
-from profiler.capture.overhead import EventCost
 from profiler.errors import InputError
 from profiler.ort_profiles import read_profile
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 
 SETTINGS = {"num_inference_steps": 3, "seed": 1, "height": 64, "width": 64}
 

@@ -11,6 +11,7 @@ import json
 import pytest
 
 import profiler
+from profiler.capture import EventCost
 from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.onnx_graph import LayerMap
 from profiler.capture.onnxruntime.operators import (
@@ -19,7 +20,6 @@ from profiler.capture.onnxruntime.operators import (
     Placement,
     arena_counters,
 )
-from profiler.capture.overhead import EventCost
 from profiler.ort_profiles import device_of_provider, device_of_session, read_profile
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ran, ways
 

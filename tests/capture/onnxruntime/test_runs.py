@@ -10,10 +10,9 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture.calls import Invocation
+from profiler.capture import EventCost, Invocation
 from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.operators import NotedCall, place_runs
-from profiler.capture.overhead import EventCost
 from profiler.ort_profiles import ProfiledRun, read_profile
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 from tests.runs import told

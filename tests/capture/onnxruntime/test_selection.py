@@ -7,13 +7,12 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis import key_facts
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import key_facts
+from profiler.capture import EventCost
 from profiler.capture.onnxruntime import operators
-from profiler.capture.overhead import EventCost
 from profiler.errors import InputError
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
-from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 from tests.command_line import run_command
 
 SETTINGS = {"num_inference_steps": 8, "seed": 1, "height": 64, "width": 64}

@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 
 import profiler
+from profiler.capture import EventCost
 from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.sessions import open_profiled
-from profiler.capture.overhead import EventCost
 from profiler.errors import InputError
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 from tests.runs import told

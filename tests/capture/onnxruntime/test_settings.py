@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from profiler.capture.onnxruntime.weights import session_settings
-from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
+from profiler.trace import SubmoduleSettings
+from profiler.trace.manifest_fields import WeightType
 from tests.capture.onnx_pipelines import opened, weighted
 
 

@@ -10,14 +10,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
+from profiler.capture import EventCost, Options
 from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.weights import model_files_bytes, model_weights
-from profiler.capture.overhead import EventCost
 from profiler.capture.run_info import pipeline_facts, weight_bytes
-from profiler.capture.settings import Options
 from profiler.errors import InputError
-from profiler.pipelines.tiny import default_model_folder
-from profiler.trace.manifest_fields import Submodule
+from profiler.pipelines import default_model_folder
+from profiler.trace import Submodule
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ways, weighted
 
 
@@ -189,7 +188,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
-    from profiler.report.terminal import print_report
+    from profiler.report import print_report
     from tests.report.rendered import report_of
 
     monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
+from profiler.capture import Options, Session
 from profiler.errors import InputError
 
 pytest.importorskip("diffusers", reason="needs the torch extra")

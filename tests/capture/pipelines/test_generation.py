@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.calls import PipelineCall
+from profiler.capture import PipelineCall
 from profiler.capture.pipelines.script_loops import generation
-from profiler.trace.manifest_fields import Generation, Scheduler
+from profiler.trace import Generation, Scheduler
 
 
 @pytest.mark.parametrize(

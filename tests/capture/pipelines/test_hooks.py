@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import profiler
+from profiler.capture import FakeClock, PipelineHooks, Recorder
 from profiler.capture.pipelines.call_hooks import _shapes
-from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
-from profiler.capture.recorder import Recorder
-from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.trace.manifest_fields import Warmup
+from profiler.trace import Warmup
 from tests.capture.toy import ToyPipeline
 from tests.runs import told
 

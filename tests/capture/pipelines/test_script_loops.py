@@ -9,7 +9,7 @@ import pytest
 
 import profiler
 from profiler.capture.pipelines.script_loops import ScriptLoops
-from profiler.trace.manifest_fields import Generation, Scheduler
+from profiler.trace import Generation, Scheduler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 diffusers = pytest.importorskip("diffusers", reason="needs the torch extra")

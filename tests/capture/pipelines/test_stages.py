@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.capture.calls import Invocation
+from profiler.capture import Invocation
 from profiler.capture.pipelines.steps import Stages
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from profiler.errors import InputError
 from tests.capture.toy import ToyPipeline
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from tests.importers.rbln.generator import STEM, Command, runtime_call, trace_bytes
 
 __all__ = [

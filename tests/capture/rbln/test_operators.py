@@ -8,8 +8,8 @@ import weakref
 import pytest
 
 import profiler
+from profiler.capture import FakeClock
 from profiler.capture.rbln.runtimes import rbln_device
-from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
 
 from .fake_rebel import (

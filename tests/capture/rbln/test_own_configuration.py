@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from profiler.errors import InputError
 
 from .fake_rebel import (

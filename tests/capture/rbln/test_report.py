@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.analysis import extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import extent
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from tests.report.reader import answers, plain
 from tests.report.rendered import opened
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from tests.capture.rbln import fake_rebel
 
 

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from profiler.errors import InputError
-from profiler.trace.manifest_fields import Warmup
+from profiler.trace import Warmup
 from tests.command_line import refused
 from tests.importers.rbln.generator import STEM
 from tests.importers.rbln.importing import import_rbln

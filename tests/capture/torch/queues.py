@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 
 __all__ = ["Event", "Gpus"]
 

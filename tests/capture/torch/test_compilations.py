@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
-from profiler.capture.calls import Invocation, RunClock
-from profiler.capture.recorder import Recorder
+from profiler.capture import Invocation, Recorder, RunClock
 from profiler.capture.run_info import RunCompilations
 from profiler.trace.manifest_fields import Compilation
 

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from profiler.capture.torch.events import CALL, MODULE, find_commands, session_events
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.kineto.events import Args, Event
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load

@@ -9,11 +9,10 @@ import pytest
 
 import profiler
 from profiler.analysis.finding_text import works_behind
-from profiler.capture.calls import Invocation
+from profiler.capture import FakeClock, Invocation
 from profiler.capture.recorder import DeviceTimes
-from profiler.capture.testing import FakeClock
 from profiler.capture.torch.profiler_session import StreamMarks
-from profiler.trace.bundle import read_journal
+from profiler.trace import read_journal
 from tests.capture.torch.queues import Gpus
 from tests.capture.toy import ToyPipeline
 from tests.runs import told

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
-from profiler.capture.testing import FakeClock
+from profiler.capture import FakeClock
 from profiler.capture.torch.model_settings import gpu
 from tests.capture.toy import ToyPipeline
 

@@ -7,22 +7,12 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.end_to_end import account
-from profiler.capture.calls import (
-    HostCommands,
-    HostWork,
-    Invocation,
-    PipelineCall,
-    RunClock,
-)
+from profiler.analysis import account
+from profiler.capture import Invocation, Options, PipelineCall, Recorder, RunClock, Session
+from profiler.capture.calls import HostCommands, HostWork
 from profiler.capture.host_work import HostPieces, take_host_commands
-from profiler.capture.recorder import Recorder
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
 from profiler.errors import OutputError
-from profiler.trace.bundle import HOST_NAME, BundleWriter
-from profiler.trace.columns import CommandBuilder, read_trace
-from profiler.trace.events import Track
+from profiler.trace import HOST_NAME, BundleWriter, CommandBuilder, Track, read_trace
 
 HOST = Track("cpu:0", "CPU thread 1 launches", "host")
 STREAM = Track("cuda:0", "stream 7", "compute")

@@ -7,10 +7,8 @@ import sys
 
 import pytest
 
+from profiler.capture import FakeClock, PipelineHooks, Recorder
 from profiler.capture.calls import Scope, enter
-from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
-from profiler.capture.recorder import Recorder
-from profiler.capture.testing import FakeClock
 from tests.capture.interrupting import Interruptions
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")

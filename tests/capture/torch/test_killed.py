@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 import profiler
-from profiler.trace.bundle import merge_bundle, read_journal
+from profiler.trace import merge_bundle, read_journal
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 pytestmark = [

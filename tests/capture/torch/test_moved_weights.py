@@ -8,7 +8,7 @@ import pytest
 
 import profiler
 from profiler.capture.torch.modules import moves
-from profiler.trace.manifest_fields import Offload, OffloadKind
+from profiler.trace import Offload, OffloadKind
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 accelerate = pytest.importorskip("accelerate", reason="needs the torch extra")

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from profiler.capture.calls import Invocation, RunClock
-from profiler.capture.recorder import Recorder
+from profiler.capture import Invocation, Recorder, RunClock
 from profiler.capture.torch.operators import TorchOperators
 from profiler.capture.torch.profiler_session import Tracing
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import profiler
-from profiler.analysis.overview import key_facts
+from profiler.analysis import key_facts
 from profiler.capture.pipelines import submodules
-from profiler.report.files import document
+from profiler.report import document
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 

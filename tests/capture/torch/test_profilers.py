@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.session import Session
-from profiler.capture.settings import Options
+from profiler.capture import Options, Session
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")

@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profiler.capture.torch.model_settings import module_settings
-from profiler.trace.manifest_fields import (
-    Adapter,
-    Compiled,
-    Offload,
-    OffloadKind,
-    StepCache,
-    SubmoduleSettings,
-)
+from profiler.trace import Offload, OffloadKind, SubmoduleSettings
+from profiler.trace.manifest_fields import Adapter, Compiled, StepCache
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 diffusers = pytest.importorskip("diffusers", reason="needs the torch extra")

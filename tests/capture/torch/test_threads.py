@@ -12,7 +12,7 @@ import profiler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.calls import Invocation  # noqa: E402
+from profiler.capture import Invocation  # noqa: E402
 from profiler.capture.torch.modules import close_range, is_profiling, open_range  # noqa: E402
 from profiler.capture.torch.profiler_session import Tracing  # noqa: E402
 from tests.runs import told  # noqa: E402

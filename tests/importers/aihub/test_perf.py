@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
+from profiler.importers import import_trace
 from profiler.importers.aihub.read import measurements_in
-from profiler.importers.importing import import_trace
 from profiler.importers.openvino.read import plain_yaml
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.importers.registry import recognised
+from profiler.importers import import_trace, recognised
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.nsys.generated import Call, Kernel, export

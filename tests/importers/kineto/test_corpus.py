@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.corpus import SD35, needs_corpus
 

@@ -14,7 +14,7 @@ from profiler.analysis.analyze import analyze
 from profiler.importers.kineto import commands
 from profiler.importers.kineto.launches import Launches, launched_work
 from profiler.kineto.trace_file import KinetoTrace, read_kineto_file
-from profiler.trace.manifest_fields import ActivityKind, HostActivity
+from profiler.trace import ActivityKind, HostActivity
 from tests.examples import examples
 from tests.importers.kineto.traces import BASE_NS, Trace
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.importers.kineto import cuda_graphs
 from profiler.importers.kineto.cuda_graphs import Alignments, Sequences
 from profiler.tools.sources import load

@@ -10,11 +10,10 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+from profiler.analysis import headline, key_facts
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import headline
-from profiler.analysis.overview import key_facts
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 

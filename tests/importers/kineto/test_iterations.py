@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
-from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace import MANIFEST_NAME, read_manifest
 from tests.importers.kineto.traces import PIPELINE, STEP, Trace
 from tests.report.rendered import printed
 

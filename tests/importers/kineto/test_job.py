@@ -5,14 +5,14 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from profiler.analysis import ReportInput, extent
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import extent, summary_of
-from profiler.analysis.result import ReportInput
+from profiler.analysis.overview import summary_of
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.report.html.timeline import timeline_of
+from profiler.importers import import_trace
+from profiler.report import timeline_of
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.kineto.jobs import BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job

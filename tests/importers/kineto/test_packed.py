@@ -12,11 +12,10 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.importers.registry import recognised
+from profiler.importers import import_trace, recognised
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 
 from .traces import Trace, calls, flux
 

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from profiler.analysis import key_facts
 from profiler.analysis.analyze import analyze
-from profiler.analysis.overview import key_facts
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.importers.kineto.calls import period_of
 from profiler.tools.sources import load
 from profiler.trace.manifest_fields import CallsFrom

@@ -10,9 +10,8 @@ import json
 import polars as pl
 import pytest
 
+from profiler.analysis import ReportInput, headline
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import headline
-from profiler.analysis.result import ReportInput
 from profiler.analysis.steps import step_section_parts
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from profiler.importers.importing import import_trace
-from profiler.run.run import Run
+from profiler.importers import import_trace
+from profiler.run import Run
 from profiler.tools.sources import load
 
 BASE_NS = 1_700_000_000_000_000_000

@@ -7,10 +7,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_all, import_trace
+from profiler.importers import import_trace
+from profiler.importers.importing import import_all
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind, DropReason
-from profiler.trace.manifest_fields import Apart, ClockName, LeftOut, RelatedBy, WhyApart
+from profiler.trace import ClockName, DropKind, DropReason
+from profiler.trace.manifest_fields import Apart, LeftOut, RelatedBy, WhyApart
 from tests.importers.kineto.jobs import Job
 from tests.importers.mixed.runs import CALLS, EPOCH_NS, NODES, Run
 from tests.importers.nsys.generated import Kernel, export

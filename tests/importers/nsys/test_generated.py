@@ -9,11 +9,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.importers.nsys.read import read_nvtx
 from profiler.importers.sqlite_file import open_sqlite
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 
 from .generated import (
     PID,

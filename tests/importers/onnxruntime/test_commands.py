@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.ort_profiles import CommandTable, NodeColumns, NodeKind, Placed
-from profiler.trace.events import Track
+from profiler.trace import Track
 from tests.examples import examples
 
 KINDS = [

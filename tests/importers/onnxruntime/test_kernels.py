@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from tests.importers.onnxruntime.test_profiles import (
     BEGIN,
     commands,

@@ -10,11 +10,10 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace, recognised
 from profiler.importers.onnxruntime import read
-from profiler.importers.registry import recognised
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from tests.corpus import CORPUS, needs_corpus
 
 GEMMINI = CORPUS / "ort" / "ucb_resnet_inference_gemmini.json.gz"
@@ -241,7 +240,7 @@ def test_a_profile_recorded_here(tmp_path, monkeypatch):
     those of the file's own lines."""
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the run extra")
     np = pytest.importorskip("numpy")
-    from profiler.pipelines.tiny import default_model_folder
+    from profiler.pipelines import default_model_folder
 
     monkeypatch.chdir(tmp_path)
     options = onnxruntime.SessionOptions()

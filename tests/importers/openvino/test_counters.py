@@ -9,11 +9,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace, recognised
 from profiler.importers.mixed.align import contents_of
-from profiler.importers.registry import importers, recognised
+from profiler.importers.registry import importers
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind, DropReason
+from profiler.trace import DropKind, DropReason
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
 

@@ -10,11 +10,10 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.compare.operations import TimedLayer, node_groups
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace, recognised
 from profiler.importers.qnn import read
-from profiler.importers.registry import recognised
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
 from tests.runs import told

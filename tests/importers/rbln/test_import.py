@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import profiler
 from profiler.errors import InputError
 from profiler.importers.rbln.trace import Arguments, parse_arguments
-from profiler.run.run import Run
-from profiler.trace.manifest import read_manifest
-from profiler.trace.manifest_fields import Recording, Warmup
+from profiler.run import Run
+from profiler.trace import Recording, Warmup, read_manifest
 from tests.examples import examples
 from tests.importers.rbln.generator import (
     STEM,

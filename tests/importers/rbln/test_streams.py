@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.run.run import Run
+from profiler.run import Run
 from tests.examples import examples
 from tests.importers.rbln.generator import (
     STEM,

@@ -3,7 +3,7 @@
 import pytest
 
 from profiler.importers.rbln.trace import Row, track_category, tracks_of
-from profiler.trace.events import Track
+from profiler.trace import Track
 
 
 def placed(*rows: Row, default: str = "") -> list[tuple[str, str]]:

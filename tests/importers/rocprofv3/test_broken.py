@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
-from profiler.trace.events import UNKNOWN, DropKind
+from profiler.trace import UNKNOWN, DropKind
 
 from .generated import SUFFIX, Call, Kernel, Mark, Told, as_csv, as_document, as_json, as_rocpd
 

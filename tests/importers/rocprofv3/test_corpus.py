@@ -9,7 +9,7 @@ import json
 import polars as pl
 import pytest
 
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 

@@ -9,9 +9,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
+from profiler.importers import import_trace
 from profiler.tools.sources import load
-from profiler.trace.manifest_fields import ClockName
+from profiler.trace import ClockName
 
 from .generated import (
     KERNEL,

@@ -11,10 +11,9 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.importers.registry import recognised
+from profiler.importers import import_trace, recognised
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from tests.importers.broken import read_or_refused
 
 DUMP = {

@@ -11,12 +11,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.importers.registry import recognised
+from profiler.importers import import_trace, recognised
 from profiler.importers.tensorrt import Kind, kind_of, read_export
 from profiler.importers.tensorrt.read import layers_of
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from tests.corpus import CORPUS, needs_corpus
 from tests.report.rendered import report_of
 

@@ -11,12 +11,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers.importing import import_trace
-from profiler.importers.registry import recognised
+from profiler.importers import import_trace, recognised
+from profiler.prediction import Scenario
 from profiler.prediction.predict import predict
-from profiler.prediction.scenario import Scenario
 from profiler.tools.sources import load
-from profiler.trace.events import DropKind
+from profiler.trace import DropKind
 from tests.importers.triton.simulated_server import (
     SD3_BLS,
     SD3_ENSEMBLE,

@@ -24,9 +24,8 @@ from profiler.tools.perfetto_ui import (
     start_page,
     ui_address,
 )
-from profiler.trace.bundle import MERGED_NAME, call_files, host_file
-from profiler.trace.columns import read_trace
-from profiler.trace.writer import encode_call
+from profiler.trace import MERGED_NAME, call_files, encode_call, read_trace
+from profiler.trace.bundle import host_file
 from tests.trace.samples import small_bundle, small_calls
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
-from profiler.run.run import Run
+from profiler.run import Run
 from profiler.tools.query import (
     Database,
     answer_lines,

@@ -5,7 +5,7 @@ It also has the rules about operators whose parts on several tracks or devices a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from profiler.analysis.finding_text import (
     scaled,
     share,
 )
+from profiler.analysis.health import busy_unknown, is_host_only
 from profiler.analysis.host_activity import dropped_tiles
 from profiler.analysis.idle import busy_of
 from profiler.analysis.memory import device_weights
@@ -215,7 +216,8 @@ def _times(
     lost = _unrecorded(run.tiles, missing, ran, names, extents)
     span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
     known = (busy > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
-    known &= times_recorded(run.info)
+    known &= times_recorded(run.info) and not is_host_only(run.info.health)
+    known &= ~np.isin(names, [*busy_unknown(run.info.health)])
     shares = _idle_shares(axis, missing, ran, names, of_commands)
     idle = {
         "idle_ns": pl.Series(span - busy - lost),
@@ -549,7 +551,8 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
     """For each device the share of the end-to-end time in which it was busy, and why it was idle
     in the rest; of more than a few devices the range, and the idlest one. Nothing if nobody
     recorded when commands ran."""
-    if not times_recorded(analysis.inputs.run.info):
+    info = analysis.inputs.run.info
+    if not times_recorded(info) or is_host_only(info.health):
         return ()
     rows = analysis.devices.rows(named=True)
     driven = has_accelerators(row["device"] for row in rows)
@@ -571,7 +574,7 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
         and row["calls_share"] is not None
         and is_accelerator(row["device"]) == driven
     ]
-    return (*facts, *_untraced(untraced[: _MOST - len(facts)]))
+    return (*facts, *_untraced(untraced[: _MOST - len(facts)], busy_unknown(info.health)))
 
 
 def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int) -> Fact:
@@ -623,8 +626,11 @@ def _most_common(waits: Sequence[Mapping[str, Any]]) -> str:
     return max(_CAUSES, key=lambda name: sum(row[name] for row in waits))
 
 
-def _untraced(rows: Sequence[Mapping[str, Any]]) -> Iterator[Fact]:
+def _untraced(rows: Sequence[Mapping[str, Any]], damaged: Container[str]) -> Iterator[Fact]:
     for row in rows:
+        if row["device"] in damaged:
+            yield Fact(row["device"], said("busy time is not known"))
+            continue
         value = said("in calls {share}", share=percent(row["calls_share"]))
         yield Fact(row["device"], value, said("busy time is unknown: not all calls were traced"))
 

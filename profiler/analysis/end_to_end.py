@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import captures_and_replays
+from profiler.analysis.health import busy_unknown, is_damaged, is_host_only
 from profiler.analysis.question import Table
 from profiler.analysis.result import Accounting, Analysis, StageAccount, SubmoduleTime
 from profiler.analysis.table_text import Sentences
@@ -491,6 +492,11 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     account = analysis.accounting
     total = account.end_to_end_ns or span_ns
     what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
+    health = analysis.inputs.run.info.health
+    if is_host_only(health):
+        what = said("no GPU work recorded, times of the host: {what}", what=what)
+    elif is_damaged(health):
+        what = said("damaged recording: {what}", what=what)
     if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
         what = said("graph capture, not serving: {what}", what=what)
     elif captures_and_replays(analysis):
@@ -626,12 +632,16 @@ def _idle(analysis: Analysis) -> str:
     device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`; a CPU that
     drives accelerators is no such device. "" if the tables are of a selection, and if nobody
     recorded when commands ran."""
-    if analysis.run.selection or not times_recorded(analysis.inputs.run.info):
+    info = analysis.inputs.run.info
+    if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
         return ""
+    damaged = busy_unknown(info.health)
     idle, without_call = [], []
     rows = analysis.devices.select("device", "calls", "idle_share", "calls_share").rows()
     driven = has_accelerators(device for device, *_ in rows)
     for device, calls, idle_share, calls_share in rows:
+        if device in damaged:
+            continue
         if idle_share is not None:
             idle.append((idle_share, device))
         elif calls and calls_share is not None and is_accelerator(device) == driven:

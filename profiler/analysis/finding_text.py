@@ -22,6 +22,7 @@ from msgspec.structs import astuple, replace
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.document import Group, Part
+from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import question_modules
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import value_text, worded_note
@@ -63,9 +64,12 @@ def share(part_ns: float, whole_ns: float) -> float:
 
 
 def accelerators(analysis: Analysis) -> pl.DataFrame:
-    """The rows of the idle table that are of accelerators; none without calls."""
+    """The rows of the idle table that are of accelerators whose busy time is known; none without
+    calls."""
     rows = analysis.idle if len(analysis.calls) else analysis.idle.clear()
-    return rows.filter(pl.Series([is_accelerator(d) for d in rows["device"]], dtype=pl.Boolean))
+    unknown = busy_unknown(analysis.inputs.run.info.health)
+    known = [is_accelerator(name) and name not in unknown for name in rows["device"]]
+    return rows.filter(pl.Series(known, dtype=pl.Boolean))
 
 
 def has_queues(analysis: Analysis) -> bool:

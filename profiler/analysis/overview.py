@@ -33,6 +33,7 @@ from profiler.analysis.finding_text import (
     works_behind,
 )
 from profiler.analysis.flop_shapes import Family
+from profiler.analysis.health import health_facts, is_sound
 from profiler.analysis.operators_section import with_template_arguments
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
@@ -137,7 +138,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *_attributed(analysis.run.attribution),
         *_asynchronous(analysis),
         residual_fact(analysis),
-        drops_fact(analysis),
+        *recording_facts(analysis),
     )
 
 
@@ -344,6 +345,14 @@ def drops_fact(analysis: Analysis) -> Fact:
     missing = any(drop.kind.time_missing for drop in analysis.drops)
     name = said("Dropped") if missing else said("Doubtful")
     return Fact(name, counted(len(analysis.drops), "record"), kinds, alert=True)
+
+
+def recording_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What the recording lacks, and what a check of it counted and put right."""
+    health = analysis.inputs.run.info.health
+    if analysis.drops or is_sound(health):
+        yield drops_fact(analysis)
+    yield from health_facts(health)
 
 
 def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
@@ -586,7 +595,10 @@ def _step_facts(analysis: Analysis) -> Iterator[Fact]:
 def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
     fired = {finding.rule for finding in analysis.findings}
-    yield _dropped(analysis)
+    health = analysis.inputs.run.info.health
+    if analysis.drops or is_sound(health):
+        yield _dropped(analysis)
+    yield from health_facts(health)
     yield cost_fact(analysis)
     yield residual_fact(analysis)
     for fact in coverage_facts(analysis.run.coverage):

@@ -102,8 +102,9 @@ class Table:
 _HOMES = ("profiler.analysis",)
 _ORDER = (  # a tuple a line: the formatter keeps it
     *("pipelines", "stages", "compilations", "step_operators", "step_times"),
-    *("step_outliers", "guidance", "redundant_work", "devices", "drops", "findings"),
-    *("kernels", "memory_devices", "memory", "memory_timeline", "module_tree", "operators"),
+    *("step_outliers", "guidance", "redundant_work", "devices", "drops", "health"),
+    *("findings", "kernels", "memory_devices", "memory", "memory_timeline", "module_tree"),
+    *("operators",),
     *("partitioning", "ranks", "collectives", "collective_arrivals", "rank_imbalance"),
     *("requests", "request_percentiles", "roles", "blocks", "roofline", "roofline_roles"),
     *("fusions", "shapes", "cached_calls", "cache_use", "steps", "submodules", "branches"),

@@ -52,6 +52,7 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    HealthNote,
     HostActivity,
     Job,
     Overhead,
@@ -162,6 +163,7 @@ class ForeignRunBuilder:
     host: CommandBuilder = field(default_factory=CommandBuilder)
     counters: list[TraceCounter] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
+    health: Sequence[HealthNote] = ()
     host_activities: Sequence[HostActivity] = ()
     make_calls: Callable[[], Iterable[PlacedCall]] | None = None
     make_host: Callable[[], CommandColumns] | None = None
@@ -273,6 +275,7 @@ class ForeignRunBuilder:
             warmup=self.warmup,
             attribution=dict(self.attribution),
             drops=tuple(self.drops),
+            health=tuple(self.health),
             host_activities=tuple(self.host_activities),
             job=self.job,
         )

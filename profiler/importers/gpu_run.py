@@ -47,6 +47,7 @@ from profiler.trace.events import (
     DropReason,
     Track,
 )
+from profiler.trace.health import Checked, DeviceRows, check, host_calls
 from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
@@ -326,8 +327,44 @@ class Machine:
     counters: tuple[Counter, ...] = ()
 
 
+def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Checked]:
+    """Return what was recorded with its times put right, and without rows that cannot be."""
+    work, api = recorded.work, recorded.api
+    pids = np.unique(np.append(api.pid, work.pid))
+    pids = pids[pids != UNKNOWN]
+    process = [
+        np.where(rows.pid == UNKNOWN, UNKNOWN, np.searchsorted(pids, rows.pid))
+        for rows in (work, api)
+    ]
+    streams, stream = distinct(placed.code, work.pid, work.stream)
+    on_host = np.array([name == ROOT_DEVICE for name in placed.names], dtype=np.bool_)
+    rows = DeviceRows(
+        start=work.start,
+        end=work.end,
+        device=placed.code,
+        stream=stream,
+        process=process[0],
+        correlation=work.correlation,
+        kernel=np.where(work.kind == _KERNEL, work.name, -1),
+        exempt=on_host[placed.code] | (work.kind == KINDS.index("graph")),
+        devices=placed.names,
+        streams=tuple(f"{work.lane} {number}" for _, _, number in streams),
+        kernels=work.names,
+    )
+    calls = (api.names, api.name, api.start, api.end, process[1], api.thread, api.correlation)
+    found = check(rows, *host_calls(*calls))
+    if found.changed:
+        work = replace(work, start=found.start, end=found.end).select(found.kept)
+        if found.process is not None:
+            work = replace(work, pid=pids[found.process[found.kept]])
+        placed = replace(placed, code=placed.code[found.kept])
+    return replace(recorded, work=work), placed, found
+
+
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
     """Fill `run` and return it. `recorded` is timed, contains work, and is moved in place."""
+    recorded, placed, checked = _checked(recorded, machine.placed)
+    machine, run.health = replace(machine, placed=placed), checked.notes
     recorded.move(machine.base_ns)
     work, api, marks = recorded.work, recorded.api, recorded.marks
     launch = launches(work, api)

@@ -54,7 +54,7 @@ class Args(
         "collective": "Collective name",
     },
 ):
-    """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded.
+    """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
     `finished` is false if an event had not ended; `collective` is told by some kernels."""
 
@@ -67,6 +67,7 @@ class Args(
     dims: msgspec.Raw = msgspec.Raw(b"")
     types: msgspec.Raw = msgspec.Raw(b"")
     values: msgspec.Raw = msgspec.Raw(b"")
+    grid: msgspec.Raw = msgspec.Raw(b"")
     finished: bool | Scalar = None
     changed: Scalar = None
     device_type: Scalar = None
@@ -360,10 +361,11 @@ class EventColumns:
         collective = False
         for one in args:
             if one is not None:
-                if one.dims or one.types or one.values:  # equal ones once, not in the file's text
+                if one.dims or one.types or one.values or one.grid:  # equal ones once, not in the text
                     one.dims = self._shared(one.dims)
                     one.types = self._shared(one.types)
                     one.values = self._shared(one.values)
+                    one.grid = self._shared(one.grid)
                 collective |= one.collective is not None
         if collective:
             found = collective_args(self._valid(text))

@@ -29,6 +29,7 @@ from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Range
 from profiler.kineto.operators import CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
+from profiler.trace.manifest_fields import HealthNote
 
 # --- Members of zip and tar archives: the one that is a trace, as a stream.
 
@@ -176,7 +177,7 @@ class KinetoTrace:
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
     `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
     or that ended before they began. `collectives` is what kernels of NCCL and RCCL tell,
-    by row.
+    by row. `health` is what a check of the events against each other counted, if there was one.
     """
 
     where: str
@@ -192,6 +193,7 @@ class KinetoTrace:
     memory_ns: Int64s
     dropped: int = 0
     collectives: Mapping[int, CollectiveArgs] = field(default_factory=dict)
+    health: tuple[HealthNote, ...] = ()
 
     @property
     def end_ns(self) -> Int64s:

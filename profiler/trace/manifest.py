@@ -31,6 +31,7 @@ from profiler.trace.manifest_fields import (
     Fields,
     Generation,
     Hardware,
+    HealthNote,
     HostActivity,
     Job,
     Overhead,
@@ -52,6 +53,7 @@ _TEXTS = (
     "pipeline",
     "recording",
     "parts",
+    "health",
     "host_activities",
     "compilations",
     "submodule_settings",
@@ -132,6 +134,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     device (imports). `settings` are what all pipeline calls were given, `pipeline_settings` by
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
+    `health` is what a check of the recording's events against each other counted and put right.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
     in order of their start, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
@@ -156,6 +159,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     coverage: Coverage | None = None
     warmup: Warmup | None = None
     attribution: dict[str, Attribution] = field(default_factory=dict)
+    health: tuple[HealthNote, ...] = ()
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()
     submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)

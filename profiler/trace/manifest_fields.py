@@ -214,6 +214,66 @@ class Attribution(Fields, frozen=True, kw_only=True):
     launch_unknown: _Count | None = None
 
 
+class HealthRule(StrEnum):
+    """What events of a recording cannot be, if it is right; the last five are no damage of it."""
+
+    OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
+    LOST = "lost_work"  # launches of kernels without any
+    HOST_ONLY = "host_only"  # all of them
+    CLOCK = "clock"  # work begins before its launch
+    NO_TIME = "no_time"
+    NEGATIVE = "negative_length"
+    TWICE = "twice"
+    SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
+    REUSED_NUMBERS = "reused_launch_numbers"  # by one
+    OUTLIVED = "outlived_synchronization"
+    BEFORE = "before"  # launched before the recording began
+    CUT = "cut"  # had not run when the recording ended
+    BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
+    GAP = "gap"  # between two recordings in one file
+    DRIFT = "drift"  # of a device's clock
+
+    @property
+    def damage(self) -> bool:
+        """Whether figures of the recording are wrong as recorded."""
+        return self not in (
+            HealthRule.BEFORE,
+            HealthRule.CUT,
+            HealthRule.BEYOND_PEERS,
+            HealthRule.GAP,
+            HealthRule.DRIFT,
+        )
+
+
+class HealthAction(StrEnum):
+    """What was done about what a rule counted."""
+
+    SHORTENED = "shortened"
+    SHIFTED = "shifted"
+    SET_ASIDE = "set_aside"
+    REKEYED = "rekeyed"  # by the process whose launches fit
+    NOTED = "noted"  # and nothing else
+
+
+class HealthNote(Fields, frozen=True, kw_only=True):
+    """What a rule counted on `device`, "" if on several or none, of `total` rows or launches.
+    `excess_ns` is by how much times were wrong in all, `share` what that is of the device's time,
+    or the count of the total. `worst` names the row that is most wrong, recorded as `worst_ns` long
+    where others of its kernel are `usual_ns`."""
+
+    rule: HealthRule
+    device: str = ""
+    stream: str = ""
+    count: _Count = 0
+    total: _Count = 0
+    excess_ns: _Count = 0
+    share: _Real = 0.0
+    worst: str = ""
+    worst_ns: _Count = 0
+    usual_ns: _Count = 0
+    action: HealthAction = HealthAction.NOTED
+
+
 class Uncaptured(Fields, frozen=True, kw_only=True):
     """A module or session that was executed outside captured calls: how often, and for how long in
     all."""

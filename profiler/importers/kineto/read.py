@@ -47,6 +47,7 @@ from profiler.importers.kineto.cuda_graphs import (
     graph_launches,
     joined,
 )
+from profiler.importers.kineto.health import checked_trace
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
 from profiler.importers.kineto.ranks import (
@@ -329,6 +330,7 @@ class KinetoRun(Struct, frozen=True):
         run.host_activities = host_activities(trace, launches, by_device, begin)
         columns = trace.duration_ns[launches.row], launches.call >= 0, launches.launch < 0
         run.attribution = {name: attribution_of(*columns, rows) for name, rows in by_device.items()}
+        run.health = trace.health
         run.drop(DropKind.DROPPED_EVENTS, trace.dropped, "events", DropReason.NEVER_RAN)
         run.spans += (span for staging in stagings for span in staging.spans())
         run.counters += self.free_counters()
@@ -391,7 +393,7 @@ def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | 
             )
         return read_job(files)
     path = only_path(files, IMPORTER.accepts)
-    trace = read_kineto(path)
+    trace = checked_trace(read_kineto(path))
     captures = (capture,) if capture else ()
     return run_of(trace, path, captures, job=job_of_one(trace, path.name))
 
@@ -541,7 +543,7 @@ def says_its_rank(path: Path) -> bool:
 def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
     """The run of several traces. Raises InputError if they are not of one job, or one of them
     cannot be read."""
-    traces = [read_kineto(path) for path in paths]
+    traces = [checked_trace(read_kineto(path)) for path in paths]
     told = _told(paths, traces)
     order = sorted(range(len(paths)), key=lambda number: told[number].rank)
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
@@ -627,13 +629,17 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
     submodules: dict[str, Submodule] = {}
     attribution: dict[str, Attribution] = {}
     of_rank: dict[int, str] = {}
-    activities = []
+    activities, health = [], []
     for rank, info in zip(job.ranks, told, strict=True):
         lost = {"aligned": False} if rank.aligned is False else {}
         devices |= {name: structs.replace(one, **lost) for name, one in info.devices.items()}
         submodules = dict(info.submodules) | submodules
         attribution |= info.attribution
         of_rank[rank.rank] = device_of_rank(rank.rank, ROOT_DEVICE)
+        health += [
+            structs.replace(one, device=device_of_rank(rank.rank, one.device or ROOT_DEVICE))
+            for one in info.health
+        ]
         activities += [
             structs.replace(one, thread=device_of_rank(rank.rank, one.thread))
             for one in info.host_activities
@@ -653,5 +659,6 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         clocks=structs.replace(first.clocks, aligned=False if unaligned else None),
         host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
         drops=drops,
+        health=tuple(health),
         job=job,
     )

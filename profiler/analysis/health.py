@@ -1,0 +1,341 @@
+"""What a check of the recording's events against each other found, and what was done about it.
+
+The notes are the manifest's (`RunInfo.health`), which the importer wrote. Figures of a report are
+of corrected times; what could not be put right makes those of a device not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import polars as pl
+
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import Fact
+from profiler.analysis.question import Table
+from profiler.analysis.table_text import Sentences
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
+from profiler.text import Said, count, counted, duration, number, percent, said, sentence
+from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+
+HEALTH: tuple[Column, ...] = (
+    col("rule", STRING, "what was counted", codes=HealthRule),
+    col("device", STRING, "device on which, empty if on several or none"),
+    col("stream", STRING, "its stream, empty if on several", importance=2),
+    col("count", INT64, "rows or launches that break the rule"),
+    col("total", INT64, "rows of the device, or launches of the process", importance=3),
+    col("excess_ns", NS, "by how much times were wrong in all", importance=1),
+    col("share", FLOAT64, "excess_ns of the device time left, else count of total", importance=4),
+    col("worst", STRING, "name of the row that is most wrong", importance=5),
+    col("worst_ns", NS, "its length as recorded; of a clock, how far it is ahead", importance=6),
+    col("usual_ns", NS, "length of others of its kernel", importance=7),
+    col("action", STRING, "what was done about it", codes=HealthAction),
+    col("sentence", STRING, "all of this in a sentence", importance=DATA_ONLY),
+)
+
+
+def _health(of: Inputs) -> pl.DataFrame:
+    names = [column.name for column in HEALTH[:-1]]
+    rows = [
+        (*(getattr(note, name) for name in names), str(sentence(sentence_of(note))))
+        for note in of.run.info.health
+    ]
+    return pl.DataFrame(rows, schema=schema(HEALTH), orient="row")
+
+
+TABLES = (
+    Table(
+        name="health",
+        row="one thing that events of the recording cannot be",
+        section="provenance",
+        columns=HEALTH,
+        make=_health,
+        title="What the check of the recording counted",
+        about="The table is empty if nothing was counted, and for runs that were not checked.",
+    ),
+)
+
+
+# --- What is said of a note, in one sentence.
+
+
+_LONGEST_NAME = 60  # characters of a kernel's name
+_TWICE = 2  # times as much: no share of a whole
+
+
+def _where(note: HealthNote) -> str:
+    if note.device and note.stream:
+        return said("{device} {stream}", device=note.device, stream=note.stream)
+    return note.device or said("several devices")
+
+
+def _kernels(note: HealthNote) -> Said:
+    return counted(note.count, "kernel")
+
+
+def _of_time(note: HealthNote) -> Said:
+    if note.share >= _TWICE:
+        return said("{share} × the device time left", share=number(note.share))
+    return said("{share} of the device time left", share=percent(note.share))
+
+
+def _worst(note: HealthNote) -> Said:
+    name = note.worst if len(note.worst) <= _LONGEST_NAME else f"{note.worst[:_LONGEST_NAME]}…"
+    length, usual = duration(note.worst_ns), duration(note.usual_ns)
+    if not note.usual_ns:
+        return said("worst: {name} {length}", name=name, length=length)
+    return said(
+        "worst: {name} {length}, others of its kind {usual}",
+        name=name,
+        length=length,
+        usual=usual,
+    )
+
+
+def _overrun(note: HealthNote) -> Said:
+    given = {"kernels": _kernels(note), "where": _where(note), "worst": _worst(note)}
+    given |= {"excess": duration(note.excess_ns), "share": _of_time(note)}
+    if note.action is HealthAction.SHORTENED:
+        return said(
+            "{kernels} on {where} recorded as running past the next one's start, {excess} too long "
+            "in all ({share}); {worst}; shortened",
+            **given,
+        )
+    return said(
+        "{kernels} on {where} run past the next one's start by {excess} in all ({share}): recorded "
+        "lengths are doubtful unless launches overlap on purpose; {worst}",
+        **given,
+    )
+
+
+def _outlived(note: HealthNote) -> Said:
+    given = {"kernels": _kernels(note), "where": _where(note), "excess": duration(note.excess_ns)}
+    if note.action is HealthAction.SHORTENED:
+        return said(
+            "{kernels} on {where} recorded as running past the return of a synchronization, "
+            "{excess} too long in all; {worst}; shortened",
+            worst=_worst(note),
+            **given,
+        )
+    return said(
+        "{kernels} on {where} end up to {excess} after a synchronization that waited for them: the "
+        "device's clock may be late",
+        **given,
+    )
+
+
+def _clock(note: HealthNote) -> Said:
+    given = {"device": note.device, "count": count(note.count), "total": count(note.total)}
+    if note.action is HealthAction.SHIFTED:
+        return said(
+            "{device} ran {ahead} ahead of the host ({count} of {total} kernels began before their "
+            "launch); shifted by {shift}, exact to about 25 µs",
+            ahead=duration(note.worst_ns),
+            shift=duration(note.excess_ns),
+            **given,
+        )
+    return said(
+        "{count} of {total} kernels on {device} began before their launch, and no single shift of "
+        "its clock explains that: set aside",
+        **given,
+    )
+
+
+def _no_time(note: HealthNote) -> Said:
+    return said(
+        "{kernels} without a time (0) on {device}; busy time and idle causes there are not known",
+        kernels=_kernels(note),
+        device=note.device,
+    )
+
+
+def _negative(note: HealthNote) -> Said:
+    return said(
+        "{kernels} on {device} recorded as ending before their start; busy time and idle causes "
+        "there are not known",
+        kernels=_kernels(note),
+        device=note.device,
+    )
+
+
+def _twice(note: HealthNote) -> Said:
+    return said(
+        "{kernels} on {device} recorded twice: one of each is kept",
+        kernels=_kernels(note),
+        device=note.device,
+    )
+
+
+def _lost(note: HealthNote) -> Said:
+    return said(
+        "{count} of {total} launches on {device} have no kernel in the trace; times of calls are "
+        "lower bounds (the profiler's buffers: profile fewer steps)",
+        count=count(note.count),
+        total=count(note.total),
+        device=_where(note),
+    )
+
+
+def _host_only(note: HealthNote) -> Said:
+    return said(
+        "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
+        "Record with ProfilerActivity.CUDA; CUPTI needs permission",
+        launches=_launches(note),
+        hardware=note.worst or said("a GPU"),
+    )
+
+
+def _launches(note: HealthNote) -> Said:
+    if note.count == 1:
+        return said("1 launch")
+    return said("{count} launches", count=count(note.count))
+
+
+def _shared(note: HealthNote) -> Said:
+    if note.action is HealthAction.REKEYED:
+        return said(
+            "{total} processes share launch numbers (merged ranks): the work of each device was "
+            "given to the process whose launches fit it",
+            total=count(note.total),
+        )
+    return said(
+        "{total} processes share launch numbers (merged ranks), and their launches fit no device: "
+        "give each rank's file",
+        total=count(note.total),
+    )
+
+
+def _reused(note: HealthNote) -> Said:
+    return said(
+        "{count} of {total} launch numbers are used again by the same process: work may belong to "
+        "another call",
+        count=count(note.count),
+        total=count(note.total),
+    )
+
+
+def _before(note: HealthNote) -> Said:
+    return said(
+        "{kernels}, {time} on {device}, were launched before the recording began; they are in busy "
+        "time, in no call",
+        kernels=_kernels(note),
+        time=duration(note.excess_ns),
+        device=note.device,
+    )
+
+
+def _cut(note: HealthNote) -> Said:
+    return said("{launches} had not run when the recording ended", launches=_launches(note))
+
+
+def _beyond(note: HealthNote) -> Said:
+    return said(
+        "{kernels} on {device} took more than 50 times as long as others of their kind; {worst}",
+        kernels=_kernels(note),
+        device=note.device,
+        worst=_worst(note),
+    )
+
+
+def _gap(note: HealthNote) -> Said:
+    return said("{time} were not recorded between parts of the file", time=duration(note.excess_ns))
+
+
+def _drift(note: HealthNote) -> Said:
+    return said(
+        "the clock of {device} gains or loses {rate} µs a second against the host's",
+        device=note.device,
+        rate=number(abs(note.share) * 1e6),
+    )
+
+
+_SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
+    HealthRule.OVERRUN: (said("Corrected"), _overrun),
+    HealthRule.OUTLIVED: (said("Corrected"), _outlived),
+    HealthRule.CLOCK: (said("Clock"), _clock),
+    HealthRule.NO_TIME: (said("Set aside"), _no_time),
+    HealthRule.NEGATIVE: (said("Set aside"), _negative),
+    HealthRule.TWICE: (said("Set aside"), _twice),
+    HealthRule.LOST: (said("Lost"), _lost),
+    HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
+    HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
+    HealthRule.REUSED_NUMBERS: (said("Doubtful"), _reused),
+    HealthRule.BEFORE: (said("Before"), _before),
+    HealthRule.CUT: (said("Cut"), _cut),
+    HealthRule.BEYOND_PEERS: (said("Doubtful"), _beyond),
+    HealthRule.GAP: (said("Gap"), _gap),
+    HealthRule.DRIFT: (said("Drift"), _drift),
+}
+
+SENTENCES: Sentences = {
+    HealthRule: {
+        HealthRule.OVERRUN: said("runs past the next launch's work"),
+        HealthRule.OUTLIVED: said("runs past a synchronization"),
+        HealthRule.CLOCK: said("begins before its launch"),
+        HealthRule.NO_TIME: said("has no time"),
+        HealthRule.NEGATIVE: said("ends before its start"),
+        HealthRule.TWICE: said("recorded twice"),
+        HealthRule.LOST: said("launched, but not recorded"),
+        HealthRule.HOST_ONLY: said("no work of a device recorded"),
+        HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
+        HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
+        HealthRule.BEFORE: said("launched before the recording"),
+        HealthRule.CUT: said("had not run at the recording's end"),
+        HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),
+        HealthRule.GAP: said("nothing recorded"),
+        HealthRule.DRIFT: said("clock gains or loses"),
+    },
+    HealthAction: {
+        HealthAction.SHORTENED: said("shortened"),
+        HealthAction.SHIFTED: said("shifted"),
+        HealthAction.SET_ASIDE: said("set aside"),
+        HealthAction.REKEYED: said("given to its process"),
+        HealthAction.NOTED: said("noted"),
+    },
+}
+
+
+def sentence_of(note: HealthNote) -> Said:
+    """What a note says."""
+    return _SENTENCES[note.rule][1](note)
+
+
+# --- What the first screen says of it, and of which devices busy time is not known.
+
+
+_MOST_LINES = 2
+_WORTH = 0.05  # of the device's time, or of the launches: what is no damage is shown from here on
+_DAMAGED = {HealthRule.OVERRUN: 0.25, HealthRule.LOST: 0.5, HealthRule.NO_TIME: 0.05}
+
+
+def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
+    """What the first screen says of a check, damage first and then the larger: at most two
+    lines."""
+    shown = [one for one in notes if one.rule.damage or one.share >= _WORTH]
+    shown.sort(key=lambda one: (not one.rule.damage, -one.share))
+    for note in shown[:_MOST_LINES]:
+        yield Fact(_SENTENCES[note.rule][0], sentence_of(note), alert=True)
+
+
+def is_sound(notes: tuple[HealthNote, ...]) -> bool:
+    """Whether a check counted no damage."""
+    return not any(note.rule.damage for note in notes)
+
+
+def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
+    """Whether so much of the recording is wrong that its headline has to say so."""
+    return any(note.share > _DAMAGED.get(note.rule, float("inf")) for note in notes)
+
+
+def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
+    """Whether work was launched on a device and none of it recorded."""
+    return any(note.rule is HealthRule.HOST_ONLY for note in notes)
+
+
+def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
+    """The devices of which nobody knows when they were busy: some of their work has no time."""
+    return {
+        note.device
+        for note in notes
+        if note.action is HealthAction.SET_ASIDE and note.rule is not HealthRule.TWICE
+    }

@@ -1,0 +1,144 @@
+"""A Kineto trace whose events were checked against each other: the columns of `trace/health`.
+
+checked_trace(read_kineto(path)).health  == (HealthNote(rule="overrun", …),)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from profiler.importers.kineto.commands import device_kind, device_name
+from profiler.importers.kineto.launches import DEVICE_WORK
+from profiler.importers.kineto.modules import RUNTIME
+from profiler.kineto.events import whole
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+from profiler.trace.events import ROOT_DEVICE
+from profiler.trace.health import DeviceRows, check, host_calls, timeless
+from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+
+_PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
+
+
+def checked_trace(trace: KinetoTrace) -> KinetoTrace:
+    """Return the trace with its times put right, without rows that cannot be, and with notes."""
+    base_ns = whole(trace.header.base_ns, 0)
+    trace = _with_times(trace, base_ns)
+    work, runtime = trace.rows_of(*DEVICE_WORK), trace.rows_of(*RUNTIME)
+    process = _processes(trace, runtime)
+    start = trace.start_ns[runtime] - base_ns
+    launches, syncs = host_calls(
+        trace.events.names,
+        trace.events.name[runtime].astype(np.int64),
+        start,
+        start + trace.duration_ns[runtime],
+        process,
+        trace.thread[runtime].astype(np.int64),
+        _correlations(trace, runtime),
+    )
+    hardware = "" if len(work) else _hardware(trace)
+    found = check(_device_rows(trace, work, base_ns), launches, syncs, hardware)
+    trace = replace(trace, health=(*trace.health, *found.notes))
+    if not found.changed:
+        return trace
+    if found.process is not None:
+        _rekey(trace, work, found.process)
+        _rekey(trace, runtime, process)
+    start, duration = trace.start_ns.copy(), trace.duration_ns.copy()
+    start[work], duration[work] = found.start + base_ns, found.end - found.start
+    gone = work[~found.kept]
+    rows = {name: one[~np.isin(one, gone)] for name, one in trace.rows.items()}
+    return replace(trace, start_ns=start, duration_ns=duration, rows=rows)
+
+
+def _processes(trace: KinetoTrace, rows: Int64s) -> Int64s:
+    """The process of each of some events, as a number from 0 on."""
+    pids: dict[str, int] = {}
+    codes = [pids.setdefault(str(pid), len(pids)) for pid, _ in trace.threads]
+    return np.array([*codes, 0], dtype=np.int64)[trace.thread[rows]]
+
+
+def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
+    """The trace without events of the host that have no time."""
+    none = timeless(trace.start_ns - base_ns, trace.end_ns - base_ns)
+    none[trace.rows_of(*DEVICE_WORK)] = False
+    count = int(none.sum())
+    if not count:
+        return trace
+    action = HealthAction.SET_ASIDE
+    total = len(none)
+    note = HealthNote(
+        rule=HealthRule.NO_TIME, device=ROOT_DEVICE, count=count, total=total, action=action
+    )
+    rows = {name: one[~none[one]] for name, one in trace.rows.items()}
+    return replace(trace, rows=rows, health=(note,))
+
+
+def _hardware(trace: KinetoTrace) -> str:
+    """What the devices of the machine are, in the file's words."""
+    try:
+        known = msgspec.json.decode(bytes(trace.header.deviceProperties) or b"[]")
+    except msgspec.DecodeError:
+        return ""
+    entries = [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    return ", ".join(sorted({str(one.get("name", "")) for one in entries}))
+
+
+def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
+    kind = device_kind(trace)
+    devices: dict[str, int] = {}
+    streams: dict[tuple[Any, ...], int] = {}
+    kernels: dict[tuple[int, bytes], int] = {}
+    codes: Int64s = np.full((3, len(work)), -1, dtype=np.int64)
+    is_kernel = trace.events.of_category(work, "kernel").tolist()
+    names, all_args, threads = trace.events.name, trace.events.args, trace.threads
+    places: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for at, row in enumerate(work.tolist()):
+        args = all_args[row]
+        where = (args.device, args.stream, trace.thread.item(row)) if args else (None, None, row)
+        place = places.get(where)
+        if place is None:
+            event = trace.events[row]
+            device = device_name(kind, event)
+            stream = threads[trace.thread.item(row)][1] if where[1] is None else where[1]
+            code = devices.setdefault(device, len(devices))
+            key = (device, event.pid, stream)
+            place = places[where] = code, streams.setdefault(key, len(streams))
+        codes[0, at], codes[1, at] = place
+        if is_kernel[at]:
+            grid = bytes(args.grid) if args else b""
+            codes[2, at] = kernels.setdefault((names.item(row), grid), len(kernels))
+    start = trace.start_ns[work] - base_ns
+    return DeviceRows(
+        start=start,
+        end=start + trace.duration_ns[work],
+        device=codes[0],
+        stream=codes[1],
+        process=np.full(len(work), -1, dtype=np.int64),
+        correlation=_correlations(trace, work),
+        kernel=codes[2],
+        exempt=np.zeros(len(work), dtype=np.bool_),
+        devices=tuple(devices),
+        streams=tuple(f"stream {stream}" for _, _, stream in streams),
+        kernels=tuple(trace.events.names[name] for name, _ in kernels),
+    )
+
+
+def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:
+    args = trace.events.args
+    found = [one.correlation if (one := args[row]) else -1 for row in rows.tolist()]
+    numbers = [one if type(one) is int else whole(one, -1) for one in found]
+    return np.array([one if 0 < one < 1 << 62 else -1 for one in numbers], dtype=np.int64)
+
+
+def _rekey(trace: KinetoTrace, rows: Int64s, process: Int64s) -> None:
+    """Make launch numbers differ between processes."""
+    numbers, processes = _correlations(trace, rows).tolist(), _PROCESSES
+    for row, number, owner in zip(rows.tolist(), numbers, process.tolist(), strict=True):
+        args = trace.events.args[row]
+        if args is not None and number > 0:
+            args.correlation = number * processes + owner + 1

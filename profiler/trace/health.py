@@ -1,0 +1,696 @@
+"""Check the events of a recording against each other: corrected times, rows to keep, and notes.
+
+    checked = check(rows, launches, syncs)
+
+An importer gives what it read as columns, before it makes calls of them. Each rule compares
+events with what a device or a runtime cannot do, and a note says what it counted and did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.trace.columns import Int64s
+from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
+
+Bools = npt.NDArray[np.bool_]
+
+KERNEL, GRAPH, OTHER = range(3)
+"""What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
+
+_NEVER = 1 << 62
+_MS = 1_000_000
+_FLOOR_NS = 1_000  # times are rounded to this in files of µs
+_FAR_NS = 100_000  # healthy recordings are below 13 µs
+_LEAST_SHARE = 0.001  # of device time; healthy recordings are below 0.000023
+_OVERLAPPING = 0.10  # of the rows of a device: one cause for all, such as dependent launches
+_IN_GRAPH_NS, _IN_GRAPH_TIMES = _MS, 10  # branches of a graph overlap by right
+_LEAST_PEERS = 3  # whose median is the usual length of a kernel
+_BEYOND_NS, _BEYOND_TIMES, _BEYOND_PEERS = _MS, 50, 5
+_USUAL_LATENCY_NS = 8_000  # from launch to begin with an empty queue: 2 to 25 µs
+_EXACT_NS = 25_000
+_AGREE = 0.99
+_AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
+_EMPTY_NS = 60_000_000_000
+_TIMES = 10  # the rest of the recording: a gap between two of them, a begin without a time
+_WINDOWS, _LEAST_WINDOWS = 64, 5
+_NEAR_NS, _DRIFT, _DRIFT_NS, _NEAR_SPAN_NS = 15_000, 1e-4, 300 * _MS, 100 * _MS
+_COLLECTIVE = re.compile("nccl|rccl|SendRecv|AllReduce", re.IGNORECASE)  # these wait for others
+_LAUNCH = re.compile(
+    r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))"
+)
+_DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
+_CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
+_CORRELATION_BITS = 40
+_MOST_PROCESSES = 64  # that are told apart
+_MOST_NOTES = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceRows:
+    """n kernels, copies and sets of devices. `device`, `stream` and `kernel` index the names;
+    `stream` differs by device, process and context, `kernel` by grid if that is known, and is -1
+    for copies and sets. `process` is -1 if it is not known, `correlation` is then not positive, or
+    unique in the file. `exempt` rows may overlap: no queue of a device has them."""
+
+    start: Int64s
+    end: Int64s
+    device: Int64s
+    stream: Int64s
+    process: Int64s
+    correlation: Int64s
+    kernel: Int64s
+    exempt: Bools
+    devices: tuple[str, ...]
+    streams: tuple[str, ...]
+    kernels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostLaunches:
+    """m calls of the runtime that launched work: `kind` is `KERNEL`, `GRAPH` or `OTHER`; what is
+    `captured` becomes a node of a graph and runs nothing."""
+
+    start: Int64s
+    end: Int64s
+    process: Int64s
+    correlation: Int64s
+    kind: Int64s
+    captured: Bools
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceSyncs:
+    """Calls in which a process waited for all that it had launched on `device`, -1 if the file
+    does not say on which."""
+
+    start: Int64s
+    end: Int64s
+    process: Int64s
+    device: Int64s
+
+
+def host_calls(
+    names: Sequence[str],
+    name: Int64s,
+    start: Int64s,
+    end: Int64s,
+    process: Int64s,
+    thread: Int64s,
+    correlation: Int64s,
+) -> tuple[HostLaunches, DeviceSyncs]:
+    """Return the launches and synchronizations among calls of a runtime; `name` indexes `names`."""
+    launch, wait, capture = (
+        [pattern.match(text) for text in names] for pattern in (_LAUNCH, _DEVICE_SYNC, _CAPTURES)
+    )
+    kinds = [OTHER if one is None else GRAPH if one[1] else KERNEL for one in launch]
+    marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
+    kind, mark, waits = (
+        np.array([*values, 0], dtype=np.int64)[name]
+        for values in (kinds, marks, [one is not None for one in wait])
+    )
+    numbered, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
+    calls = HostLaunches(
+        start=start[numbered],
+        end=end[numbered],
+        process=process[numbered],
+        correlation=correlation[numbered],
+        kind=kind[numbered],
+        captured=_captured(mark, thread, start)[numbered],
+    )
+    nowhere = np.full(len(waited), -1, dtype=np.int64)
+    return calls, DeviceSyncs(start[waited], end[waited], process[waited], nowhere)
+
+
+def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
+    """Which calls lie between begin and end of a capture on their thread."""
+    found = np.zeros(len(mark), dtype=np.bool_)
+    if not mark.any():
+        return found
+    order = np.lexsort((start, thread))
+    last = np.maximum.accumulate(np.where(mark[order] != 0, np.arange(len(order)), -1))
+    inside = (last >= 0) & (mark[order][last] > 0) & (thread[order][last] == thread[order])
+    found[order] = inside
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """The times of the rows as corrected, which rows are kept, and what was noted. `process` is
+    that whose launch each row is of if processes share launch numbers, else None."""
+
+    start: Int64s
+    end: Int64s
+    kept: Bools
+    notes: tuple[HealthNote, ...]
+    process: Int64s | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is to be put right."""
+        return any(note.action is not HealthAction.NOTED for note in self.notes)
+
+
+def check(
+    rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs, hardware: str = ""
+) -> Checked:
+    """Return what is wrong with a recording and its times as corrected. `hardware` names the
+    devices of the machine in a note that none of them has work."""
+    if not len(rows):
+        notes = _host_only(launches, hardware)
+        return Checked(rows.start, rows.end, np.zeros(0, dtype=np.bool_), tuple(notes))
+    return _Check(rows, launches, syncs).checked()
+
+
+def _host_only(launches: HostLaunches, hardware: str) -> Iterator[HealthNote]:
+    lost = int(((launches.kind != OTHER) & ~launches.captured).sum())
+    if lost:
+        yield HealthNote(
+            rule=HealthRule.HOST_ONLY, count=lost, total=lost, share=1.0, worst=hardware[:200]
+        )
+
+
+class _Check:
+    """One recording while its rules are applied in turn: each sees what those before it kept."""
+
+    def __init__(self, rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs) -> None:
+        self.rows, self.launches, self.syncs = rows, launches, syncs
+        self.start, self.end = rows.start.copy(), rows.end.copy()
+        self.kept = np.ones(len(rows), dtype=np.bool_)
+        self.notes: list[HealthNote] = []
+        self.shifted: set[int] = set()
+        self.rekeyed = False
+        # rows in the order of their queues, used by all rules
+        self.order = np.lexsort((rows.end, rows.start, rows.stream))
+        self.process, self.launch = rows.process, np.full(len(rows), -1, dtype=np.int64)
+        self.by_key = _ByKey.of(_keys(launches.process, launches.correlation), launches.start)
+
+    def checked(self) -> Checked:
+        """Apply all rules."""
+        self._impossible()
+        self._join()
+        self._overruns()
+        self._clocks()
+        self._outlived()
+        self._lost_work()
+        self._beyond_peers()
+        self._gaps()
+        self._drift()
+        process = self.process if self.rekeyed else None
+        notes = tuple(self.notes[:_MOST_NOTES])
+        return Checked(self.start, self.end, self.kept, notes, process)
+
+    # --- Rows without a time, of negative length, or recorded twice.
+
+    def _impossible(self) -> None:
+        rows, order = self.rows, self.order
+        negative = rows.end < rows.start
+        self._set_aside(HealthRule.NEGATIVE, negative)
+        self._set_aside(HealthRule.NO_TIME, timeless(rows.start, rows.end) & ~negative)
+        columns = (rows.stream, rows.start, rows.end, rows.kernel, rows.correlation)
+        again = rows.end[order[1:]] > rows.start[order[1:]]
+        for column in columns:
+            again &= column[order[1:]] == column[order[:-1]]
+        twice = np.zeros(len(rows), dtype=np.bool_)
+        twice[order[1:][again]] = True
+        self._set_aside(HealthRule.TWICE, twice & self.kept & ~rows.exempt)
+
+    def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
+        """Keep some rows no longer, and note how many of each device they are."""
+        totals = np.bincount(self.rows.device, minlength=len(self.rows.devices))
+        for device, some in self._by_device(found):
+            length = np.maximum(self.rows.end[some] - self.rows.start[some], 0)
+            total = int(totals[device])
+            note = {"total": total, "share": len(some) / total, "worst": self._name(int(some[0]))}
+            action = HealthAction.SET_ASIDE
+            self._note(rule, device, some, int(length.sum()), action, **(note | more))
+        self.kept &= ~found
+
+    # --- The launch of each row; launch numbers that several processes, or calls, share.
+
+    def _join(self) -> None:
+        launches = self.launches
+        if not len(launches):
+            return
+        if (self.rows.process >= 0).any():
+            self.launch = self._launches_of(self.rows.process)
+        else:
+            shared, processes = _shared_numbers(launches)
+            if shared:
+                self._pair(shared, processes[:_MOST_PROCESSES])
+            else:
+                keys = _keys(np.zeros_like(launches.correlation), launches.correlation)
+                self.by_key = _ByKey.of(keys, launches.start)
+                self.launch = self._launches_of(0)
+                self.process = np.append(launches.process, -1)[self.launch]
+        self._reused()
+
+    def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
+        correlation = self.rows.correlation[rows]
+        wanted = _keys(np.broadcast_to(np.int64(process), correlation.shape), correlation)
+        return self.by_key.first(wanted)
+
+    def _pair(self, shared: int, processes: Int64s) -> None:
+        """Give each device to the process whose launches fit its work in time: none of it begins
+        before its launch or outlives a synchronization; else to that for which it waits least."""
+        rows, of = self.rows, dict(self._by_device(self.kept))
+        process, launch = np.full((2, len(rows)), -1, dtype=np.int64)
+        paired, alone = True, len(processes) >= len(of)  # each process may have its own device
+        fits = {
+            device: sorted(self._fit(here, one) for one in processes.tolist())
+            for device, here in [*of.items()][:_MOST_PROCESSES]
+        }
+        while fits:  # first the device for which the choice matters most
+            device = max(fits, key=lambda one: fits[one][:2][-1][0] - fits[one][0][0])
+            wrong, _, best = fits.pop(device)[0]
+            here = of[device]
+            process[here], launch[here] = best, self._launches_of(best, here)
+            paired &= wrong <= (1 - _AGREE) * len(here)
+            for others in fits.values() if alone else ():
+                others[:] = [fit for fit in others if fit[2] != best]
+        if paired:
+            self.process, self.launch, self.rekeyed = process, launch, True
+        action = HealthAction.REKEYED if paired else HealthAction.NOTED
+        self._note(HealthRule.SHARED_NUMBERS, -1, count=shared, action=action, total=len(processes))
+
+    def _fit(self, here: Int64s, process: int) -> tuple[int, float, int]:
+        """How much of a device's work contradicts the launches of a process, how long it waits for
+        them, and the process."""
+        launch = self._launches_of(process, here)
+        known = launch >= 0
+        latency = self.rows.start[here][known] - self.launches.start[launch[known]]
+        of = self.syncs.process == process
+        until = _first_return(self.syncs, of, self.launches.end[launch[known]])
+        wrong = (latency < -_FLOOR_NS) | (self.rows.end[here][known] > until + _AFTER_SYNC_NS)
+        mean = float(latency.mean()) if len(latency) else float(_NEVER)
+        return int(wrong.sum()) + int((~known).sum()), mean, process
+
+    def _reused(self) -> None:
+        """Note launches that follow one another under one number: one calls the other else."""
+        launches = self.launches
+        work = np.flatnonzero((launches.kind != OTHER) & (launches.correlation > 0))
+        keys = _keys(launches.process[work], launches.correlation[work])
+        order = np.lexsort((launches.start[work], keys))
+        same = keys[order[1:]] == keys[order[:-1]]
+        behind = launches.start[work[order[1:]]] >= launches.end[work[order[:-1]]]
+        again = int((same & behind).sum())
+        if again:
+            total = len(np.unique(keys))
+            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total)
+
+    # --- Work that is recorded as running past the begin of the next launch's work on its stream.
+
+    def _overruns(self) -> None:
+        rows = self.rows
+        order = self.order[(self.kept & ~rows.exempt)[self.order]]
+        if len(order) < 2:
+            return
+        limit = self._limits(order)
+        over = np.zeros(len(rows), dtype=np.int64)
+        over[order] = np.maximum(self.end[order] - limit, 0)
+        over[over <= _FLOOR_NS] = 0
+        if not over.any():
+            return
+        until = np.full(len(rows), _NEVER, dtype=np.int64)
+        until[order] = limit
+        for device in np.unique(rows.device[over > 0]).tolist():
+            here = (rows.device == device) & self.kept & ~rows.exempt
+            self._overrun(device, here, np.where(here, over, 0), until)
+
+    def _limits(self, order: Int64s) -> Int64s:
+        """When the next launch's work begins on the stream of each row, in this order. In a graph
+        branches overlap by right, so there only what is far beyond its peers has a limit."""
+        stream, start = self.rows.stream[order], self.start[order]
+        correlation = self.rows.correlation[order]
+        alike = (
+            (stream[1:] == stream[:-1])
+            & (correlation[1:] == correlation[:-1])
+            & (correlation[1:] > 0)
+        )
+        first = np.flatnonzero(np.concatenate(([True], ~alike)))
+        run = np.cumsum(np.concatenate(([0], ~alike)))
+        begin = np.append(start[first], _NEVER)
+        begin[1:-1][stream[first[1:]] != stream[first[:-1]]] = _NEVER
+        # `begin` now says for each run when it begins, unless it is the first of its stream
+        limit: Int64s = begin[1:][run]
+        limit = np.where(limit <= start, _NEVER, limit)
+        inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
+        inner = np.where(inner <= start, _NEVER, inner)
+        far = np.flatnonzero(self.end[order] - inner > _IN_GRAPH_NS)
+        rows = order[far]
+        usual = self._medians(self.rows.kernel[rows], self.kept, _LEAST_PEERS + 1)
+        damaged = (usual > 0) & (self.end[rows] - self.start[rows] > _IN_GRAPH_TIMES * usual)
+        limit[far] = np.where(damaged, np.minimum(limit[far], inner[far]), limit[far])
+        return limit
+
+    def _overrun(self, device: int, here: Bools, over: Int64s, until: Int64s) -> None:
+        beyond = np.flatnonzero(over)
+        total = int((self.end[here] - self.start[here]).sum())
+        excess = int(over.sum())
+        share = excess / max(total - excess, 1)
+        far = np.flatnonzero(over >= _FAR_NS)
+        if share < _LEAST_SHARE and not len(far):
+            return
+        if not len(far) or len(beyond) > _OVERLAPPING * int(here.sum()) + 1:
+            worst = int(over.argmax())
+            named = self._worst(worst)
+            action = HealthAction.NOTED
+            at = {"total": int(here.sum()), "share": share, **named}
+            self._note(HealthRule.OVERRUN, device, beyond, excess, action, **at)
+            return
+        self._shorten(HealthRule.OVERRUN, device, here, far, until)
+
+    def _shorten(
+        self, rule: HealthRule, device: int, here: Bools, rows: Int64s, until: Int64s
+    ) -> None:
+        """Make some rows end at `until`, or as soon as others of their kernel do."""
+        before = self.end[rows] - self.start[rows]
+        touched = np.zeros(len(self.rows), dtype=np.bool_)
+        touched[rows] = True
+        usual = self._medians(self.rows.kernel[rows], ~touched)
+        after = np.minimum(until[rows] - self.start[rows], np.where(usual > 0, usual, _NEVER))
+        after = np.minimum(after, before)
+        worst = int((before - after).argmax())
+        named = self._worst(int(rows[worst]), int(after[worst]))
+        self.end[rows] = self.start[rows] + after
+        excess = int((before - after).sum())
+        left = int((self.end[here] - self.start[here]).sum())
+        more = {"total": int(here.sum()), "share": excess / max(left, 1), **named}
+        self._note(rule, device, rows, excess, HealthAction.SHORTENED, **more)
+
+    # --- Work that is recorded as beginning before its launch.
+
+    def _clocks(self) -> None:
+        rows = self.rows
+        known = self.kept & (self.launch >= 0) & ~rows.exempt
+        if not known.any():
+            return
+        latency = np.full(len(rows), _NEVER, dtype=np.int64)
+        latency[known] = self.start[known] - self.launches.start[self.launch[known]]
+        early = latency < -_FLOOR_NS
+        for device in np.unique(rows.device[early]).tolist():
+            here = known & (rows.device == device)
+            self._clock(device, here, early & here, latency)
+
+    def _clock(self, device: int, here: Bools, early: Bools, latency: Int64s) -> None:
+        """Shift a device's clock if one shift explains all early work, else set that aside."""
+        strayed = early & self._strayed(np.flatnonzero(here))
+        agreeing = early & ~strayed
+        number, total = int(early.sum()), int(here.sum())
+        least = int(latency[agreeing].min(initial=0))
+        shift = _USUAL_LATENCY_NS - least
+        agree = int(agreeing.sum()) >= _AGREE * number and self._holds(here & ~strayed, shift)
+        self._set_aside(HealthRule.CLOCK, strayed if agree else early, total=total)
+        if not agree:
+            return
+        whole = self.rows.device == device
+        self.start[whole] += shift
+        self.end[whole] += shift
+        self.shifted.add(device)
+        self._note(
+            HealthRule.CLOCK,
+            device,
+            excess_ns=shift,
+            action=HealthAction.SHIFTED,
+            count=number,
+            total=total,
+            share=number / total,
+            worst_ns=-least,
+        )
+
+    def _strayed(self, here: Int64s) -> Bools:
+        """Which of some rows begin before what was launched before them on their stream."""
+        launched = self.launches.start[self.launch[here]]
+        order = here[np.lexsort((self.start[here], launched, self.rows.stream[here]))]
+        stream, start = self.rows.stream[order], self.start[order]
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        found[order[1:]] = (stream[1:] == stream[:-1]) & (start[1:] < start[:-1])
+        return found
+
+    def _holds(self, here: Bools, shift: int) -> bool:
+        """Whether synchronizations still end after the work that they wait for."""
+        rows = np.flatnonzero(here)
+        late = self.end[rows] + shift > self._returns()[rows] + _AFTER_SYNC_NS + _EXACT_NS
+        return int(late.sum()) <= (1 - _AGREE) * len(rows)
+
+    def _returns(self) -> Int64s:
+        """When the first synchronization returned that waited for each row; `_NEVER` for none."""
+        found = np.full(len(self.rows), _NEVER, dtype=np.int64)
+        syncs = self.syncs
+        for process in np.unique(syncs.process)[:_MOST_PROCESSES].tolist():
+            here = np.flatnonzero((self.process == process) & (self.launch >= 0))
+            devices = np.unique(self.rows.device[here])
+            for device in devices.tolist():
+                of = (syncs.process == process) & (
+                    (syncs.device == device) | ((syncs.device < 0) & (len(devices) == 1))
+                )
+                rows = here[self.rows.device[here] == device]
+                if not of.any():
+                    continue
+                launched = self.launches.end[self.launch[rows]]
+                found[rows] = _first_return(syncs, of, launched)
+        return found
+
+    # --- Work that outlives a synchronization of its device.
+
+    def _outlived(self) -> None:
+        if not len(self.syncs.start):
+            return
+        rows, until = self.rows, self._returns()
+        over = np.where(self.kept & ~rows.exempt, self.end - until, 0) > _AFTER_SYNC_NS
+        for device in np.unique(rows.device[over]).tolist():
+            if device in self.shifted:
+                continue
+            here = (rows.device == device) & self.kept & ~rows.exempt
+            late = over & here & (self.start >= until)
+            clip = np.flatnonzero(over & here & ~late)
+            if late.any():  # the clock is late, or the work was launched by another thread
+                some = np.flatnonzero(over & here)
+                past = int((self.end[some] - until[some]).max())
+                total = int(here.sum())
+                self._note(HealthRule.OUTLIVED, device, some, past, HealthAction.NOTED, total=total)
+            elif len(clip):
+                self._shorten(HealthRule.OUTLIVED, device, here, clip, until)
+
+    # --- Launches without work, and work without a launch.
+
+    def _lost_work(self) -> None:
+        launches, rows = self.launches, self.rows
+        keys = _keys(launches.process, launches.correlation)
+        due = np.flatnonzero((launches.kind != OTHER) & ~launches.captured)
+        due = due[np.unique(keys[due], return_index=True)[1]]  # a call around its driver's is one
+        did = np.isin(keys[due], keys[self.launch[self.launch >= 0]])
+        for process in np.unique(launches.process[due[did]])[:_MOST_PROCESSES].tolist():
+            here = launches.process[due] == process
+            self._lost_of(process, launches.start[due[here]], did[here])
+        before = self.kept & ~rows.exempt & (self.launch < 0) & (rows.correlation > 0)
+        if len(launches):
+            for device, some in self._by_device(before):
+                self._before(device, some)
+
+    def _lost_of(self, process: int, start: Int64s, did: Bools) -> None:
+        """Note launches of a process without work: between others they lost it, behind all others
+        they had not run when the recording ended."""
+        first, last = int(start[did].min()), int(start[did].max())
+        devices = np.unique(self.rows.device[self.process == process])
+        device = int(devices[0]) if len(devices) == 1 else -1
+        lost = int((~did & (start > first) & (start < last)).sum())
+        cut = int((~did & (start > last)).sum())
+        total = len(start)
+        for rule, number in ((HealthRule.LOST, lost), (HealthRule.CUT, cut)):
+            if number:
+                self._note(rule, device, count=number, total=total, share=number / total)
+
+    def _before(self, device: int, some: Int64s) -> None:
+        """Note work whose launch number is below those of all launches that were recorded."""
+        rows, launches = self.rows, self.launches
+        here = np.flatnonzero((rows.device == device) & self.kept & ~rows.exempt)
+        owners = np.unique(self.process[here][self.launch[here] >= 0])
+        numbers = launches.correlation
+        if len(owners) == 1:
+            numbers = numbers[launches.process == owners[0]]
+        found = some[rows.correlation[some] < int(numbers.min())]
+        if len(found):
+            length = self.end - self.start
+            time, whole = int(length[found].sum()), int(length[here].sum())
+            share = time / max(whole, 1)
+            self._note(HealthRule.BEFORE, device, found, time, total=len(here), share=share)
+
+    # --- What confirms other rules, or concerns the recording as a whole.
+
+    def _beyond_peers(self) -> None:
+        rows = self.rows
+        length = self.end - self.start
+        long = (length > _BEYOND_NS) & (rows.kernel >= 0) & self.kept & ~rows.exempt
+        candidates = np.flatnonzero(long)
+        usual = self._medians(rows.kernel[candidates], self.kept, _BEYOND_PEERS)
+        far = candidates[(usual > 0) & (length[candidates] > _BEYOND_TIMES * usual)]
+        named = [not _COLLECTIVE.search(self._name(row)) for row in far.tolist()]
+        far = far[np.array(named, dtype=np.bool_)]
+        beyond = np.zeros(len(rows), dtype=np.bool_)
+        beyond[far] = True
+        for device, some in self._by_device(beyond):
+            worst = int(some[length[some].argmax()])
+            time = int(length[some].sum())
+            self._note(HealthRule.BEYOND_PEERS, device, some, time, **self._worst(worst))
+
+    def _gaps(self) -> None:
+        """Note times of a minute or more without any event, beside which the rest is short."""
+        start = np.concatenate((self.start[self.kept], self.launches.start))
+        if not len(start):
+            return
+        end = np.concatenate((self.end[self.kept], self.launches.end))
+        whole = int(end.max()) - int(start.min())
+        if whole < _EMPTY_NS:
+            return
+        order = np.argsort(start, kind="stable")
+        idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
+        gaps = idle[idle > _EMPTY_NS]
+        empty = int(gaps.sum())
+        if len(gaps) and empty > _TIMES * (whole - empty):
+            share = empty / whole
+            self._note(HealthRule.GAP, -1, count=len(gaps), excess_ns=empty, share=share)
+
+    def _drift(self) -> None:
+        """Note a device's clock that gains or loses, by the least latency over time."""
+        rows = self.rows
+        for device, here in self._by_device(self.kept & (self.launch >= 0) & ~rows.exempt):
+            if len(here) < _WINDOWS or device in self.shifted:
+                continue
+            launched = self.launches.start[self.launch[here]]
+            first, span = int(launched.min()), int(np.ptp(launched))
+            if span < _DRIFT_NS:
+                continue
+            window = np.minimum((launched - first) * _WINDOWS // span, _WINDOWS - 1)
+            least = np.full(_WINDOWS, _NEVER, dtype=np.int64)
+            np.minimum.at(least, window, self.start[here] - launched)
+            near = np.flatnonzero(least <= least.min() + _NEAR_NS)
+            if len(near) < _LEAST_WINDOWS or np.ptp(near) * span < _NEAR_SPAN_NS * _WINDOWS:
+                continue
+            slope = float(np.polyfit(near * (span / _WINDOWS), least[near], 1)[0])
+            if abs(slope) > _DRIFT:
+                self._note(HealthRule.DRIFT, device, count=1, total=len(here), share=slope)
+
+    # --- Notes.
+
+    def _note(
+        self,
+        rule: HealthRule,
+        device: int,
+        rows: Int64s | None = None,
+        excess_ns: int = 0,
+        action: HealthAction | None = None,
+        **more: Any,
+    ) -> None:
+        streams = [] if rows is None else np.unique(self.rows.stream[rows]).tolist()
+        note = HealthNote(
+            rule=rule,
+            device=self.rows.devices[device] if device >= 0 else "",
+            stream=self.rows.streams[streams[0]] if len(streams) == 1 else "",
+            count=more.pop("count", None) or (len(rows) if rows is not None else 0),
+            excess_ns=min(excess_ns, LARGEST),
+            action=action or HealthAction.NOTED,
+            **more,
+        )
+        self.notes.append(note)
+
+    def _name(self, row: int) -> str:
+        kernel = int(self.rows.kernel[row])
+        return self.rows.kernels[kernel][:200] if kernel >= 0 else ""
+
+    def _worst(self, row: int, usual_ns: int | None = None) -> dict[str, Any]:
+        usual = usual_ns
+        if usual is None:
+            usual = int(self._medians(self.rows.kernel[[row]], self.kept)[0])
+        length = int(self.rows.end[row] - self.rows.start[row])
+        return {"worst": self._name(row), "worst_ns": min(length, LARGEST), "usual_ns": usual}
+
+    def _medians(self, kernels: Int64s, among: Bools, least: int = _LEAST_PEERS) -> Int64s:
+        """The median length of some kernels, 0 if `among` rows are fewer than `least` of them."""
+        wanted = np.zeros(len(self.rows.kernels) + 1, dtype=np.bool_)
+        wanted[kernels] = True
+        wanted[-1] = False  # copies and sets
+        rows = np.flatnonzero(among & self.kept & wanted[self.rows.kernel])
+        kernel, length = self.rows.kernel[rows], self.end[rows] - self.start[rows]
+        order = np.lexsort((length, kernel))
+        number = np.bincount(kernel, minlength=len(wanted))
+        first = np.cumsum(number) - number
+        ordered = np.append(length[order], 0)
+        low, high = ordered[first + (number - 1) // 2], ordered[first + number // 2]
+        found: Int64s = np.where(number >= least, (low + high) // 2, 0)
+        return found[kernels]
+
+    def _by_device(self, found: Bools) -> Iterator[tuple[int, Int64s]]:
+        """Yield the devices of some rows with their rows."""
+        rows = np.flatnonzero(found)
+        rows = rows[np.argsort(self.rows.device[rows], kind="stable")]
+        devices, first = np.unique(self.rows.device[rows], return_index=True)
+        ends = np.append(first[1:], len(rows)) if len(rows) else first
+        for device, begin, end in zip(devices.tolist(), first, ends, strict=True):
+            yield device, rows[begin:end]
+
+
+def timeless(start: Int64s, end: Int64s) -> Bools:
+    """Which events begin at 0 although all others begin far behind it: these have no time."""
+    zero: Bools = start == 0
+    first = int(start[~zero].min(initial=_NEVER))
+    last = int(end[~zero].max(initial=0))
+    if not last or first <= _TIMES * (last - first):
+        zero[:] = False
+    return zero
+
+
+def _keys(process: Int64s, correlation: Int64s) -> Int64s:
+    """A number for each pair of process and launch number, -1 for none."""
+    mask = (1 << _CORRELATION_BITS) - 1
+    return np.where(correlation > 0, (process << _CORRELATION_BITS) | (correlation & mask), -1)
+
+
+def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
+    """When the first of some synchronizations returned that began after each launch ended."""
+    order = np.argsort(syncs.start[of], kind="stable")
+    returned = np.minimum.accumulate(syncs.end[of][order][::-1])[::-1]
+    place = np.searchsorted(syncs.start[of][order], launched)
+    found: Int64s = np.append(returned, _NEVER)[place]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByKey:
+    """Launches in order of their keys, and of their starts if these are equal."""
+
+    order: Int64s
+    keys: Int64s
+
+    @classmethod
+    def of(cls, keys: Int64s, start: Int64s) -> _ByKey:
+        order = np.lexsort((start, keys))
+        return cls(order, keys[order])
+
+    def first(self, wanted: Int64s) -> Int64s:
+        """The first launch with each key, -1 for none."""
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where((self.keys[place] == wanted) & (wanted >= 0), self.order[place], -1)
+
+
+def _shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:
+    """How many launch numbers several processes use, and which processes there are."""
+    known = launches.correlation > 0
+    processes = np.unique(launches.process[known])
+    if len(processes) < 2:
+        return 0, processes
+    pairs = np.unique(_keys(launches.process[known], launches.correlation[known]))
+    numbers = pairs & ((1 << _CORRELATION_BITS) - 1)
+    return len(numbers) - len(np.unique(numbers)), processes

@@ -1,0 +1,420 @@
+"""Rules that tell a damaged recording: columns in, notes and corrected times out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from profiler.trace.health import (
+    GRAPH,
+    KERNEL,
+    OTHER,
+    check,
+    host_calls,
+)
+from profiler.trace.manifest_fields import HealthAction, HealthRule
+from tests.trace.health_rows import (
+    BEGIN,
+    healthy,
+    launches_of,
+    no_syncs,
+    rows_of,
+    syncs_at,
+    with_rows,
+)
+
+MS = 1_000_000
+SEEDS = range(12)
+
+
+def one_stream(kernels=20, length=400_000, gap=1_000):
+    """Kernels of one kind one behind the other, launched ahead of the device."""
+    start = BEGIN + 50_000 + np.arange(kernels, dtype=np.int64) * (length + gap)
+    numbers = np.arange(1, kernels + 1)
+    rows = rows_of(start, np.full(kernels, length), numbers)
+    return rows, launches_of(BEGIN + np.arange(kernels) * 10_000, numbers)
+
+
+def with_a_graph():
+    """The same, where launch 6 is that of a graph with four kernels."""
+    rows, launches = one_stream()
+    rows.correlation[5:9] = 6
+    kept = [*range(6), *range(9, 20)]
+    return rows, launches_of(launches.start[kept], launches.correlation[kept])
+
+
+def rules(checked):
+    """The rules of its notes."""
+    return [note.rule for note in checked.notes]
+
+
+def damage(checked):
+    """The rules of its notes that are damage."""
+    return [rule for rule in rules(checked) if rule.damage]
+
+
+def test_a_kernel_that_runs_past_the_next_is_as_long_as_its_peers():
+    rows, launches = one_stream()
+    rows.end[4] += 3_400 * MS
+    checked = check(rows, launches, no_syncs())
+    (note,) = checked.notes
+    assert note.rule is HealthRule.OVERRUN
+    assert note.action is HealthAction.SHORTENED
+    assert (note.device, note.stream, note.count, note.total) == ("cuda:0", "stream 0", 1, 20)
+    assert (note.worst, note.worst_ns, note.usual_ns) == ("kernel_0", 3_400 * MS + 400_000, 400_000)
+    assert note.excess_ns == 3_400 * MS
+    assert checked.end[4] - checked.start[4] == 400_000
+    assert checked.kept.all()
+    assert checked.changed
+
+
+def test_without_peers_it_ends_where_the_next_begins():
+    rows, launches = one_stream()
+    kernel = np.zeros(20, dtype=np.int64)
+    kernel[4] = 1
+    rows = replace(rows, kernel=kernel)
+    rows.end[4] += 3_400 * MS
+    checked = check(rows, launches, no_syncs())
+    assert checked.end[4] == rows.start[5]
+
+
+def test_branches_of_a_graph_may_overlap():
+    """The unit is the launch: rows of one launch on one stream are its branches."""
+    rows, launches = with_a_graph()
+    rows.end[5:8] += 13_000
+    assert check(rows, launches, no_syncs()).notes == ()
+
+
+def test_a_graph_does_not_hide_a_kernel_far_beyond_its_peers():
+    rows, launches = with_a_graph()
+    rows.end[6] += 1_600 * MS
+    checked = check(rows, launches, no_syncs())
+    assert damage(checked) == [HealthRule.OVERRUN]
+    assert checked.end[6] - checked.start[6] == 400_000
+
+
+def test_small_overlaps_are_what_healthy_recordings_have():
+    rows, launches = one_stream(2000)
+    rows.end[7] += 13_400
+    checked = check(rows, launches, no_syncs())
+    assert checked.notes == ()
+    assert (checked.end == rows.end).all()
+
+
+def test_many_overlaps_have_one_cause_and_are_only_noted():
+    """Dependent launches overlap on purpose; a length that is too long by a factor has no cure."""
+    rows, launches = one_stream()
+    rows.end[::2] += 150_000
+    checked = check(rows, launches, no_syncs())
+    (note,) = checked.notes
+    assert (note.rule, note.action) == (HealthRule.OVERRUN, HealthAction.NOTED)
+    assert (checked.end == rows.end).all()
+    assert not checked.changed
+
+
+def test_what_may_overlap_is_not_checked():
+    rows, launches = one_stream()
+    rows.end[4] += 3_400 * MS
+    rows.exempt[4] = True
+    assert damage(check(rows, launches, no_syncs())) == []
+
+
+def test_launches_without_work_between_others_lost_it():
+    rows, launches = one_stream()
+    checked = check(with_rows(rows, [0, 1, 2, 5, 9, 19]), launches, no_syncs())
+    (note,) = checked.notes
+    assert (note.rule, note.device, note.count, note.total) == (
+        *(HealthRule.LOST, "cuda:0"),
+        *(14, 20),
+    )
+    assert note.share == pytest.approx(0.7)
+
+
+def test_launches_behind_the_last_that_ran_were_cut():
+    rows, launches = one_stream()
+    checked = check(with_rows(rows, np.arange(15)), launches, no_syncs())
+    (note,) = checked.notes
+    assert (note.rule, note.count) == (HealthRule.CUT, 5)
+    assert not note.rule.damage
+
+
+@pytest.mark.parametrize("exempt", ["captured", "copy"])
+def test_captured_launches_and_copies_need_no_work(exempt):
+    rows, launches = one_stream()
+    lost = np.arange(20) == 7
+    launches = replace(
+        launches,
+        captured=lost if exempt == "captured" else launches.captured,
+        kind=np.where(lost, OTHER, KERNEL) if exempt == "copy" else launches.kind,
+    )
+    assert check(with_rows(rows, ~lost), launches, no_syncs()).notes == ()
+
+
+def test_a_runtime_call_around_its_drivers_is_one_launch():
+    rows, launches = one_stream()
+    twice = np.repeat(np.arange(20), 2)
+    start = launches.start[twice] + np.tile([0, 500], 20)
+    length = np.tile([4_000, 2_000], 20)
+    launches = launches_of(start, launches.correlation[twice], length=length)
+    assert check(rows, launches, no_syncs()).notes == ()
+    (note,) = check(with_rows(rows, np.arange(20) != 3), launches, no_syncs()).notes
+    assert (note.count, note.total) == (1, 20)
+
+
+def test_work_below_the_first_launch_number_was_launched_before():
+    rows, launches = one_stream()
+    kept = launches_of(launches.start[6:], launches.correlation[6:])
+    (note,) = check(rows, kept, no_syncs()).notes
+    assert (note.rule, note.count, note.excess_ns) == (HealthRule.BEFORE, 6, 6 * 400_000)
+    assert note.share == pytest.approx(0.3)
+
+
+def test_launches_alone_are_times_of_the_host():
+    rows, launches = one_stream()
+    none = with_rows(rows, np.zeros(20, dtype=np.bool_))
+    (note,) = check(none, launches, no_syncs(), "NVIDIA A100").notes
+    assert (note.rule, note.count, note.worst) == (HealthRule.HOST_ONLY, 20, "NVIDIA A100")
+    assert check(none, launches_of([], []), no_syncs()).notes == ()
+
+
+def test_a_clock_that_runs_ahead_is_shifted_by_the_least_violation():
+    rows, launches = one_stream()
+    rows.start[:] -= 3 * MS
+    rows.end[:] -= 3 * MS
+    checked = check(rows, launches, no_syncs())
+    (note,) = checked.notes
+    assert (note.rule, note.action) == (HealthRule.CLOCK, HealthAction.SHIFTED)
+    assert abs(note.excess_ns - 3 * MS) <= 50_000
+    assert (checked.start - rows.start == note.excess_ns).all()
+    assert (checked.end - checked.start == 400_000).all()
+
+
+def test_a_row_that_strayed_is_set_aside_and_moves_no_other():
+    rows, launches = one_stream()
+    rows.start[9] -= 30 * MS
+    rows.end[9] -= 30 * MS
+    checked = check(rows, launches, no_syncs())
+    (note,) = checked.notes
+    assert (note.rule, note.action, note.count) == (HealthRule.CLOCK, HealthAction.SET_ASIDE, 1)
+    assert np.flatnonzero(~checked.kept).tolist() == [9]
+    assert (checked.start == rows.start).all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "start", "end"),
+    [
+        (HealthRule.NO_TIME, 0, 0),
+        (HealthRule.NEGATIVE, BEGIN + 2_055_000, BEGIN + 2_054_000),
+        (HealthRule.TWICE, BEGIN + 50_000 + 4 * 401_000, BEGIN + 450_000 + 4 * 401_000),
+    ],
+)
+def test_rows_that_cannot_be_are_set_aside(rule, start, end):
+    rows, launches = one_stream()
+    rows.start[5], rows.end[5] = start, end
+    rows.correlation[5] = 5 if rule is HealthRule.TWICE else 6
+    launches = launches_of(launches.start, np.where(np.arange(20) == 5, 5, launches.correlation))
+    launches = launches_of(
+        launches.start[[*range(5), *range(6, 20)]], [*range(1, 6), *range(7, 21)]
+    )
+    checked = check(rows, launches, no_syncs())
+    assert damage(checked) == [rule]
+    assert int((~checked.kept).sum()) == 1
+
+
+def test_a_start_of_0_is_legal_if_times_are_relative():
+    rows, launches = one_stream()
+    rows = replace(rows, start=rows.start - rows.start[0], end=rows.end - rows.start[0])
+    assert check(rows, launches_of(launches.start - BEGIN - 10**6, launches.correlation),
+                 no_syncs()).notes == ()  # fmt: skip
+
+
+def test_a_length_of_0_is_legal():
+    rows, launches = one_stream()
+    rows.end[3:6] = rows.start[3:6]
+    assert check(rows, launches, no_syncs()).notes == ()
+
+
+def merged(skew):
+    """Two ranks whose launch numbers are the same, each on its own device."""
+    rows, launches = one_stream()
+    both = np.tile(np.arange(20), 2)
+    moved = np.repeat([0, skew], 20)
+    rows = with_rows(rows, both)
+    second = np.repeat([0, 1], 20)
+    rows = replace(
+        rows,
+        start=rows.start + moved,
+        end=rows.end + moved,
+        device=second,
+        stream=second,
+        devices=("cuda:0", "cuda:1"),
+        streams=("stream 7", "stream 7"),
+    )
+    launches = launches_of(launches.start[both] + moved, launches.correlation[both], process=second)
+    end = rows.end.reshape(2, 20).max(axis=1) + 1_000
+    syncs = syncs_at(launches.end.reshape(2, 20).max(axis=1) + 1_000, end)
+    return rows, launches, replace(syncs, process=np.array([0, 1]))
+
+
+@pytest.mark.parametrize("skew", [37_000, 900_000, 10**9])
+def test_ranks_that_share_launch_numbers_are_told_apart(skew):
+    checked = check(*merged(skew))
+    (note,) = checked.notes
+    assert (note.rule, note.action) == (HealthRule.SHARED_NUMBERS, HealthAction.REKEYED)
+    assert (note.count, note.total) == (20, 2)
+    assert checked.process.tolist() == [0] * 20 + [1] * 20
+
+
+def test_processes_that_are_known_may_share_launch_numbers():
+    rows, launches, syncs = merged(37_000)
+    assert check(replace(rows, process=rows.device), launches, syncs).notes == ()
+
+
+def test_a_launch_number_used_again_is_noted():
+    rows, launches = one_stream()
+    launches = launches_of(launches.start, [*range(1, 20), 19])
+    assert HealthRule.REUSED_NUMBERS in rules(check(rows, launches, no_syncs()))
+
+
+def test_nothing_outlives_a_synchronization():
+    """The last kernel of a recording has no next one, but the host waited for it."""
+    rows, launches = one_stream()
+    returned = int(rows.end[-1]) + 5_000
+    rows.end[-1] += 2_000 * MS
+    syncs = syncs_at([int(launches.end[-1]) + 1_000], [returned])
+    checked = check(rows, launches, syncs)
+    (note,) = [note for note in checked.notes if note.rule.damage]
+    assert (note.rule, note.action) == (HealthRule.OUTLIVED, HealthAction.SHORTENED)
+    assert checked.end[-1] - checked.start[-1] == 400_000
+
+
+def test_far_beyond_its_peers_alone_changes_nothing():
+    rows, launches = one_stream()
+    rows.end[-1] += 2_000 * MS
+    checked = check(rows, launches, no_syncs())
+    assert rules(checked) == [HealthRule.BEYOND_PEERS]
+    assert not checked.changed
+
+
+def test_collectives_wait_for_others():
+    rows, launches = one_stream()
+    rows.end[-1] += 2_000 * MS
+    rows = replace(rows, kernels=("ncclDevKernel_SendRecv",))
+    assert check(rows, launches, no_syncs()).notes == ()
+
+
+def test_two_recordings_an_hour_apart():
+    rows, launches = one_stream()
+    hour = 3_600_000_000_000
+    late = np.where(np.arange(20) >= 10, hour, 0)
+    rows = replace(rows, start=rows.start + late, end=rows.end + late)
+    launches = launches_of(launches.start + late, launches.correlation)
+    (note,) = check(rows, launches, no_syncs()).notes
+    assert note.rule is HealthRule.GAP
+    assert note.excess_ns == pytest.approx(hour, rel=0.01)
+
+
+def test_a_clock_that_drifts_is_noted():
+    kernels = 2000
+    launched = BEGIN + np.arange(kernels, dtype=np.int64) * 50_000
+    numbers = np.arange(1, kernels + 1)
+    late = (np.arange(kernels) * 50_000 * 130e-6).astype(np.int64)
+    rows = rows_of(launched + 6_000 + late, np.full(kernels, 20_000), numbers)
+    assert check(rows, launches_of(launched, numbers), no_syncs()).notes == ()  # 100 ms
+    launched = BEGIN + np.arange(kernels, dtype=np.int64) * 160_000
+    late = np.minimum(np.arange(kernels) * 160_000 * 130e-6, 14_000).astype(np.int64)
+    late[kernels // 3 :] = 5_000_000
+    rows = rows_of(launched + 6_000 + late, np.full(kernels, 20_000), numbers)
+    (note,) = check(rows, launches_of(launched, numbers), no_syncs()).notes
+    assert note.rule is HealthRule.DRIFT
+    assert note.share == pytest.approx(130e-6, rel=0.1)
+
+
+def test_calls_of_a_runtime_by_their_names():
+    names = (
+        *("cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaGraphLaunch"),
+        *("cudaLaunchHostFunc", "cudaMemcpyAsync", "cudaStreamBeginCapture"),
+        *("cudaStreamEndCapture", "cudaDeviceSynchronize", "cudaStreamSynchronize"),
+    )
+    name = np.array([0, 6, 0, 1, 7, 2, 3, 4, 5, 8, 9])
+    start = np.arange(len(name)) * 10
+    zero = np.zeros(len(name), dtype=np.int64)
+    number = np.where(np.isin(name, [6, 7]), 0, np.arange(len(name)) + 1)
+    thread = zero.copy()
+    thread[5] = 1
+    launches, syncs = host_calls(names, name, start, start + 5, zero, thread, number)
+    kernel = [KERNEL, KERNEL, KERNEL, KERNEL, GRAPH, OTHER, OTHER, OTHER, OTHER]
+    assert launches.kind.tolist() == kernel
+    assert launches.captured.tolist() == [False, True, True, *(False,) * 6]
+    assert syncs.start.tolist() == [90]
+
+
+# --- Damage done to generated healthy recordings, whose true times are known.
+
+
+def damaged(kind, rows, seed):
+    """The recording with damage of a kind, and which rows are damaged."""
+    random = np.random.default_rng(seed)
+    kernels = np.flatnonzero(rows.kernel >= 0)
+    rows = with_rows(rows, np.arange(len(rows)))
+    if kind == "one":
+        hit = random.choice(kernels[: len(kernels) // 2], 1)
+        rows.end[hit] += 1_600 * MS
+    elif kind == "some":
+        hit = random.choice(kernels[:-100], max(round(0.0014 * len(rows)), 1), replace=False)
+        rows.end[hit] += 50 * MS
+    elif kind == "zero":
+        hit = random.choice(kernels, len(rows) // 10, replace=False)
+        rows.start[hit] = rows.end[hit] = 0
+    elif kind == "negative":
+        hit = random.choice(kernels, 1)
+        rows.end[hit] = rows.start[hit] - 1_000
+    elif kind == "twice":
+        hit = random.choice(kernels, len(rows) // 20, replace=False)
+        rows = with_rows(rows, np.sort(np.concatenate((np.arange(len(rows)), hit))))
+    else:
+        hit = kernels
+        rows.start[:] -= 100_000
+        rows.end[:] -= 100_000
+    return rows, hit
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_healthy_recordings_raise_no_alarm(seed):
+    rows, launches, syncs = healthy(seed)
+    checked = check(rows, launches, syncs)
+    assert checked.notes == ()
+    assert (checked.start == rows.start).all()
+    assert (checked.end == rows.end).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("one", HealthRule.OVERRUN),
+        ("some", HealthRule.OVERRUN),
+        ("zero", HealthRule.NO_TIME),
+        ("negative", HealthRule.NEGATIVE),
+        ("twice", HealthRule.TWICE),
+        ("clock", HealthRule.CLOCK),
+    ],
+)
+def test_damage_is_seen_and_undone(kind, rule, seed):
+    """Device time, first start and last end are those of the healthy recording within 1 %, where
+    no row was lost."""
+    rows, launches, syncs = healthy(seed)
+    broken, hit = damaged(kind, rows, 1000 + seed)
+    checked = check(broken, launches, syncs)
+    assert rule in damage(checked)
+    kept = checked.kept
+    time = int((checked.end - checked.start)[kept].sum())
+    true = int((rows.end - rows.start).sum())
+    if kind in ("zero", "negative"):
+        assert int((~kept).sum()) == len(hit)
+        true -= int((rows.end - rows.start)[hit].sum())
+    assert time == pytest.approx(true, rel=0.01)
+    span = int(rows.end.max() - rows.start.min())
+    assert int(checked.end[kept].max()) == pytest.approx(int(rows.end.max()), abs=0.01 * span)
+    if kind == "clock":
+        assert abs(int(checked.start[0] - rows.start[0])) <= 25_000

@@ -1,0 +1,197 @@
+"""The check of a recording on real traces: none of the healthy ones raises an alarm, and each
+damaged one says what is wrong, with the figures of its healthy twin if that can be undone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.document import ReportInput
+from profiler.analysis.overview import extent, opening_of, summary_of
+from profiler.importers.importing import import_trace
+from profiler.importers.kineto.health import checked_trace
+from profiler.importers.nsys.read import read_run as read_nsys
+from profiler.importers.rocprofv3.read import read_run as read_rocprofv3
+from profiler.kineto.trace_file import read_kineto
+from profiler.sources import load
+from profiler.trace.manifest_fields import HealthRule
+from tests.corpus import CORPUS, needs_corpus
+
+DAMAGED = CORPUS / "damaged"
+BASE = DAMAGED / "00_base_correct.json"
+KINETO = (
+    *("torch/*.json.gz", "torch_*/**/*.json.gz", "hta/*.json.gz", "wild/switch_moe_*.json.gz"),
+    *("wild/kineto_cuda_*.json.gz", "wild/kineto_autograd_*.json.gz", "wild/kineto_tb_*.json.gz"),
+)
+RECORDED = ("nsys/*.sqlite", "rocprofv3/*.json.gz", "rocprofv3/ruv_decode")
+NOT_DAMAGED = ("00_base_correct", "f_gpu_only", "first_launch_late", "role_named_after_small_part")
+
+pytestmark = needs_corpus
+
+
+def found(patterns):
+    """The files of the corpus, each as a parameter."""
+    paths = sorted(path for pattern in patterns for path in CORPUS.glob(pattern))
+    return [pytest.param(path, id=path.name) for path in paths if "truth" not in path.name]
+
+
+def damage(notes):
+    """The rules that are damage."""
+    return [note.rule for note in notes if note.rule.damage]
+
+
+@pytest.mark.parametrize("path", found(KINETO))
+def test_healthy_traces_of_torch_raise_no_alarm(path):
+    assert damage(checked_trace(read_kineto(path)).health) == []
+
+
+@pytest.mark.parametrize("name", NOT_DAMAGED)
+def test_unusual_traces_raise_no_alarm(name):
+    assert checked_trace(read_kineto(DAMAGED / f"{name}.json")).health == ()
+
+
+@pytest.mark.parametrize("path", found(RECORDED))
+def test_healthy_recordings_of_other_profilers_raise_no_alarm(path):
+    """But for one whose authors thinned its kernels out, as its SOURCE.txt says."""
+    notes = (read_nsys(path) if path.suffix == ".sqlite" else read_rocprofv3([path])).health
+    assert damage(notes) == ([HealthRule.LOST] if path.name == "ruv_decode" else [])
+
+
+@pytest.fixture(scope="module")
+def analysis_of(tmp_path_factory):
+    """Analyses by file, made once each."""
+    made = {}
+
+    def of(path):
+        if path not in made:
+            made[path] = analyze(load(import_trace(path, tmp_path_factory.mktemp("traces"))))
+        return made[path]
+
+    return of
+
+
+def screen(analysis):
+    """The first screen: its headline, and its figures and checks by label."""
+    given = ReportInput(analysis, *extent(analysis.inputs.run))
+    opening = opening_of(given, summary_of(given))
+    facts = {fact.label: fact.value for fact in (*opening.facts, *opening.checks)}
+    return _plain(opening.headline), {label: _plain(value) for label, value in facts.items()}
+
+
+def _plain(text):
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def figures(analysis, device="cuda:0"):
+    """End to end, busy time of a device, median and calls of the transformer."""
+    (busy,) = analysis.devices.filter(device=device)["busy_ns"]
+    submodules = analysis.submodules.filter(submodule="transformer")
+    return (
+        analysis.accounting.end_to_end_ns,
+        busy,
+        submodules["median_ns"].item(),
+        submodules["calls"].item(),
+    )
+
+
+def shifted(tmp_path, by_us):
+    """The healthy twin with the clock of its device moved."""
+    document = json.loads(BASE.read_text())
+    for event in document["traceEvents"]:
+        if event.get("cat") == "kernel":
+            event["ts"] += by_us
+    path = tmp_path / "shifted.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_an_impossible_length_is_undone(analysis_of):
+    analysis = analysis_of(DAMAGED / "a1_overflow_dur.json")
+    headline, facts = screen(analysis)
+    assert figures(analysis) == pytest.approx(figures(analysis_of(BASE)), rel=0.01)
+    assert headline.startswith("damaged recording: 4 iterations in 10.6 ms")
+    assert "1 kernel on cuda:0 stream 7" in facts["Corrected"]
+    assert "Dropped" not in facts
+    (row,) = analysis.health.to_dicts()
+    assert (row["rule"], row["count"], row["action"]) == ("overrun", 1, "shortened")
+    assert row["worst_ns"] == 3_400_000_000
+    assert row["sentence"].endswith("; shortened.")
+
+
+def test_an_impossible_length_of_nsys_is_undone(analysis_of):
+    analysis = analysis_of(DAMAGED / "s5_nsys_overflow.sqlite")
+    (row,) = analysis.health.to_dicts()
+    assert (row["rule"], row["count"], row["action"]) == ("overrun", 1, "shortened")
+    (busy,) = analysis.devices.filter(device="cuda:0")["busy_ns"]
+    assert busy == pytest.approx(12e6, rel=0.01)
+    assert analysis.steps["elapsed_ns"].max() < 3e6
+
+
+def test_an_impossible_length_of_rocprofv3_is_undone(analysis_of):
+    """19 kernels of 150 µs."""
+    analysis = analysis_of(DAMAGED / "r2_rocprofv3_overflow")
+    (row,) = analysis.health.to_dicts()
+    assert (row["rule"], row["count"], row["action"]) == ("overrun", 1, "shortened")
+    (busy,) = analysis.devices.filter(device="rocm:4")["busy_ns"]
+    assert busy == pytest.approx(19 * 150_000, rel=0.01)
+
+
+def test_lost_kernels_are_counted(analysis_of):
+    analysis = analysis_of(DAMAGED / "a3_lost_kernels.json")
+    _, facts = screen(analysis)
+    assert facts["Lost"].startswith("28 of 62 launches on cuda:0 have no kernel in the trace")
+    assert "Dropped" not in facts
+
+
+def test_kernels_without_a_time_leave_busy_unknown(analysis_of):
+    analysis = analysis_of(DAMAGED / "b1_kernel_ts0.json")
+    headline, facts = screen(analysis)
+    assert facts["Set aside"].startswith("12 kernels without a time (0) on cuda:0")
+    assert facts["cuda:0"] == "busy time is not known"
+    assert "idle" not in headline
+    assert analysis.devices.filter(device="cuda:0")["idle_share"].to_list() == [None]
+    assert not [finding for finding in analysis.findings if finding.rule == "idle_gaps"]
+
+
+def test_launches_alone_are_times_of_the_host(analysis_of):
+    headline, facts = screen(analysis_of(DAMAGED / "g_launch_no_kernels.json"))
+    assert headline.startswith("no GPU work recorded, times of the host")
+    assert facts["No GPU work"].startswith("34 launches on NVIDIA H100, no kernel recorded")
+    assert "cpu:0" not in facts
+
+
+def test_merged_ranks_are_told_apart(analysis_of):
+    analysis, twin = analysis_of(DAMAGED / "i_merged_ranks_collide.json"), analysis_of(BASE)
+    (row,) = analysis.health.to_dicts()
+    assert (row["rule"], row["action"]) == ("shared_launch_numbers", "rekeyed")
+    (busy,) = twin.devices.filter(device="cuda:0")["busy_ns"]
+    for device in ("cuda:0", "cuda:1"):
+        (one,) = analysis.devices.filter(device=device)["busy_ns"]
+        assert one == pytest.approx(busy, rel=0.01)
+    calls = analysis.calls.group_by("device").len().sort("device").rows()
+    assert calls == [("cuda:0", 6), ("cuda:1", 6)]
+    assert "Merged" in screen(analysis)[1]
+
+
+@pytest.mark.parametrize("by_us", [-20, -100, -3000])
+def test_a_clock_that_runs_ahead_is_shifted(by_us, tmp_path):
+    analysis = analyze(load(import_trace(shifted(tmp_path, by_us), tmp_path)))
+    twin = analyze(load(import_trace(BASE, tmp_path)))
+    if by_us < -40:  # the least latency of the twin
+        assert "ahead of the host" in screen(analysis)[1]["Clock"]
+    assert figures(analysis) == pytest.approx(figures(twin), rel=0.01)
+
+
+def test_two_cycles_say_their_gap(analysis_of):
+    (row,) = analysis_of(DAMAGED / "l_two_cycles_hour_apart.json").health.to_dicts()
+    assert row["rule"] == "gap"
+    assert row["excess_ns"] == pytest.approx(3600e9, rel=0.001)
+
+
+def test_work_launched_before_the_recording_is_on_the_first_screen(analysis_of):
+    path = CORPUS / "torch_pairs" / "Qwen_Qwen1.5-0.5B-Chat__h100.json.gz"
+    _, facts = screen(analysis_of(path))
+    assert facts["Before"].startswith("509 kernels, 13.7 ms on cuda:0, were launched before")
+    assert facts["Dropped"] == "nothing"

@@ -32,7 +32,7 @@ def whole(value: Scalar, default: int) -> int:
     """A number, which files write in several ways; `default` if there is none."""
     try:
         return int(value) if value is not None else default
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return default
 
 

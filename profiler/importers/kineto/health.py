@@ -21,6 +21,7 @@ from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import DeviceRows, check, host_calls, timeless
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
+_LARGEST = 1 << 46  # launch number; times _PROCESSES it is still an int64
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
@@ -31,9 +32,10 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     work, runtime = trace.rows_of(*DEVICE_WORK), trace.rows_of(*RUNTIME)
     process = _processes(trace, runtime)
     start = trace.start_ns[runtime] - base_ns
+    names, name = np.unique(trace.events.name[runtime], return_inverse=True)
     launches, syncs = host_calls(
-        trace.events.names,
-        trace.events.name[runtime].astype(np.int64),
+        [trace.events.names[code] for code in names.tolist()],
+        name.reshape(-1),
         start,
         start + trace.duration_ns[runtime],
         process,
@@ -93,25 +95,25 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     devices: dict[str, int] = {}
     streams: dict[tuple[Any, ...], int] = {}
     kernels: dict[tuple[int, bytes], int] = {}
-    codes: Int64s = np.full((3, len(work)), -1, dtype=np.int64)
-    is_kernel = trace.events.of_category(work, "kernel").tolist()
-    names, all_args, threads = trace.events.name, trace.events.args, trace.threads
     places: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for at, row in enumerate(work.tolist()):
+    found: list[tuple[int, int, int]] = []
+    all_args = trace.events.args
+    is_kernel = trace.events.of_category(work, "kernel")
+    columns = (work, trace.thread[work], trace.events.name[work], is_kernel)
+    for row, thread, name, computes in zip(*(one.tolist() for one in columns), strict=True):
         args = all_args[row]
-        where = (args.device, args.stream, trace.thread.item(row)) if args else (None, None, row)
+        stream = args.stream if args else None
+        where = (str(args.device) if args else "", str(stream), thread)
         place = places.get(where)
         if place is None:
             event = trace.events[row]
-            device = device_name(kind, event)
-            stream = threads[trace.thread.item(row)][1] if where[1] is None else where[1]
-            code = devices.setdefault(device, len(devices))
-            key = (device, event.pid, stream)
-            place = places[where] = code, streams.setdefault(key, len(streams))
-        codes[0, at], codes[1, at] = place
-        if is_kernel[at]:
-            grid = bytes(args.grid) if args else b""
-            codes[2, at] = kernels.setdefault((names.item(row), grid), len(kernels))
+            on = device_name(kind, event)
+            number = str(trace.threads[thread][1] if stream is None else stream)
+            code = devices.setdefault(on, len(devices))
+            place = places[where] = code, streams.setdefault((on, event.pid, number), len(streams))
+        alike = (name, bytes(args.grid) if args else b"")
+        found.append((*place, kernels.setdefault(alike, len(kernels)) if computes else -1))
+    codes = np.array(found, dtype=np.int64).reshape(-1, 3).T
     start = trace.start_ns[work] - base_ns
     return DeviceRows(
         start=start,
@@ -131,8 +133,12 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
 def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:
     args = trace.events.args
     found = [one.correlation if (one := args[row]) else -1 for row in rows.tolist()]
-    numbers = [one if type(one) is int else whole(one, -1) for one in found]
-    return np.array([one if 0 < one < 1 << 62 else -1 for one in numbers], dtype=np.int64)
+    try:
+        numbers = np.array(found, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):  # texts, or beyond 64 bits
+        whole_ones = (whole(one, -1) for one in found)
+        numbers = np.array([one if abs(one) < _LARGEST else -1 for one in whole_ones])
+    return np.where((numbers > 0) & (numbers < _LARGEST), numbers, -1)
 
 
 def _rekey(trace: KinetoTrace, rows: Int64s, process: Int64s) -> None:

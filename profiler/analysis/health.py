@@ -333,9 +333,12 @@ def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
 
 
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
-    """The devices of which nobody knows when they were busy: some of their work has no time."""
+    """The devices of which nobody knows when they were busy: some of their work has no time, or
+    most of it is lost."""
+    lost = _DAMAGED[HealthRule.LOST]
     return {
         note.device
         for note in notes
-        if note.action is HealthAction.SET_ASIDE and note.rule is not HealthRule.TWICE
+        if (note.action is HealthAction.SET_ASIDE and note.rule is not HealthRule.TWICE)
+        or (note.rule is HealthRule.LOST and note.share > lost)
     }

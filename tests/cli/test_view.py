@@ -12,9 +12,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from profiler.tools import perfetto_ui
 from profiler.cli.commands.view import ViewOptions, view
 from profiler.errors import MissingPackageError
+from profiler.tools import perfetto_ui
 from tests.trace.samples import small_bundle
 
 

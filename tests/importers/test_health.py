@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from profiler.sources import load
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.document import ReportInput
@@ -15,7 +16,6 @@ from profiler.importers.kineto.health import checked_trace
 from profiler.importers.nsys.read import read_run as read_nsys
 from profiler.importers.rocprofv3.read import read_run as read_rocprofv3
 from profiler.kineto.trace_file import read_kineto
-from profiler.sources import load
 from profiler.trace.manifest_fields import HealthRule
 from tests.corpus import CORPUS, needs_corpus
 

@@ -63,6 +63,12 @@ def device_kind(trace: KinetoTrace) -> str:
     return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
 
 
+def device_name(kind: str, event: Event) -> str:
+    """`cuda:1`: the device that an event says it ran on."""
+    device = event.args.device if event.args else None
+    return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
+
+
 def thread_name(trace: KinetoTrace, row: int) -> str:
     """The name of the thread of an event, `thread <tid>` if the trace gives none."""
     key = trace.threads[int(trace.thread[row])]
@@ -115,12 +121,7 @@ class CommandWriter:
         return f"{self.prefix}{ROOT_DEVICE}"
 
     def _device(self, event: Event) -> str:
-        """`cuda:1`: the device that an event says it ran on, the root device of the host's."""
-        if event.cat not in DEVICE_WORK:
-            return self.root
-        device = event.args.device if event.args else None
-        number = whole(device if device is not None else event.pid, 0)
-        return f"{self.prefix}{self.kind}:{number}"
+        return f"{self.prefix}{device_name(self.kind, event)}"
 
     def _parts_of_operators(self) -> dict[int, str]:
         """Which of its operator's kernels each kernel is, if there are several."""

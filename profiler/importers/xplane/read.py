@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,14 @@ from profiler.trace.events import (
     DropReason,
     Track,
 )
+from profiler.trace.health import DeviceRows, check, host_calls
 from profiler.trace.manifest_fields import (
     ActivityKind,
     CallsFrom,
     ClockName,
     Clocks,
     Device,
+    HealthNote,
     HostActivity,
     Recording,
     quantity,
@@ -519,6 +522,8 @@ class _Found:
     launches: dict[int, tuple[Track, str, int, int]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     program: list[Line] = field(default_factory=list)
+    on_gpus: dict[str, list[_Work]] = field(default_factory=dict)
+    health: tuple[HealthNote, ...] = ()
     untimed: int = 0
     guessed: bool = False
 
@@ -534,6 +539,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             _of_device(plane, device[1] == "TPU", int(device[2]), space.start_ns, found)
         elif plane.name == _HOST:
             _of_host(plane, space.start_ns, found)
+    _of_gpus(found, space.start_ns)
     if not any(one.works for one in found.ranges) and not found.outside:
         raise InputError(
             f"{path} holds no operation of a TPU or GPU: record while the accelerator works "
@@ -555,17 +561,74 @@ def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Foun
     if tpu:
         _of_tpu(device, {line.name: line for line in lines}, start_ns, found)
         return
-    works = [
+    found.on_gpus[device] = [
         _work(device, line, event, on_gpu(event, line.name), start_ns)
         for line in lines
         if _STREAM.match(line.name)
         for event in line.events
     ]
-    works.sort(key=lambda work: work.start_ns)
-    ranges, outside = _by_module(device, works)
-    found.ranges += ranges
-    found.outside += outside
-    found.guessed |= bool(ranges)
+
+
+def _of_gpus(found: _Found, start_ns: int) -> None:
+    """Check what ran on GPUs, and make calls of it."""
+    found.health, kept = _checked([*chain(*found.on_gpus.values())], found, start_ns)
+    for device, works in found.on_gpus.items():
+        there = [one for one in works if id(one) in kept]
+        there.sort(key=lambda work: work.start_ns)
+        ranges, outside = _by_module(device, there)
+        found.ranges += ranges
+        found.outside += outside
+        found.guessed |= bool(ranges)
+
+
+def _checked(
+    works: Sequence[_Work], found: _Found, start_ns: int
+) -> tuple[tuple[HealthNote, ...], set[int]]:
+    """Put the times of works right; return what was noted, and which works are kept."""
+    tracks, names = dict[Track, int](), dict[str, int]()
+    devices, calls = {name: at for at, name in enumerate(found.on_gpus)}, found.launches.values()
+    rows = [
+        (
+            *(one.start_ns - start_ns, one.end_ns - start_ns, devices[one.track.device]),
+            tracks.setdefault(one.track, len(tracks)),
+            *(UNKNOWN, one.correlation),
+            names.setdefault(one.operation.kernel, len(names))
+            if one.operation.category in ("compute", "collective")
+            else -1,
+        )
+        for one in works
+    ]
+    start, end, device, stream, process, correlation, kernel = (
+        np.array(rows, dtype=np.int64).reshape(-1, 7).T
+    )
+    apis = list(dict.fromkeys(name for _, name, _, _ in calls))
+    api = {name: at for at, name in enumerate(apis)}
+    threads = dict.fromkeys(track for track, _, _, _ in calls)
+    thread = {track: at for at, track in enumerate(threads)}
+    called = [
+        (api[name], begin - start_ns, end - start_ns, 0, thread[track], number)
+        for number, (track, name, begin, end) in found.launches.items()
+    ]
+    checked = check(
+        DeviceRows(
+            start,
+            end,
+            device,
+            stream,
+            process,
+            correlation,
+            kernel,
+            exempt=np.zeros(len(works), dtype=np.bool_),
+            devices=tuple(devices),
+            streams=tuple(track.name for track in tracks),
+            kernels=tuple(names),
+        ),
+        *host_calls(apis, *np.array(called, dtype=np.int64).reshape(-1, 6).T),
+    )
+    for one, begin, end in zip(works, checked.start.tolist(), checked.end.tolist(), strict=True):
+        one.start_ns, one.end_ns = begin + start_ns, end + start_ns
+    kept = zip(works, checked.kept.tolist(), strict=True)
+    return checked.notes, {id(one) for one, there in kept if there}
 
 
 def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found) -> None:
@@ -700,6 +763,7 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     run.drop(DropKind.TRUNCATED_FILE, UNKNOWN if space.cut else 0, "events", DropReason.ENTRIES_CUT)
     run.drop(DropKind.DROPPED_EVENTS, space.damaged, "planes", DropReason.DAMAGED)
     run.drop(DropKind.DROPPED_EVENTS, found.untimed, "events", DropReason.NO_TIME)
+    run.health = found.health
     guessed = CallsFrom.MODULE_PERIOD if found.guessed else None
     run.recording = Recording(calls_from=guessed if found.ranges else CallsFrom.NOTHING)
     run.host_activities = activities(found.program, space.start_ns, [*_worked(works)])

@@ -1,0 +1,32 @@
+"""Damage to recordings of XLA on GPUs."""
+
+import pytest
+
+from profiler.importers.xplane import read
+from tests.corpus import CORPUS, needs_corpus
+
+JAX = CORPUS / "xplane" / "jax_conv_minimal_08.xplane.pb"
+TPU = CORPUS / "xplane" / "xprof_tpu_inference_2.xplane.pb"
+
+pytestmark = needs_corpus
+
+
+@pytest.mark.parametrize("path", [JAX, TPU])
+def test_healthy_recordings_raise_no_alarm(path):
+    assert [note for note in read.read_run([path]).health if note.rule.damage] == []
+
+
+def test_an_impossible_length_is_undone(monkeypatch):
+    """One kernel of 1.6 s over those that follow it on its stream."""
+    made, own = [], read._work
+
+    def work(*given):
+        made.append(own(*given))
+        if len(made) == 5:
+            made[4].end_ns += 1_600_000_000
+        return made[-1]
+
+    monkeypatch.setattr(read, "_work", work)
+    (note,) = read.read_run([JAX]).health
+    assert (note.rule, note.count, note.action) == ("overrun", 1, "shortened")
+    assert made[4].end_ns - made[4].start_ns < 1_000_000

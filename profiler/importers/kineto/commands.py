@@ -121,6 +121,9 @@ class CommandWriter:
         return f"{self.prefix}{ROOT_DEVICE}"
 
     def _device(self, event: Event) -> str:
+        """`cuda:1`: the device that an event says it ran on, the root device of the host's."""
+        if event.cat not in DEVICE_WORK:
+            return self.root
         return f"{self.prefix}{device_name(self.kind, event)}"
 
     def _parts_of_operators(self) -> dict[int, str]:

@@ -4,7 +4,9 @@ damaged one says what is wrong, with the figures of its healthy twin if that can
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from profiler.sources import load
 
@@ -13,6 +15,7 @@ from profiler.analysis.document import ReportInput
 from profiler.analysis.overview import extent, opening_of, summary_of
 from profiler.importers.importing import import_trace
 from profiler.importers.kineto.health import checked_trace
+from profiler.importers.kineto.launches import DEVICE_WORK
 from profiler.importers.nsys.read import read_run as read_nsys
 from profiler.importers.rocprofv3.read import read_run as read_rocprofv3
 from profiler.kineto.trace_file import read_kineto
@@ -57,6 +60,34 @@ def test_healthy_recordings_of_other_profilers_raise_no_alarm(path):
     """But for one whose authors thinned its kernels out, as its SOURCE.txt says."""
     notes = (read_nsys(path) if path.suffix == ".sqlite" else read_rocprofv3([path])).health
     assert damage(notes) == ([HealthRule.LOST] if path.name == "ruv_decode" else [])
+
+
+BASES = (
+    *("torch_pairs/Qwen_Qwen1.5-0.5B-Chat__h100", "torch_pairs/Qwen_Qwen1.5-0.5B-Chat__mi300"),
+    *("torch_multirank/trace_filter/sampled_rank-0", "wild/switch_moe_a100"),
+)
+
+
+@pytest.mark.parametrize("kind", ["one", "some", "clock"])
+@pytest.mark.parametrize("base", BASES)
+def test_damage_to_real_traces_is_seen_and_undone(base, kind):
+    """Device time within 1 %, times within the least latency of a launch, which is 25 µs."""
+    trace = read_kineto(CORPUS / f"{base}.json.gz")
+    work, kernels = trace.rows_of(*DEVICE_WORK), trace.rows_of("kernel")
+    random = np.random.default_rng(len(base))
+    start, duration = trace.start_ns.copy(), trace.duration_ns.copy()
+    if kind == "one":
+        duration[random.choice(kernels)] += 1_600_000_000
+    elif kind == "some":
+        number = max(round(0.0014 * len(kernels)), 1)
+        duration[random.choice(kernels, number, replace=False)] += 50_000_000
+    else:
+        start[work] -= 100_000
+    checked = checked_trace(replace(trace, start_ns=start, duration_ns=duration))
+    assert damage(checked.health)
+    true = int(trace.duration_ns[work].sum())
+    assert int(checked.duration_ns[work].sum()) == pytest.approx(true, rel=0.01)
+    assert int(abs(checked.start_ns[work] - trace.start_ns[work]).max()) <= 25_000
 
 
 @pytest.fixture(scope="module")

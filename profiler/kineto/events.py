@@ -361,9 +361,8 @@ class EventColumns:
         collective = False
         for one in args:
             if one is not None:
-                if (
-                    one.dims or one.types or one.values or one.grid
-                ):  # equal ones once, not in the text
+                # equal ones once, not in the text
+                if one.dims or one.types or one.values or one.grid:
                     one.dims = self._shared(one.dims)
                     one.types = self._shared(one.types)
                     one.values = self._shared(one.values)

@@ -33,12 +33,12 @@ _OVERLAPPING = 0.10  # of the rows of a device: one cause for all, such as depen
 _IN_GRAPH_NS, _IN_GRAPH_TIMES = _MS, 10  # branches of a graph overlap by right
 _LEAST_PEERS = 3  # whose median is the usual length of a kernel
 _BEYOND_NS, _BEYOND_TIMES, _BEYOND_PEERS = _MS, 50, 5
-_USUAL_LATENCY_NS = 8_000  # from launch to begin with an empty queue: 2 to 25 µs
+_USUAL_LATENCY_NS = 8_000  # from launch to start with an empty queue: 2 to 25 µs
 _EXACT_NS = 25_000
 _AGREE = 0.99
 _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 _EMPTY_NS = 60_000_000_000
-_TIMES = 10  # the rest of the recording: a gap between two of them, a begin without a time
+_TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
 _WINDOWS, _LEAST_WINDOWS = 64, 5
 _NEAR_NS, _DRIFT, _DRIFT_NS, _NEAR_SPAN_NS = 15_000, 1e-4, 300 * _MS, 100 * _MS
 _COLLECTIVE = re.compile("nccl|rccl|SendRecv|AllReduce", re.IGNORECASE)  # these wait for others
@@ -48,7 +48,7 @@ _LAUNCH = re.compile(
 _DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 _CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
 _CORRELATION_BITS = 40
-_MOST_PROCESSES = 64  # that are told apart
+_MOST_PROCESSES = 64  # that are distinguished
 _MOST_NOTES = 200
 
 
@@ -135,7 +135,7 @@ def host_calls(
 
 
 def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
-    """Which calls lie between begin and end of a capture on their thread."""
+    """Which calls lie between start and end of a capture on their thread."""
     found = np.zeros(len(mark), dtype=np.bool_)
     if not mark.any():
         return found
@@ -263,7 +263,7 @@ class _Check:
         return self.by_key.first(wanted)
 
     def _pair(self, shared: int, processes: Int64s) -> None:
-        """Give each device to the process whose launches fit its work in time: none of it begins
+        """Give each device to the process whose launches fit its work in time: none of it starts
         before its launch or outlives a synchronization; else to that for which it waits least."""
         rows, of = self.rows, dict(self._by_device(self.kept))
         process, launch = np.full((2, len(rows)), -1, dtype=np.int64)
@@ -310,7 +310,7 @@ class _Check:
             total = len(np.unique(keys))
             self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total)
 
-    # --- Work that is recorded as running past the begin of the next launch's work on its stream.
+    # --- Work that is recorded as running past the start of the next launch's work on its stream.
 
     def _overruns(self) -> None:
         rows = self.rows
@@ -330,7 +330,7 @@ class _Check:
             self._overrun(device, here, np.where(here, over, 0), until)
 
     def _limits(self, order: Int64s) -> Int64s:
-        """When the next launch's work begins on the stream of each row, in this order. In a graph
+        """When the next launch's work starts on the stream of each row, in this order. In a graph
         branches overlap by right, so there only what is far beyond its peers has a limit."""
         stream, start = self.rows.stream[order], self.start[order]
         correlation = self.rows.correlation[order]
@@ -343,7 +343,7 @@ class _Check:
         run = np.cumsum(np.concatenate(([0], ~alike)))
         begin = np.append(start[first], _NEVER)
         begin[1:-1][stream[first[1:]] != stream[first[:-1]]] = _NEVER
-        # `begin` now says for each run when it begins, unless it is the first of its stream
+        # `begin` now says for each run when it starts, unless it is the first of its stream
         limit: Int64s = begin[1:][run]
         limit = np.where(limit <= start, _NEVER, limit)
         inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
@@ -431,7 +431,7 @@ class _Check:
         )
 
     def _strayed(self, here: Int64s) -> Bools:
-        """Which of some rows begin before what was launched before them on their stream."""
+        """Which of some rows start before what was launched before them on their stream."""
         launched = self.launches.start[self.launch[here]]
         order = here[np.lexsort((self.start[here], launched, self.rows.stream[here]))]
         stream, start = self.rows.stream[order], self.start[order]
@@ -643,7 +643,7 @@ class _Check:
 
 
 def timeless(start: Int64s, end: Int64s) -> Bools:
-    """Which events begin at 0 although all others begin far behind it: these have no time."""
+    """Which events start at 0 although all others start far behind it: these have no time."""
     zero: Bools = start == 0
     first = int(start[~zero].min(initial=_NEVER))
     last = int(end[~zero].max(initial=0))
@@ -659,7 +659,7 @@ def _keys(process: Int64s, correlation: Int64s) -> Int64s:
 
 
 def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
-    """When the first of some synchronizations returned that began after each launch ended."""
+    """When the first of some synchronizations returned that started after each launch ended."""
     order = np.argsort(syncs.start[of], kind="stable")
     returned = np.minimum.accumulate(syncs.end[of][order][::-1])[::-1]
     place = np.searchsorted(syncs.start[of][order], launched)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from profiler.sources import load
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.document import ReportInput
@@ -19,6 +18,7 @@ from profiler.importers.kineto.launches import DEVICE_WORK
 from profiler.importers.nsys.read import read_run as read_nsys
 from profiler.importers.rocprofv3.read import read_run as read_rocprofv3
 from profiler.kineto.trace_file import read_kineto
+from profiler.tools.sources import load
 from profiler.trace.manifest_fields import HealthRule
 from tests.corpus import CORPUS, needs_corpus
 

@@ -27,7 +27,7 @@ WORK = ("host", "role", "layer", "block")
 """What commands are of: whether of the host, their role, layer, and the block that has the
 layer."""
 PLACE = ("call", "submodule", "stage", "branch", "step", "device")
-"""When and if they ran; null if there is no call, branch or device, step -1 if there is none."""
+"""When and where they ran; null if there is no call, branch or device, step -1 if there is none."""
 SUMS = ("commands", "total_ns", "bytes", "flops")
 """What a cell adds up. Bytes are read and written; commands whose bytes or FLOPs are unknown count
 as 0."""

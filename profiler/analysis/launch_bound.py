@@ -199,7 +199,7 @@ def extended(title: str, template: Said, found: Finding) -> str:
 
 
 def _waits_for_host(found: Finding) -> str:
-    """For how long a device waits, and in which stage or if in each step; or several devices."""
+    """For how long a device waits, and in which stage or where in each step; or several devices."""
     if on_several(found):
         return said(
             "{devices} each wait for the host to launch work for {share} of the time",

@@ -237,7 +237,7 @@ def fold_by(
 def _batches_of_folds(
     key: Codes, keys: int, group: Codes, start: Times
 ) -> Iterator[tuple[Times, Times]]:
-    """Rows of whole folds, a batch at a time, and if in them each fold begins.
+    """Rows of whole folds, a batch at a time, and where in them each fold begins.
 
     Rows are by key, group and start; folds of one key follow each other in order of their group.
     """

@@ -148,7 +148,7 @@ def _in_classes(path: str, by_class: dict[str, str]) -> str:
     return by_class.get(path, path)
 
 
-# --- Two timelines, call by call: which call of one is which of the other, and if both start
+# --- Two timelines, call by call: which call of one is which of the other, and where both start
 # when the calls stand below each other.
 #
 #     base   | encode |  step 0  |      | step 1 |

@@ -410,7 +410,7 @@ class TorchModule:
         return ParsedName(name, module_path=match[1], op_types=(match[2],) if match[2] else ())
 
 
-# --- Names that tell which layer a command is of, and if that layer lies in the model.
+# --- Names that tell which layer a command is of, and where that layer lies in the model.
 #
 #     parse_name("i0_12_W3_linear_196_0")        → layer linear_196, command 0
 #     parse_name("/encoder/layers.0/fc1/MatMul") → module path encoder.layers.0.fc1

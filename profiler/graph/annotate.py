@@ -477,7 +477,7 @@ class AnnotatedModel:
     file: AnnotatedFile
 
     def to_json(self) -> dict[str, Any]:
-        """The submodule and if its time went, as a JSON object."""
+        """The submodule and where its time went, as a JSON object."""
         return {"submodule": self.submodule, **self.file.to_json()}
 
 

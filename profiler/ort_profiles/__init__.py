@@ -163,7 +163,7 @@ class NodeRows:
 
     def scan(self, text: bytes) -> list[tuple[int, int, int]] | None:
         """Append the nodes of a text with events apart by commas. Returns, of each kernel, run and
-        mark of a full profile, how many nodes lie ahead and if its text starts and ends; None,
+        mark of a full profile, how many nodes lie ahead and where its text starts and ends; None,
         and nothing is appended, if the text must be read event by event."""
         found = self._table.scan(text)
         if found is None:
@@ -245,7 +245,7 @@ def _shapes(raw: bytes) -> str:
     )
 
 
-# --- Executed nodes as commands: what each node is called and if it runs is asked once a node,
+# --- Executed nodes as commands: what each node is called and where it runs is asked once a node,
 # however often it was executed.
 #
 #     table = CommandTable(kinds, of_kind)            # for all runs of a profile

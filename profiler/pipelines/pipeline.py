@@ -600,7 +600,7 @@ class FlowMatchEulerDiscreteScheduler:
         return moved
 
     def _index_of(self, t: float | np.float32) -> int:
-        """Return if `t` stands in the schedule; of several places the second, as diffusers."""
+        """Return where `t` stands in the schedule; of several places the second, as diffusers."""
         places = np.nonzero(self.timesteps == np.float32(t))[0]
         if len(places) == 0:
             raise InputError(f"{t} is not a timestep of this schedule; pass one of timesteps")

@@ -354,7 +354,7 @@ def _check_plain(name: str, where: str) -> None:
 
 
 def _located(document: object, wanted: type, error: msgspec.ValidationError) -> str:
-    """What is wrong, and if: `devices.cpu:0.cores[1]: expected int, got str`."""
+    """What is wrong, and where: `devices.cpu:0.cores[1]: expected int, got str`."""
     message, _, place = str(error).partition(" - at ")
     where = ""
     at: Any = document

@@ -92,7 +92,7 @@ class AnalyzeOptions:
 
 
 def analyze(options: AnalyzeOptions) -> None:
-    """Report if the time of a run went.
+    """Report where the time of a run went.
 
     Prints the most important figures and findings in 40 lines, and writes the whole report as a
     self-contained page. Of several runs, or with --all, each gets its page; --no-html alone counts.

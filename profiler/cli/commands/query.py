@@ -226,7 +226,7 @@ class Questions:
         return {"runs": names[:_RUNS], "total": len(names)}
 
     def summary(self, run: str) -> dict[str, Any]:
-        """What a run is and if its time went: stages, submodules, steps, tracing cost."""
+        """What a run is and where its time went: stages, submodules, steps, tracing cost."""
         from profiler.files import plain
         from profiler.report.files import document
 

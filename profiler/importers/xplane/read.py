@@ -196,7 +196,7 @@ def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number and if it ends, -1 if it does not."""
+    """A number and where it ends, -1 if it does not."""
     value = shift = 0
     while 0 <= at < len(data) and shift < 64:
         byte = data[at]

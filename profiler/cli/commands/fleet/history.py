@@ -1,4 +1,4 @@
-"""`profile-sd3 fleet history`: a metric over the runs of a data set, and if it changed."""
+"""`profile-sd3 fleet history`: a metric over the runs of a data set, and where it changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HistoryOptions:
 
 
 def history(options: HistoryOptions) -> None:
-    """Show a metric over comparable runs, and if it changed: the last good run, the first bad
+    """Show a metric over comparable runs, and where it changed: the last good run, the first bad
     one, and what differs between their bundles.
 
     Runs that are comparable with the newest one are taken. A drift is told as drift, a second mode

@@ -238,7 +238,10 @@ def _beyond(note: HealthNote) -> Said:
 
 
 def _gap(note: HealthNote) -> Said:
-    return said("{time} were not recorded between parts of the file", time=duration(note.excess_ns))
+    time = duration(note.excess_ns)
+    if note.action is HealthAction.LEFT_OUT:
+        return said("{time} were not recorded between parts of the file; left out", time=time)
+    return said("{time} were not recorded between parts of the file", time=time)
 
 
 def _drift(note: HealthNote) -> Said:

@@ -260,6 +260,7 @@ LATEST_NS = 1 << 62
 """ns, the year 2116; twice of it still is an int64."""
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _MEMORY = "[memory]"
+_DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
 _NO_ARGS = Args()
 _Float64s = npt.NDArray[np.float64]
 _Key = TypeVar("_Key", bound=Hashable)
@@ -301,6 +302,7 @@ class EventColumns:
         self._args: list[Args | None] = []
         self.memory: list[Event] = []
         self.thread_names: dict[tuple[Scalar, Scalar], str] = {}
+        self.device_names: dict[Scalar, str] = {}  # by process, as `rbln:0`
         self.collectives: dict[int, CollectiveArgs] = {}
         self.dropped = 0
 
@@ -382,6 +384,10 @@ class EventColumns:
                 name = event.args.name if event.args else None
                 if name:
                     self.thread_names[event.pid, event.tid] = str(name).strip()
+            elif event.ph == "M" and event.name == "process_name":
+                name = event.args.name if event.args else None
+                if name and _DEVICE_NAME.fullmatch(str(name)):
+                    self.device_names[event.pid] = str(name)
         if places:
             memory = [events[place] for place in places]
             times = np.array([event.ts for event in memory], dtype=np.float64)

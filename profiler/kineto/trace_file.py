@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
@@ -173,7 +173,8 @@ class KinetoTrace:
     """The n complete events of a file, in its order.
 
     `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` and `threads` are those
-    of the events; `thread_names` has those that the file names. `rows` maps a
+    of the events; `thread_names` has those that the file names, `device_names`
+    the processes that it calls like a device (`rbln:0`). `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
     `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
     or that ended before they began. `collectives` is what kernels of NCCL and RCCL tell,
@@ -188,6 +189,7 @@ class KinetoTrace:
     thread: Int32s
     threads: tuple[tuple[Scalar, Scalar], ...]
     thread_names: dict[tuple[Scalar, Scalar], str]
+    device_names: dict[Scalar, str]
     rows: dict[str, Int64s]
     memory: list[Event]
     memory_ns: Int64s
@@ -255,6 +257,7 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
     assert isinstance(header, Header)
     base_ns = _base_ns(path, header)
     events, start_ns, duration_ns = columns.complete(base_ns)
+    events = _with_named_devices(events, columns.device_names)
     order = np.argsort(events.category, kind="stable")
     counts = np.bincount(events.category, minlength=len(events.categories))
     rows = np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
@@ -267,12 +270,30 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
         thread=events.thread,
         threads=events.threads,
         thread_names=columns.thread_names,
+        device_names=columns.device_names,
         rows=dict(zip(events.categories, rows, strict=True)),
         memory=columns.memory,
         memory_ns=columns.memory_ns(base_ns),
         dropped=columns.dropped,
         collectives=columns.collectives,
     )
+
+
+def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
+    """The events; what a PrivateUse1 backend recorded in the process of a device is work of that
+    device, whichever category it was given. A process with operators is none."""
+    operators = [code for code, name in enumerate(events.categories) if name == "cpu_op"]
+    hosts = np.unique(events.thread[np.isin(events.category, operators)]).tolist()
+    host_pids = {events.threads[code][0] for code in hosts}
+    devices = names.keys() - host_pids
+    threads = [code for code, (pid, _) in enumerate(events.threads) if pid in devices]
+    own = [code for code, name in enumerate(events.categories) if name.startswith("privateuse1_")]
+    work = np.isin(events.category, own) & np.isin(events.thread, threads)
+    if not work.any():
+        return events
+    known = dict.fromkeys((*events.categories, "kernel"))
+    category = np.where(work, list(known).index("kernel"), events.category).astype(np.int32)
+    return replace(events, category=category, categories=tuple(known))
 
 
 def _chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:

@@ -37,7 +37,7 @@ _USUAL_LATENCY_NS = 8_000  # from launch to start with an empty queue: 2 to 25 Â
 _EXACT_NS = 25_000
 _AGREE = 0.99
 _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 Âµs
-_EMPTY_NS = 60_000_000_000
+EMPTY_NS = 60_000_000_000
 _TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
 _WINDOWS, _LEAST_WINDOWS = 64, 5
 _NEAR_NS, _DRIFT, _DRIFT_NS, _NEAR_SPAN_NS = 15_000, 1e-4, 300 * _MS, 100 * _MS
@@ -553,11 +553,11 @@ class _Check:
             return
         end = np.concatenate((self.end[self.kept], self.launches.end))
         whole = int(end.max()) - int(start.min())
-        if whole < _EMPTY_NS:
+        if whole < EMPTY_NS:
             return
         order = np.argsort(start, kind="stable")
         idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
-        gaps = idle[idle > _EMPTY_NS]
+        gaps = idle[idle > EMPTY_NS]
         empty = int(gaps.sum())
         if len(gaps) and empty > _TIMES * (whole - empty):
             share = empty / whole

@@ -252,6 +252,7 @@ class HealthAction(StrEnum):
     SHIFTED = "shifted"
     SET_ASIDE = "set_aside"
     REKEYED = "rekeyed"  # by the process whose launches fit
+    LEFT_OUT = "left_out"  # time in which nothing was recorded
     NOTED = "noted"  # and nothing else
 
 

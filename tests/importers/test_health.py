@@ -215,10 +215,16 @@ def test_a_clock_that_runs_ahead_is_shifted(by_us, tmp_path):
     assert figures(analysis) == pytest.approx(figures(twin), rel=0.01)
 
 
-def test_two_cycles_say_their_gap(analysis_of):
-    (row,) = analysis_of(DAMAGED / "l_two_cycles_hour_apart.json").health.to_dicts()
-    assert row["rule"] == "gap"
+def test_the_time_between_two_cycles_is_left_out(analysis_of):
+    """The run is as long as both recordings together, and its step as one of the twin."""
+    analysis = analysis_of(DAMAGED / "l_two_cycles_hour_apart.json")
+    twin = analysis_of(BASE)
+    (row,) = analysis.health.to_dicts()
+    assert (row["rule"], row["action"]) == ("gap", "left_out")
     assert row["excess_ns"] == pytest.approx(3600e9, rel=0.001)
+    ran = [one.accounting.end_to_end_ns for one in (analysis, twin)]
+    assert ran[0] == pytest.approx(2 * ran[1], rel=0.01)
+    assert not [finding for finding in analysis.findings if finding.rule == "idle_gaps"]
 
 
 def test_work_launched_before_the_recording_is_on_the_first_screen(analysis_of):

@@ -53,18 +53,23 @@ PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 
 
 def device_kind(trace: KinetoTrace) -> str:
-    """`rocm`, `xpu` or `cuda`: whose runtime the trace recorded."""
+    """`rocm`, `xpu`, `cuda`, or `npu` of a PrivateUse1 backend: whose runtime was recorded."""
     header = trace.header
     if header.hip_runtime_version is not None or header.roctracer_version is not None:
         return "rocm"
     names = {trace.events.name_of(row)[:3] for row in trace.rows_of("cuda_runtime")[:1000].tolist()}
     if "hip" in names:
         return "rocm"
+    if "cuda_runtime" not in trace.rows and any(n.startswith("privateuse1_") for n in trace.rows):
+        return "npu"
     return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
 
 
-def device_name(kind: str, event: Event) -> str:
-    """`cuda:1`: the device that an event says it ran on."""
+def device_name(kind: str, trace: KinetoTrace, event: Event) -> str:
+    """`cuda:1`: the device that an event says it ran on; `rbln:1` if the file calls its process
+    so."""
+    if event.pid in trace.device_names:
+        return trace.device_names[event.pid]
     device = event.args.device if event.args else None
     return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
 
@@ -124,7 +129,7 @@ class CommandWriter:
         """`cuda:1`: the device that an event says it ran on, the root device of the host's."""
         if event.cat not in DEVICE_WORK:
             return self.root
-        return f"{self.prefix}{device_name(self.kind, event)}"
+        return f"{self.prefix}{device_name(self.kind, self.trace, event)}"
 
     def _parts_of_operators(self) -> dict[int, str]:
         """Which of its operator's kernels each kernel is, if there are several."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from profiler.importers.kineto.commands import device_kind, device_name
 from profiler.importers.kineto.launches import DEVICE_WORK
@@ -18,7 +19,7 @@ from profiler.kineto.events import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.health import DeviceRows, check, host_calls, timeless
+from profiler.trace.health import EMPTY_NS, DeviceRows, check, host_calls, timeless
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 _LARGEST = 1 << 46  # launch number; times _PROCESSES it is still an int64
@@ -46,7 +47,7 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     found = check(_device_rows(trace, work, base_ns), launches, syncs, hardware)
     trace = replace(trace, health=(*trace.health, *found.notes))
     if not found.changed:
-        return trace
+        return _without_gaps(trace)
     if found.process is not None:
         _rekey(trace, work, found.process)
         _rekey(trace, runtime, process)
@@ -54,7 +55,32 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     start[work], duration[work] = found.start + base_ns, found.end - found.start
     gone = work[~found.kept]
     rows = {name: one[~np.isin(one, gone)] for name, one in trace.rows.items()}
-    return replace(trace, start_ns=start, duration_ns=duration, rows=rows)
+    return _without_gaps(replace(trace, start_ns=start, duration_ns=duration, rows=rows))
+
+
+def _without_gaps(trace: KinetoTrace) -> KinetoTrace:
+    """The trace without the time between two recordings in one file: what comes later is moved
+    ahead. As it is if some event spans that time."""
+    noted = [note for note in trace.health if note.rule is HealthRule.GAP]
+    if not noted:
+        return trace
+    rows = np.concatenate(list(trace.rows.values()))
+    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+    start = trace.start_ns[rows]
+    idle = start[1:] - np.maximum.accumulate(trace.end_ns[rows])[:-1]
+    gaps = np.flatnonzero(idle > EMPTY_NS)
+    if not len(gaps):
+        return trace
+    less = np.concatenate(([0], np.cumsum(idle[gaps])))
+    left_out = structs.replace(noted[0], action=HealthAction.LEFT_OUT, excess_ns=int(less[-1]))
+    health = [left_out if note is noted[0] else note for note in trace.health]
+    later = start[gaps + 1]
+    return replace(
+        trace,
+        start_ns=trace.start_ns - less[np.searchsorted(later, trace.start_ns, side="right")],
+        memory_ns=trace.memory_ns - less[np.searchsorted(later, trace.memory_ns, side="right")],
+        health=tuple(health),
+    )
 
 
 def _processes(trace: KinetoTrace, rows: Int64s) -> Int64s:
@@ -107,7 +133,7 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
         place = places.get(where)
         if place is None:
             event = trace.events[row]
-            on = device_name(kind, event)
+            on = device_name(kind, trace, event)
             number = str(trace.threads[thread][1] if stream is None else stream)
             code = devices.setdefault(on, len(devices))
             place = places[where] = code, streams.setdefault((on, event.pid, number), len(streams))

@@ -223,6 +223,12 @@ IDLE: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
 )
+IDLE_SHOWN = (  # in the report, in this order
+    "device span_ns computing_ns idle_ns idle_share launch_ns unknown_cause_ns sync_ns "
+    "queue_ns copy_wait_ns other_device_ns host_ns host_work_ns outside_ns unused_ns "
+    "collective_ns exposed_ns data_ns unrecorded_ns long_gaps long_gap_ns transfer_ns "
+    "overlap_share"
+)
 
 
 # --- Columns of the tables of what devices did over time: gaps, busy shares, copies.
@@ -303,6 +309,10 @@ GAPS: tuple[Column, ...] = (
         importance=3,
     ),
     col("repeated_times", INT64, "how often", True, label="times", importance=3),
+)
+GAPS_SHOWN = (  # after the time at which it started
+    "length_ns cause position submodule step call device host_doing host_doing_kind "
+    "host_doing_share repeated repeated_times"
 )
 
 

@@ -27,7 +27,7 @@ from profiler.analysis.finding_text import (
     unaligned,
     value_range,
 )
-from profiler.analysis.idle import GAPS, IDLE
+from profiler.analysis.idle import GAPS, GAPS_SHOWN, IDLE, IDLE_SHOWN
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.launch_bound import (
     LAUNCH_GAPS,
@@ -495,57 +495,12 @@ RULES = (
 _PATH_ROWS = 30
 _CPU_FALLBACK = 100
 _SUFFIX = "ExecutionProvider"
-_IDLE = (
-    "device",
-    "span_ns",
-    "computing_ns",
-    "idle_ns",
-    "idle_share",
-    "launch_ns",
-    "unknown_cause_ns",
-    "sync_ns",
-    "queue_ns",
-    "copy_wait_ns",
-    "other_device_ns",
-    "host_ns",
-    "host_work_ns",
-    "outside_ns",
-    "unused_ns",
-    "collective_ns",
-    "exposed_ns",
-    "data_ns",
-    "unrecorded_ns",
-    "long_gaps",
-    "long_gap_ns",
-    "transfer_ns",
-    "overlap_share",
-)
 _LATE = said(
     "Launch-bound time of calls, submodules and steps is the sum of launch-bound and sync-bound "
     "here: after a wait, too, the host launches too late."
 )
-_GAP_COLUMNS = (
-    renamed(GAPS, "begin_ns", meaning="when it ran dry, from the start of the run"),
-    "length_ns",
-    "cause",
-    "position",
-    "submodule",
-    "step",
-    "call",
-    "device",
-    "host_doing",
-    "host_doing_kind",
-    "host_doing_share",
-    "repeated",
-    "repeated_times",
-)
 _PATH = (
-    "part",
-    "submodule",
-    "device",
-    "pieces",
-    "path_ns",
-    "guessed_ns",
+    "part submodule device pieces path_ns guessed_ns",
     renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
 )
 _FALLBACK_NODES = ("layer", "submodule", "op_type", "provider", "nodes", "total_ns")
@@ -579,7 +534,7 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     if analysis.idle.is_empty():
         return
     figure = idle_figure(analysis)
-    made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
+    made = table("idle", "waiting of devices", IDLE_SHOWN, IDLE, analysis.idle, shown=20)
     late = bool((analysis.idle["sync_ns"] > 0).any())
     yield Part(title, figure=figure, table=made, notes=(_LATE,) if late else ())
 
@@ -604,7 +559,8 @@ def _busy(of: ReportInput) -> Iterator[Part]:
 
 def _gap_parts(of: ReportInput) -> Iterator[Part]:
     relative = of.analysis.gaps.with_columns(pl.col("begin_ns") - of.begin_ns)
-    made = table("gaps", "gaps", _GAP_COLUMNS, GAPS, relative, shown=of.rows(10))
+    start = renamed(GAPS, "begin_ns", meaning="when it ran dry, from the start of the run")
+    made = table("gaps", "gaps", (start, GAPS_SHOWN), GAPS, relative, shown=of.rows(10))
     yield Part(said("Longest gaps, whole run"), table=made)
 
 

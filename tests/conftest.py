@@ -19,6 +19,9 @@ settings.register_profile("project", deadline=None, derandomize=True, max_exampl
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("project")
 
+# A file into which the tests that pass are written, for --without-passed. No option: tests that run
+# pytest themselves have the same PYTEST_ADDOPTS.
+NOTE_PASSED = os.environ.get("PROFILE_SD3_NOTE_PASSED")
 # In CI nothing may be skipped for want of a package, a browser or a sample: see .ci/run.
 REQUIRE_ALL = os.environ.get("PROFILE_SD3_REQUIRE_ALL") == "1"
 
@@ -35,7 +38,6 @@ def pytest_addoption(parser):
         default="with",
         help="leave out the modules that import torch, or all others: tests/torch_modules.py",
     )
-    parser.addoption("--note-passed", type=Path, help="write the tests that pass into this file")
     parser.addoption("--without-passed", type=Path, help="leave out the tests named in this file")
 
 
@@ -62,9 +64,8 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    file = session.config.getoption("--note-passed")
-    if file is not None and not hasattr(session.config, "workerinput"):
-        file.write_text("\n".join(_passed), encoding="utf-8")
+    if NOTE_PASSED and not hasattr(session.config, "workerinput"):
+        Path(NOTE_PASSED).write_text("\n".join(_passed), encoding="utf-8")
 
 
 class _Pipes:

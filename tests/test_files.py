@@ -265,7 +265,7 @@ def _writes(node: ast.AST) -> bool:
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
     if name in ("write_text", "write_bytes"):
-        return isinstance(node.func, ast.Attribute)
+        return isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) != "terminal"
     if name in ("write_csv", "write_parquet", "save") and node.args:
         return ast.unparse(node.args[0]) not in ("file", "run")
     if name not in ("open", "fdopen"):

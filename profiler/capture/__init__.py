@@ -6,7 +6,6 @@ __getattr__ = lazy_names(
     __name__,
     {
         "calls": "Invocation PipelineCall RunClock",
-        "onnxruntime.onnx_graph": "ExportedModel build_layer_map",
         "operator_source": "Gaps SourceSummary",
         "overhead": "EventCost",
         "pipelines.pipeline_hooks": "PipelineHooks",

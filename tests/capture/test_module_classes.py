@@ -3,9 +3,13 @@
 import onnx
 import pytest
 
-from profiler.capture import ExportedModel, build_layer_map
 from profiler.capture.imports import known_modules
-from profiler.capture.onnxruntime.onnx_graph import module_classes, read_graph
+from profiler.capture.onnxruntime.onnx_graph import (
+    ExportedModel,
+    build_layer_map,
+    module_classes,
+    read_graph,
+)
 from profiler.capture.run_info import add_known
 from profiler.pipelines import default_model_folder
 from profiler.trace import Submodule

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from profiler.analysis.operators import command_positions
-from profiler.capture import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError, OutputError
 from profiler.graph import read_graph, read_model
 from profiler.graph.annotate import MeasuredCommand, Measurement, annotate_file, annotate_model

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from profiler.capture import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.graph import Target, split_model
 from tests.graph.split_models import check_same, commands, make_model, numbers
 

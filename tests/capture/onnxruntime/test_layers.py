@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.capture import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError
 
 SCOPES = "pkg.torch.onnx.name_scopes"

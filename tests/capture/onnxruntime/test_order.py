@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
-from profiler.capture import EventCost, ExportedModel, build_layer_map
+from profiler.capture import EventCost
 from profiler.capture.onnxruntime import operators
-from profiler.capture.onnxruntime.onnx_graph import ExecutionOrder
+from profiler.capture.onnxruntime.onnx_graph import ExecutionOrder, ExportedModel, build_layer_map
 from profiler.ort_profiles import NodeKind
 from tests.capture.onnx_pipelines import Part, Pipeline, opened
 

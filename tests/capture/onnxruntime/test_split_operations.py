@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
-from profiler.capture import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.capture.onnxruntime.operators import Attributed, Commands, Placement
 from profiler.graph import model
 from profiler.ort_profiles import NodeColumns, NodeKind

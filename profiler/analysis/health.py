@@ -61,6 +61,7 @@ TABLES = (
 
 _LONGEST_NAME = 60  # characters of a kernel's name
 _TWICE = 2  # times as much: no share of a whole
+_FEW = 0.01  # of a device's rows: without these its busy time is known as well as it is printed
 
 
 def _where(note: HealthNote) -> str:
@@ -141,20 +142,28 @@ def _clock(note: HealthNote) -> Said:
     )
 
 
+def _without(note: HealthNote) -> Said:
+    """What it means for figures of a device that some of its rows were set aside."""
+    if note.share > _FEW:
+        return said("busy time and idle causes there are not known")
+    return said("set aside")
+
+
 def _no_time(note: HealthNote) -> Said:
     return said(
-        "{kernels} without a time (0) on {device}; busy time and idle causes there are not known",
+        "{kernels} without a time (0) on {device}; {effect}",
         kernels=_kernels(note),
         device=note.device,
+        effect=_without(note),
     )
 
 
 def _negative(note: HealthNote) -> Said:
     return said(
-        "{kernels} on {device} recorded as ending before their start; busy time and idle causes "
-        "there are not known",
+        "{kernels} on {device} recorded as ending before their start; {effect}",
         kernels=_kernels(note),
         device=note.device,
+        effect=_without(note),
     )
 
 
@@ -293,6 +302,7 @@ SENTENCES: Sentences = {
         HealthAction.SHIFTED: said("shifted"),
         HealthAction.SET_ASIDE: said("set aside"),
         HealthAction.REKEYED: said("given to its process"),
+        HealthAction.LEFT_OUT: said("left out"),
         HealthAction.NOTED: said("noted"),
     },
 }
@@ -342,6 +352,10 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
     return {
         note.device
         for note in notes
-        if (note.action is HealthAction.SET_ASIDE and note.rule is not HealthRule.TWICE)
+        if (
+            note.action is HealthAction.SET_ASIDE
+            and note.rule is not HealthRule.TWICE
+            and note.share > _FEW
+        )
         or (note.rule is HealthRule.LOST and note.share > lost)
     }

@@ -31,10 +31,12 @@ _FAR_NS = 100_000  # healthy recordings are below 13 µs
 _LEAST_SHARE = 0.001  # of device time; healthy recordings are below 0.000023
 _OVERLAPPING = 0.10  # of the rows of a device: one cause for all, such as dependent launches
 _IN_GRAPH_NS, _IN_GRAPH_TIMES = _MS, 10  # branches of a graph overlap by right
+_BEYOND_USUAL = 10  # times as long as its peers: as a healthy row hardly is
 _LEAST_PEERS = 3  # whose median is the usual length of a kernel
 _BEYOND_NS, _BEYOND_TIMES, _BEYOND_PEERS = _MS, 50, 5
 _USUAL_LATENCY_NS = 8_000  # from launch to start with an empty queue: 2 to 25 µs
 _EXACT_NS = 25_000
+_LONGEST_LEAST_NS = 50_000  # the least latency of healthy recordings is 2 to 45 µs
 _AGREE = 0.99
 _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 EMPTY_NS = 60_000_000_000
@@ -225,7 +227,16 @@ class _Check:
             again &= column[order[1:]] == column[order[:-1]]
         twice = np.zeros(len(rows), dtype=np.bool_)
         twice[order[1:][again]] = True
+        if not (rows.start % 1_000).any():  # a clock of µs, on which branches of a graph are alike
+            twice &= ~self._of_graphs()
         self._set_aside(HealthRule.TWICE, twice & self.kept & ~rows.exempt)
+
+    def _of_graphs(self) -> Bools:
+        """Which rows share their stream and launch number with two others or more."""
+        pairs = np.stack((self.rows.stream, self.rows.correlation))
+        _, place, counts = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+        several: Bools = (counts[place.reshape(-1)] > 2) & (self.rows.correlation > 0)
+        return several
 
     def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
         """Keep some rows no longer, and note how many of each device they are."""
@@ -375,15 +386,16 @@ class _Check:
     def _shorten(
         self, rule: HealthRule, device: int, here: Bools, rows: Int64s, until: Int64s
     ) -> None:
-        """Make some rows end at `until`, or as soon as others of their kernel do."""
+        """Make some rows end at `until`; those far beyond their peers as soon as these do."""
         before = self.end[rows] - self.start[rows]
         touched = np.zeros(len(self.rows), dtype=np.bool_)
         touched[rows] = True
         usual = self._medians(self.rows.kernel[rows], ~touched)
-        after = np.minimum(until[rows] - self.start[rows], np.where(usual > 0, usual, _NEVER))
+        beyond = (usual > 0) & (before > _BEYOND_USUAL * usual)
+        after = np.minimum(until[rows] - self.start[rows], np.where(beyond, usual, _NEVER))
         after = np.minimum(after, before)
         worst = int((before - after).argmax())
-        named = self._worst(int(rows[worst]), int(after[worst]))
+        named = self._worst(int(rows[worst]), max(int(usual[worst]), 0))
         self.end[rows] = self.start[rows] + after
         excess = int((before - after).sum())
         left = int((self.end[here] - self.start[here]).sum())
@@ -412,6 +424,7 @@ class _Check:
         least = int(latency[agreeing].min(initial=0))
         shift = _USUAL_LATENCY_NS - least
         agree = int(agreeing.sum()) >= _AGREE * number and self._holds(here & ~strayed, shift)
+        agree = agree and not self._few_among_healthy(number, latency[here & ~early])
         self._set_aside(HealthRule.CLOCK, strayed if agree else early, total=total)
         if not agree:
             return
@@ -428,6 +441,16 @@ class _Check:
             total=total,
             share=number / total,
             worst_ns=-least,
+        )
+
+    def _few_among_healthy(self, early: int, others: Int64s) -> bool:
+        """Whether so few rows are early that they are wrong themselves, not the device's clock:
+        the latencies of the `others` are as short as those of a healthy recording."""
+        if early > max(2, len(others) // 100) or not len(others):
+            return False
+        least = int(others.min())
+        return (
+            least <= _LONGEST_LEAST_NS and int((others <= least + _NEAR_NS).sum()) >= _LEAST_PEERS
         )
 
     def _strayed(self, here: Int64s) -> Bools:
@@ -492,6 +515,8 @@ class _Check:
         due = np.flatnonzero((launches.kind != OTHER) & ~launches.captured)
         due = due[np.unique(keys[due], return_index=True)[1]]  # a call around its driver's is one
         did = np.isin(keys[due], keys[self.launch[self.launch >= 0]])
+        if len(due) and not did.any() and (self.launch >= 0).any():  # copies alone have work
+            self._note(HealthRule.LOST, -1, count=len(due), total=len(due), share=1.0)
         for process in np.unique(launches.process[due[did]])[:_MOST_PROCESSES].tolist():
             here = launches.process[due] == process
             self._lost_of(process, launches.start[due[here]], did[here])
@@ -501,11 +526,14 @@ class _Check:
                 self._before(device, some)
 
     def _lost_of(self, process: int, start: Int64s, did: Bools) -> None:
-        """Note launches of a process without work: between others they lost it, behind all others
-        they had not run when the recording ended."""
+        """Note launches of a process without work: between others, or ahead of a synchronization
+        that returned, they lost it; else, behind all others, they had not run when the recording
+        ended."""
         first, last = int(start[did].min()), int(start[did].max())
         devices = np.unique(self.rows.device[self.process == process])
         device = int(devices[0]) if len(devices) == 1 else -1
+        if device >= 0:
+            last = max(last, int(self.syncs.start[self.syncs.process == process].max(initial=0)))
         lost = int((~did & (start > first) & (start < last)).sum())
         cut = int((~did & (start > last)).sum())
         total = len(start)

@@ -418,3 +418,37 @@ def test_damage_is_seen_and_undone(kind, rule, seed):
     assert int(checked.end[kept].max()) == pytest.approx(int(rows.end.max()), abs=0.01 * span)
     if kind == "clock":
         assert abs(int(checked.start[0] - rows.start[0])) <= 25_000
+
+
+def test_one_early_row_is_set_aside_and_the_clock_left_as_it_is():
+    """The other kernels start as soon after their launch as in a healthy recording."""
+    number = np.arange(1, 401)
+    launches = launches_of(BEGIN + number * 50_000, number)
+    start = launches.start + 8_000
+    start[200] -= 5 * MS
+    rows = rows_of(start, np.full(400, 20_000), number, stream=number == 201)
+    checked = check(rows, launches, no_syncs())
+    (note,) = checked.notes
+    assert (note.rule, note.action, note.count) == (HealthRule.CLOCK, HealthAction.SET_ASIDE, 1)
+    kept = checked.kept
+    assert int((~kept).sum()) == 1
+    assert (checked.start[kept] == rows.start[kept]).all()
+
+
+def test_launches_ahead_of_a_synchronization_that_returned_lost_their_work():
+    """Otherwise they had not run when the recording ended."""
+    rows, launches = one_stream()
+    ran = with_rows(rows, np.arange(20) < 15)
+    assert rules(check(ran, launches, no_syncs())) == [HealthRule.CUT]
+    later = syncs_at([int(launches.start[-1]) + MS], [int(rows.end[-1]) + MS])
+    assert rules(check(ran, launches, later)) == [HealthRule.LOST]
+
+
+def test_a_long_kernel_that_overlaps_a_little_keeps_its_length():
+    """It ends where the next begins, although others of its kernel are shorter."""
+    rows, launches = one_stream()
+    rows.end[4] += 2 * MS
+    rows.start[5:] += 2 * MS - 150_000
+    rows.end[5:] += 2 * MS - 150_000
+    checked = check(rows, launches, no_syncs())
+    assert checked.end[4] == rows.start[5]

@@ -22,7 +22,7 @@ from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import EMPTY_NS, DeviceRows, check, host_calls, timeless
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
-_LARGEST = 1 << 46  # launch number; times _PROCESSES it is still an int64
+_LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 

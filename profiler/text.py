@@ -112,7 +112,7 @@ def _ended(text: str) -> str:
 #
 #     Note.of(Evidence.PATH, name="to_k_ip").as_json() == {"code": "path", "name": "to_k_ip"}
 #
-# `report.sentences` makes sentences of notes.
+# `analysis.table_text` makes sentences of notes.
 
 
 Value: TypeAlias = Union[int, float, str, "Note", tuple["Value", ...]]

@@ -2,7 +2,7 @@
 
     words(finding).title  == "cuda:0 waits for the host to launch work for 36 % of the time"
 
-A module declares the text of its rules in `WORDS`. Commands are called what the producer calls
+A module declares its rules with their text in `RULES`. Commands are called what the producer calls
 them: kernels on GPUs, nodes in ONNX Runtime, operators in torch on a CPU.
 """
 
@@ -288,7 +288,7 @@ def with_nouns(part: Part, noun: Noun) -> Part:
 #
 #     words(finding).title  == "cuda:0 waits for the host to launch work for 36 % of the time"
 #
-# Each module of this package has those of some rules in `WORDS`; it is found by being here.
+# A rule has those of its findings, beside the function that finds them.
 
 
 class Words(Struct, frozen=True):

@@ -324,7 +324,7 @@ _INTERVALS = 200  # of a device
 
 
 def busy_timeline(devices: Sequence[DeviceGaps], axis: Axis) -> pl.DataFrame:
-    """`_INTERVALS` rows a device (`columns.BUSY_TIMELINE`), in order of device and time, from the
+    """`_INTERVALS` rows a device (`BUSY_TIMELINE`), in order of device and time, from the
     start of the first pipeline call to the end of the last; fewer if the run is as short."""
     windows = axis.windows
     if not len(windows):
@@ -379,7 +379,7 @@ def gap_table(
     commands: CommandArrays,
     kernels: Mapping[str, KernelsOfCalls],
 ) -> pl.DataFrame:
-    """At most `_LONGEST` rows a device (`columns.GAPS`), longest first; gaps that lie outside of
+    """At most `_LONGEST` rows a device (`GAPS`), longest first; gaps that lie outside of
     the end-to-end time are left out. `commands` and the `kernels` on each device are those of
     `run`, whose calls are sorted."""
     longest = [(gaps, *_longest(gaps)) for gaps in devices]
@@ -433,7 +433,7 @@ def _told(doing: Doing, length: int) -> tuple[object, ...]:
 #     span = |C| + exposed + data + idle + unrecorded
 #     exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
 #
-# `waiting.device_gaps` says what the idle time is put down to; the parts add up to it to the
+# `idle_causes` says what the idle time is put down to; the parts add up to it to the
 # nanosecond, and it is the idle time of the table of devices. Of the end-to-end time,
 #
 #     idle_share = (idle - outside + unused) / end to end
@@ -453,7 +453,7 @@ _IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_devic
 
 
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
-    """One row a device (`columns.IDLE`), by name, of the whole run, whose commands are
+    """One row a device (`IDLE`), by name, of the whole run, whose commands are
     `commands`."""
     transfers = np.flatnonzero((_MOVES | _COMMUNICATES)[commands.category])
     apart = {*np.flatnonzero(np.bincount(commands.device[transfers])).tolist()}

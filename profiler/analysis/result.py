@@ -242,7 +242,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding of one rule, in codes and numbers; `report.sentences.findings` has its words.
+    """One finding of one rule, in codes and numbers; its rule has the words.
 
     `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is
     all; none: a count or ratio), and to names, codes and notes. `cost_ns` is what following it

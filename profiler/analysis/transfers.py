@@ -358,7 +358,7 @@ _TO_HOST, _FROM_HOST = "MemcpyToHost", "MemcpyFromHost"
 def transition_tables(
     calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """One row a submodule and direction (`columns.DEVICE_TRANSITIONS`), longest copies and gaps
+    """One row a submodule and direction (`DEVICE_TRANSITIONS`), longest copies and gaps
     first, and one a layer that fell back (`columns.CPU_FALLBACK`), longest first; empty for
     sessions with one provider.
 

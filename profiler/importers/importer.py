@@ -160,7 +160,7 @@ class Importer(Struct, frozen=True):
     takes the files that belong together and the options that were given, each read by its
     `Option`; it raises InputError for what it cannot use.
     `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
-    (`report.sentences.capabilities` says what they mean). `seen` names the versions of the
+    (`analysis.dropped_data` says what they mean). `seen` names the versions of the
     producer whose files were read. `beside` names further files that `read` looks at beside one
     that it is given, and that are no trace by themselves. `together` parts files of one folder into
     those that `read` takes as one run: all of them where it is None.

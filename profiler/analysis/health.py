@@ -225,8 +225,8 @@ def _reused(note: HealthNote) -> Said:
 
 def _before(note: HealthNote) -> Said:
     return said(
-        "{kernels}, {time} on {device}, were launched before the recording began; they are in busy "
-        "time, in no call",
+        "{kernels}, {time} on {device}, were launched before the recording began; they are in no "
+        "call, nor in busy time",
         kernels=_kernels(note),
         time=duration(note.excess_ns),
         device=note.device,

@@ -8,6 +8,8 @@ from profiler.importers.importing import import_trace
 from profiler.tools.sources import analyze, load
 from tests.corpus import CORPUS, needs_corpus
 
+from .traces import Trace
+
 DAMAGED = CORPUS / "damaged"
 
 
@@ -28,3 +30,17 @@ def test_the_device_is_what_the_file_calls_it(name, device, tmp_path):
     assert busy.keys() - {"cpu:0"} == {device}
     (of_twin,) = twin.filter(twin["device"] == "cuda:0")["busy_ns"]
     assert busy[device] == pytest.approx(of_twin, rel=0.01)
+
+
+def test_calls_of_a_process_with_operators_are_no_work(tmp_path):
+    """A host process may be called `worker:0`: its runtime calls stay the host's."""
+    trace = Trace()
+    trace.events.append(
+        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "worker:0"}}
+    )
+    trace.op("aten::mm", 0, 30)
+    trace.event("privateuse1_runtime", "launch", 5, 2, correlation=1)
+    trace.event("kernel", "gemm", 20, 50, pid=0, tid=7, device=0, stream=7, correlation=1)
+    commands = trace.imported(tmp_path).commands
+    work = commands.filter(commands["category"] == "compute")
+    assert work.select("device", "duration_ns").rows() == [("npu:0", 50_000)]

@@ -168,7 +168,7 @@ def test_host_work_on_a_track_of_a_device_is_told_apart(chromium, mixed, tmp_pat
     with opened(chromium, page_of(mixed, tmp_path)) as report:
         choose(report, step=1)
         device = mixed.commands.filter(step=1, category="compute")["duration_ns"].sum()
-        assert report.page.evaluate("profileReport.choice.sums.time") == device
+        assert report.page.evaluate("profileReport.choice.sums.total_ns") == device
         for table, host in (("operators", False), ("host", True)):
             expected = by_pattern(analysis.operators.filter(pl.col("host") == host))
             columns = ("layer", "commands", "total_ns")

@@ -103,6 +103,7 @@ export class Fold {
     const wanted = text.map((name) => pattern(name) === layer), of = text.indexOf(submodule ?? "");
     const values = layersOf(this.timeline, (at, host) => host === this.host && wanted[commands.layer[at]] && (!matches || matches[at])
       && (commands.call[at] < 0 ? !submodule : calls.submodule[commands.call[at]] === of));
+    values.submodule = values.layer.map(() => submodule); // by which their commands are looked up
     layerTable(holder, ["layer", "commands", "calls", "total_ns"], {
       name: message("layers"), values, search: values.layer.length > 10, fold: new Fold(this.explorer, this),
     });

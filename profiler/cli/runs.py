@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 from profiler.cli.terminal import leave, tell
 from profiler.errors import InputError
 from profiler.text import key_values
-from profiler.trace.events import DropKind
 
 if TYPE_CHECKING:
     from profiler.run.run import Run
     from profiler.tools.sources import Found, Imports, Source
     from profiler.trace.events import Drop
 
-_DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
 _NAMED = 4  # other runs that are named
 
 
@@ -77,6 +75,7 @@ def load_as_recorded(
     if it is to be `whole`, also for files that were missing then."""
     from profiler.analysis.dropped_data import what_happened
     from profiler.tools.sources import load_source
+    from profiler.trace.events import DropKind
 
     run = load_source(imports.ready(source))
     damaged = damaged_files(run) if whole else unexpected_damage(run)
@@ -90,8 +89,10 @@ def load_as_recorded(
             f"{source.place} holds no call of a submodule: give a bundle, or what another profiler "
             "recorded of a pipeline"
         )
-    told = (*_DAMAGE, DropKind.ABORTED_RUN)
-    notes += not_whole(source.place, [drop for drop in run.info.drops if drop.kind in told])
+    missing = [
+        drop for drop in run.info.drops if _is_damage(drop) or drop.kind == DropKind.ABORTED_RUN
+    ]
+    notes += not_whole(source.place, missing)
     return run
 
 
@@ -116,7 +117,14 @@ def load_calls(source: Source) -> Run:
 
 def damaged_files(run: Run) -> list[Drop]:
     """Return the files of `run` that are cut, missing or changed."""
-    return [drop for drop in run.drops if drop.kind in _DAMAGE]
+    return [drop for drop in run.drops if _is_damage(drop)]
+
+
+def _is_damage(drop: Drop) -> bool:
+    """Whether a file is cut, missing or changed."""
+    from profiler.trace.events import DropKind
+
+    return drop.kind in (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
 
 
 def unexpected_damage(run: Run) -> list[Drop]:
@@ -137,6 +145,7 @@ def check_whole(run: Run, source: Source) -> None:
 def _damage(source: Source, drop: Drop) -> str:
     from profiler.analysis.dropped_data import what_happened
     from profiler.tools.sources import Kind
+    from profiler.trace.events import DropKind
 
     path = source.place if source.kind is Kind.TRACE else source.place / drop.where
     if drop.kind == DropKind.MISSING_FILE:

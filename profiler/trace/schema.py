@@ -7,7 +7,6 @@ for: who only reads traces needs none, and no protobuf.
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any
 
 __all__ = [
@@ -45,6 +44,8 @@ UNIT_COUNT, UNIT_BYTES = 2, 3  # CounterDescriptor.Unit
 
 
 def _resource(name: str) -> bytes:
+    from importlib.resources import files
+
     return files("profiler.trace").joinpath(name).read_bytes()
 
 

@@ -12,19 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from packaging.requirements import Requirement
-from packaging.version import InvalidVersion
 
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
 from profiler.trace.version import __version__
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 # --- `profile-sd3 doctor`: what is installed, and why a program would not be profiled.
 
@@ -155,6 +156,8 @@ class Report:
 
 def diagnose(environment: Mapping[str, str]) -> Report:
     """Look at this interpreter's installation, as a program started with `environment` finds it."""
+    from packaging.requirements import Requirement
+
     from profiler.capture.registry import backends
     from profiler.capture.run_info import versions
     from profiler.importers.registry import importers
@@ -182,6 +185,10 @@ def diagnose(environment: Mapping[str, str]) -> Report:
 
 def _extras(texts: list[str]) -> Iterator[Packages]:
     """The extras that the installed package names, without those that only developers need."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
     if not texts:
         return
     named = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
@@ -209,6 +216,8 @@ def _of_backend(
     name: str, packages: Iterable[str], requirements: Iterable[Requirement]
 ) -> Packages:
     """A backend's packages. Extras may want several versions of one: any of them will do."""
+    from packaging.requirements import Requirement
+
     bounds: dict[str, list[Requirement]] = {}
     for each in requirements:
         bounds.setdefault(each.name, []).append(each)
@@ -222,6 +231,8 @@ def _of_backend(
 
 def _fits(version: str, requirement: Requirement) -> bool:
     """Whether an installed version is one that is needed; one that says nothing is."""
+    from packaging.version import InvalidVersion
+
     try:
         return requirement.specifier.contains(version, prereleases=True)
     except InvalidVersion:
@@ -231,6 +242,8 @@ def _fits(version: str, requirement: Requirement) -> bool:
 def _version(package: str) -> str:
     """The installed version of a package, or of what brings its library under another name
     (onnxruntime-gpu brings onnxruntime); "" if it cannot be imported."""
+    from importlib import metadata
+
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
     with suppress(ValueError):  # in sys.modules, but made by hand

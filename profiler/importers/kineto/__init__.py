@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profiler.importers.importer import Importer, Option, reader
-from profiler.trace.events import GRAPH_CAPTURE
 
 _LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
 
@@ -42,7 +41,7 @@ IMPORTER = Importer(
     options=(
         Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
     ),
-    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", GRAPH_CAPTURE}),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", "graph_capture"}),
     together=_together,
     seen="torch 1.8 to 2.13, on CUDA, ROCm and the CPU",
 )

@@ -29,6 +29,7 @@ HEALTH: tuple[Column, ...] = (
     col("worst", STRING, "name of the row that is most wrong", importance=5),
     col("worst_ns", NS, "its length as recorded; of a clock, how far it is ahead", importance=6),
     col("usual_ns", NS, "length of others of its kernel", importance=7),
+    col("at_byte", INT64, "where in the file's text it begins", importance=8, hide_if_zero=True),
     col("action", STRING, "what was done about it", codes=HealthAction),
     col("sentence", STRING, "all of this in a sentence", importance=DATA_ONLY),
 )
@@ -261,6 +262,24 @@ def _drift(note: HealthNote) -> Said:
     )
 
 
+def _no_json(note: HealthNote) -> Said:
+    return said(
+        "skipped {count} of {total} events, whose text is no JSON; the first begins at byte "
+        "{at_byte}",
+        count=count(note.count),
+        total=count(note.total),
+        at_byte=count(note.at_byte),
+    )
+
+
+def _broken_off(note: HealthNote) -> Said:
+    return said(
+        "read {events}; the file breaks off at byte {at_byte}",
+        events=counted(note.count, "event"),
+        at_byte=count(note.at_byte),
+    )
+
+
 _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.OVERRUN: (said("Corrected"), _overrun),
     HealthRule.OUTLIVED: (said("Corrected"), _outlived),
@@ -277,6 +296,8 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.BEYOND_PEERS: (said("Doubtful"), _beyond),
     HealthRule.GAP: (said("Gap"), _gap),
     HealthRule.DRIFT: (said("Drift"), _drift),
+    HealthRule.NO_JSON: (said("Text"), _no_json),
+    HealthRule.BROKEN_OFF: (said("Text"), _broken_off),
 }
 
 SENTENCES: Sentences = {
@@ -296,6 +317,8 @@ SENTENCES: Sentences = {
         HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),
         HealthRule.GAP: said("nothing recorded"),
         HealthRule.DRIFT: said("clock gains or loses"),
+        HealthRule.NO_JSON: said("cannot be read as JSON"),
+        HealthRule.BROKEN_OFF: said("text of the file breaks off"),
     },
     HealthAction: {
         HealthAction.SHORTENED: said("shortened"),

@@ -7,14 +7,24 @@ called. Of an archive one member must be a trace; how much of it is looked at is
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
-__all__ = ["KEYS", "Packed", "PackedError", "holds_trace", "opened", "packed_as"]
+__all__ = [
+    "BYTE_ORDER_MARK",
+    "Packed",
+    "PackedError",
+    "holds_trace",
+    "is_trace",
+    "opened",
+    "packed_as",
+]
 
 
-KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"')
+_KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"')
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _TAR = (257, b"ustar")
@@ -36,6 +46,22 @@ def packed_as(head: bytes) -> Packed:
     if head[place : place + len(word)] == word:
         return "tar"
     return "gzip" if head.startswith(_GZIP) else ""
+
+
+_OWN = (  # categories in a list of events without anything around it
+    rb'"cat"\s*:\s*"(?:cpu_op|Operator|user_annotation|python_function|(?:cuda_)?[rR]untime|'
+    rb'[kK]ernel|(?:gpu_)?[mM]em(?:cpy|set))"'
+)
+_ORT = rb'"cat"\s*:\s*"(?:Session|Node)"'
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether a JSON text that starts so is a trace: an object, or the list of events alone that
+    torch wrote before 1.8."""
+    text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if text[:1] == b"{":
+        return any(key in text for key in _KEYS)
+    return text[:1] == b"[" and bool(re.search(_OWN, text)) and not re.search(_ORT, text)
 
 
 def holds_trace(file: BinaryIO, limit: int) -> bool:

@@ -170,7 +170,8 @@ _LAST = b"]}"
 _PART = 4 << 20  # bytes that are decoded at once, at least
 _LOOKED_AT = 1 << 16  # bytes at the end of a part in which it may be cut
 _TRIES = 4
-_WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a text that is no such JSON."""
 
 
 def in_parts(
@@ -207,7 +208,7 @@ def _head_of(text: bytearray) -> bytes:
         head = bytes(text[: found.end()])
         try:
             decoded(head + _LAST, dict[str, msgspec.Raw])
-        except _WRONG:
+        except WRONG:
             continue
         return head
     return b""
@@ -221,7 +222,7 @@ def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded,
         part = _FIRST + text[: found.start() + 1] + _LAST
         try:
             return decode(part), part, found.end(1)
-        except _WRONG:
+        except WRONG:
             continue
     return None
 

@@ -24,12 +24,22 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.files import decoder_of
-from profiler.kineto import KEYS, Packed, PackedError, opened, packed_as
-from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Ranges, Text, in_parts
+from profiler.kineto import BYTE_ORDER_MARK, Packed, PackedError, is_trace, opened, packed_as
+from profiler.kineto.damaged_text import DamagedText
+from profiler.kineto.events import (
+    LATEST_NS,
+    WRONG,
+    Event,
+    EventColumns,
+    Events,
+    Ranges,
+    Text,
+    in_parts,
+)
 from profiler.kineto.operators import CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
-from profiler.trace.manifest_fields import HealthNote
+from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 # --- Members of zip and tar archives: the one that is a trace, as a stream.
 
@@ -88,7 +98,7 @@ def _is_trace(content: BinaryIO) -> bool:
         head = _plain(content).read(_HEAD)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         return False
-    return any(key in head for key in KEYS)
+    return is_trace(head)
 
 
 def _only(traces: list[_Member], names: list[str]) -> _Member:
@@ -115,6 +125,7 @@ SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use ar
 _CHUNK = 4 << 20  # bytes
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
+_LISTED_EVENTS = b'{"traceEvents":'
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
 
 
@@ -231,30 +242,79 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
 
     A file that is no valid JSON is read once more with what Kineto is known to write wrongly put
     right: `inf` and `nan` (pytorch/kineto#105), raw control characters in frame names
-    (pytorch/pytorch#130622), numbers as strings (Ascend/pytorch#133).
+    (pytorch/pytorch#130622), numbers as strings (Ascend/pytorch#133). What then still is none is
+    read event by event: `health` says what was skipped, and where.
     """
     try:
         return _parsed(path, file, limit, _STRICT)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except WRONG:
         pass
     try:
         return _parsed(path, file, limit, _LENIENT)
-    except msgspec.ValidationError as error:
+    except WRONG as error:
+        wrong: Exception = error
+    try:
+        trace = _damaged(path, file, limit)
+    except msgspec.ValidationError as error:  # of the header
+        trace, wrong = None, error
+    if trace is not None:
+        return trace
+    if isinstance(wrong, msgspec.ValidationError):
         raise InputError(
-            f"{path} is not a torch.profiler trace ({error}): {_RECOMMENDATION}"
-        ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
+            f"{path} is not a torch.profiler trace ({wrong}): {_RECOMMENDATION}"
+        ) from wrong
+    raise InputError(f"{path} is not valid JSON ({wrong}): export or copy it again") from wrong
 
 
 def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTrace:
-    out_of_range = f"{path} has an event whose time is out of range: {_RECOMMENDATION}"
-    columns = EventColumns(out_of_range, reader.valid)
+    columns = EventColumns(_out_of_range(path), reader.valid)
     header: _Events | None = None
     for header, text in in_parts(_chunks(path, file, limit), reader.whole, reader.some):
         columns.add(header.traceEvents, text)
         header.traceEvents = []
     assert isinstance(header, Header)
+    return _trace(path, header, columns)
+
+
+def _damaged(path: Path, file: BinaryIO, limit: int) -> KinetoTrace | None:
+    """The trace as far as its text can be read; None if that is no event."""
+    reader = DamagedText(_readable)
+    columns = EventColumns(_out_of_range(path), bytes)
+    for events, text in reader.parts(_file_chunks(path, file, limit)):
+        columns.add(events, text)
+    if not reader.read:
+        return None
+    keys = [one.encode_name for one in msgspec.structs.fields(Header) if one.name != "traceEvents"]
+    header = _LENIENT.header.decode(reader.header_with(keys))
+    trace = _trace(path, header, columns)
+    return replace(trace, health=tuple(_text_notes(reader)))
+
+
+def _text_notes(reader: DamagedText) -> Iterator[HealthNote]:
+    if reader.skipped:
+        total = reader.read + reader.skipped
+        yield HealthNote(
+            rule=HealthRule.NO_JSON,
+            count=reader.skipped,
+            total=total,
+            share=reader.skipped / total,
+            at_byte=reader.first_skipped,
+            action=HealthAction.LEFT_OUT,
+        )
+    if reader.broken_at >= 0:
+        yield HealthNote(rule=HealthRule.BROKEN_OFF, count=reader.read, at_byte=reader.broken_at)
+
+
+def _readable(text: Text) -> bytes:
+    """A text as UTF-8, with what Kineto is known to write wrongly put right."""
+    return bytes(_LENIENT.valid(bytes(text).decode("utf-8", "replace").encode()))
+
+
+def _out_of_range(path: Path) -> str:
+    return f"{path} has an event whose time is out of range: {_RECOMMENDATION}"
+
+
+def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
     base_ns = _base_ns(path, header)
     events, start_ns, duration_ns = columns.complete(base_ns)
     events = _with_named_devices(events, columns.device_names)
@@ -297,13 +357,26 @@ def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
 
 
 def _chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:
+    """The text of a JSON object: a list of events alone, as torch before 1.8 wrote it, becomes
+    one."""
+    chunks = _file_chunks(path, file, limit)
+    first = next(chunks).removeprefix(BYTE_ORDER_MARK)
+    listed = first.lstrip()[:1] == b"["
+    yield _LISTED_EVENTS + first if listed else first
+    yield from chunks
+    if listed:
+        yield b"}"
+
+
+def _file_chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:
     """The JSON text, unpacked; never more than `limit`."""
     bound = may_unpack_to(file.seek(0, SEEK_END))
     size = 0
     try:
         with opened(file, min(limit, bound)) as (stream, packed):
             while chunk := stream.read(_CHUNK):
-                if not size and chunk.lstrip()[:1] not in (b"{", b"["):
+                begin = chunk.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
+                if not size and begin not in (b"{", b"["):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
                 size += len(chunk)
                 if size > limit:

@@ -215,7 +215,7 @@ class Attribution(Fields, frozen=True, kw_only=True):
 
 
 class HealthRule(StrEnum):
-    """What events of a recording cannot be, if it is right; the last five are no damage of it."""
+    """What events of a recording cannot be, if it is right."""
 
     OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
     LOST = "lost_work"  # launches of kernels without any
@@ -232,6 +232,8 @@ class HealthRule(StrEnum):
     BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
     GAP = "gap"  # between two recordings in one file
     DRIFT = "drift"  # of a device's clock
+    NO_JSON = "no_json"  # text of events that cannot be read
+    BROKEN_OFF = "broken_off"  # the file's text
 
     @property
     def damage(self) -> bool:
@@ -260,7 +262,8 @@ class HealthNote(Fields, frozen=True, kw_only=True):
     """What a rule counted on `device`, "" if on several or none, of `total` rows or launches.
     `excess_ns` is by how much times were wrong in all, `share` what that is of the device's time,
     or the count of the total. `worst` names the row that is most wrong, recorded as `worst_ns` long
-    where others of its kernel are `usual_ns`."""
+    where others of its kernel are `usual_ns`. `at_byte` is where in the file's text, unpacked, it
+    begins."""
 
     rule: HealthRule
     device: str = ""
@@ -272,6 +275,7 @@ class HealthNote(Fields, frozen=True, kw_only=True):
     worst: str = ""
     worst_ns: _Count = 0
     usual_ns: _Count = 0
+    at_byte: _Count = 0
     action: HealthAction = HealthAction.NOTED
 
 

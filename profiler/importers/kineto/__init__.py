@@ -11,7 +11,7 @@ _LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    from profiler.kineto import KEYS, holds_trace, packed_as
+    from profiler.kineto import holds_trace, is_trace, packed_as
 
     if path.is_dir():
         from profiler.importers.kineto.read import traces_in
@@ -20,7 +20,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     if packed_as(head) in ("zip", "tar"):
         with path.open("rb") as file:
             return holds_trace(file, _LIMIT)
-    return head.lstrip()[:1] == b"{" and any(key in head for key in KEYS)
+    return is_trace(head)
 
 
 def _together(paths: Sequence[Path]) -> list[list[Path]]:
@@ -43,5 +43,5 @@ IMPORTER = Importer(
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", "graph_capture"}),
     together=_together,
-    seen="torch 1.8 to 2.13, on CUDA, ROCm and the CPU",
+    seen="torch 1.7 to 2.13, on CUDA, ROCm and the CPU",
 )

@@ -103,7 +103,7 @@ def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
         rule=HealthRule.NO_TIME, device=ROOT_DEVICE, count=count, total=total, action=action
     )
     rows = {name: one[~none[one]] for name, one in trace.rows.items()}
-    return replace(trace, rows=rows, health=(note,))
+    return replace(trace, rows=rows, health=(*trace.health, note))
 
 
 def _hardware(trace: KinetoTrace) -> str:

@@ -1,0 +1,138 @@
+"""The events of a trace whose text is no JSON, in parts, and what of it could not be read.
+
+    reader = DamagedText()
+    for events, text in reader.parts(chunks): …
+    reader.read, reader.skipped, reader.first_skipped, reader.broken_at
+
+Events are decoded many at once; those that fail are halved until the ones that are no JSON are
+alone. After such a one reading goes on at the next text that begins like an event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from profiler.files import decoder_of
+from profiler.kineto import BYTE_ORDER_MARK
+from profiler.kineto.events import WRONG, Event, Text
+
+# An event's own object, not the value of one of its keys (`"args": {"name": …}`).
+_EVENT = re.compile(rb'\{(?<!:\{)(?<!: \{)(?<!["\\]\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_PHASE = re.compile(rb'"ph"\s*:')
+_END = re.compile(r'\}\s*\]\s*(?:,\s*"[^"]+"\s*:|\}|$)')  # of the last event and of the list
+_COMMA = re.compile(r"\s*,\s*")
+_PART = 4 << 20  # bytes that are looked at once, at least
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class DamagedText:
+    """Reads a text: how many events were `read`, how many `skipped`, at which byte the first of
+    these began, and, if the text is no whole file, the byte at which it breaks off; -1 for none.
+    `header` is what stands around the events. `valid` puts right what can be in a text that is no
+    JSON."""
+
+    def __init__(self, valid: Callable[[Text], bytes]) -> None:
+        self.read = self.skipped = 0
+        self.first_skipped = self.broken_at = -1
+        self.header = b""
+        self._valid = valid
+        self._position = 0
+
+    def parts(self, chunks: Iterable[bytes]) -> Iterator[tuple[list[Event], Text]]:
+        """Lists of events, and the text of each: an object with `traceEvents`."""
+        text, enough, started = bytearray(), _PART, False
+        for chunk in chunks:
+            text += chunk
+            if len(text) < enough:
+                continue
+            if not started:
+                started = self._start(text)
+            begins = [found.start() for found in _EVENT.finditer(text)] if started else []
+            if len(begins) < 2:
+                enough = 2 * len(text)
+                continue
+            yield from self._decoded(text, begins)
+            self._remove(text, begins[-1])
+            enough = _PART
+        if started or self._start(text):
+            begins = [found.start() for found in _EVENT.finditer(text)]
+            end = self._end(text, begins[-1] if begins else 0)
+            yield from self._decoded(text[:end], [*begins, end])
+
+    def _remove(self, text: bytearray, size: int) -> None:
+        del text[:size]
+        self._position += size
+
+    def _start(self, text: bytearray) -> bool:
+        """Take what stands before the first event out of the text; whether that begins in it."""
+        listed = _EVENTS.search(text)
+        first = _EVENT.search(text, listed.end() if listed else 0)
+        if first is None:
+            return False
+        self.header += bytes(text[: first.start()])
+        self._remove(text, first.start())
+        return True
+
+    def _end(self, text: bytearray, last: int) -> int:
+        """Where the last event ends, which begins at `last`; what follows is of the header."""
+        plain = text[last:].decode("utf-8", "surrogateescape")
+        size = 0
+        try:
+            while plain.startswith("{", size):
+                _, size = _DECODER.raw_decode(plain, size)
+                between = _COMMA.match(plain, size)
+                size = between.end() if between and plain.startswith("{", between.end()) else size
+        except (ValueError, RecursionError):
+            found = _END.search(plain, size)
+            size = found.start() + 1 if found else size
+        end = last + len(plain[:size].encode("utf-8", "surrogateescape"))
+        rest = plain[size:].strip(", \t\r\n")
+        listed = self.header.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"["
+        if rest[:1] != "]" or (rest[-1] != "}" and not listed):
+            self.broken_at = self._position + len(text) - 1
+        self.header += b"," + rest.encode("utf-8", "surrogateescape")
+        return end
+
+    def _decoded(self, text: Text, begins: list[int]) -> Iterator[tuple[list[Event], Text]]:
+        """The events that begin at all but the last of some places in the text."""
+        pieces = [bytes(text[begin:end]).rstrip(b", \t\r\n") for begin, end in pairwise(begins)]
+        decoder = decoder_of(list[Event], strict=False)
+        waiting = [(0, len(pieces))] if pieces else []
+        while waiting:
+            first, last = waiting.pop()
+            some = self._valid(b"[" + b",".join(pieces[first:last]) + b"]")
+            try:
+                events = decoder.decode(some)
+            except WRONG:
+                if last - first > 1:
+                    middle = (first + last) // 2
+                    waiting += [(middle, last), (first, middle)]
+                    continue
+                # several events may be in it, the begin of one was lost
+                self.skipped += max(len(_PHASE.findall(pieces[first])), 1)
+                if self.first_skipped < 0:
+                    self.first_skipped = self._position + begins[first]
+                continue
+            self.read += sum(event.ph != "" for event in events)
+            yield events, b'{"traceEvents":' + some + b"}"
+
+    def header_with(self, keys: Iterable[str]) -> bytes:
+        """A JSON object of the keys that can be read in the header."""
+        found = [b'"traceEvents":[]']
+        for key in keys:
+            place = re.search(rb'"%b"\s*:\s*' % re.escape(key.encode()), self.header)
+            if place is None:
+                continue
+            plain = self._valid(self.header[place.end() :]).decode("utf-8", "replace")
+            try:
+                value, _ = _DECODER.raw_decode(plain)
+                found.append(msgspec.json.encode(key) + b":" + msgspec.json.encode(value))
+            except (*WRONG, ValueError):
+                continue
+        return b"{" + b",".join(found) + b"}"

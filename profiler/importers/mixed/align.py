@@ -242,12 +242,15 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
         except InputError:
             others[path] = "unreadable"
             continue
-        importer = next(filter(partial(recognised_by, path, head), importers), None)
-        if importer is not None:
-            found.setdefault(importer.name, []).append(path)
-            continue
         refusal = refusal_of(path, head)
-        others[path] = refusal.what if refusal is not None else likeness(path, head)
+        if refusal is not None:
+            others[path] = refusal.what
+            continue
+        importer = next(filter(partial(recognised_by, path, head), importers), None)
+        if importer is None:
+            others[path] = likeness(path, head)
+            continue
+        found.setdefault(importer.name, []).append(path)
     beside = {
         other
         for importer in importers

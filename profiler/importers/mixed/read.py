@@ -256,6 +256,7 @@ class MixedRun:
             attribution=attribution,
             drops=tuple(self._drops()),
             job=next((info.job for info in told if info.job is not None), None),
+            health=tuple(note for info in told for note in info.health),
             parts=self._told(),
         )
 

@@ -262,6 +262,14 @@ def _drift(note: HealthNote) -> Said:
     )
 
 
+def _front_end(note: HealthNote) -> Said:
+    return said(
+        "{name} recorded {operators} and launched nothing: a front end or loader, in no submodule",
+        name=note.worst,
+        operators=counted(note.count, "operator"),
+    )
+
+
 def _no_json(note: HealthNote) -> Said:
     return said(
         "skipped {count} of {total} events, whose text is no JSON; the first begins at byte "
@@ -296,6 +304,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.BEYOND_PEERS: (said("Doubtful"), _beyond),
     HealthRule.GAP: (said("Gap"), _gap),
     HealthRule.DRIFT: (said("Drift"), _drift),
+    HealthRule.FRONT_END: (said("Beside"), _front_end),
     HealthRule.NO_JSON: (said("Text"), _no_json),
     HealthRule.BROKEN_OFF: (said("Text"), _broken_off),
 }
@@ -317,6 +326,7 @@ SENTENCES: Sentences = {
         HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),
         HealthRule.GAP: said("nothing recorded"),
         HealthRule.DRIFT: said("clock gains or loses"),
+        HealthRule.FRONT_END: said("launched nothing"),
         HealthRule.NO_JSON: said("cannot be read as JSON"),
         HealthRule.BROKEN_OFF: said("text of the file breaks off"),
     },
@@ -347,7 +357,11 @@ _DAMAGED = {HealthRule.OVERRUN: 0.25, HealthRule.LOST: 0.5, HealthRule.NO_TIME: 
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     """What the first screen says of a check, damage first and then the larger: at most two
     lines."""
-    shown = [one for one in notes if one.rule.damage or one.share >= _WORTH]
+    shown = [
+        one
+        for one in notes
+        if one.rule.damage or one.share >= _WORTH or one.rule is HealthRule.FRONT_END
+    ]
     shown.sort(key=lambda one: (not one.rule.damage, -one.share))
     for note in shown[:_MOST_LINES]:
         yield Fact(_SENTENCES[note.rule][0], sentence_of(note), alert=True)

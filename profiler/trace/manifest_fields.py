@@ -232,6 +232,7 @@ class HealthRule(StrEnum):
     BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
     GAP = "gap"  # between two recordings in one file
     DRIFT = "drift"  # of a device's clock
+    FRONT_END = "front_end"  # a process with operators that launched nothing, beside one that did
     NO_JSON = "no_json"  # text of events that cannot be read
     BROKEN_OFF = "broken_off"  # the file's text
 
@@ -244,6 +245,7 @@ class HealthRule(StrEnum):
             HealthRule.BEYOND_PEERS,
             HealthRule.GAP,
             HealthRule.DRIFT,
+            HealthRule.FRONT_END,
         )
 
 

@@ -47,6 +47,11 @@ from profiler.importers.kineto.cuda_graphs import (
     graph_launches,
     joined,
 )
+from profiler.importers.kineto.front_ends import (
+    launches_work,
+    operators_alone,
+    without_front_ends,
+)
 from profiler.importers.kineto.health import checked_trace
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
@@ -286,6 +291,16 @@ class KinetoRun(Struct, frozen=True):
         }
         return {"timeline", *(name for name, there in known.items() if there)}
 
+    @property
+    def launches_work(self) -> bool:
+        """Whether it has launches and work of a device."""
+        return launches_work(self.trace)
+
+    @property
+    def operators_alone(self) -> int:
+        """How many operators it has, if it has neither of these."""
+        return operators_alone(self.trace)
+
     def _has_shapes(self) -> bool:
         """Whether operators have shapes; old versions do not say that they were recorded."""
         told = self.trace.header.record_shapes
@@ -393,7 +408,7 @@ def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | 
             )
         return read_job(files)
     path = only_path(files, IMPORTER.accepts)
-    trace = checked_trace(read_kineto(path))
+    trace = checked_trace(without_front_ends(read_kineto(path)))
     captures = (capture,) if capture else ()
     return run_of(trace, path, captures, job=job_of_one(trace, path.name))
 
@@ -543,7 +558,7 @@ def says_its_rank(path: Path) -> bool:
 def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
     """The run of several traces. Raises InputError if they are not of one job, or one of them
     cannot be read."""
-    traces = [checked_trace(read_kineto(path)) for path in paths]
+    traces = [checked_trace(without_front_ends(read_kineto(path))) for path in paths]
     told = _told(paths, traces)
     order = sorted(range(len(paths)), key=lambda number: told[number].rank)
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]

@@ -20,6 +20,7 @@ from msgspec import structs
 from profiler.errors import InputError
 from profiler.importers.foreign_run import component, spans, stages
 from profiler.importers.importer import ForeignRun, Importer
+from profiler.importers.kineto.front_ends import front_end
 from profiler.importers.mixed import NAME
 from profiler.importers.mixed.align import (
     Once,
@@ -56,6 +57,7 @@ from profiler.trace.manifest_fields import (
     CallsFrom,
     ClockName,
     Device,
+    HealthNote,
     LeftOut,
     PartOfRun,
     Parts,
@@ -165,13 +167,15 @@ _SAMPLED = frozenset({"metrics", "memory"})  # capabilities that are counters
 @dataclass(frozen=True)
 class MixedRun:
     """The parts of a run, that whose clock it has first. `others` are the runs of files that lay
-    beside it and are not of it, `left_out` files that nobody reads, `unread` what could not be."""
+    beside it and are not of it, `left_out` files that nobody reads, `unread` what could not be,
+    `front_ends` what was read of processes that launched nothing, beside one that did."""
 
     name: str
     placed: tuple[Placed, ...]
     others: tuple[MixedRun, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     unread: tuple[Drop, ...] = ()
+    front_ends: tuple[HealthNote, ...] = ()
 
     @cached_property
     def _parts(self) -> list[Once]:
@@ -206,7 +210,7 @@ class MixedRun:
         found = [(one.call, one) for one in writings if one.call is not None]
         found.sort(key=lambda pair: pair[0].end_ns)
         told = [replace(call, index=at) for at, (call, _) in enumerate(found)]
-        calls = _staged(told)
+        calls = told if len(self.placed) == 1 else _staged(told)
         for call, (_, one) in zip(calls, found, strict=True):
             bundle.write_call(call, one.commands, one.counters)
         outside = [one for one in writings if one.call is None]
@@ -256,7 +260,7 @@ class MixedRun:
             attribution=attribution,
             drops=tuple(self._drops()),
             job=next((info.job for info in told if info.job is not None), None),
-            health=tuple(note for info in told for note in info.health),
+            health=(*(note for info in told for note in info.health), *self.front_ends),
             parts=self._told(),
         )
 
@@ -370,7 +374,9 @@ def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str,
     """
     contents = contents_of(folder, importers)
     by_name = {importer.name: importer for importer in importers}
-    parts, errors, unread = [], [], []
+    parts, errors, unread = list[Part](), [], []
+    alone: list[tuple[Part, int]] = []  # of processes that launched nothing, and their operators
+    launches = False
     for name, files in contents.files.items():
         importer = by_name[name]
         for some, run in _runs(importer, files, given):
@@ -379,14 +385,25 @@ def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str,
                 note = Note.of(DropReason.ERROR, error=str(run))
                 where = str(some[0].relative_to(folder))
                 unread.append(Drop(DropKind.DROPPED_EVENTS, where, UNKNOWN, "events", note))
+                continue
+            launches |= getattr(run, "launches_work", False)
+            operators = getattr(run, "operators_alone", 0)
+            part = collected(importer, some, run)
+            if operators:
+                alone.append((part, operators))
             else:
-                parts.append(collected(importer, some, run))
+                parts.append(part)
+    if launches:
+        notes = tuple(front_end(part.label, count) for part, count in alone)
+    else:
+        parts += [part for part, _ in alone]
+        notes = ()
     if not parts:
         raise errors[0] if errors else InputError(f"{folder} holds no trace: give one")
     name = folder.absolute().name
     first, *others = groups(parts)
     runs = tuple(MixedRun(f"{name}-{one[0].part.name}", tuple(one)) for one in others)
-    return MixedRun(name, tuple(first), runs, contents.left_out, tuple(unread))
+    return MixedRun(name, tuple(first), runs, contents.left_out, tuple(unread), notes)
 
 
 def _runs(

@@ -195,6 +195,16 @@ def _host_only(note: HealthNote) -> Said:
     )
 
 
+def _host_times(note: HealthNote) -> Said:
+    return said(
+        "{nodes} of {provider} have host times only: those of the host that launches. What "
+        "{device} did is not in the profile; record kernels with nsys or rocprofv3",
+        nodes=counted(note.count, "node"),
+        provider=note.worst,
+        device=note.device,
+    )
+
+
 def _launches(note: HealthNote) -> Said:
     if note.count == 1:
         return said("1 launch")
@@ -297,6 +307,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.TWICE: (said("Set aside"), _twice),
     HealthRule.LOST: (said("Lost"), _lost),
     HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
+    HealthRule.HOST_TIMES: (said("No GPU work"), _host_times),
     HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
     HealthRule.REUSED_NUMBERS: (said("Doubtful"), _reused),
     HealthRule.BEFORE: (said("Before"), _before),
@@ -319,6 +330,7 @@ SENTENCES: Sentences = {
         HealthRule.TWICE: said("recorded twice"),
         HealthRule.LOST: said("launched, but not recorded"),
         HealthRule.HOST_ONLY: said("no work of a device recorded"),
+        HealthRule.HOST_TIMES: said("has times of the host alone"),
         HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
         HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
         HealthRule.BEFORE: said("launched before the recording"),
@@ -379,7 +391,7 @@ def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
 
 def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
     """Whether work was launched on a device and none of it recorded."""
-    return any(note.rule is HealthRule.HOST_ONLY for note in notes)
+    return any(note.rule in (HealthRule.HOST_ONLY, HealthRule.HOST_TIMES) for note in notes)
 
 
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:

@@ -661,7 +661,8 @@ def _cut(
 
 CPU = "CPUExecutionProvider"
 _SUFFIX = "ExecutionProvider"
-_ON_HOST = ("CPU", "Azure", "Dnnl", "Xnnpack", "XNNPACK", "ACL")
+_OLDER = ("DNNL", "MKLDNN", "Nuphar", "NGRAPH")
+_ON_HOST = ("CPU", "Azure", "Dnnl", "Xnnpack", "XNNPACK", "ACL", "ArmNN", *_OLDER)
 _KINDS = {"Tensorrt": "cuda", "NvTensorRTRTX": "cuda", "CUDA": "cuda", "MIGraphX": "rocm"}
 KNOWN = frozenset(
     f"{name}{_SUFFIX}"

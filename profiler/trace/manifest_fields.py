@@ -220,6 +220,7 @@ class HealthRule(StrEnum):
     OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
     LOST = "lost_work"  # launches of kernels without any
     HOST_ONLY = "host_only"  # all of them
+    HOST_TIMES = "host_times"  # of nodes that launch: when their device ran them is not recorded
     CLOCK = "clock"  # work begins before its launch
     NO_TIME = "no_time"
     NEGATIVE = "negative_length"

@@ -3,9 +3,9 @@
     import_trace(Path("unet_2026-05-01_10-11-12.json"), Path("traces"))
     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
 
-Nodes of asynchronous providers (CUDA, TensorRT, ROCm) are host commands, because the profile
-has no device times for them. Builds with CUPTI or roctracer add the kernels. Wall time is only
-in the file name.
+Nodes of asynchronous providers (CUDA, TensorRT, ROCm) have times of the host that launches: they
+are work of `cpu:0` where nothing of a device is recorded, else host commands. Builds with CUPTI or
+roctracer add the kernels. Wall time is only in the file name.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    HealthNote,
+    HealthRule,
 )
 
 # --- The devices of providers, as far as a profile tells them: no session is there to be asked.
@@ -404,8 +406,8 @@ def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
 #     import_trace(Path("unet_2026-05-01_10-11-12.json"), Path("traces"))
 #     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
 #
-# A provider that works for the host (CUDA, TensorRT, ROCm, …) returns when it has launched: its
-# nodes are commands of the host, since nothing tells when its device ran them.
+# A provider that works for the host (CUDA, TensorRT, ROCm, …) returns when it has launched, and
+# nothing tells when its device ran its nodes.
 
 
 _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
@@ -468,7 +470,11 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     if len(sessions) > 1:
         count, reason = len(sessions), DropReason.BEGIN_BY_NAME
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
-    tables = {one.name: CommandTable(one.kinds, _command) for one in sessions}
+    alone = _has_host_times_alone(sessions)
+    if alone:
+        run.health = tuple(_host_times(sessions))
+    command = partial(_command, launched="compute" if alone else "host")
+    tables = {one.name: CommandTable(one.kinds, command) for one in sessions}
     call_of = partial(_call, tables)
     run.make_calls = partial(map, call_of, range(len(placed)), placed)
     run.make_landmarks = partial(_landmarks, placed)
@@ -518,10 +524,36 @@ def _add_drops(run: ForeignRunBuilder, sessions: Sequence[Session]) -> None:
         run.drop(lost, session.damaged, "events", DropReason.DAMAGED, where)
         run.drop(lost, launched.lost, "commands", DropReason.KERNELS_OF_NO_RUN, where)
         run.drop(estimated, launched.by_end, "commands", DropReason.KERNELS_BY_END, where)
+    if _has_host_times_alone(sessions):
+        return
     for provider in sorted(filter(launches, _providers(sessions))):
         device, reason = device_of(provider), DropReason.LAUNCH_TIMES
         if device not in run.devices:
             run.drop(lost, UNKNOWN, "commands", reason, device, provider=provider)
+
+
+def _has_host_times_alone(sessions: Sequence[Session]) -> bool:
+    """Whether nodes launch work of a device, and no work of any device is recorded."""
+    providers = _providers(sessions)
+    others = (device_of(one) for one in providers if not launches(one))
+    launching = any(map(launches, providers)) and not _worked(sessions)
+    return launching and all(device == ROOT_DEVICE for device in others)
+
+
+def _host_times(sessions: Sequence[Session]) -> Iterator[HealthNote]:
+    """A note for each provider whose nodes launch."""
+    nodes = Counted[str]()
+    for run in (run for session in sessions for run in session.runs):
+        nodes.update(kind.provider for kind in run.nodes.each())
+    for provider in sorted(filter(launches, nodes)):
+        yield HealthNote(
+            rule=HealthRule.HOST_TIMES,
+            device=device_of(provider),
+            count=nodes[provider],
+            total=nodes.total(),
+            share=nodes[provider] / nodes.total(),
+            worst=provider,
+        )
 
 
 def _providers(sessions: Sequence[Session]) -> set[str]:
@@ -544,13 +576,14 @@ def _busiest(commands: CommandColumns) -> str:
     return time.most_common(1)[0][0] if time else ROOT_DEVICE
 
 
-def _command(node: NodeKind) -> Placed:
-    """The command of a node: on the track of its provider; of the host, if it only launches."""
+def _command(node: NodeKind, launched: Category) -> Placed:
+    """The command of a node: on the track of its provider; if that only launches, on one of the
+    host, as `launched` says."""
     if isinstance(node, KernelKind):
         return Placed(node.track, node.name, kernel=node.kernel)
     provider = node.provider or "provider unknown"
     if launches(node.provider):
-        return Placed(Track(ROOT_DEVICE, f"{provider} launches", "host"), node.name)
+        return Placed(Track(ROOT_DEVICE, f"{provider} launches", launched), node.name)
     device = device_of(node.provider) if node.provider else ROOT_DEVICE
     moves = node.op_type in _TRANSFERS
     track = Track(device, "Memcpy", "dma") if moves else Track(device, provider, "compute")

@@ -14,6 +14,7 @@ from profiler.importers import import_trace, recognised
 from profiler.importers.onnxruntime import read
 from profiler.tools.sources import load
 from profiler.trace import DropKind
+from profiler.trace.manifest_fields import HealthRule
 from tests.corpus import CORPUS, needs_corpus
 
 GEMMINI = CORPUS / "ort" / "ucb_resnet_inference_gemmini.json.gz"
@@ -141,6 +142,42 @@ def test_providers_that_launch(tmp_path):
     assert [(drop.where, drop.count, drop.detail.code.value) for drop in loaded.drops] == [
         ("cuda:0", -1, "launch_times"),
     ]
+
+
+@pytest.mark.parametrize("provider", ["MKLDNN", "Dnnl", "DNNL", "Nuphar", "ACL"])
+def test_providers_of_the_host(tmp_path, provider):
+    """Libraries of the CPU are no device of their own: nothing waits for another device."""
+    name = f"{provider}ExecutionProvider"
+    path = written(tmp_path / "x.json", node("a", 1, 5, provider=name), run(0, 50))
+    loaded = imported(tmp_path, path)
+    assert commands(loaded, "device", "category", "track") == [("cpu:0", "compute", name)]
+    assert not loaded.info.health
+
+
+@pytest.mark.parametrize("provider", ["CUDA", "Tensorrt", "ROCM", "Dml"])
+def test_nodes_that_launch_are_shown_where_no_device_is_recorded(tmp_path, provider):
+    """With fall-backs to the CPU beside them: all nodes are work of the host, one note says what
+    their times are, and no device was busy."""
+    name = f"{provider}ExecutionProvider"
+    events = [
+        node("a", 1, 5, provider=name, op="MatMul"),
+        node("b", 10, 7, provider="CPUExecutionProvider", op="Gather"),
+        node("c", 20, 3, provider=name, op="MatMul"),
+        run(0, 50),
+    ]
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events))
+    assert commands(loaded, "layer", "device", "category") == [
+        (layer, "cpu:0", "compute") for layer in "abc"
+    ]
+    (note,) = loaded.info.health
+    assert (note.rule, note.count, note.total) == (HealthRule.HOST_TIMES, 2, 3)
+    assert note.worst == name
+    analysis = analyze(loaded)
+    assert analysis.devices["device"].to_list() == ["cpu:0"]
+    assert analysis.devices["utilization"].to_list() == [None]
+    operators = dict(analysis.operators.group_by("layer").agg(pl.col("total_ns").sum()).rows())
+    told = {event["name"].removesuffix("_kernel_time"): event["dur"] * 1000 for event in events[:3]}
+    assert {str(layer): total for layer, total in operators.items()} == told
 
 
 def test_shapes_and_bytes_of_newer_versions(tmp_path):

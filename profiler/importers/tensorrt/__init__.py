@@ -22,7 +22,10 @@ from profiler.importers.importer import Importer, Option, content_of, head_of, r
 # those of its trt-engine-explorer. Times are milliseconds.
 
 
-_FLAT = re.compile(rb"\{[^{}\[\]]*\}")  # an object of an array, none within it
+_FLAT = re.compile(  # an object of an array, none within it; names may have braces and brackets
+    rb'\{[^{}"]*(?:"(?:[^"\\\n]|\\.)*"[^{}"]*)*\}'
+)
+_OF_EACH = {"profile": b'"percentage"', "times": b'"startEnqMs"'}  # a key of every entry
 _PARTS = re.compile(rb"\s*\{\s*\"Layers\"\s*:\s*\[")
 _Milliseconds = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]  # 11 days: sums of ns fit int64
 _ENDINGS = re.compile(r"\.(?:gz|json|graph|layers|profile|timing|times|metadata|build|engine)$")
@@ -132,6 +135,7 @@ def read_export(path: Path) -> Export:
                 times.append(decoded(one, LayerTime))
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
             unread += 1
+    unread = max(unread, data.count(_OF_EACH[kind]) - len(times) - len(rows))
     return Export(path, kind, tuple(times), count, tuple(rows), unread=unread, cut=cut)
 
 

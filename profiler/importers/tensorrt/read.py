@@ -48,6 +48,19 @@ _TYPES = {  # words of "Format/Datatype" and of weights → type, bits
 }
 _GRAMMAR = TensorRtLayer()
 _NODE = re.compile(r"(?:^(?=.*_\d)|/)([A-Z][A-Za-z]*)(?:[123]D)?(?:_\d+)*$")
+_UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[([\w ]+)\]")
+_HOST_COPY = re.compile(r"\[(\w*Copy)\w* \d+\]")
+_API_TYPES = {  # of layers, where ONNX has another word
+    "Convolution": "Conv",
+    "Deconvolution": "ConvTranspose",
+    "Fully Connected": "Gemm",
+    "Matrix Multiply": "MatMul",
+}
+_BESIDE = " || "  # layers that run as one, side by side
+_QUANTIZES = re.compile(
+    r"((?:Dynamic)?(?:De)?[Qq]uantize(?:Linear)?)(?:_\d+)*(?:_(?:de)?quantize_scale_node\w*)?"
+)
+_COMPUTES = re.compile(r"Conv\w*|Deconv\w*|Gemm|MatMul\w*|Einsum|\w*Attention\w*|LSTM|GRU|RNN")
 _WORD = re.compile(r"[A-Za-z]+\d*")
 _LARGEST = 1 << 40  # of a dimension, and of a count
 _DECONVOLUTION = "deconv"
@@ -89,12 +102,25 @@ def _layer(name: str, average_ns: int, told: dict[str, Any]) -> TimedLayer:
 
 
 def _by_name(name: str) -> str:
-    """The op type of the first ONNX node that a layer's name has, "" if it has none."""
+    """The op type of the node in a layer's name that computes; else of the first one that does more
+    than change the type of numbers, else of the first; "" if the name has none."""
+    types = [_QUANTIZES.sub(r"\1", one) for one in _types_in(name)]
+    computing = (one for one in types if _COMPUTES.fullmatch(one))
+    others = (one for one in types if not _QUANTIZES.fullmatch(one))
+    return next(computing, "") or next(others, "") or next(iter(types), "")
+
+
+def _types_in(name: str) -> Sequence[str]:
+    if unnamed := _UNNAMED.findall(name):  # of networks that no ONNX file describes
+        return [_API_TYPES.get(one, one.replace(" ", "")) for one in unnamed]
+    if copy := _HOST_COPY.fullmatch(name):
+        return (copy[1],)
+    name = name.split(_BESIDE, maxsplit=1)[0]
     parsed = _GRAMMAR.parse(name)
     if parsed is not None:
-        return parsed.op_types[0] if parsed.op_types else ""
-    node = _NODE.search(name)
-    return node[1] if node else ""
+        return parsed.op_types
+    node = _QUANTIZES.fullmatch(name) or _NODE.search(name)
+    return (node[1],) if node else ()
 
 
 @dataclass(frozen=True, slots=True)

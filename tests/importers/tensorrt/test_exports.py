@@ -392,3 +392,49 @@ def test_shares_of_layers_are_of_the_layers():
     shapes = report_of(analysis).opening.shapes
     assert shapes.frame["label"][0].startswith("conv 32×256×14×14")
     assert "Inference" not in shapes.frame["label"].to_list()
+
+
+_INT8 = {  # a layer's name → its type, in ms how long it took
+    "conv1.weight + QuantizeLinear_2_quantize_scale_node + Conv_4 + Relu_5": ("Conv", 0.4),
+    "onnx::QuantizeLinear_9 + /l/_weight_quantizer/QuantizeLinear + /l/Conv": ("Conv", 0.2),
+    "(Unnamed Layer* 5) [Convolution] + (Unnamed Layer* 6) [Activation]": ("Conv", 0.1),
+    "fc.weight + QuantizeLinear_182_quantize_scale_node + Gemm_184": ("Gemm", 0.07),
+    "QuantizeLinear_7_quantize_scale_node": ("QuantizeLinear", 0.06),
+    "fc.weight + QuantizeLinear_5_quantize_scale_node": ("QuantizeLinear", 0.01),
+    "QuantizeLinear_1 + Add_3": ("Add", 0.05),
+    "Reformatting CopyNode for Input Tensor 0 to Conv_4": ("Reformat", 0.04),
+    "{ForeignNode[/layer4/a...MatMul_9]}": ("", 0.03),
+    "[HostToDeviceCopy 0]": ("HostToDeviceCopy", 0.02),
+    "Conv_30 || Conv_31": ("Conv", 0.02),
+}
+
+
+def test_quantized_layers_have_the_type_of_what_computes(tmp_path):
+    """Weights are quantized in the layer that uses them; brackets and braces in names cost no
+    layer: the sum of all is that of the file."""
+    entries = [{"count": 10}] + [
+        {"name": name, "timeMs": 10 * ms, "averageMs": ms, "percentage": 100 * ms}
+        for name, (_, ms) in _INT8.items()
+    ]
+    path = tmp_path / "int8.profile.json"
+    path.write_text("[\n" + "\n, ".join(map(json.dumps, entries)) + "\n]\n")
+    layers = layers_of(read_export(path), None)
+    assert {one.name: one.op_type for one in layers} == {
+        name: kind for name, (kind, _) in _INT8.items()
+    }
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    assert analysis.operators["total_ns"].sum() == round(sum(ms for _, ms in _INT8.values()) * 1e6)
+    roles = dict(analysis.roles.group_by("role").agg(pl.col("total_ns").sum()).rows())
+    assert roles["convolution"] == 720_000
+    assert roles["data_movement"] == 130_000
+
+
+def test_an_entry_that_is_no_object_is_counted(tmp_path):
+    """A name with a quote in it, which trtexec does not escape, is a drop, not silence."""
+    path = tmp_path / "a.profile.json"
+    names = ("Conv_0", 'Con"v_1', "Conv_2")
+    entries = [f'{{"name" : "{one}", "averageMs" : 1, "percentage" : 33}}' for one in names]
+    path.write_text("[ " + "\n, ".join(entries) + "\n]")
+    export = read_export(path)
+    assert [one.name for one in export.times] == ["Conv_0", "Conv_2"]
+    assert export.unread == 1

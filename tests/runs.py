@@ -187,15 +187,22 @@ TINY_INFO = make_info(
 )
 
 
+_LEFT_OUT = ("rank", "recorded_ns")
+
+
 def make_frame(rows: Sequence[tuple], columns: Sequence[Column]) -> pl.DataFrame:
-    """Rows in the order of declared columns, of which `rank` is left out: devices tell it."""
+    """Rows in the order of declared columns; `rank`, which devices tell, and `recorded_ns`, which
+    no file of these has, are left out."""
     wanted = schema(columns)
     if "rank" not in wanted:
         return pl.DataFrame(rows, schema=wanted, orient="row")
-    given = {name: dtype for name, dtype in wanted.items() if name != "rank"}
+    given = {name: dtype for name, dtype in wanted.items() if name not in _LEFT_OUT}
     frame = pl.DataFrame(rows, schema=given, orient="row")
     ranks = [rank_of_device(device or "") for device in frame["device"].cast(pl.String)]
-    return frame.with_columns(rank=pl.Series(ranks, dtype=pl.Int32)).select(wanted.names())
+    added = {"rank": pl.Series(ranks, dtype=pl.Int32)}
+    if "recorded_ns" in wanted:
+        added["recorded_ns"] = pl.lit(None, pl.Int64)
+    return frame.with_columns(**added).select(wanted.names())
 
 
 def make_run(

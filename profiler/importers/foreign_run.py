@@ -58,6 +58,7 @@ from profiler.trace.manifest_fields import (
     Overhead,
     Recording,
     Setting,
+    Shortened,
     Submodule,
     UnknownCost,
     Warmup,
@@ -164,6 +165,7 @@ class ForeignRunBuilder:
     counters: list[TraceCounter] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     health: Sequence[HealthNote] = ()
+    shortened: Sequence[Shortened] = ()
     host_activities: Sequence[HostActivity] = ()
     make_calls: Callable[[], Iterable[PlacedCall]] | None = None
     make_host: Callable[[], CommandColumns] | None = None
@@ -276,6 +278,7 @@ class ForeignRunBuilder:
             attribution=dict(self.attribution),
             drops=tuple(self.drops),
             health=tuple(self.health),
+            shortened=tuple(self.shortened),
             host_activities=tuple(self.host_activities),
             job=self.job,
         )

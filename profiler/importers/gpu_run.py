@@ -9,7 +9,7 @@ known if `emit_marks(record_shapes=True)` recorded them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -53,6 +53,7 @@ from profiler.trace.manifest_fields import (
     Clocks,
     Device,
     Recording,
+    Shortened,
 )
 
 # --- Work and host calls of a recording as commands of their calls.
@@ -161,6 +162,15 @@ class Commands:
             flows=self._flows(did, work, api),
             **text,
         )
+
+    def lengths(self, recorded: Int64s) -> Iterator[tuple[Track, int, int, int]]:
+        """Yield track, start and length of the work of which `recorded` has another length, and
+        that."""
+        work = np.flatnonzero(recorded >= 0)
+        length = self.work.end[work] - self.work.start[work]
+        columns = (self.track[work], self.work.start[work], length, recorded[work])
+        for track, *times in zip(*(one.tolist() for one in columns), strict=True):
+            yield self.tracks[track], *times
 
     def device_codes(self, call: int, devices: Devices) -> Int64s:
         """The device of each piece of work in a call."""
@@ -389,6 +399,12 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
         device: attribution_of(*times, np.flatnonzero(machine.placed.code == code))
         for code, device in enumerate(machine.placed.names)
     }
+    run.shortened = [
+        Shortened(
+            device=on.device, track=on.name, start_ns=start, duration_ns=length, recorded_ns=was
+        )
+        for on, start, length, was in commands.lengths(checked.recorded[checked.kept])
+    ]
     run.drops += recorded.drops
     run.counters += machine.counters
     run.end_ns = int(work.end[placing.work >= 0].max(initial=0))

@@ -189,7 +189,8 @@ class KinetoTrace:
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
     `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
     or that ended before they began. `collectives` is what kernels of NCCL and RCCL tell,
-    by row. `health` is what a check of the events against each other counted, if there was one.
+    by row. `health` is what a check of the events against each other counted, if there was one;
+    `recorded_ns` has, by row, the lengths as the file has them of those that it shortened.
     """
 
     where: str
@@ -207,6 +208,7 @@ class KinetoTrace:
     dropped: int = 0
     collectives: Mapping[int, CollectiveArgs] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
+    recorded_ns: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def end_ns(self) -> Int64s:

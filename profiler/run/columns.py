@@ -196,6 +196,13 @@ COMMANDS: tuple[Column, ...] = (
     col("role", ROLE, "what the operator is for in a diffusion model", True),
     col("start_ns", NS, "begin, on the run's clock"),
     col("duration_ns", NS, "wall time; 0 for an instant, -1 if it never ended"),
+    col(
+        "recorded_ns",
+        NS,
+        "wall time as the file has it, if that is impossible and `duration_ns` was corrected",
+        True,
+        importance=DATA_ONLY,
+    ),
     col("bytes_read", BYTES, "read by the command, if known", True),
     col("bytes_written", BYTES, "written by the command, if known", True),
     col("flops", INT64, "floating-point operations, if known", True),

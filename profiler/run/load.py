@@ -79,6 +79,7 @@ from profiler.trace.manifest import (
     parse_info,
     read_manifest,
 )
+from profiler.trace.manifest_fields import Shortened
 
 # --- The commands of several traces as one frame, a column at a time.
 #
@@ -321,6 +322,7 @@ def _commands(
     found["role"] = _closed(taken("role"), plain, ROLE, None)
     found |= {name: Part(taken(name), table) for name, table in tables.items()}
     found |= {name: Part(taken(name)) for name in _NUMBERS}
+    found["recorded_ns"] = Part(same(np.int64(UNKNOWN), len(found[_ROWS].values)))
     if unnumbered:
         found["command_index"] = _number_commands(found)
     return found
@@ -480,6 +482,7 @@ _LATER = {  # columns, by what is unknown
     "iteration": NO_ITERATION,
     "device_lag_ns": None,
     "device_duration_ns": None,
+    "recorded_ns": None,
 }
 _WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
 _UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
@@ -841,7 +844,7 @@ def _assemble(
     return Run(
         run_id=run_id,
         calls=calls_frame,
-        commands=commands_of(commands),
+        commands=_as_recorded(commands_of(commands), info.shortened),
         counters=counters,
         flows=flows,
         spans=spans,
@@ -849,6 +852,22 @@ def _assemble(
         info=info,
         drops=tuple(drops),
     )
+
+
+def _as_recorded(commands: pl.DataFrame, shortened: Sequence[Shortened]) -> pl.DataFrame:
+    """The commands with the lengths that the file has of those which were `shortened`."""
+    if not shortened:
+        return commands
+    known = {
+        (one.device, one.track, one.start_ns, one.duration_ns): one.recorded_ns for one in shortened
+    }
+    starts = pl.Series([one.start_ns for one in shortened])
+    here = commands.with_row_index("row").filter(pl.col("start_ns").is_in(starts.implode()))
+    rows = here.select("row", "device", "track", "start_ns", "duration_ns").rows()
+    recorded = np.full(len(commands), UNKNOWN, dtype=np.int64)
+    for row, *key in rows:
+        recorded[row] = known.get(tuple(key), UNKNOWN)
+    return commands.with_columns(recorded_ns=_known(pl.Series(recorded)))
 
 
 def _join_frames(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:

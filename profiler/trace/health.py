@@ -150,12 +150,14 @@ def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
-    """The times of the rows as corrected, which rows are kept, and what was noted. `process` is
+    """The times of the rows as corrected, which rows are kept, and what was noted. `recorded` is
+    the length that the file has of each row that was shortened, -1 of all others. `process` is
     that whose launch each row is of if processes share launch numbers, else None."""
 
     start: Int64s
     end: Int64s
     kept: Bools
+    recorded: Int64s
     notes: tuple[HealthNote, ...]
     process: Int64s | None = None
 
@@ -172,7 +174,8 @@ def check(
     devices of the machine in a note that none of them has work."""
     if not len(rows):
         notes = _host_only(launches, hardware)
-        return Checked(rows.start, rows.end, np.zeros(0, dtype=np.bool_), tuple(notes))
+        kept, recorded = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
+        return Checked(rows.start, rows.end, kept, recorded, tuple(notes))
     return _Check(rows, launches, syncs).checked()
 
 
@@ -191,6 +194,7 @@ class _Check:
         self.rows, self.launches, self.syncs = rows, launches, syncs
         self.start, self.end = rows.start.copy(), rows.end.copy()
         self.kept = np.ones(len(rows), dtype=np.bool_)
+        self.recorded = np.full(len(rows), -1, dtype=np.int64)
         self.notes: list[HealthNote] = []
         self.shifted: set[int] = set()
         self.rekeyed = False
@@ -212,7 +216,7 @@ class _Check:
         self._drift()
         process = self.process if self.rekeyed else None
         notes = tuple(self.notes[:_MOST_NOTES])
-        return Checked(self.start, self.end, self.kept, notes, process)
+        return Checked(self.start, self.end, self.kept, self.recorded, notes, process)
 
     # --- Rows without a time, of negative length, or recorded twice.
 
@@ -397,6 +401,8 @@ class _Check:
         worst = int((before - after).argmax())
         named = self._worst(int(rows[worst]), max(int(usual[worst]), 0))
         self.end[rows] = self.start[rows] + after
+        first = self.recorded[rows] < 0
+        self.recorded[rows[first]] = before[first]
         excess = int((before - after).sum())
         left = int((self.end[here] - self.start[here]).sum())
         more = {"total": int(here.sum()), "share": excess / max(left, 1), **named}

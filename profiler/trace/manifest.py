@@ -38,6 +38,7 @@ from profiler.trace.manifest_fields import (
     Parts,
     Recording,
     Setting,
+    Shortened,
     Submodule,
     SubmoduleSettings,
     Warmup,
@@ -134,7 +135,8 @@ class _Described(Fields, frozen=True, kw_only=True):
     device (imports). `settings` are what all pipeline calls were given, `pipeline_settings` by
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
-    `health` is what a check of the recording's events against each other counted and put right.
+    `health` is what a check of the recording's events against each other counted and put right,
+    `shortened` are the commands whose lengths it put right.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
     in order of their start, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
@@ -160,6 +162,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     warmup: Warmup | None = None
     attribution: dict[str, Attribution] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
+    shortened: tuple[Shortened, ...] = ()
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()
     submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)

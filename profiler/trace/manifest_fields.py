@@ -282,6 +282,17 @@ class HealthNote(Fields, frozen=True, kw_only=True):
     action: HealthAction = HealthAction.NOTED
 
 
+class Shortened(Fields, frozen=True, kw_only=True):
+    """A command that a check made shorter than the `recorded_ns` of the file: it has `duration_ns`
+    in the bundle, whose traces have no column for both."""
+
+    device: str
+    track: str
+    start_ns: _Time
+    duration_ns: _Count
+    recorded_ns: _Count
+
+
 class Uncaptured(Fields, frozen=True, kw_only=True):
     """A module or session that was executed outside captured calls: how often, and for how long in
     all."""

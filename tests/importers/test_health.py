@@ -151,6 +151,24 @@ def test_an_impossible_length_is_undone(analysis_of):
     assert row["sentence"].endswith("; shortened.")
 
 
+@pytest.mark.parametrize(
+    ("name", "recorded_ns"),
+    [
+        ("a1_overflow_dur.json", 3_400_000_000),
+        ("s5_nsys_overflow.sqlite", 3_400_000_000),
+        ("r2_rocprofv3_overflow", 3_000_000_000),
+    ],
+)
+def test_the_recorded_length_of_a_corrected_command_is_kept(name, recorded_ns, tmp_path):
+    """As the file has it; of all other commands the column says nothing."""
+    run = load(import_trace(DAMAGED / name, tmp_path))
+    column = run.commands["recorded_ns"]
+    assert column.drop_nulls().to_list() == [recorded_ns]
+    (row,) = run.commands.filter(column.is_not_null()).to_dicts()
+    assert row["duration_ns"] < 1_000_000
+    assert row["device"].startswith(("cuda", "rocm"))
+
+
 def test_an_impossible_length_of_nsys_is_undone(analysis_of):
     analysis = analysis_of(DAMAGED / "s5_nsys_overflow.sqlite")
     (row,) = analysis.health.to_dicts()

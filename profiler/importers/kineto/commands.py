@@ -9,7 +9,7 @@ activities.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from profiler.kineto.operators import copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.trace.manifest_fields import ActivityKind, HostActivity
+from profiler.trace.manifest_fields import ActivityKind, HostActivity, Shortened
 
 # --- Commands of an imported run: device work, and the host calls that launched it.
 #
@@ -167,6 +167,21 @@ class CommandWriter:
             track = self._track(("waits", int(self.trace.thread[row])), row)
             name = self.trace.events.name_of(row)
             builder.add(track, name, "", *self._times(row), stage=stage, step=step)
+
+    def shortened(self) -> Iterator[Shortened]:
+        """Yield the commands whose lengths a check put right."""
+        recorded = self.trace.recorded_ns
+        for row in self.launches.row.tolist() if recorded else ():
+            if row in recorded:
+                track = self._work_track(self.trace.events[row], row)
+                start, length = self._times(row)
+                yield Shortened(
+                    device=track.device,
+                    track=track.name,
+                    start_ns=start,
+                    duration_ns=length,
+                    recorded_ns=recorded[row],
+                )
 
     def device_of(self, call: int) -> str:
         """The device on which most of a call's work ran, the root device if none did."""

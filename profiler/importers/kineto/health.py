@@ -55,7 +55,10 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     start[work], duration[work] = found.start + base_ns, found.end - found.start
     gone = work[~found.kept]
     rows = {name: one[~np.isin(one, gone)] for name, one in trace.rows.items()}
-    return _without_gaps(replace(trace, start_ns=start, duration_ns=duration, rows=rows))
+    shorter = found.recorded >= 0
+    recorded = dict(zip(work[shorter].tolist(), found.recorded[shorter].tolist(), strict=True))
+    trace = replace(trace, start_ns=start, duration_ns=duration, recorded_ns=recorded, rows=rows)
+    return _without_gaps(trace)
 
 
 def _without_gaps(trace: KinetoTrace) -> KinetoTrace:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +346,7 @@ class KinetoRun(Struct, frozen=True):
         run.host_activities = host_activities(trace, launches, by_device, begin)
         columns = trace.duration_ns[launches.row], launches.call >= 0, launches.launch < 0
         run.attribution = {name: attribution_of(*columns, rows) for name, rows in by_device.items()}
-        run.health = trace.health
+        run.health, run.shortened = trace.health, tuple(writer.shortened())
         run.drop(DropKind.DROPPED_EVENTS, trace.dropped, "events", DropReason.NEVER_RAN)
         run.spans += (span for staging in stagings for span in staging.spans())
         run.counters += self.free_counters()
@@ -675,5 +676,6 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
         drops=drops,
         health=tuple(health),
+        shortened=tuple(chain.from_iterable(info.shortened for info in told)),
         job=job,
     )

@@ -52,6 +52,7 @@ from profiler.trace.manifest_fields import (
     HealthNote,
     HostActivity,
     Recording,
+    Shortened,
     quantity,
 )
 
@@ -490,7 +491,8 @@ _ONLY = "run"
 
 @dataclass(slots=True)
 class _Work:
-    """A command before it has a call: `module` is the one that it is of, "" for none."""
+    """A command before it has a call: `module` is the one that it is of, "" for none. What was
+    shortened was recorded as `recorded_ns` long."""
 
     track: Track
     operation: Operation
@@ -498,6 +500,7 @@ class _Work:
     end_ns: int
     correlation: int
     module: str
+    recorded_ns: int = UNKNOWN
 
 
 @dataclass(slots=True)
@@ -625,8 +628,9 @@ def _checked(
         ),
         *host_calls(apis, *np.array(called, dtype=np.int64).reshape(-1, 6).T),
     )
-    for one, begin, end in zip(works, checked.start.tolist(), checked.end.tolist(), strict=True):
-        one.start_ns, one.end_ns = begin + start_ns, end + start_ns
+    times = (checked.start + start_ns, checked.end + start_ns, checked.recorded)
+    for one, *put_right in zip(works, *(column.tolist() for column in times), strict=True):
+        one.start_ns, one.end_ns, one.recorded_ns = put_right
     kept = zip(works, checked.kept.tolist(), strict=True)
     return checked.notes, {id(one) for one, there in kept if there}
 
@@ -764,6 +768,17 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     run.drop(DropKind.DROPPED_EVENTS, space.damaged, "planes", DropReason.DAMAGED)
     run.drop(DropKind.DROPPED_EVENTS, found.untimed, "events", DropReason.NO_TIME)
     run.health = found.health
+    run.shortened = [
+        Shortened(
+            device=one.track.device,
+            track=one.track.name,
+            start_ns=one.start_ns,
+            duration_ns=one.end_ns - one.start_ns,
+            recorded_ns=one.recorded_ns,
+        )
+        for one in works
+        if one.recorded_ns >= 0
+    ]
     guessed = CallsFrom.MODULE_PERIOD if found.guessed else None
     run.recording = Recording(calls_from=guessed if found.ranges else CallsFrom.NOTHING)
     run.host_activities = activities(found.program, space.start_ns, [*_worked(works)])

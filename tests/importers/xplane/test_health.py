@@ -27,6 +27,9 @@ def test_an_impossible_length_is_undone(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(read, "_work", work)
-    (note,) = read.read_run([JAX]).health
+    run = read.read_run([JAX])
+    (note,) = run.health
+    (one,) = run.shortened
+    assert one.recorded_ns - one.duration_ns == note.excess_ns > 1_590_000_000
     assert (note.rule, note.count, note.action) == ("overrun", 1, "shortened")
     assert made[4].end_ns - made[4].start_ns < 1_000_000

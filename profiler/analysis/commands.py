@@ -132,9 +132,11 @@ def first_calls(calls: pl.DataFrame) -> pl.Series:
 
 
 def unsteady_calls(run: Run) -> pl.Series:
-    """Numbers of the first calls, and of the calls in which something was compiled."""
+    """Numbers of the first calls, of the calls in which something was compiled, and of those whose
+    work is not recorded."""
     first = first_calls(run.calls)
-    compiled = pl.Series([one.call for one in run.info.compilations], dtype=first.dtype)
+    others = [*(one.call for one in run.info.compilations), *run.info.workless]
+    compiled = pl.Series(others, dtype=first.dtype)
     here = compiled.filter(compiled.is_in(run.calls["call"].implode()))
     return pl.concat([first, here]).unique().sort()
 

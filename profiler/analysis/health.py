@@ -20,10 +20,15 @@ from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 HEALTH: tuple[Column, ...] = (
     col("rule", STRING, "what was counted", codes=HealthRule),
-    col("device", STRING, "device on which, empty if on several or none"),
+    col(
+        "device",
+        STRING,
+        "device on which; several are joined with commas, empty if on no known one",
+    ),
     col("stream", STRING, "its stream, empty if on several", importance=2),
     col("count", INT64, "rows or launches that break the rule"),
     col("total", INT64, "rows of the device, or launches of the process", importance=3),
+    col("calls", INT64, "calls that have no work at all because of it", hide_if_zero=True),
     col("excess_ns", NS, "by how much times were wrong in all", importance=1),
     col("share", FLOAT64, "excess_ns of the device time left, else count of total", importance=4),
     col("worst", STRING, "name of the row that is most wrong", importance=5),
@@ -62,6 +67,7 @@ TABLES = (
 
 _LONGEST_NAME = 60  # characters of a kernel's name
 _TWICE = 2  # times as much: no share of a whole
+_DOUBTFUL = 0.05  # of the launches: without their work findings are doubtful
 _FEW = 0.01  # of a device's rows: without these its busy time is known as well as it is printed
 
 
@@ -177,12 +183,35 @@ def _twice(note: HealthNote) -> Said:
 
 
 def _lost(note: HealthNote) -> Said:
+    given = {"count": count(note.count), "total": count(note.total), "device": _where(note)}
+    if note.share <= _DOUBTFUL:
+        return said(
+            "{count} of {total} launches on {device} have no kernel in the trace; times of calls "
+            "are lower bounds (the profiler's buffers: profile fewer steps)",
+            **given,
+        )
     return said(
-        "{count} of {total} launches on {device} have no kernel in the trace; times of calls are "
-        "lower bounds (the profiler's buffers: profile fewer steps)",
-        count=count(note.count),
-        total=count(note.total),
-        device=_where(note),
+        "{count} of {total} launches on {device} have no kernel in the trace{calls}; other times "
+        "of calls are lower bounds, findings doubtful (the profiler's buffers: profile fewer "
+        "steps)",
+        calls=_workless(note),
+        **given,
+    )
+
+
+def _workless(note: HealthNote) -> str:
+    """The calls that medians leave out."""
+    if not note.calls:
+        return ""
+    return said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
+
+
+def _late(note: HealthNote) -> Said:
+    return said(
+        "{launches} ran before the recording of devices began, or its first kernels are lost"
+        "{calls}",
+        launches=_launches(note),
+        calls=_workless(note),
     )
 
 
@@ -245,7 +274,11 @@ def _before(note: HealthNote) -> Said:
 
 
 def _cut(note: HealthNote) -> Said:
-    return said("{launches} had not run when the recording ended", launches=_launches(note))
+    return said(
+        "{launches} had not run when the recording ended{calls}",
+        launches=_launches(note),
+        calls=_workless(note),
+    )
 
 
 def _beyond(note: HealthNote) -> Said:
@@ -311,6 +344,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
     HealthRule.REUSED_NUMBERS: (said("Doubtful"), _reused),
     HealthRule.BEFORE: (said("Before"), _before),
+    HealthRule.LATE: (said("Late"), _late),
     HealthRule.CUT: (said("Cut"), _cut),
     HealthRule.BEYOND_PEERS: (said("Doubtful"), _beyond),
     HealthRule.GAP: (said("Gap"), _gap),
@@ -334,6 +368,7 @@ SENTENCES: Sentences = {
         HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
         HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
         HealthRule.BEFORE: said("launched before the recording"),
+        HealthRule.LATE: said("launched before devices were recorded"),
         HealthRule.CUT: said("had not run at the recording's end"),
         HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),
         HealthRule.GAP: said("nothing recorded"),
@@ -363,7 +398,13 @@ def sentence_of(note: HealthNote) -> Said:
 
 _MOST_LINES = 2
 _WORTH = 0.05  # of the device's time, or of the launches: what is no damage is shown from here on
-_DAMAGED = {HealthRule.OVERRUN: 0.25, HealthRule.LOST: 0.5, HealthRule.NO_TIME: 0.05}
+_DAMAGED = {
+    HealthRule.OVERRUN: 0.25,
+    HealthRule.LOST: _DOUBTFUL,
+    HealthRule.NO_TIME: 0.05,
+    HealthRule.NEGATIVE: 0.05,
+}
+_MOST_LOST = 0.5  # of the launches: what a device did is not known
 
 
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
@@ -372,7 +413,10 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     shown = [
         one
         for one in notes
-        if one.rule.damage or one.share >= _WORTH or one.rule is HealthRule.FRONT_END
+        if one.rule.damage
+        or one.share >= _WORTH
+        or one.calls
+        or one.rule is HealthRule.FRONT_END
     ]
     shown.sort(key=lambda one: (not one.rule.damage, -one.share))
     for note in shown[:_MOST_LINES]:
@@ -397,14 +441,14 @@ def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
     """The devices of which nobody knows when they were busy: some of their work has no time, or
     most of it is lost."""
-    lost = _DAMAGED[HealthRule.LOST]
     return {
-        note.device
+        device
         for note in notes
+        for device in note.device.split(", ")
         if (
             note.action is HealthAction.SET_ASIDE
             and note.rule is not HealthRule.TWICE
             and note.share > _FEW
         )
-        or (note.rule is HealthRule.LOST and note.share > lost)
+        or (note.rule is HealthRule.LOST and note.share > _MOST_LOST)
     }

@@ -53,6 +53,7 @@ from profiler.trace.manifest_fields import (
     Clocks,
     Device,
     HealthNote,
+    HealthRule,
     HostActivity,
     Job,
     Overhead,
@@ -166,6 +167,7 @@ class ForeignRunBuilder:
     drops: list[Drop] = field(default_factory=list)
     health: Sequence[HealthNote] = ()
     shortened: Sequence[Shortened] = ()
+    workless: Sequence[int] = ()
     host_activities: Sequence[HostActivity] = ()
     make_calls: Callable[[], Iterable[PlacedCall]] | None = None
     make_host: Callable[[], CommandColumns] | None = None
@@ -277,7 +279,8 @@ class ForeignRunBuilder:
             warmup=self.warmup,
             attribution=dict(self.attribution),
             drops=tuple(self.drops),
-            health=tuple(self.health),
+            health=tuple(_counted(self.health, len(self.workless))),
+            workless=tuple(sorted(self.workless)),
             shortened=tuple(self.shortened),
             host_activities=tuple(self.host_activities),
             job=self.job,
@@ -296,6 +299,26 @@ class ForeignRunBuilder:
             )
             for name, counts in devices.items()
         }
+
+
+def without_work(launching: Int64s, working: Int64s) -> list[int]:
+    """The calls of which some launches have no work, of these calls those in which nothing else
+    did; negative ones are none."""
+    calls: list[int] = np.setdiff1d(launching, working).tolist()
+    return [call for call in calls if call >= 0]
+
+
+def _counted(notes: Iterable[HealthNote], calls: int) -> Iterator[HealthNote]:
+    """Yield notes; that of the most launches without work says how many calls have none at all."""
+    notes = list(notes)
+    without = (HealthRule.LOST, HealthRule.LATE, HealthRule.CUT)
+    most = max((one for one in notes if one.rule in without), key=_count_of, default=None)
+    for note in notes:
+        yield structs.replace(note, calls=calls) if note is most else note
+
+
+def _count_of(note: HealthNote) -> int:
+    return note.count
 
 
 def attribution_of(

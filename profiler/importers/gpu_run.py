@@ -21,6 +21,7 @@ from profiler.importers.foreign_run import (
     PlacedCall,
     attribution_of,
     drops_of,
+    without_work,
 )
 from profiler.importers.gpu_calls import (
     KINDS,
@@ -47,7 +48,7 @@ from profiler.trace.events import (
     DropReason,
     Track,
 )
-from profiler.trace.health import Checked, DeviceRows, check, host_calls
+from profiler.trace.health import Checked, check
 from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
@@ -55,6 +56,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Shortened,
 )
+from profiler.trace.runtime_calls import DeviceRows, host_calls
 
 # --- Work and host calls of a recording as commands of their calls.
 #
@@ -405,6 +407,7 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
         )
         for on, start, length, was in commands.lengths(checked.recorded[checked.kept])
     ]
+    run.workless = without_work(placing.api[checked.unserved], placing.work)
     run.drops += recorded.drops
     run.counters += machine.counters
     run.end_ns = int(work.end[placing.work >= 0].max(initial=0))

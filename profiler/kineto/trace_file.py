@@ -190,7 +190,8 @@ class KinetoTrace:
     `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
     or that ended before they began. `collectives` is what kernels of NCCL and RCCL tell,
     by row. `health` is what a check of the events against each other counted, if there was one;
-    `recorded_ns` has, by row, the lengths as the file has them of those that it shortened.
+    `recorded_ns` has, by row, the lengths as the file has them of those that it shortened,
+    `unserved` the rows of launches that must have work and have none.
     """
 
     where: str
@@ -209,6 +210,7 @@ class KinetoTrace:
     collectives: Mapping[int, CollectiveArgs] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
     recorded_ns: Mapping[int, int] = field(default_factory=dict)
+    unserved: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def end_ns(self) -> Int64s:

@@ -9,20 +9,15 @@ events with what a device or a runtime cannot do, and a note says what it counte
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
-
-Bools = npt.NDArray[np.bool_]
-
-KERNEL, GRAPH, OTHER = range(3)
-"""What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
+from profiler.trace.runtime_calls import OTHER, Bools, DeviceRows, DeviceSyncs, HostLaunches
 
 _NEVER = 1 << 62
 _MS = 1_000_000
@@ -44,120 +39,24 @@ _TIMES = 10  # the rest of the recording: a gap between two of them, a start wit
 _WINDOWS, _LEAST_WINDOWS = 64, 5
 _NEAR_NS, _DRIFT, _DRIFT_NS, _NEAR_SPAN_NS = 15_000, 1e-4, 300 * _MS, 100 * _MS
 _COLLECTIVE = re.compile("nccl|rccl|SendRecv|AllReduce", re.IGNORECASE)  # these wait for others
-_LAUNCH = re.compile(
-    r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))"
-)
-_DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
-_CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
 _CORRELATION_BITS = 40
 _MOST_PROCESSES = 64  # that are distinguished
+_MOST_NAMED = 8  # devices of a process
 _MOST_NOTES = 200
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceRows:
-    """n kernels, copies and sets of devices. `device`, `stream` and `kernel` index the names;
-    `stream` differs by device, process and context, `kernel` by grid if that is known, and is -1
-    for copies and sets. `process` is -1 if it is not known, `correlation` is then not positive, or
-    unique in the file. `exempt` rows may overlap: no queue of a device has them."""
-
-    start: Int64s
-    end: Int64s
-    device: Int64s
-    stream: Int64s
-    process: Int64s
-    correlation: Int64s
-    kernel: Int64s
-    exempt: Bools
-    devices: tuple[str, ...]
-    streams: tuple[str, ...]
-    kernels: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostLaunches:
-    """m calls of the runtime that launched work: `kind` is `KERNEL`, `GRAPH` or `OTHER`; what is
-    `captured` becomes a node of a graph and runs nothing."""
-
-    start: Int64s
-    end: Int64s
-    process: Int64s
-    correlation: Int64s
-    kind: Int64s
-    captured: Bools
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceSyncs:
-    """Calls in which a process waited for all that it had launched on `device`, -1 if the file
-    does not say on which."""
-
-    start: Int64s
-    end: Int64s
-    process: Int64s
-    device: Int64s
-
-
-def host_calls(
-    names: Sequence[str],
-    name: Int64s,
-    start: Int64s,
-    end: Int64s,
-    process: Int64s,
-    thread: Int64s,
-    correlation: Int64s,
-) -> tuple[HostLaunches, DeviceSyncs]:
-    """Return the launches and synchronizations among calls of a runtime; `name` indexes `names`."""
-    launch, wait, capture = (
-        [pattern.match(text) for text in names] for pattern in (_LAUNCH, _DEVICE_SYNC, _CAPTURES)
-    )
-    kinds = [OTHER if one is None else GRAPH if one[1] else KERNEL for one in launch]
-    marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
-    kind, mark, waits = (
-        np.array([*values, 0], dtype=np.int64)[name]
-        for values in (kinds, marks, [one is not None for one in wait])
-    )
-    numbered, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
-    calls = HostLaunches(
-        start=start[numbered],
-        end=end[numbered],
-        process=process[numbered],
-        correlation=correlation[numbered],
-        kind=kind[numbered],
-        captured=_captured(mark, thread, start)[numbered],
-    )
-    nowhere = np.full(len(waited), -1, dtype=np.int64)
-    return calls, DeviceSyncs(start[waited], end[waited], process[waited], nowhere)
-
-
-def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
-    """Which calls lie between start and end of a capture on their thread."""
-    found = np.zeros(len(mark), dtype=np.bool_)
-    if not mark.any():
-        return found
-    order = np.lexsort((start, thread))
-    last = np.maximum.accumulate(np.where(mark[order] != 0, np.arange(len(order)), -1))
-    inside = (last >= 0) & (mark[order][last] > 0) & (thread[order][last] == thread[order])
-    found[order] = inside
-    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
     """The times of the rows as corrected, which rows are kept, and what was noted. `recorded` is
-    the length that the file has of each row that was shortened, -1 of all others. `process` is
-    that whose launch each row is of if processes share launch numbers, else None."""
+    the length that the file has of each row that was shortened, -1 of all others. `unserved` are
+    the launches, by their `row`, that must have work and have none. `process` is that whose launch
+    each row is of if processes share launch numbers, else None."""
 
     start: Int64s
     end: Int64s
     kept: Bools
     recorded: Int64s
+    unserved: Int64s
     notes: tuple[HealthNote, ...]
     process: Int64s | None = None
 
@@ -174,8 +73,8 @@ def check(
     devices of the machine in a note that none of them has work."""
     if not len(rows):
         notes = _host_only(launches, hardware)
-        kept, recorded = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
-        return Checked(rows.start, rows.end, kept, recorded, tuple(notes))
+        kept, none = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
+        return Checked(rows.start, rows.end, kept, none, none, tuple(notes))
     return _Check(rows, launches, syncs).checked()
 
 
@@ -195,6 +94,7 @@ class _Check:
         self.start, self.end = rows.start.copy(), rows.end.copy()
         self.kept = np.ones(len(rows), dtype=np.bool_)
         self.recorded = np.full(len(rows), -1, dtype=np.int64)
+        self.unserved = np.zeros(0, dtype=np.int64)
         self.notes: list[HealthNote] = []
         self.shifted: set[int] = set()
         self.rekeyed = False
@@ -216,7 +116,8 @@ class _Check:
         self._drift()
         process = self.process if self.rekeyed else None
         notes = tuple(self.notes[:_MOST_NOTES])
-        return Checked(self.start, self.end, self.kept, self.recorded, notes, process)
+        times = (self.start, self.end, self.kept, self.recorded)
+        return Checked(*times, self.unserved, notes, process)
 
     # --- Rows without a time, of negative length, or recorded twice.
 
@@ -521,9 +422,10 @@ class _Check:
         due = np.flatnonzero((launches.kind != OTHER) & ~launches.captured)
         due = due[np.unique(keys[due], return_index=True)[1]]  # a call around its driver's is one
         did = np.isin(keys[due], keys[self.launch[self.launch >= 0]])
-        if len(due) and not did.any() and (self.launch >= 0).any():  # copies alone have work
-            self._note(HealthRule.LOST, -1, count=len(due), total=len(due), share=1.0)
-        for process in np.unique(launches.process[due[did]])[:_MOST_PROCESSES].tolist():
+        if not did.any() and not (self.launch >= 0).any():
+            due = due[:0]  # nothing says whose work this is
+        self.unserved = launches.row[due[~did]]
+        for process in np.unique(launches.process[due])[:_MOST_PROCESSES].tolist():
             here = launches.process[due] == process
             self._lost_of(process, launches.start[due[here]], did[here])
         before = self.kept & ~rows.exempt & (self.launch < 0) & (rows.correlation > 0)
@@ -532,20 +434,32 @@ class _Check:
                 self._before(device, some)
 
     def _lost_of(self, process: int, start: Int64s, did: Bools) -> None:
-        """Note launches of a process without work: between others, or ahead of a synchronization
-        that returned, they lost it; else, behind all others, they had not run when the recording
-        ended."""
-        first, last = int(start[did].min()), int(start[did].max())
-        devices = np.unique(self.rows.device[self.process == process])
-        device = int(devices[0]) if len(devices) == 1 else -1
-        if device >= 0:
+        """Note launches of a process without work. If any work of its devices was recorded before
+        one, and any after it or a synchronization that returned, it lost its work. Those before
+        are of a time at which devices were not recorded yet, those after had not run when the
+        recording ended."""
+        kept = np.flatnonzero(self.kept & ~self.rows.exempt)
+        devices = np.unique(self.rows.device[kept[self.process[kept] == process]])
+        on = kept[np.isin(self.rows.device[kept], devices)] if len(devices) else kept
+        first, last = int(self.start[on].min(initial=_NEVER)), int(start[did].max(initial=0))
+        if did.any():
+            first = min(first, int(start[did].min()))
+        else:
+            last = int(self.start[on].max(initial=0))
+        if len(devices) == 1:
             last = max(last, int(self.syncs.start[self.syncs.process == process].max(initial=0)))
-        lost = int((~did & (start > first) & (start < last)).sum())
-        cut = int((~did & (start > last)).sum())
+        without = {
+            HealthRule.LOST: ~did & (start > first) & (start < last),
+            HealthRule.LATE: ~did & (start <= first),
+            HealthRule.CUT: ~did & (start > first) & (start >= last),
+        }
         total = len(start)
-        for rule, number in ((HealthRule.LOST, lost), (HealthRule.CUT, cut)):
+        names = ", ".join(self.rows.devices[one] for one in devices[:_MOST_NAMED].tolist())
+        for rule, which in without.items():
+            number = int(which.sum())
             if number:
-                self._note(rule, device, count=number, total=total, share=number / total)
+                more: dict[str, Any] = {"count": number, "total": total, "share": number / total}
+                self._note(rule, -1, **more, device_names=names)
 
     def _before(self, device: int, some: Int64s) -> None:
         """Note work whose launch number is below those of all launches that were recorded."""
@@ -631,7 +545,7 @@ class _Check:
         streams = [] if rows is None else np.unique(self.rows.stream[rows]).tolist()
         note = HealthNote(
             rule=rule,
-            device=self.rows.devices[device] if device >= 0 else "",
+            device=self.rows.devices[device] if device >= 0 else more.pop("device_names", ""),
             stream=self.rows.streams[streams[0]] if len(streams) == 1 else "",
             count=more.pop("count", None) or (len(rows) if rows is not None else 0),
             excess_ns=min(excess_ns, LARGEST),

@@ -136,7 +136,8 @@ class _Described(Fields, frozen=True, kw_only=True):
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
     `health` is what a check of the recording's events against each other counted and put right,
-    `shortened` are the commands whose lengths it put right.
+    `shortened` are the commands whose lengths it put right, `workless` the calls by number of
+    whose launches no work was recorded.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
     in order of their start, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
@@ -163,6 +164,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     attribution: dict[str, Attribution] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
     shortened: tuple[Shortened, ...] = ()
+    workless: tuple[_Int32, ...] = ()
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()
     submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)

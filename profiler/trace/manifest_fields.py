@@ -229,6 +229,7 @@ class HealthRule(StrEnum):
     REUSED_NUMBERS = "reused_launch_numbers"  # by one
     OUTLIVED = "outlived_synchronization"
     BEFORE = "before"  # launched before the recording began
+    LATE = "late"  # launched before the recording of devices began
     CUT = "cut"  # had not run when the recording ended
     BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
     GAP = "gap"  # between two recordings in one file
@@ -242,6 +243,7 @@ class HealthRule(StrEnum):
         """Whether figures of the recording are wrong as recorded."""
         return self not in (
             HealthRule.BEFORE,
+            HealthRule.LATE,
             HealthRule.CUT,
             HealthRule.BEYOND_PEERS,
             HealthRule.GAP,
@@ -262,7 +264,8 @@ class HealthAction(StrEnum):
 
 
 class HealthNote(Fields, frozen=True, kw_only=True):
-    """What a rule counted on `device`, "" if on several or none, of `total` rows or launches.
+    """What a rule counted on `device` ("" if on no known one, "cuda:0, cuda:1" if on one of
+    these), of `total` rows or launches, in `calls` of which all work is lost.
     `excess_ns` is by how much times were wrong in all, `share` what that is of the device's time,
     or the count of the total. `worst` names the row that is most wrong, recorded as `worst_ns` long
     where others of its kernel are `usual_ns`. `at_byte` is where in the file's text, unpacked, it
@@ -273,6 +276,7 @@ class HealthNote(Fields, frozen=True, kw_only=True):
     stream: str = ""
     count: _Count = 0
     total: _Count = 0
+    calls: _Count = 0
     excess_ns: _Count = 0
     share: _Real = 0.0
     worst: str = ""

@@ -188,10 +188,19 @@ def test_an_impossible_length_of_rocprofv3_is_undone(analysis_of):
 
 
 def test_lost_kernels_are_counted(analysis_of):
-    analysis = analysis_of(DAMAGED / "a3_lost_kernels.json")
-    _, facts = screen(analysis)
-    assert facts["Lost"].startswith("28 of 62 launches on cuda:0 have no kernel in the trace")
+    """Calls that lost all of them are in no median: the others take what the twin's do."""
+    analysis, twin = analysis_of(DAMAGED / "a3_lost_kernels.json"), analysis_of(BASE)
+    headline, facts = screen(analysis)
+    assert headline.startswith("damaged recording: ")
+    assert facts["Lost"].startswith(
+        "28 of 62 launches on cuda:0 have no kernel in the trace, 4 calls no work at all"
+    )
     assert "Dropped" not in facts
+    assert facts["Iterations"] == "8"
+    *_, median, calls = figures(analysis)
+    assert (median, calls) == (pytest.approx(figures(twin)[2], rel=0.01), 8)
+    assert analysis.inputs.run.info.workless == (3, 4, 5, 6)
+    assert "first_call" not in {finding.rule for finding in analysis.findings}
 
 
 def test_kernels_without_a_time_leave_busy_unknown(analysis_of):

@@ -6,14 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from profiler.trace.health import (
-    GRAPH,
-    KERNEL,
-    OTHER,
-    DeviceRows,
-    DeviceSyncs,
-    HostLaunches,
-)
+from profiler.trace.runtime_calls import GRAPH, KERNEL, OTHER, DeviceRows, DeviceSyncs, HostLaunches
 
 BEGIN = 1_000_000_000_000
 KERNELS = tuple(f"kernel_{number}" for number in range(8))
@@ -24,6 +17,7 @@ def launches_of(start, correlation, *, kind=None, captured=None, process=0, leng
     start = np.asarray(start, dtype=np.int64)
     number = len(start)
     return HostLaunches(
+        row=np.arange(number),
         start=start,
         end=start + length,
         process=np.broadcast_to(np.int64(process), (number,)).copy(),

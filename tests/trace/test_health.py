@@ -5,14 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.trace.health import (
-    GRAPH,
-    KERNEL,
-    OTHER,
-    check,
-    host_calls,
-)
+from profiler.trace.health import check
 from profiler.trace.manifest_fields import HealthAction, HealthRule
+from profiler.trace.runtime_calls import GRAPH, KERNEL, OTHER, host_calls
 from tests.trace.health_rows import (
     BEGIN,
     healthy,
@@ -128,6 +123,35 @@ def test_launches_without_work_between_others_lost_it():
         *(14, 20),
     )
     assert note.share == pytest.approx(0.7)
+
+
+def test_launches_ahead_of_all_work_are_of_a_time_without_devices():
+    """Nobody knows whether these kernels are lost or devices were not recorded yet; if other work
+    was recorded before them, they are lost."""
+    start = np.arange(8) * 100_000
+    launches = launches_of(start, np.arange(1, 9))
+    rows = rows_of(start[3:] + 8_000, 50_000, np.arange(4, 9))
+    (note,) = check(rows, launches, no_syncs()).notes
+    assert (note.rule, note.count, note.rule.damage) == ("late", 3, False)
+    before = rows_of(np.append(start[3:] + 8_000, -50_000), 5_000, np.append(np.arange(4, 9), -1))
+    (note,) = check(before, launches, no_syncs()).notes
+    assert (note.rule, note.count, note.rule.damage) == ("lost_work", 3, True)
+
+
+def test_a_process_may_lose_all_its_work():
+    """Two processes launch by turns, and of one of them nothing is recorded."""
+    start = np.arange(20) * 100_000
+    process = np.arange(20) % 2
+    launches = launches_of(start, np.arange(1, 21), process=process)
+    own = process == 0
+    rows = rows_of(
+        start[own] + 8_000, 50_000, np.arange(1, 21)[own], process=np.zeros(10, dtype=np.int64)
+    )
+    notes = check(rows, launches, no_syncs()).notes
+    assert [(one.rule, one.count, one.total) for one in notes] == [
+        ("lost_work", 9, 10),
+        ("cut", 1, 10),
+    ]
 
 
 def test_launches_behind_the_last_that_ran_were_cut():

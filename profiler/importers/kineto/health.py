@@ -19,8 +19,9 @@ from profiler.kineto.events import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.health import EMPTY_NS, DeviceRows, check, host_calls, timeless
+from profiler.trace.health import EMPTY_NS, check, timeless
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+from profiler.trace.runtime_calls import DeviceRows, host_calls
 
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
@@ -45,7 +46,8 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     )
     hardware = "" if len(work) else _hardware(trace)
     found = check(_device_rows(trace, work, base_ns), launches, syncs, hardware)
-    trace = replace(trace, health=(*trace.health, *found.notes))
+    unserved = runtime[found.unserved]
+    trace = replace(trace, health=(*trace.health, *found.notes), unserved=unserved)
     if not found.changed:
         return _without_gaps(trace)
     if found.process is not None:

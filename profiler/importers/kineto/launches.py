@@ -56,8 +56,8 @@ class Launches(Struct, frozen=True, eq=False):
     operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
     is when it was launched, its own start if unknown. Wrappers that torch.compile and the
     profiler record among operators are none. `waits` are the rows of the runtime calls in which
-    the host waited for a device, and the call in which each was made. `training` is None if
-    nothing trains.
+    the host waited for a device, `unserved` those of launches whose work is not recorded, and the
+    call in which each was made. `training` is None if nothing trains.
     """
 
     row: Int64s
@@ -67,6 +67,7 @@ class Launches(Struct, frozen=True, eq=False):
     call: Int64s
     time_ns: Int64s
     waits: tuple[Int64s, Int64s] = field(default_factory=lambda: (_NOTHING, _NOTHING))
+    unserved: tuple[Int64s, Int64s] = field(default_factory=lambda: (_NOTHING, _NOTHING))
     training: Training | None = None
 
     def __len__(self) -> int:
@@ -108,6 +109,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
         waits=(waits, _at(around.row, _around(trace, around, waits))),
+        unserved=(trace.unserved, _at(around.row, _around(trace, around, trace.unserved))),
         training=training,
     )
 

@@ -27,6 +27,7 @@ from profiler.importers.foreign_run import (
     PlacedCall,
     attribution_of,
     call_at,
+    without_work,
 )
 from profiler.importers.importer import head_of, only_path
 from profiler.importers.kineto import IMPORTER
@@ -347,6 +348,7 @@ class KinetoRun(Struct, frozen=True):
         columns = trace.duration_ns[launches.row], launches.call >= 0, launches.launch < 0
         run.attribution = {name: attribution_of(*columns, rows) for name, rows in by_device.items()}
         run.health, run.shortened = trace.health, tuple(writer.shortened())
+        run.workless = without_work(launches.unserved[1], launches.call)
         run.drop(DropKind.DROPPED_EVENTS, trace.dropped, "events", DropReason.NEVER_RAN)
         run.spans += (span for staging in stagings for span in staging.spans())
         run.counters += self.free_counters()
@@ -526,16 +528,22 @@ class JobRun:
             for number, call in enumerate(run.calls)
         ]
         calls: list[list[Call]] = [[] for _ in self.runs]
+        indices: list[dict[int, int]] = [{} for _ in self.runs]
         for index, (_, rank, number) in enumerate(sorted(places)):
             one = self.runs[rank].call(number, index)
             bundle.write_call(one.call, one.commands, one.counters)
             calls[rank].append(one.call)
+            indices[rank][number] = index
         builder = CommandBuilder()
         for run in self.runs:
             run.add_host(builder)
         counters = [counter for run in self.runs for counter in run.free_counters()]
         bundle.write_host(_spans(self.runs), builder.build(), ROOT_DEVICE, counters)
-        told = [run.builder().info(of_rank) for run, of_rank in zip(self.runs, calls, strict=True)]
+        told = []
+        for run, of_rank, places_of in zip(self.runs, calls, indices, strict=True):
+            info = run.builder().info(of_rank)
+            workless = tuple(sorted(places_of[number] for number in info.workless))
+            told.append(structs.replace(info, workless=workless))
         return _merged(told, self)
 
 
@@ -638,6 +646,12 @@ def _spans(runs: Sequence[KinetoRun]) -> list[Span]:
     return list(found.values())
 
 
+def _on_rank(rank: int, devices: str) -> str:
+    """Devices of a rank, of which a note is, by their names in the job; for none the rank."""
+    named = [device_of_rank(rank, one) for one in devices.split(", ") if one]
+    return ", ".join(named) or device_of_rank(rank, "").rstrip("/")
+
+
 def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
     """What the manifest says of the whole job."""
     first, job = told[0], run.job
@@ -653,8 +667,7 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         attribution |= info.attribution
         of_rank[rank.rank] = device_of_rank(rank.rank, ROOT_DEVICE)
         health += [
-            structs.replace(one, device=device_of_rank(rank.rank, one.device or ROOT_DEVICE))
-            for one in info.health
+            structs.replace(one, device=_on_rank(rank.rank, one.device)) for one in info.health
         ]
         activities += [
             structs.replace(one, thread=device_of_rank(rank.rank, one.thread))
@@ -677,5 +690,6 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         drops=drops,
         health=tuple(health),
         shortened=tuple(chain.from_iterable(info.shortened for info in told)),
+        workless=tuple(sorted(chain.from_iterable(info.workless for info in told))),
         job=job,
     )

@@ -42,7 +42,7 @@ from profiler.trace.events import (
     DropReason,
     Track,
 )
-from profiler.trace.health import DeviceRows, check, host_calls
+from profiler.trace.health import check
 from profiler.trace.manifest_fields import (
     ActivityKind,
     CallsFrom,
@@ -55,6 +55,7 @@ from profiler.trace.manifest_fields import (
     Shortened,
     quantity,
 )
+from profiler.trace.runtime_calls import DeviceRows, host_calls
 
 # --- A file of XLA's profiler as planes, lines and events.
 #

@@ -1,0 +1,125 @@
+"""What devices of a recording did, and the calls of the runtime that launched it or waited for it.
+
+    launches, syncs = host_calls(names, name, start, end, process, thread, correlation)
+
+Each importer gives the check of a recording (`trace/health`) what it read in these columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.trace.columns import Int64s
+
+Bools = npt.NDArray[np.bool_]
+
+KERNEL, GRAPH, OTHER = range(3)
+"""What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
+
+_LAUNCH = re.compile(
+    r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))"
+)
+_DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
+_CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceRows:
+    """n kernels, copies and sets of devices. `device`, `stream` and `kernel` index the names;
+    `stream` differs by device, process and context, `kernel` by grid if that is known, and is -1
+    for copies and sets. `process` is -1 if it is not known, `correlation` is then not positive, or
+    unique in the file. `exempt` rows may overlap: no queue of a device has them."""
+
+    start: Int64s
+    end: Int64s
+    device: Int64s
+    stream: Int64s
+    process: Int64s
+    correlation: Int64s
+    kernel: Int64s
+    exempt: Bools
+    devices: tuple[str, ...]
+    streams: tuple[str, ...]
+    kernels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostLaunches:
+    """m calls of the runtime that launched work: `row` is the place of each among the calls that
+    were given, `kind` `KERNEL`, `GRAPH` or `OTHER`; what is `captured` becomes a node of a graph
+    and runs nothing."""
+
+    row: Int64s
+    start: Int64s
+    end: Int64s
+    process: Int64s
+    correlation: Int64s
+    kind: Int64s
+    captured: Bools
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceSyncs:
+    """Calls in which a process waited for all that it had launched on `device`, -1 if the file
+    does not say on which."""
+
+    start: Int64s
+    end: Int64s
+    process: Int64s
+    device: Int64s
+
+
+def host_calls(
+    names: Sequence[str],
+    name: Int64s,
+    start: Int64s,
+    end: Int64s,
+    process: Int64s,
+    thread: Int64s,
+    correlation: Int64s,
+) -> tuple[HostLaunches, DeviceSyncs]:
+    """Return the launches and synchronizations among calls of a runtime; `name` indexes `names`."""
+    launch, wait, capture = (
+        [pattern.match(text) for text in names] for pattern in (_LAUNCH, _DEVICE_SYNC, _CAPTURES)
+    )
+    kinds = [OTHER if one is None else GRAPH if one[1] else KERNEL for one in launch]
+    marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
+    kind, mark, waits = (
+        np.array([*values, 0], dtype=np.int64)[name]
+        for values in (kinds, marks, [one is not None for one in wait])
+    )
+    numbered, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
+    calls = HostLaunches(
+        row=numbered,
+        start=start[numbered],
+        end=end[numbered],
+        process=process[numbered],
+        correlation=correlation[numbered],
+        kind=kind[numbered],
+        captured=_captured(mark, thread, start)[numbered],
+    )
+    nowhere = np.full(len(waited), -1, dtype=np.int64)
+    return calls, DeviceSyncs(start[waited], end[waited], process[waited], nowhere)
+
+
+def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
+    """Which calls lie between start and end of a capture on their thread."""
+    found = np.zeros(len(mark), dtype=np.bool_)
+    if not mark.any():
+        return found
+    order = np.lexsort((start, thread))
+    last = np.maximum.accumulate(np.where(mark[order] != 0, np.arange(len(order)), -1))
+    inside = (last >= 0) & (mark[order][last] > 0) & (thread[order][last] == thread[order])
+    found[order] = inside
+    return found

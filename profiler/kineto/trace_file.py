@@ -217,6 +217,11 @@ class KinetoTrace:
         """Ends, int64 [n]."""
         return self.start_ns + self.duration_ns
 
+    @property
+    def host_only(self) -> bool:
+        """Whether work was launched on a device and none of it recorded."""
+        return any(note.rule is HealthRule.HOST_ONLY for note in self.health)
+
     def rows_of(self, *categories: str) -> Int64s:
         """Rows of the events of all these categories, ascending, int64."""
         found = [self.rows[name] for name in categories if name in self.rows]

@@ -263,7 +263,8 @@ class CommandWriter:
         args = event.args
         stream = args.stream if args and args.stream is not None else event.tid
         if event.cat not in DEVICE_WORK:
-            return self._track(("operators", int(self.trace.thread[row])), row)
+            kind = "host" if self.trace.host_only else "operators"
+            return self._track((kind, int(self.trace.thread[row])), row)
         suffix, category = queue(event.cat, event.name)
         key = (args.device if args else None, event.pid, stream, suffix)
         track = self._tracks.get(key)

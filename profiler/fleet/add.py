@@ -245,7 +245,7 @@ def _analyzed(path: Path, *, page: bool) -> Outcome:
         analysis = analyze(run)
         written = []
         if page:
-            written.append(page_path(source, filtered=False))
+            written.append(page_path(source, filtered=False, folder=path.parent))
             write_html(run, analysis, written[0], source=source.path)
         summarize_analysis(analysis, source)
     texts, elapsed = tuple(map(str, written)), analysis.accounting.end_to_end_ns

@@ -404,35 +404,26 @@ def _runs(given: _Runs) -> list[Run]:
     return [each if isinstance(each, Run) else load(each) for each in several]
 
 
-# --- Where the page of a run goes when nobody says.
+# --- Where the page of a run goes by default.
 
 
 _HEAD = 4096  # bytes in which a page of ours names us
 
 
-def page_path(source: Source, *, filtered: bool) -> Path:
-    """`report.html` in a bundle, `report.selection.html` of a part of it; beside a single trace
-    its name, beside what was imported its name with that behind it.
+def page_path(source: Source, *, filtered: bool, folder: Path = Path()) -> Path:
+    """`report.html` in a bundle, `report.selection.html` for a part of it; for a single trace or
+    what another profiler wrote its name with that behind it in `folder`, by default the current
+    one.
 
     Raises OutputError if a file of that name is no page of ours.
     """
     name = "report.selection.html" if filtered else "report.html"
-    if source.origin is not None:
-        path = _beside(source.origin, name)
-    elif source.kind is Kind.TRACE:
-        path = source.path.with_suffix(".html")
-    else:
+    given = source.origin or (source.path if source.kind is Kind.TRACE else None)
+    if given is None:
         return source.path / name
+    whole = given if given.name not in ("", "..") else given.resolve()
+    stem = whole.name.removesuffix(".gz")
+    path = folder / f"{Path(stem).stem if given.is_file() else stem}.{name}"
     if path.is_file() and b"profile-sd3" not in path.read_bytes()[:_HEAD]:
         raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")
     return path
-
-
-def _beside(origin: Path, name: str) -> Path:
-    """`NAME.report.html` beside `origin`, in the current folder if that cannot be written."""
-    whole = origin if origin.name not in ("", "..") else origin.resolve()
-    stem = whole.name.removesuffix(".gz")
-    named = f"{Path(stem).stem if origin.is_file() else stem}.{name}"
-    beside = whole.parent / named
-    writable = os.access(beside if beside.exists() else whole.parent, os.W_OK)
-    return beside if writable else Path(named)

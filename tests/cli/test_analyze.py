@@ -103,11 +103,12 @@ def test_run_that_has_not_ended_beside_is_named(bundle, capsys):
     assert f"{killed} has not ended and was left out: `profile-sd3 merge {killed}`" in out
 
 
-def test_single_trace(bundle, capsys):
-    """The merged trace alone: the page stands beside it under its name."""
+def test_single_trace(bundle, capsys, tmp_path, monkeypatch):
+    """The merged trace alone: the page has its name and is in the current folder."""
+    monkeypatch.chdir(tmp_path)
     analyze(AnalyzeOptions(path=bundle / "merged.pb"))
     assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
-    assert (bundle / "merged.html").is_file()
+    assert (tmp_path / "merged.report.html").is_file()
 
 
 def test_single_call_has_no_accounting(bundle, capsys):
@@ -117,12 +118,13 @@ def test_single_call_has_no_accounting(bundle, capsys):
     assert "No accounting of the whole time: the trace holds no pipeline" in out
 
 
-def test_page_of_someone_else_is_not_overwritten(bundle, capsys):
-    """merged.html exists and is not ours."""
-    (bundle / "merged.html").write_text("<p>mine</p>")
+def test_page_of_someone_else_is_not_overwritten(bundle, tmp_path, monkeypatch):
+    """merged.report.html exists and is not ours."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "merged.report.html").write_text("<p>mine</p>")
     with pytest.raises(OutputError, match="is no page of ours: give --html FILE"):
         analyze(AnalyzeOptions(path=bundle / "merged.pb"))
-    assert (bundle / "merged.html").read_text() == "<p>mine</p>"
+    assert (tmp_path / "merged.report.html").read_text() == "<p>mine</p>"
 
 
 def test_html_at_a_place_of_choice(bundle, tmp_path, capsys):

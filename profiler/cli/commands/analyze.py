@@ -72,7 +72,7 @@ class AnalyzeOptions:
     )
     html: Path | None = opt(
         "FILE  Write the page there, over FILE if it exists.  [default: report.html in the bundle; "
-        "beside a single .pb or what another profiler wrote, under its name]"
+        "of a single .pb or what another profiler wrote NAME.report.html in the current folder]"
     )
     importing: list[str] = shared.IMPORT_OPTIONS
     out: Path | None = shared.KEPT_IMPORT

@@ -413,10 +413,7 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     shown = [
         one
         for one in notes
-        if one.rule.damage
-        or one.share >= _WORTH
-        or one.calls
-        or one.rule is HealthRule.FRONT_END
+        if one.rule.damage or one.share >= _WORTH or one.calls or one.rule is HealthRule.FRONT_END
     ]
     shown.sort(key=lambda one: (not one.rule.damage, -one.share))
     for note in shown[:_MOST_LINES]:

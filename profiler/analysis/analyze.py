@@ -147,7 +147,7 @@ def found(of: Inputs) -> tuple[Finding, ...]:
 
 
 def _read_by_rules() -> list[str]:
-    return [table.name for table in tables() if table.name != "findings"]
+    return [table.name for table in tables() if table.name not in ("findings", "contradictions")]
 
 
 TABLES = (

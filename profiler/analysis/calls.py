@@ -10,7 +10,7 @@ from profiler.analysis.compilation import COMPILATIONS
 from profiler.analysis.document import Opens, Part, SectionKind
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.result import ReportInput
-from profiler.analysis.submodules import CALLS
+from profiler.analysis.submodules import CALLS, are_hidden
 from profiler.analysis.table_text import by_pattern, renamed, table, with_known_work
 from profiler.text import said
 
@@ -26,6 +26,7 @@ _CALLS = (
     "device",
     "start_ns",
     "elapsed_ns",
+    "span_ns",
     "share",
     "busy_ns",
     "idle_inside_ns",
@@ -77,6 +78,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         "pipeline": len(analysis.pipelines) > 1,
         "iteration": (calls["iteration"] >= 0).any(),
         "rank": calls["rank"].n_unique() > 1,
+        "span_ns": are_hidden(calls),
     }
     shown = [column for column in _CALLS if told.get(column, True)]
     yield Part(

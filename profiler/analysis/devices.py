@@ -72,21 +72,24 @@ DEVICES: tuple[Column, ...] = (
     col("calls", INT64, "calls placed there", importance=9),
     col("commands", INT64, "commands executed there", adds=Adds("commands")),
     col("calls_ns", NS, "union of the tiles of calls on it", importance=8),
-    col("busy_ns", NS, "union of its commands of every category except host and sync"),
-    col("compute_ns", NS, "union of its compute commands", importance=1),
-    col("dma_ns", NS, "union of its dma commands", importance=2, hide_if_zero=True),
-    col("copy_ns", NS, "union of its copy commands", importance=5, hide_if_zero=True),
+    col(
+        "busy_ns",
+        NS,
+        "part of the end-to-end time in which it worked: union of its commands of every category "
+        "except host and sync",
+    ),
+    col("compute_ns", NS, "part of busy_ns: union of its compute commands", importance=1),
+    col("dma_ns", NS, "the same of its dma commands", importance=2, hide_if_zero=True),
+    col("copy_ns", NS, "the same of its copy commands", importance=5, hide_if_zero=True),
     col(
         "collective_ns",
         NS,
-        "union of its collectives between ranks",
+        "the same of its collectives between ranks",
         importance=5,
         hide_if_zero=True,
     ),
     col("sync_ns", NS, "union of its sync commands", importance=6, hide_if_zero=True),
-    col(
-        "other_ns", NS, "union of its commands of category other", importance=17, hide_if_zero=True
-    ),
+    col("other_ns", NS, "part of busy_ns of category other", importance=17, hide_if_zero=True),
     col("host_ns", NS, "union of its host commands", importance=3, hide_if_zero=True),
     col(
         "span_ns",
@@ -97,7 +100,8 @@ DEVICES: tuple[Column, ...] = (
     col(
         "idle_ns",
         NS,
-        "span_ns - busy_ns - unrecorded_ns; null if calls are untraced, or only host work ran",
+        "span_ns - busy_ns - outside_ns - unrecorded_ns; null if calls are untraced, or only host "
+        "work ran",
         True,
         importance=4,
     ),
@@ -111,23 +115,32 @@ DEVICES: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col(
+        "outside_ns",
+        NS,
+        "how long it worked outside of the end-to-end time",
+        label="busy outside",
+        importance=7,
+        hide_if_zero=True,
+    ),
+    col(
         "carried_over_ns",
         NS,
-        "part of busy_ns that was launched before the recording began",
+        "union of its work that was launched before the recording began; in outside_ns where no "
+        "other work ran",
         importance=7,
         hide_if_zero=True,
     ),
     col(
         "utilization",
         SHARE,
-        "busy_ns / (span_ns - unrecorded_ns), over the device's own span; null if idle_ns is",
+        "share of the end-to-end time in which it worked; null if idle_ns is",
         True,
-        label="busy of its span",
+        label="busy of end to end",
     ),
     col(
         "idle_share",
         SHARE,
-        "share of the end-to-end time in which nothing ran on it; null if idle_ns is",
+        "1 - utilization: what was not recorded of it is in neither; null if idle_ns is",
         True,
         label="idle of end to end",
         importance=3,
@@ -174,8 +187,11 @@ def device_table(
     `idle_share` and `utilization` are null, as they are where nobody recorded when commands ran.
     """
     at = _Placed.of(calls, ran, run)
-    busy = np.array([ran.length(name) for name in at.names], dtype=np.int64)
-    commands_by_category, by_category = _by_category(ran.commands, at.commands, busy)
+    worked = np.array([ran.length(name) for name in at.names], dtype=np.int64)
+    inside = _inside(axis.counted, ran, at, worked)
+    commands_by_category, by_category = _by_category(
+        ran.commands, at.commands, inside, axis.counted, worked > inside
+    )
     ranks = _ranks(run)
     carried = dict(run.tiles.devices.select("device", "carried_over_ns").iter_rows())
     hardware = [known[name].hardware or None if name in known else None for name in at.names]
@@ -187,9 +203,10 @@ def device_table(
             "calls": np.bincount(at.calls, minlength=len(at.names)),
             "commands": commands_by_category.sum(axis=1),
             "calls_ns": union_by(*at.tile_span, at.tiles, len(at.names)),
-            "busy_ns": busy,
+            "busy_ns": inside,
+            "outside_ns": worked - inside,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
-            **_times(at, busy, calls, ran, run, axis, missing),
+            **_times(at, (worked, inside), calls, ran, run, axis, missing),
             "carried_over_ns": [carried.get(name, 0) for name in at.names],
             "calls_share": _call_shares(axis, run, calls, at.calls, len(at.names)),
             "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
@@ -200,29 +217,30 @@ def device_table(
 
 def _times(
     at: _Placed,
-    busy: Times,
+    busy: tuple[Times, Times],
     calls: pl.DataFrame,
     ran: Ran,
     run: Run,
     axis: Axis,
     missing: Stretches,
 ) -> dict[str, pl.Series]:
-    """The columns that say for how long each device ran something, nothing, or what nobody knows;
-    `busy` is the first of these."""
-    names, groups = at.names, len(at.names)
+    """The columns that say for how long each device ran nothing, or what nobody knows; `busy` is
+    for how long it worked, and for how long of the end-to-end time."""
+    names, groups, (worked, inside) = at.names, len(at.names), busy
     of_commands = extent(ran.commands.start, ran.commands.end, at.commands, groups)
     of_calls = extent(*at.tile_span, at.tiles, groups)
     extents = (np.minimum(of_commands[0], of_calls[0]), np.maximum(of_commands[1], of_calls[1]))
     lost = _unrecorded(run.tiles, missing, ran, names, extents)
     span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
-    known = (busy > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
+    known = (worked > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
     known &= times_recorded(run.info) and not is_host_only(run.info.health)
     known &= ~np.isin(names, [*busy_unknown(run.info.health)])
-    shares = _idle_shares(axis, missing, ran, names, of_commands)
+    recorded = _recorded(axis.counted, run.tiles, missing, ran, names)
+    share = np.where(recorded > 0, inside / np.maximum(recorded, 1), np.nan)
     idle = {
-        "idle_ns": pl.Series(span - busy - lost),
-        "utilization": pl.Series(busy / np.maximum(span - lost, 1)),
-        "idle_share": pl.Series(shares, dtype=pl.Float64),
+        "idle_ns": pl.Series(span - worked - lost),
+        "utilization": pl.Series(share).fill_nan(None),
+        "idle_share": pl.Series(1 - share).fill_nan(None),
     }
     return {
         "span_ns": pl.Series(span),
@@ -275,21 +293,29 @@ class Ran(Struct, frozen=True, eq=False):
         return int(self.busy[device].within(stretches.start, stretches.end).sum())
 
 
-def _idle_shares(
-    axis: Axis, missing: Stretches, ran: Ran, names: list[str], extent: tuple[Times, Times]
-) -> list[float | None]:
-    """The share of the end-to-end time in which nothing ran on each device, and would have been
-    recorded; `extent` is that of its commands."""
-    total, counted = axis.counted.length, axis.counted.minus(missing)
-    if not total:
-        return [None] * len(names)
-    found: list[float | None] = []
-    for name, first, last in zip(names, *extent, strict=True):
-        inside = ran.length(name)
-        whole = len(counted) == 1 and counted.start[0] <= first and last <= counted.end[0]
-        if inside and not whole:
-            inside = ran.within(name, counted)
-        found.append((counted.length - inside) / total)
+def _inside(counted: Stretches, ran: Ran, at: _Placed, worked: Times) -> Times:
+    """How long each device worked in the time that counts, int64 [groups]; all of it if none
+    does."""
+    if not len(counted):
+        return worked
+    first, last = extent(ran.commands.start, ran.commands.end, at.commands, len(at.names))
+    found = worked.copy()
+    for number, name in enumerate(at.names):
+        whole = len(counted) == 1 and counted.start[0] <= first[number]
+        if worked[number] and not (whole and last[number] <= counted.end[0]):
+            found[number] = ran.within(name, counted)
+    return found
+
+
+def _recorded(
+    counted: Stretches, tiles: RunTiles, missing: Stretches, ran: Ran, names: list[str]
+) -> Times:
+    """How much of the time that counts was recorded of each device, int64 [groups]."""
+    found = np.full(len(names), counted.length)
+    for number, name in enumerate(names):
+        lost = Stretches.of_all((tiles.unrecorded_on.get(name, Stretches.none()), missing))
+        lost = lost.both(counted)
+        found[number] -= lost.length - ran.within(name, lost)
     return found
 
 
@@ -341,9 +367,16 @@ def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str])
     return np.array([*(position[name] for name in of), -1], dtype=np.int32)[codes]
 
 
-def _by_category(commands: CommandArrays, device: Codes, busy: Times) -> tuple[Times, Times]:
+def _by_category(
+    commands: CommandArrays,
+    device: Codes,
+    busy: Times,
+    counted: Stretches,
+    outside: np.ndarray[Any, np.dtype[np.bool_]],
+) -> tuple[Times, Times]:
     """Number and wall union of the commands by device and category, int64 [groups, categories];
-    `busy` is the union of all work of each device."""
+    `busy` is the union of all work of each device in the time that is `counted`, `outside` which
+    of them also worked at other times."""
     kinds, groups = len(CATEGORIES), len(busy)
     codes = device * np.int32(kinds) + commands.category
     codes[device < 0] = -1
@@ -357,6 +390,11 @@ def _by_category(commands: CommandArrays, device: Codes, busy: Times) -> tuple[T
         codes = table.astype(np.int32)[codes]  # -1 takes the last
         union = union_by(commands.start, commands.end, codes, groups * kinds)
         found += union.reshape(groups, kinds)
+        works = device_work(np.arange(kinds)) & unknown & outside[:, None]
+        for at, kind in np.argwhere(works).tolist():
+            rows = np.flatnonzero(codes == at * kinds + kind)
+            worked = Stretches.union(commands.start[rows], commands.end[rows])
+            found[at, kind] = worked.both(counted).length
     return number, found
 
 
@@ -583,7 +621,7 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
     causes = _causes(waits, total) if waits is not None and total else []
     if causes:
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
-    return Fact(row["device"], said("busy {share}", share=percent(1 - row["idle_share"])), idle)
+    return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 
 def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
@@ -603,7 +641,7 @@ def _range(
     rows: Sequence[Mapping[str, Any]], waits: Mapping[str, Mapping[str, Any]], total: int
 ) -> Fact:
     """Of many devices the least and the most; `rows` have the idlest first."""
-    busy = [1 - row["idle_share"] for row in rows]
+    busy = [row["utilization"] for row in rows]
     value = said("busy {share}", share=_from_to(busy[0], busy[-1]))
     known = [waits[row["device"]] for row in rows if row["device"] in waits]
     cause = _most_common(known)

@@ -181,7 +181,8 @@ class _Work(Struct, frozen=True, eq=False):
     ) -> DeviceGaps:
         """The gaps of one device; `unseen` is whether nothing of the host was recorded."""
         own = np.flatnonzero(self.uses[number])
-        counted = self.axis.counted.minus(self.missing)
+        lost = Stretches.of_all((unrecorded, self.missing))
+        counted = self.axis.counted.minus(lost)
         tiles = Stretches.union(self.begin[own], self.end[own])
         last = np.clip(self.last[number, own], self.begin[own], self.end[own])
         ended = Stretches.union(last, self.end[own])
@@ -208,8 +209,8 @@ class _Work(Struct, frozen=True, eq=False):
             host=covers[4],
             in_tiles=tiles.both(counted),
             profilers=self.axis.beside.minus(unrecorded),
-            missing=self.axis.counted.both(self.missing),
-            unrecorded=Stretches.of_all((unrecorded, self.missing)),
+            missing=self.axis.counted.both(lost),
+            unrecorded=lost,
             waits=self.axis.waits,
         )
 

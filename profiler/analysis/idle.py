@@ -180,7 +180,7 @@ IDLE: tuple[Column, ...] = (
     col(
         "idle_share",
         SHARE,
-        "share of the end-to-end time: idle_ns - outside_ns + unused_ns",
+        "idle_ns - outside_ns + unused_ns, of what was recorded of the end-to-end time",
         True,
         label="idle of run",
     ),
@@ -434,9 +434,10 @@ def _told(doing: Doing, length: int) -> tuple[object, ...]:
 #     exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
 #
 # `idle_causes` says what the idle time is put down to; the parts add up to it to the
-# nanosecond, and it is the idle time of the table of devices. Of the end-to-end time,
+# nanosecond, and it is the idle time of the table of devices. Of what was recorded of the
+# end-to-end time,
 #
-#     idle_share = (idle - outside + unused) / end to end
+#     idle_share = (idle - outside + unused) / recorded
 #
 # with what lies outside of it, and what of it lies outside of the device's own span. The span is
 # without the profiler's own work, for which the program waited. What transfers
@@ -470,7 +471,7 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
     span = last - first - sums["profiler"]
     idle = span - worked - sums["unrecorded"]
     unused = gaps.counted.length - gaps.counted.clipped(first, last).length
-    total = gaps.end_to_end_ns
+    total = gaps.recorded_ns
     long = gaps.longer_than(_LONG_GAP_NS)
     return {
         "device": gaps.device,

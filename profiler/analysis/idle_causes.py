@@ -218,9 +218,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     before it; `tails` is `elsewhere` with when its calls had no more to launch. These lie in the
     time that counts (`counted`, end to end). `profilers` is when callers waited for the profiler,
     outside of that and of what was not recorded. `in_tiles` are the tiles of its calls there,
-    `missing` is what of the end-to-end time does not count because a drop says that it is
-    missing, `unrecorded` when nothing was recorded, that included, `waits` when the host waited for
-    a device.
+    `unrecorded` is when nothing was recorded of it, or a drop says so, `missing` what of the
+    end-to-end time does not count for that, `waits` when the host waited for a device.
     """
 
     device: str
@@ -363,9 +362,10 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return unknown
 
     @property
-    def end_to_end_ns(self) -> int:
-        """The end-to-end time."""
-        return self.counted.length + self.missing.length
+    def recorded_ns(self) -> int:
+        """How much of the end-to-end time was recorded of it."""
+        ran = self.busy.within(self.missing.start, self.missing.end)
+        return self.counted.length + int(ran.sum())
 
     def longest(self, count: int) -> Times:
         """The rows of at most `count` gaps with most idle or unrecorded time of the run, the

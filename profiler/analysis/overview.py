@@ -57,10 +57,11 @@ from profiler.analysis.result import (
     StepSummary,
 )
 from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
+from profiler.analysis.self_check import contradiction_facts
 from profiler.analysis.shapes import SHAPES, costliest_shapes
 from profiler.analysis.stages import calls_overlap
 from profiler.analysis.steps import by_cache, step_bars
-from profiler.analysis.submodules import SUBMODULES
+from profiler.analysis.submodules import SUBMODULES, are_hidden
 from profiler.analysis.table_text import (
     label,
     renamed,
@@ -348,7 +349,9 @@ def drops_fact(analysis: Analysis) -> Fact:
 
 
 def recording_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What the recording lacks, and what a check of it counted and put right."""
+    """Figures that contradict each other, what the recording lacks, and what a check of it counted
+    and put right."""
+    yield from contradiction_facts(analysis)
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):
         yield drops_fact(analysis)
@@ -528,6 +531,8 @@ _COSTLIEST = 5  # shapes
 _SUBMODULES = (
     "submodule",
     "elapsed_ns",
+    "span_ns",
+    "hidden_ns",
     "share",
     "calls",
     "median_ns",
@@ -612,6 +617,7 @@ def _mean_iteration(analysis: Analysis) -> Said:
 
 def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
+    yield from contradiction_facts(analysis)
     fired = {finding.rule for finding in analysis.findings}
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):
@@ -654,10 +660,12 @@ def _submodules(of: ReportInput) -> TableView | None:
         title = joined(", ", [title, of_all(shown, len(rows))])
     if calls_overlap(of.analysis):
         title = said("{title}; share counts overlapping calls once", title=title)
+    hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
+    told = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
     return table(
         "opening_submodules",
         title,
-        [name for name in _SUBMODULES if name != "busy_ns" or rows[name].sum()],
+        [name for name in _SUBMODULES if told.get(name, True)],
         SUBMODULES,
         rows,
         shown=shown,

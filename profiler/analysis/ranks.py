@@ -179,6 +179,7 @@ RANKS: tuple[Column, ...] = (
         "offset that was added to its times to get the job's clock",
         True,
         importance=4,
+        signed=True,
     ),
     col(
         "drift_ppm",

@@ -14,7 +14,7 @@ from profiler.analysis.launch_bound import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_section_parts
-from profiler.analysis.submodules import BRANCHES, SUBMODULES
+from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden
 from profiler.analysis.table_text import table, with_known_work
 from profiler.text import Value, said
 
@@ -192,6 +192,7 @@ _PIPELINES = (
 _CALL_TIMES = (
     "calls",
     "elapsed_ns",
+    "span_ns",
     "share",
     "first_ns",
     "min_ns",
@@ -227,7 +228,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             table=table(
                 "branches",
                 "branches",
-                _BRANCHES,
+                _shown(_BRANCHES, branches),
                 BRANCHES,
                 with_known_work(branches, analysis.calls, "submodule", "branch"),
                 shown=20,
@@ -236,6 +237,11 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         ),
         *step_section_parts(of),
     )
+
+
+def _shown(columns: tuple[str, ...], rows: pl.DataFrame) -> list[str]:
+    """The columns, with spans if some rows worked beneath others alone."""
+    return [name for name in columns if name != "span_ns" or are_hidden(rows)]
 
 
 def submodule_names(analysis: Analysis) -> list[str]:
@@ -248,7 +254,7 @@ def submodules_part(analysis: Analysis) -> Part:
     submodules = table(
         "submodules",
         "submodules",
-        _SUBMODULES,
+        _shown(_SUBMODULES, analysis.submodules),
         SUBMODULES,
         with_known_work(analysis.submodules, analysis.calls, "submodule"),
         shown=20,

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -238,6 +238,8 @@ _PART: tuple[Column, ...] = (
 )
 _STEP: tuple[Column, ...] = (column_of(ON_AXIS, "pipeline"), column_of(ON_AXIS, "step"))
 
+_SIGNED_DATA: dict[str, Any] = {"importance": DATA_ONLY, "signed": True}
+
 STEP_OPERATORS: tuple[Column, ...] = (
     *_PART,
     col("steps", INT64, "steps in which it was traced and ran", importance=5),
@@ -266,9 +268,12 @@ STEP_OPERATORS: tuple[Column, ...] = (
         "change from step to step (Theil-Sen slope); null if there are too few steps",
         True,
         importance=DATA_ONLY,
+        signed=True,
     ),
-    col("drift_low_ns", NS, "lower end of its 95 % interval", True, importance=DATA_ONLY),
-    col("drift_high_ns", NS, "upper end of its 95 % interval", True, importance=DATA_ONLY),
+    *(
+        col(f"drift_{end}_ns", NS, f"{word} end of its 95 % interval", True, **_SIGNED_DATA)
+        for end, word in (("low", "lower"), ("high", "upper"))
+    ),
     col("outliers", INT64, "steps that are outliers by the rule in the summary"),
     col(
         "outlier_ns",

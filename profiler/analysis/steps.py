@@ -121,6 +121,21 @@ STEPS: tuple[Column, ...] = (
         label="device time",
         importance=3,
     ),
+    col(
+        "span_ns",
+        NS,
+        "from the begin of its first call's tile or work to the end of the last",
+        label="begin to end",
+        importance=16,
+    ),
+    col(
+        "hidden_ns",
+        NS,
+        "part of busy_ns before or behind elapsed_ns, beneath calls of other steps",
+        label="hidden",
+        importance=16,
+        hide_if_zero=True,
+    ),
     col("outlier", BOOL, "whether it is an outlier by the rule in the summary"),
 )
 
@@ -279,7 +294,7 @@ def step_table(
             "calls_ns": in_calls,
             "host_ns": host,
             "idle_ns": idle,
-            "busy_ns": _busy(run, commands, call_groups, pipelines, values),
+            **_work(run, commands, call_groups, pipelines, values, (begin, end)),
             "outlier": outliers(elapsed, skipping(skipped)),
         }
     )
@@ -413,10 +428,16 @@ def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFra
     return spans.select("pipeline", "step", "start_ns", duration_ns=duration)
 
 
-def _busy(
-    run: Run, commands: CommandArrays, call_groups: Codes, pipelines: PipelineCalls, values: Times
-) -> Times:
-    """Union of each step's commands of every category but host and sync: what devices worked.
+def _work(
+    run: Run,
+    commands: CommandArrays,
+    call_groups: Codes,
+    pipelines: PipelineCalls,
+    values: Times,
+    times: tuple[Times, Times],
+) -> dict[str, Times]:
+    """Union of each step's commands of every category but host and sync (what devices worked), the
+    part of it that is outside of `times`, begin and end of the step, and how long both took.
 
     A command is in the step of its call, `call_groups` by row of `run.calls`, or in its own.
     """
@@ -425,7 +446,19 @@ def _busy(
     of_pipeline = pipelines.number_of(run.commands, free)
     groups[free] = positions(step_keys(of_pipeline, commands.step[free]), values)
     groups[(commands.step <= NO_STEP) | ~device_work(commands.category)] = -1
-    return union_by(commands.start, commands.end, groups, len(values))
+    start, end, steps = commands.start, commands.end, len(values)
+    busy, hidden = union_by(start, end, groups, steps), np.zeros(steps, dtype=np.int64)
+    first, last = (time.copy() for time in times)
+    of = np.flatnonzero(groups >= 0)
+    code = groups[of]
+    sticks = (start[of] < first[code]) | (end[of] > last[code])
+    if sticks.any():
+        begun, ended = np.maximum(start[of], first[code]), np.minimum(end[of], last[code])
+        kept = ended > begun
+        hidden = busy - union_by(begun[kept], ended[kept], code[kept], steps)
+        np.minimum.at(first, code, start[of])
+        np.maximum.at(last, code, end[of])
+    return {"busy_ns": busy, "hidden_ns": hidden, "span_ns": last - first}
 
 
 # --- The table of denoising steps.

@@ -6,6 +6,7 @@ Device time is the union of the calls' work on devices, so concurrent calls do n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +53,15 @@ def _sum(name: str, **changes: Any) -> Column:
     return column_of(TILES, name, meaning=f"sum over its calls: {whole}", **changes)
 
 
+SPAN = col(
+    "span_ns",
+    NS,
+    "from the begin of its first work, or of its tile, to the end of its last, also beneath other "
+    "calls; its host range if nothing is known of its work",
+    label="begin to end",
+    importance=16,
+)
+
 SUBMODULES: tuple[Column, ...] = (
     col("submodule", STRING, "named part of the pipeline, in order of its first call", key=True),
     col("stage", STRING, "stages that call it, joined with commas", importance=15),
@@ -59,9 +69,15 @@ SUBMODULES: tuple[Column, ...] = (
     col("calls", INT64, "its calls"),
     col("traced_calls", INT64, "calls whose commands were recorded", importance=DATA_ONLY),
     col("elapsed_ns", NS, "sum of its calls' elapsed_ns, on the device's axis"),
+    replace(SPAN, meaning="sum of its calls' span_ns"),
     col("first_ns", NS, "elapsed_ns of its first call", label="first call"),
     col("min_ns", NS, "shortest steady call", label="shortest", importance=12),
-    col("median_ns", NS, "median of the steady calls"),
+    col(
+        "median_ns",
+        NS,
+        "median of the steady calls: of their elapsed_ns, as the shortest and the longest; of "
+        "their span_ns, if half of them or more were hidden beneath other calls",
+    ),
     col("max_ns", NS, "longest steady call", label="longest", importance=2),
     col("share", SHARE, "union of its calls' tiles / end-to-end time", True),
     col("commands", INT64, "commands of its calls", importance=4, adds=Adds("commands")),
@@ -103,7 +119,7 @@ BRANCHES: tuple[Column, ...] = (
     *(
         column_of(SUBMODULES, name)
         for name in (
-            *("elapsed_ns", "first_ns", "min_ns", "median_ns", "max_ns"),
+            *("elapsed_ns", "span_ns", "first_ns", "min_ns", "median_ns", "max_ns"),
             *("busy_ns", "duration_ns", "share"),
         )
     ),
@@ -133,6 +149,7 @@ CALLS: tuple[Column, ...] = (
     col("device", STRING, "where the submodule is placed", importance=2),
     col("start_ns", NS, "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),
+    SPAN,
     col("share", SHARE, "elapsed_ns / end-to-end time", True),
     col("commands", INT64, "commands of the call", importance=4, adds=Adds("commands")),
     col("operators", INT64, "operators that devices ran in the call", importance=5),
@@ -171,6 +188,13 @@ CALLS: tuple[Column, ...] = (
     col("ops_traced", BOOL, "whether commands were recorded for it", label="traced", importance=15),
 )
 
+
+def are_hidden(rows: pl.DataFrame) -> bool:
+    """Whether some calls, or submodules, worked on a device and yet added nothing to the run: a
+    reader has to see from when to when they did."""
+    return not rows.filter((pl.col("elapsed_ns") == 0) & (pl.col("busy_ns") > 0)).is_empty()
+
+
 # --- Calls and the submodules they are calls of.
 
 
@@ -191,12 +215,14 @@ def call_table(
     operators: Codes,
     first: pl.Series,
     before_kernels: pl.Series,
+    work: tuple[Times, Times],
     end_to_end_ns: int,
 ) -> pl.DataFrame:
     """One row a call (`CALLS`), in the order of `calls`.
 
     `tiles` are those of the run, `before_kernels` how long each of its calls was launch-bound
-    before its first kernel, in their order. `commands` and `operators` hold the row in `calls` of
+    before its first kernel, and `work` when its first work began and its last ended
+    (`work_extents`), in their order. `commands` and `operators` hold the row in `calls` of
     every command and of every operator of every call, -1 for none; `first` the numbers of the
     calls that are not steady in the whole run (`unsteady_calls`).
     """
@@ -211,14 +237,24 @@ def call_table(
             first=pl.col("call").is_in(first.to_list()),
         )
         .join(
-            tiles.with_columns(before_kernel_ns=before_kernels),
+            tiles.with_columns(before_kernel_ns=before_kernels, span_ns=_spans(tiles, work)),
             on="call",
             how="left",
             maintain_order="left",
         )
-        .with_columns(share=share)
+        .with_columns(share=share, span_ns=pl.col("span_ns").fill_null(pl.col("duration_ns")))
         .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
     )
+
+
+def _spans(tiles: pl.DataFrame, work: tuple[Times, Times]) -> pl.Series:
+    """From when to when each call was in its tile or worked, null if it did neither."""
+    begin, end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
+    (first, last), tiled = work, end > begin
+    worked = last > first
+    first = np.where(worked & tiled, np.minimum(first, begin), np.where(worked, first, begin))
+    last = np.where(worked & tiled, np.maximum(last, end), np.where(worked, last, end))
+    return pl.Series(last - first).set(pl.Series(~worked & ~tiled), None)
 
 
 def submodule_table(
@@ -300,10 +336,12 @@ def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> 
 def _durations() -> dict[str, pl.Expr]:
     """Sum, first and statistics of the steady ones of a group's calls; of all, if every one
     is a first."""
-    elapsed = pl.col("elapsed_ns")
-    steady = elapsed.filter(~pl.col("first") | pl.col("first").all())
+    elapsed, kept = pl.col("elapsed_ns"), ~pl.col("first") | pl.col("first").all()
+    hidden = elapsed.filter(kept).median() == 0
+    steady = pl.when(hidden).then(pl.col("span_ns")).otherwise(elapsed).filter(kept)
     return {
         "elapsed_ns": elapsed.sum(),
+        "span_ns": pl.col("span_ns").sum(),
         "duration_ns": pl.col("duration_ns").sum(),
         "first_ns": elapsed.sort_by("start_ns", "call").first(),
         "min_ns": steady.min(),
@@ -478,7 +516,8 @@ def _calls(of: Inputs) -> pl.DataFrame:
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     found = folds(of)
     on_device = ~found.operators["host"].to_numpy()[found.key]
-    return call_table(of.calls, tiles, commands, found.call[on_device], first, before, total)
+    operators, work = found.call[on_device], work_extents(of)
+    return call_table(of.calls, tiles, commands, operators, first, before, work, total)
 
 
 TABLES = (

@@ -81,6 +81,7 @@ class Column:
     scarce, the highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns
     stand in files and frames alone. `codes` are the words that it holds, if they are a closed
     set. A column with `hide_if_zero` is shown if any of its values is not 0.
+    Values of a `signed` column may be below 0, as those of changes and offsets are.
     A `key` column tells rows apart: a page keeps rows by it. `adds` is how its values add up over
     parts of the run; None if they do not.
     """
@@ -97,6 +98,7 @@ class Column:
     key: bool = False
     adds: Adds | None = None
     hide_if_zero: bool = False
+    signed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or _label(self.name))

@@ -192,7 +192,7 @@ def test_devices_are_what_counting_ticks_gives(machine):
         here = [piece for piece in machine.pieces if piece.device == name]
         row, busy = devices[name], _ticks(here)
         for kind in ("compute", "dma", "copy", "collective", "other"):
-            assert row[f"{kind}_ns"] == len(_ticks(here, kind)) * TICK_NS
+            assert row[f"{kind}_ns"] == len(_counting(truth, _ticks(here, kind))) * TICK_NS
         tiles = [
             (tile.begin, tile.end)
             for at, tile in enumerate(truth.tiles)
@@ -202,14 +202,22 @@ def test_devices_are_what_counting_ticks_gives(machine):
         end = max([max(busy) + 1, *(end for _, end in tiles)])
         lost = unrecorded(machine, name) & set(range(begin, end))
         carried = _ticks(piece for piece in carried_over(machine) if piece.device == name)
-        assert (row["busy_ns"], row["span_ns"], row["unrecorded_ns"], row["carried_over_ns"]) == (
-            _ns(len(busy), end - begin, len(lost), len(carried))
+        inside = _counting(truth, busy)
+        found = ("busy_ns", "outside_ns", "span_ns", "unrecorded_ns", "carried_over_ns")
+        assert tuple(row[name] for name in found) == _ns(
+            len(inside), len(busy - inside), end - begin, len(lost), len(carried)
         )
         assert row["idle_ns"] == (end - begin - len(busy) - len(lost)) * TICK_NS
         if idle_ticks := truth.counts:
             share = len(idle_ticks - busy) / len(truth.counts)
             assert row["idle_share"] == pytest.approx(share)
+            assert row["utilization"] == pytest.approx(len(inside) / len(truth.counts))
         _check_idle(idle[name], here, len(lost), end - begin)
+
+
+def _counting(truth: _Truth, ticks: set[int]) -> set[int]:
+    """Those that count of the end-to-end time; all if none does."""
+    return ticks & truth.counts if truth.counts else ticks
 
 
 def _check_idle(row: dict, here: list[Piece], lost: int, span: int) -> None:

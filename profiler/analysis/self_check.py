@@ -1,0 +1,355 @@
+"""Figures of a report that contradict each other; there are none unless the report is wrong.
+
+    analysis.contradictions
+
+Whatever a trace holds, a share lies between 0 and 1, a device is not busy for longer than the run
+lasts, and a part is not longer than the whole. Each analysis ends with these comparisons, over the
+tables that it has made anyhow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import Fact
+from profiler.analysis.end_to_end import accounting
+from profiler.analysis.question import Table, table_named, tables
+from profiler.analysis.result import Analysis
+from profiler.analysis.table_text import Sentences
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, col, schema
+from profiler.text import Said, count, duration, number, percent, said, sentence
+
+NAME = "contradictions"
+
+
+class Check(StrEnum):
+    """What figures of a report have to be."""
+
+    SHARE = "share"
+    LENGTH = "length"
+    BUSY = "busy"
+    IDLE = "idle"
+    DEVICE_TIME = "device_time"
+    MEDIAN = "median"
+    PARTS = "parts"
+    TREE = "tree"
+    GAIN = "gain"
+    EVIDENCE = "evidence"
+
+
+CONTRADICTIONS: tuple[Column, ...] = (
+    col("check", STRING, "what the figures have to be", codes=Check),
+    col("row", STRING, "what they are of: the worst row; empty if of the run"),
+    col("figure", STRING, "one of them: table.column"),
+    col("value", FLOAT64, "its value, in ns if it is a time"),
+    col("other", STRING, "what it contradicts: table.column, or a bound"),
+    col("other_value", FLOAT64, "that value"),
+    col("count", INT64, "rows of the table that contradict it"),
+    col("sentence", STRING, "all of this in a sentence", importance=DATA_ONLY),
+)
+
+_NEAR = 1e-6  # of a value: rounding
+_ROUNDED = 1e-3  # of a share
+_INSTANTS = frozenset(("start_ns", "begin_ns", "end_ns", "time_ns"))
+_MAY_BE_NEGATIVE = frozenset(("headroom_share",))  # memory that there is not
+_CITED = {  # by rule: names of evidence that a table has for the same device or submodule
+    "first_call": (("first_ns", "submodules", "first_ns"),),
+    "idle_gaps": (("gap_ns", "idle", "long_gap_ns"),),
+    "little_headroom": (("needed_bytes", "memory_devices", "needed_bytes"),),
+    "transfers_exposed": (
+        ("data_wait_ns", "idle", "data_ns"),
+        ("transfer_ns", "idle", "transfer_ns"),
+    ),
+}
+
+
+class Contradiction(Struct, frozen=True):
+    """`figure` and `other`, which cannot both be right, of the worst of `count` rows."""
+
+    check: Check
+    row: str
+    figure: str
+    value: float
+    other: str
+    other_value: float
+    count: int = 1
+
+
+def check_figures(of: Inputs) -> Iterator[Contradiction]:
+    """Yield the figures of an analysis that contradict each other."""
+    for check in (_busy, _device_time, _parts, _tree, _findings, _medians, _ranges, _overhead):
+        yield from check(of)
+
+
+# --- One comparison: no row of a frame has more of one figure than of another.
+
+
+def _more(
+    check: Check,
+    frame: pl.DataFrame,
+    row: str,
+    figure: tuple[str, pl.Expr],
+    other: tuple[str, pl.Expr],
+    slack: float = 0.0,
+) -> Iterator[Contradiction]:
+    """The row, named by its column `row`, in which `figure` exceeds `other` by most, if any."""
+    over = frame.select(
+        row=pl.col(row).cast(pl.String),
+        value=figure[1].cast(pl.Float64),
+        bound=other[1].cast(pl.Float64),
+    ).filter(pl.col("value") - pl.col("bound") > pl.col("bound").abs() * _NEAR + slack)
+    if len(over):
+        name, value, bound = over.sort(pl.col("value") - pl.col("bound")).row(-1)
+        yield Contradiction(check, name or "", figure[0], value, other[0], bound, len(over))
+
+
+def _differ(
+    check: Check, row: str, figure: tuple[str, float | None], other: tuple[str, float | None]
+) -> Iterator[Contradiction]:
+    """Two values that have to be one."""
+    value, bound = figure[1], other[1]
+    if value is not None and bound is not None and abs(value - bound) > _NEAR * abs(bound) + 1:
+        yield Contradiction(check, row, figure[0], value, other[0], bound)
+
+
+def _column(table: str, name: str) -> tuple[str, pl.Expr]:
+    return f"{table}.{name}", pl.col(name)
+
+
+# --- The comparisons.
+
+
+def _ranges(of: Inputs) -> Iterator[Contradiction]:
+    """Shares lie between 0 and 1, and no time is below 0 but in columns that are `signed`."""
+    for table in tables():
+        if table.name == NAME:
+            continue
+        frame, key = of.table(table.name), table.columns[0].name
+        shares = [one.name for one in table.columns if _is_share(one)]
+        times = [one.name for one in table.columns if _is_time(one)]
+        low = frame.select(pl.col(shares + times).min()).row(0) if shares or times else ()
+        high = frame.select(pl.col(shares).max()).row(0) if shares else ()
+        for name, least in zip(shares + times, low, strict=True):
+            if least is not None and least < 0:
+                check = Check.SHARE if name in shares else Check.LENGTH
+                yield from _more(check, frame, key, ("0", pl.lit(0)), _column(table.name, name))
+        for name, most in zip(shares, high, strict=True):
+            if most is not None and most > 1:
+                column = _column(table.name, name)
+                yield from _more(Check.SHARE, frame, key, column, ("1", pl.lit(1)))
+
+
+def _is_share(column: Column) -> bool:
+    return column.kind == "share" or column.name.endswith("_share")
+
+
+def _is_time(column: Column) -> bool:
+    return column.unit == "ns" and not column.signed and column.name not in _INSTANTS
+
+
+def _overhead(of: Inputs) -> Iterator[Contradiction]:
+    """What tracing cost took some time, and so did the run without it."""
+    overhead = of.run.info.overhead
+    for name in overhead.__struct_fields__:
+        value = getattr(overhead, name)
+        if name.endswith("_ns") and value is not None and value < 0:
+            yield Contradiction(Check.LENGTH, "", "0", 0.0, f"run.overhead.{name}", value)
+
+
+def _busy(of: Inputs) -> Iterator[Contradiction]:
+    """No device is busy for longer than the run lasts, and is idle in the rest of it."""
+    devices, account = of.table("devices"), accounting(of)
+    total = account.wall_ns or account.end_to_end_ns
+    if total:
+        whole = ("accounting.wall_ns", pl.lit(total))
+        yield from _more(Check.BUSY, devices, "device", _column("devices", "busy_ns"), whole)
+    name, busy = _column("devices", "utilization")
+    other, idle = _column("devices", "idle_share")
+    for sign in (1, -1):
+        apart = (name, busy * sign), (other, (1 - idle) * sign)
+        for one in _more(Check.IDLE, devices, "device", *apart, slack=_ROUNDED):
+            value, rest = one.value * sign, 1 - one.other_value * sign
+            yield Contradiction(one.check, one.row, name, value, other, rest, one.count)
+    if of.selection:
+        return
+    waits = of.table("idle").select("device", waiting_share="idle_share")
+    for device, one, same in (
+        devices.select("device", "idle_share").join(waits, on="device").drop_nulls().iter_rows()
+    ):
+        if abs(one - same) > _ROUNDED:
+            yield Contradiction(Check.IDLE, device, other, one, "idle.idle_share", same)
+
+
+def _device_time(of: Inputs) -> Iterator[Contradiction]:
+    """What devices did in something lasts no longer than that, but for what is hidden, and no
+    longer than from begin to end."""
+    for name, key in (("calls", "call"), ("submodules", "submodule"), ("steps", "step")):
+        frame, busy = of.table(name), _column(name, "busy_ns")
+        elapsed = (f"{name}.elapsed_ns", pl.col("elapsed_ns") + pl.col("hidden_ns"))
+        yield from _more(Check.DEVICE_TIME, frame, key, busy, elapsed)
+        yield from _more(Check.DEVICE_TIME, frame, key, busy, _column(name, "span_ns"))
+
+
+def _medians(of: Inputs) -> Iterator[Contradiction]:
+    """The shortest call is no longer than the median, which is no longer than the longest; a
+    submodule with calls that took time has one."""
+    frame = of.table("submodules")
+    shortest, median, longest = (
+        _column("submodules", name) for name in ("min_ns", "median_ns", "max_ns")
+    )
+    yield from _more(Check.MEDIAN, frame, "submodule", shortest, median)
+    yield from _more(Check.MEDIAN, frame, "submodule", median, longest)
+    without = frame.filter((pl.col("calls") > 0) & (pl.col("median_ns") == 0))
+    worked = _column("submodules", "busy_ns")
+    yield from _more(Check.MEDIAN, without, "submodule", worked, median)
+
+
+def _parts(of: Inputs) -> Iterator[Contradiction]:
+    """Calls, host work and idle time are all of a stage, step and pipeline call; stages and
+    submodules are parts of the run, and calls those of their submodule."""
+    parts = pl.col("calls_ns") + pl.col("host_ns") + pl.col("idle_ns")
+    for name, key in (("pipelines", "pipeline"), ("stages", "stage"), ("steps", "step")):
+        inside, elapsed = (f"{name}.calls_ns", parts), _column(name, "elapsed_ns")
+        yield from _more(Check.PARTS, of.table(name), key, inside, elapsed)
+    account = accounting(of)
+    whole = ("accounting.end_to_end_ns", account.end_to_end_ns)
+    stages = int(of.table("stages")["elapsed_ns"].drop_nulls().sum())
+    of_run = [("", "stages.elapsed_ns", stages)] + [
+        (one.submodule, "accounting.submodules.wall_ns", one.wall_ns) for one in account.submodules
+    ]
+    for row, name, value in of_run:
+        if value > whole[1] * (1 + _NEAR):
+            yield Contradiction(Check.PARTS, row, name, value, *whole)
+    calls = of.table("calls").group_by("submodule").agg(of_calls=pl.col("elapsed_ns").sum())
+    submodules = of.table("submodules").select("submodule", "elapsed_ns")
+    for row, one, other in submodules.join(calls, on="submodule").iter_rows():
+        names = "submodules.elapsed_ns", "calls.elapsed_ns"
+        yield from _differ(Check.PARTS, row, (names[0], one), (names[1], other))
+
+
+def _tree(of: Inputs) -> Iterator[Contradiction]:
+    """The root of the module tree is the run."""
+    tree = of.table("module_tree")
+    if len(tree) and not of.selection:
+        root = ("module_tree.elapsed_ns", tree["elapsed_ns"][0])
+        total = ("accounting.end_to_end_ns", accounting(of).end_to_end_ns)
+        yield from _differ(Check.TREE, "", root, total)
+
+
+def _findings(of: Inputs) -> Iterator[Contradiction]:
+    """No finding gains more than the run takes; what it cites of a table is what that says."""
+    account, frame = accounting(of), of.table("findings")
+    whole = ("accounting.end_to_end_ns", pl.lit(account.end_to_end_ns))
+    if account.end_to_end_ns:
+        yield from _more(Check.GAIN, frame, "rule", _column("findings", "cost_ns"), whole)
+    for found in frame.iter_rows(named=True):
+        evidence = json.loads(found["evidence"])
+        for name, value in evidence.items():
+            if isinstance(value, int | float):
+                yield from _possible(found["rule"], name, value)
+        for name, table, column in _CITED.get(found["rule"], ()):
+            key = table_named(table).columns[0].name
+            row = of.table(table).filter(pl.col(key) == found[key])
+            if len(row) == 1 and name in evidence:
+                one, other = (
+                    (f"findings.{name}", evidence[name]),
+                    (f"{table}.{column}", row[column][0]),
+                )
+                yield from _differ(Check.EVIDENCE, found["rule"], one, other)
+
+
+def _possible(rule: str, name: str, value: float) -> Iterator[Contradiction]:
+    """Evidence that cannot be: a part above all, or a time below 0."""
+    figure = f"findings.{name}"
+    if name.endswith("_share") and value > 1 + _NEAR:
+        yield Contradiction(Check.SHARE, rule, figure, value, "1", 1.0)
+    if name.endswith(("_share", "_ns")) and value < 0 and name not in _MAY_BE_NEGATIVE:
+        check = Check.SHARE if name.endswith("_share") else Check.LENGTH
+        yield Contradiction(check, rule, "0", 0.0, figure, value)
+
+
+# --- What is said of it.
+
+
+_NAMES = {
+    "accounting.end_to_end_ns": said("end to end"),
+    "accounting.wall_ns": said("end to end"),
+    "0": said("the least possible"),
+    "1": said("the most possible"),
+}
+
+
+def _text(figure: str, value: float) -> str:
+    """`busy 45.6 ms`."""
+    table, _, name = figure.rpartition(".")
+    known = {one.name: one for each in tables() if each.name == table for one in each.columns}
+    label = known[name].label if name in known else name.removesuffix("_ns").replace("_", " ")
+    shown = number(value)
+    if figure.endswith("_ns"):
+        shown = duration(value)
+    elif figure in ("0", "1") or "share" in name or name == "utilization":
+        shown = percent(value)
+    return said("{name} {value}", name=_NAMES.get(figure, said(label)), value=shown)
+
+
+def sentence_of(one: Contradiction) -> Said:
+    """`cuda:0: busy 45.6 ms and end to end 35.1 ms contradict each other; please report`."""
+    both = {"one": _text(one.figure, one.value), "other": _text(one.other, one.other_value)}
+    if one.row:
+        return said(
+            "{row}: {one} and {other} contradict each other; please report", row=one.row, **both
+        )
+    return said("{one} and {other} contradict each other; please report", **both)
+
+
+def contradiction_facts(analysis: Analysis) -> Iterator[Fact]:
+    """The line of the first screen: which figures are uncertain; none if all agree."""
+    rows = analysis.frames[NAME].drop("sentence").rows(named=True)
+    if rows:
+        first = sentence_of(Contradiction(**rows[0]))
+        more = said("{count} more in --json", count=count(len(rows) - 1)) if rows[1:] else ""
+        yield Fact(said("Uncertain"), first, more, alert=True)
+
+
+def _contradictions(of: Inputs) -> pl.DataFrame:
+    fields = [column.name for column in CONTRADICTIONS[:-1]]
+    rows = [
+        (*(getattr(one, name) for name in fields), str(sentence(sentence_of(one))))
+        for one in check_figures(of)
+    ]
+    return pl.DataFrame(rows, schema=schema(CONTRADICTIONS), orient="row")
+
+
+TABLES = (
+    Table(
+        name=NAME,
+        row="two figures of the report that cannot both be right",
+        section="provenance",
+        columns=CONTRADICTIONS,
+        make=_contradictions,
+        title="Figures that contradict each other",
+        about="The table is empty unless the report itself is wrong: please report it with the "
+        "trace. Gates take such figures as missing.",
+    ),
+)
+
+SENTENCES: Sentences = {
+    Check: {
+        Check.SHARE: said("a share lies between 0 and 1"),
+        Check.LENGTH: said("no time is below 0"),
+        Check.BUSY: said("a device is busy for no longer than the run"),
+        Check.IDLE: said("a device is idle when it is not busy"),
+        Check.DEVICE_TIME: said("device time lies in its call, submodule or step, or is hidden"),
+        Check.MEDIAN: said("a median lies between shortest and longest"),
+        Check.PARTS: said("parts add up to the whole"),
+        Check.TREE: said("the module tree is the run"),
+        Check.GAIN: said("a finding gains no more than the run takes"),
+        Check.EVIDENCE: said("a finding says what its table says"),
+    }
+}

@@ -236,11 +236,12 @@ def _times(
     known &= times_recorded(run.info) and not is_host_only(run.info.health)
     known &= ~np.isin(names, [*busy_unknown(run.info.health)])
     recorded = _recorded(axis.counted, run.tiles, missing, ran, names)
-    share = np.where(recorded > 0, inside / np.maximum(recorded, 1), np.nan)
+    parts = (np.where(recorded > 0, part, np.nan) for part in (inside, recorded - inside))
+    busy_share, idle_share = (pl.Series(part / np.maximum(recorded, 1)) for part in parts)
     idle = {
         "idle_ns": pl.Series(span - worked - lost),
-        "utilization": pl.Series(share).fill_nan(None),
-        "idle_share": pl.Series(1 - share).fill_nan(None),
+        "utilization": busy_share.fill_nan(None),
+        "idle_share": idle_share.fill_nan(None),
     }
     return {
         "span_ns": pl.Series(span),

@@ -550,6 +550,9 @@ class CostMethod(StrEnum):
     BOTH = "both"  # of some submodules so, of others so
 
 
+_LEAST_COSTS = ("untraced_low_ns", "operators_low_ns", "operator_event_low_ns")
+
+
 class Overhead(Fields, frozen=True, kw_only=True):
     """What tracing cost, as far as it is known; `docs/file-format.md` describes each field."""
 
@@ -578,6 +581,13 @@ class Overhead(Fields, frozen=True, kw_only=True):
     writing_ns: _Count | None = None
     backpressure_ns: _Count | None = None
     conversion_ns: _Count | None = None
+
+    def __post_init__(self) -> None:
+        """Intervals end at 0, whatever the noise: no run and no recording takes less."""
+        for name in _LEAST_COSTS:
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                msgspec.structs.force_setattr(self, name, 0)
 
 
 # --- What a manifest says of the files of several recorders that are one run: their clocks, and

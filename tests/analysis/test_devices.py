@@ -11,12 +11,13 @@ def _rows(run):
 
 
 def test_busy_is_a_union_of_everything_but_host_work():
-    """rbln:0 computes 470 ns and copies 10, 5 of them meanwhile, between 210 and 990."""
+    """rbln:0 computes 470 ns and copies 10, 5 of them meanwhile, between 210 and 990 of a pipeline
+    call of 1000 ns."""
     row = _rows(tiny_run())["rbln:0"]
     assert (row["hardware"], row["calls"], row["commands"]) == ("CA22", 3, 8)
     assert (row["busy_ns"], row["compute_ns"], row["dma_ns"]) == (475, 470, 10)
     assert (row["calls_ns"], row["span_ns"], row["idle_ns"]) == (580, 780, 305)
-    assert row["utilization"] == 475 / 780
+    assert (row["utilization"], row["idle_share"]) == (475 / 1000, 525 / 1000)
 
 
 def test_host_work_is_not_busy():

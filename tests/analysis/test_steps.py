@@ -28,8 +28,8 @@ def test_steps_split_into_calls_host_work_and_idle():
     rows = steps.drop(dropped).rows()
     assert steps["between_host_ns"].to_list() == [None, 40]
     assert rows == [
-        (0, 0, 300, None, 350, 1, 300, 0, 0, 250),
-        (0, 1, 200, 50, 260, 1, 200, 0, 0, 160),
+        (0, 0, 300, None, 350, 1, 300, 0, 0, 250, 300, 0),
+        (0, 1, 200, 50, 260, 1, 200, 0, 0, 160, 200, 0),
     ]
     assert (steps["start_ns"] - EPOCH).to_list() == [210, 560]
 

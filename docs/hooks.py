@@ -81,8 +81,8 @@ def command_line() -> str:
         "",
         "Made from the commands themselves: `profile-sd3 COMMAND --help` says the same.",
         "Exit codes: 0 done; 1 the answer is no, as of a gate that failed; 2 the input or an",
-        "option cannot be used, said in one sentence on stderr; 130 interrupted; 141 who read",
-        "the output closed it.",
+        "option cannot be used, said in one sentence on stderr; 3 the recording is damaged, with",
+        "--strict; 130 interrupted; 141 who read the output closed it.",
         "",
     ]
     return "\n".join(lines + _command(root, "profile-sd3"))

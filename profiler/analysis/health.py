@@ -430,6 +430,15 @@ def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
     return any(note.share > _DAMAGED.get(note.rule, float("inf")) for note in notes)
 
 
+def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
+    """What is so wrong with a recording that nothing is to be concluded from its times: gates take
+    them as missing. None if nothing is."""
+    for note in sorted(notes, key=lambda one: -one.share):
+        if is_damaged((note,)) or busy_unknown((note,)) or is_host_only((note,)):
+            return note
+    return None
+
+
 def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
     """Whether work was launched on a device and none of it recorded."""
     return any(note.rule in (HealthRule.HOST_ONLY, HealthRule.HOST_TIMES) for note in notes)

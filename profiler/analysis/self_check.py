@@ -83,7 +83,14 @@ class Contradiction(Struct, frozen=True):
 
 def check_figures(of: Inputs) -> Iterator[Contradiction]:
     """Yield the figures of an analysis that contradict each other."""
-    for check in (_busy, _device_time, _parts, _tree, _findings, _medians, _ranges, _overhead):
+    yield from check_times(of)
+    for check in (_tree, _findings, _ranges, _overhead):
+        yield from check(of)
+
+
+def check_times(of: Inputs) -> Iterator[Contradiction]:
+    """Yield those of times alone, for which a few tables are enough."""
+    for check in (_busy, _device_time, _parts, _medians):
         yield from check(of)
 
 

@@ -1,8 +1,9 @@
 """The `profile-sd3` command line: entry point, exit codes and shell completion.
 
 Exit codes: 0 done; 1 the answer is no (a gate failed); 2 an input or option cannot be used,
-with one sentence on stderr; 130 interrupted; 141 the reader of stdout closed it. Completion
-runs at each key press, so it imports nothing heavy and never raises.
+with one sentence on stderr; 3 with --strict, the recording is damaged; 130 interrupted; 141 the
+reader of stdout closed it. Completion runs at each key press, so it imports nothing heavy and
+never raises.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ def _entries(typed: str) -> Iterator[str]:
 # here.
 #
 # Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
-# said in one sentence on stderr; 130 interrupted; 141 who read stdout closed it.
+# said in one sentence on stderr; 3 a damaged recording, with --strict; 130 interrupted; 141 who
+# read stdout closed it.
 
 
 _CLOSED_PIPE = 141  # 128 + SIGPIPE

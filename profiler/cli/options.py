@@ -99,6 +99,7 @@ PAGE_LANGUAGE = opt(
     "Language in which the page opens; its button changes it.  [default: its reader's]"
 )
 RESULT_FILE = opt("--json FILE  Write the result as JSON; -: to stdout.")
+STRICT = opt("Exit with 3 if the recording is damaged: parts of it are lost or cannot be right.")
 SIZES = opt(
     "NAME=N  A symbolic dimension of the inputs that outputs are compared on; may be repeated.  "
     "[default: 2 for a batch, 8 for others]"

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from profiler.cli.terminal import leave, tell
 from profiler.errors import InputError
 from profiler.text import key_values
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from profiler.run.run import Run
     from profiler.tools.sources import Found, Imports, Source
     from profiler.trace.events import Drop
+    from profiler.trace.manifest import RunInfo
 
 _NAMED = 4  # other runs that are named
 
@@ -181,3 +184,51 @@ def tell_failed(done: Sequence[Any], what: str, verb: str, noun: str = "") -> No
         raise InputError(
             f"{count} of {len(done):,} could not be {verb}: what is wrong with each is said above"
         )
+
+
+# --- Recordings that a check of their events against each other found damaged.
+
+
+DAMAGED_EXIT = 3
+"""Exit code of `--strict` for a damaged recording."""
+
+
+def damage_of(info: RunInfo) -> str:
+    """Return what is so wrong with a recording that nothing follows from its times, as a sentence;
+    "" if nothing is."""
+    from profiler.analysis.health import sentence_of, worst_damage
+
+    note = worst_damage(info.health)
+    return "" if note is None else str(sentence_of(note))
+
+
+def damage_line(place: Path, info: RunInfo) -> list[str]:
+    """Return a line that the recording of the run at `place` is damaged; none if it is not."""
+    damage = damage_of(info)
+    return [f"damaged recording: {place}: {damage}"] if damage else []
+
+
+def refuse_damaged(place: Path, info: RunInfo, wanted: str) -> None:
+    """Raises InputError if the recording of the run at `place` is damaged: what is `wanted` of it
+    would follow from the damage."""
+    damage = damage_of(info)
+    if damage:
+        raise InputError(
+            f"{place} is a damaged recording, {wanted}: {damage}; record it again "
+            f"(`profile-sd3 analyze {place}` reports it)"
+        )
+
+
+def exit_if_damaged(run: Run) -> None:
+    """Raises typer.Exit(3) if the recording of a run is damaged, or files of it are cut."""
+    if damage_of(run.info) or damaged_files(run):
+        raise typer.Exit(DAMAGED_EXIT)
+
+
+def refuse_contradictory(place: Path, run: Run) -> None:
+    """Raises InputError if figures of a run contradict each other: a gate has none to hold."""
+    from profiler.analysis.context import Inputs, Selection
+    from profiler.analysis.self_check import check_times, sentence_of
+
+    for one in check_times(Inputs(run, Selection(), (), {})):
+        raise InputError(f"{place} cannot be gated: {sentence_of(one)}")

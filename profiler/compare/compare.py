@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis.health import sentence_of, worst_damage
 from profiler.analysis.settings import ARGUMENTS, generation_pairs, setting_pairs
 from profiler.compare.align import meeting, units_of
 from profiler.compare.measure import KEYS, Measurement, measure, samples_of
@@ -61,6 +62,7 @@ def notes_on(
     """`corrected` are the submodules whose traced calls are scaled
     to untraced ones, `within_noise` those if some run cannot tell the cost of tracing."""
     yield from _same(base, new)
+    yield from _damaged(base, new)
     yield from _repetition(base, new)
     yield from _tracing(base, new, corrected, within_noise)
     yield from _asynchronous(base, new)
@@ -88,6 +90,16 @@ def _same(base: _Side, new: _Side) -> Iterator[Note]:
     ]
     if both:
         yield Note.of(ComparisonNote.SAME_RUN, runs=tuple(dict.fromkeys(both)))
+
+
+def _damaged(base: _Side, new: _Side) -> Iterator[Note]:
+    """Runs whose recording is damaged: what differs may be the damage."""
+    for side, runs in ((Side.BASE, base), (Side.NEW, new)):
+        for run in runs:
+            note = worst_damage(run.info.health)
+            if note is not None:
+                damage = str(sentence_of(note))
+                yield Note.of(ComparisonNote.DAMAGED, run=run.run_id, side=side, damage=damage)
 
 
 def _repetition(base: _Side, new: _Side) -> Iterator[Note]:

@@ -108,6 +108,7 @@ class ComparisonNote(NoteCode):
     """What else differs between two sides, and what their intervals do not know."""
 
     SAME_RUN = "same_run"
+    DAMAGED = "damaged"
     ONE_RUN_EACH = "one_run_each"
     ONE_RUN = "one_run"
     FEW_RUNS = "few_runs"

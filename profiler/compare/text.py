@@ -420,6 +420,9 @@ SENTENCES: Sentences = {
             "{runs} is on both sides: a run that is compared with itself differs in nothing; give "
             "another"
         ),
+        ComparisonNote.DAMAGED: said(
+            "{run} ({side}) is a damaged recording ({damage}): nothing follows from its times"
+        ),
         ComparisonNote.ONE_RUN_EACH: said(
             "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
             "do; record {fewest} or more of each side"

@@ -220,6 +220,8 @@ _BAD = {
     "drops": "events were dropped",
     "residual": "time that no stage accounts for",
     "tracing_cost": "tracing took much of its time",
+    "damaged": "its recording is damaged",
+    "contradiction": "its figures contradict each other",
 }
 
 

@@ -195,7 +195,13 @@ CHANGE_STATES = {
     **{state: said(state.value) for state in ChangeState},
     ChangeState.GONE: said("gone again"),
 }
-_QUALITY = {name: said(name.replace("_", " ")) for name in ("drops", "residual", "tracing_cost")}
+_QUALITY = {
+    "drops": said("drops"),
+    "residual": said("residual"),
+    "tracing_cost": said("tracing cost"),
+    "damaged": said("damaged"),
+    "contradiction": said("figures contradict each other"),
+}
 
 
 def counted_state(state: State, number: int) -> Said:

@@ -25,7 +25,9 @@ from msgspec import Meta, Struct, field
 
 from profiler.analysis.analyze import assembled
 from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.health import worst_damage
 from profiler.analysis.result import Analysis, RunSummary
+from profiler.analysis.self_check import check_times
 from profiler.analysis.settings import setting_pairs
 from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import converted, decoded, write_atomically
@@ -869,6 +871,8 @@ def _quality(analysis: Analysis) -> Mapping[str, Any]:
         "drops": bool(missing),
         "residual": residual is not None and residual > RESIDUAL_LIMIT,
         "tracing_cost": cost is not None and cost > TRACING_LIMIT,
+        "damaged": worst_damage(analysis.inputs.run.info.health) is not None,
+        "contradiction": any(check_times(analysis.inputs)),
     }
     return {
         "drops": len(missing),

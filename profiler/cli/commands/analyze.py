@@ -13,6 +13,8 @@ from profiler.cli import terminal
 from profiler.cli.main import complete_runs, complete_sections
 from profiler.cli.runs import (
     check_whole,
+    damage_line,
+    exit_if_damaged,
     load_as_recorded,
     load_calls,
     opened,
@@ -87,6 +89,7 @@ class AnalyzeOptions:
         "--watch  Show a run that goes on, call by call, and report on it when it has ended."
     )
     every: bool = opt("--all  Analyze every bundle of a folder, not the newest only.")
+    strict: bool = shared.STRICT
     workers: int = shared.LOCAL_WORKERS
     scheduler: str = shared.SCHEDULER
 
@@ -96,6 +99,7 @@ def analyze(options: AnalyzeOptions) -> None:
 
     Prints the most important figures and findings in 40 lines, and writes the whole report as a
     self-contained page. Of several runs, or with --all, each gets its page; --no-html alone counts.
+    Exit code 3, with --strict: the report is of a damaged recording.
     """
     if options.more or options.every or options.workers or options.scheduler:
         _analyze_each(options)
@@ -140,7 +144,7 @@ def analyze(options: AnalyzeOptions) -> None:
         report = build_report(shown)
         summarize_analysis(analysis, source)
         notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
-        if comparison is None and options.against:
+        if comparison is None and options.against and not of_bases:
             notes.insert(0, "not compared: files of this run are damaged")
         if packing is not None:
             # Before anything is printed, because `… | head` ends the program.
@@ -165,11 +169,15 @@ def analyze(options: AnalyzeOptions) -> None:
     if failure is not None:
         raise failure
     check_whole(run, source)
+    if options.strict:
+        exit_if_damaged(run)
 
 
 def _analyze_each(options: AnalyzeOptions) -> None:
     """Analyze every run of the paths, all of a folder. Raises InputError, after all others are
     done, if some could not be read."""
+    if options.strict:
+        raise InputError("--strict is about one run: leave out --all, --workers and further paths")
     from profiler.fleet.add import analyze_many, found_runs
     from profiler.fleet.workers import Workers
     from profiler.text import duration
@@ -209,7 +217,14 @@ def _compared(
     bases = [base for base in sources if base.place.resolve() != own]
     if not bases:
         raise InputError(f"--against names only {place} itself: give another run")
-    measured = [measure(load_as_recorded(base, imports, notes)) for base in bases]
+    damaged, measured = damage_line(place, run.info), []
+    for base in bases:
+        loaded = load_as_recorded(base, imports, notes)
+        damaged += damage_line(base.place, loaded.info)
+        measured.append(measure(loaded))
+    if damaged:
+        notes[:0] = [f"not compared: {line}" for line in damaged]
+        return None
     return None if unexpected_damage(run) else compare(measured, [measure(run)])
 
 

@@ -14,7 +14,14 @@ import typer
 from profiler.cli import options as shared
 from profiler.cli import terminal
 from profiler.cli.main import complete_comparison_sections, complete_runs
-from profiler.cli.runs import left_out, load_as_recorded, opened
+from profiler.cli.runs import (
+    damage_line,
+    left_out,
+    load_as_recorded,
+    opened,
+    refuse_contradictory,
+    refuse_damaged,
+)
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.errors import InputError
 
@@ -97,10 +104,12 @@ def diff(options: DiffOptions) -> None:
 
     sides = _sides(options.runs, options.against)
     _check_files(options, len(sides))
+    damaged: list[str] = []
     named = [*options.sections, *([options.by.section] if options.by else [])]
     sections = terminal.chosen_sections(named, terminal.comparison_sections, full=options.full)
     limit = shared.gate_limit(options.fail_over, options.metric)
-    compared, lines = _compared(options, [*sides.values()], gated=limit is not None)
+    gated = limit is not None
+    compared, lines = _compared(options, [*sides.values()], damaged, gated=gated)
     from profiler.compare.report import comparison_report
     from profiler.compare.side_by_side import brief_report, columns_report
     from profiler.report.terminal import print_brief
@@ -118,6 +127,8 @@ def diff(options: DiffOptions) -> None:
         brief = partial(print_brief, made=partial(brief_report, *first))
     _write(options, base, columns, whole)
     if terminal.STDOUT not in (options.json_file, options.markdown_file):
+        for line in damaged:
+            terminal.tell(line)
         written = [] if options.html_file is None else [options.html_file]
         full = options.full or options.top is not None
         terminal.print_chosen(whole, brief, sections, full=full, written=written, above=True)
@@ -148,10 +159,11 @@ def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
 
 
 def _compared(
-    options: DiffOptions, sides: list[list[Path]], *, gated: bool
+    options: DiffOptions, sides: list[list[Path]], damaged: list[str], *, gated: bool
 ) -> tuple[tuple[Comparison, ...], list[str]]:
     """Compare each further side with the first; return also lines about what runs lack and runs
-    that were left out. A gate takes complete runs alone: one that was killed looks fast."""
+    that were left out; `damaged` gets a line for each damaged recording. A gate takes complete and
+    sound runs alone: one that was killed looks fast."""
     from profiler.compare.compare import compare_each
     from profiler.compare.measure import measure
 
@@ -170,6 +182,10 @@ def _compared(
             for source in (source for each in given for source in reversed(each.sources)):
                 say(f"reading {source.place}")
                 loaded = load_as_recorded(source, imports, notes, whole=gated)
+                if gated:
+                    refuse_damaged(source.place, loaded.info, "which a gate takes as missing")
+                    refuse_contradictory(source.place, loaded)
+                damaged += damage_line(source.place, loaded.info)
                 measured[-1].append(measure(loaded, timeline=drawn))
                 del loaded
         say("comparing")

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 
+import typer
+
 from profiler.cli import options as shared
-from profiler.cli.runs import tell_failed
+from profiler.cli.runs import DAMAGED_EXIT, damage_line, tell_failed
 from profiler.cli.subcommands import Declared, Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import of_many, progress, tell
 from profiler.errors import InputError
@@ -52,6 +54,7 @@ class ImportOptions:
     every: bool = opt("--all  Each path is a run of its own, imported by itself.")
     workers: int = shared.LOCAL_WORKERS
     scheduler: str = shared.SCHEDULER
+    strict: bool = shared.STRICT
 
 
 def import_(options: ImportOptions, **of_importers: str | None) -> None:
@@ -83,6 +86,8 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
     # Which files of a folder the bundle that was made of it does not have, and why.
     for line in beside(read_manifest(bundles[0] / MANIFEST_NAME).info):
         tell(line, err=True)
+    if options.strict:
+        _exit_if_damaged(bundles)
 
 
 def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[str, str]) -> None:
@@ -97,6 +102,20 @@ def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[s
     for bundle in (bundle for one in done for bundle in one.written):
         tell(bundle)
     tell_failed(done, "left out", "read")
+    if options.strict:
+        _exit_if_damaged([bundle for one in done for bundle in one.written])
+
+
+def _exit_if_damaged(bundles: Sequence[Path | str]) -> None:
+    """Say which bundles are of damaged recordings; raises typer.Exit(3) if any is."""
+    from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+
+    infos = {Path(bundle): read_manifest(Path(bundle) / MANIFEST_NAME).info for bundle in bundles}
+    lines = [line for bundle, info in infos.items() for line in damage_line(bundle, info)]
+    for line in lines:
+        tell(line, err=True)
+    if lines:
+        raise typer.Exit(DAMAGED_EXIT)
 
 
 def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:

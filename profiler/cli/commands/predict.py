@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from profiler.cli import options as shared
 from profiler.cli import terminal
 from profiler.cli.main import complete_placements, complete_runs, complete_submodule
-from profiler.cli.runs import load_as_recorded, opened, other_runs
+from profiler.cli.runs import load_as_recorded, opened, other_runs, refuse_damaged
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.errors import InputError
 from profiler.text import name_list
@@ -90,6 +90,7 @@ def predict(options: PredictOptions) -> None:
 
         notes: list[str] = []
         run = load_as_recorded(found.newest, imports, notes)
+        refuse_damaged(found.newest.place, run.info, "from which nothing is predicted")
         say("predicting")
         file = options.device_profile
         profiles = read_profiles(file) if file else find_profiles(found.newest.path)

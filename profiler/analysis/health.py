@@ -397,6 +397,7 @@ def sentence_of(note: HealthNote) -> Said:
 
 
 _MOST_LINES = 2
+_CORRECTED = (HealthRule.OVERRUN, HealthRule.OUTLIVED)  # unless only noted
 _WORTH = 0.05  # of the device's time, or of the launches: what is no damage is shown from here on
 _DAMAGED = {
     HealthRule.OVERRUN: 0.25,
@@ -417,7 +418,12 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     ]
     shown.sort(key=lambda one: (not one.rule.damage, -one.share))
     for note in shown[:_MOST_LINES]:
-        yield Fact(_SENTENCES[note.rule][0], sentence_of(note), alert=True)
+        label = _SENTENCES[note.rule][0]
+        if note.action is HealthAction.NOTED and note.rule in _CORRECTED:
+            label = said("Doubtful")
+        yield Fact(label, sentence_of(note), alert=True)
+    if shown:
+        yield Fact(said("See"), "docs/trust.md")
 
 
 def is_sound(notes: tuple[HealthNote, ...]) -> bool:

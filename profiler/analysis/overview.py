@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
+from profiler.analysis.as_recorded import as_recorded_facts
 from profiler.analysis.commands import are_apart, timelines_of
 from profiler.analysis.devices import device_facts
 from profiler.analysis.document import Advice, Fact, Opening, SectionKind, Summary, TableView
@@ -352,6 +353,7 @@ def recording_facts(analysis: Analysis) -> Iterator[Fact]:
     """Figures that contradict each other, what the recording lacks, and what a check of it counted
     and put right."""
     yield from contradiction_facts(analysis)
+    yield from as_recorded_facts(analysis.inputs.run)
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):
         yield drops_fact(analysis)
@@ -618,6 +620,7 @@ def _mean_iteration(analysis: Analysis) -> Said:
 def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
     yield from contradiction_facts(analysis)
+    yield from as_recorded_facts(analysis.inputs.run)
     fired = {finding.rule for finding in analysis.findings}
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):

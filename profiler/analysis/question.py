@@ -103,7 +103,7 @@ _HOMES = ("profiler.analysis",)
 _ORDER = (  # a tuple a line: the formatter keeps it
     *("pipelines", "stages", "compilations", "step_operators", "step_times"),
     *("step_outliers", "guidance", "redundant_work", "devices", "drops", "health"),
-    "contradictions",
+    *("shortened", "contradictions"),
     *("findings", "kernels", "memory_devices", "memory", "memory_timeline", "module_tree"),
     *("operators",),
     *("partitioning", "ranks", "collectives", "collective_arrivals", "rank_imbalance"),

@@ -90,6 +90,10 @@ class AnalyzeOptions:
     )
     every: bool = opt("--all  Analyze every bundle of a folder, not the newest only.")
     strict: bool = shared.STRICT
+    as_recorded: bool = opt(
+        "Take the lengths of the file of work that was shortened because it cannot have been so "
+        "long."
+    )
     workers: int = shared.LOCAL_WORKERS
     scheduler: str = shared.SCHEDULER
 
@@ -121,6 +125,7 @@ def analyze(options: AnalyzeOptions) -> None:
     ):
         # What makes a report is imported once there is a run.
         from profiler.analysis.analyze import analyze
+        from profiler.analysis.as_recorded import as_recorded
         from profiler.analysis.context import Selection
         from profiler.analysis.device_profiles import find_profiles, read_profiles
         from profiler.analysis.overview import extent
@@ -134,6 +139,8 @@ def analyze(options: AnalyzeOptions) -> None:
         # The trace is packed meanwhile.
         packing = None if options.no_html else Packing(source.path)
         run = load_calls(source)
+        if options.as_recorded:
+            run = as_recorded(run)
         of_bases: list[str] = []
         comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
         measured = options.device_profile
@@ -142,7 +149,8 @@ def analyze(options: AnalyzeOptions) -> None:
         analysis = analyze(run, Selection(*selected), profiles, memory)
         shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
         report = build_report(shown)
-        summarize_analysis(analysis, source)
+        if not options.as_recorded:
+            summarize_analysis(analysis, source)
         notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
         if comparison is None and options.against and not of_bases:
             notes.insert(0, "not compared: files of this run are damaged")
@@ -176,8 +184,9 @@ def analyze(options: AnalyzeOptions) -> None:
 def _analyze_each(options: AnalyzeOptions) -> None:
     """Analyze every run of the paths, all of a folder. Raises InputError, after all others are
     done, if some could not be read."""
-    if options.strict:
-        raise InputError("--strict is about one run: leave out --all, --workers and further paths")
+    if options.strict or options.as_recorded:
+        name = "--strict" if options.strict else "--as-recorded"
+        raise InputError(f"{name} is about one run: leave out --all, --workers and further paths")
     from profiler.fleet.add import analyze_many, found_runs
     from profiler.fleet.workers import Workers
     from profiler.text import duration

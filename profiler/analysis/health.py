@@ -206,6 +206,13 @@ def _workless(note: HealthNote) -> str:
     return said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
 
 
+def _device_only(note: HealthNote) -> Said:
+    return said(
+        "{kernels} and no launch of one: busy times are known, not what devices waited for",
+        kernels=_kernels(note),
+    )
+
+
 def _late(note: HealthNote) -> Said:
     return said(
         "{launches} ran before the recording of devices began, or its first kernels are lost"
@@ -344,6 +351,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
     HealthRule.REUSED_NUMBERS: (said("Doubtful"), _reused),
     HealthRule.BEFORE: (said("Before"), _before),
+    HealthRule.DEVICE_ONLY: (said("Device only"), _device_only),
     HealthRule.LATE: (said("Late"), _late),
     HealthRule.CUT: (said("Cut"), _cut),
     HealthRule.BEYOND_PEERS: (said("Doubtful"), _beyond),
@@ -368,6 +376,7 @@ SENTENCES: Sentences = {
         HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
         HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
         HealthRule.BEFORE: said("launched before the recording"),
+        HealthRule.DEVICE_ONLY: said("no launch recorded"),
         HealthRule.LATE: said("launched before devices were recorded"),
         HealthRule.CUT: said("had not run at the recording's end"),
         HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),

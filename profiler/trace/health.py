@@ -114,6 +114,9 @@ class _Check:
         self._beyond_peers()
         self._gaps()
         self._drift()
+        if not len(self.launches) and not self.rows.exempt.all():
+            number = int(self.kept.sum())
+            self._note(HealthRule.DEVICE_ONLY, -1, count=number, total=number, share=1.0)
         process = self.process if self.rekeyed else None
         notes = tuple(self.notes[:_MOST_NOTES])
         times = (self.start, self.end, self.kept, self.recorded)

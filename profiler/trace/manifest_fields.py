@@ -229,6 +229,7 @@ class HealthRule(StrEnum):
     REUSED_NUMBERS = "reused_launch_numbers"  # by one
     OUTLIVED = "outlived_synchronization"
     BEFORE = "before"  # launched before the recording began
+    DEVICE_ONLY = "device_only"  # no launch of any work
     LATE = "late"  # launched before the recording of devices began
     CUT = "cut"  # had not run when the recording ended
     BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
@@ -243,6 +244,7 @@ class HealthRule(StrEnum):
         """Whether figures of the recording are wrong as recorded."""
         return self not in (
             HealthRule.BEFORE,
+            HealthRule.DEVICE_ONLY,
             HealthRule.LATE,
             HealthRule.CUT,
             HealthRule.BEYOND_PEERS,

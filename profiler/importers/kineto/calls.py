@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import accumulate
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from profiler.importers.kineto.modules import RUNTIME, Frames, Kind, class_of, parse_frame
 from profiler.kineto.events import Bools, Event, Ranges
@@ -240,6 +240,33 @@ def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
     rows = trace.rows_of("user_annotation")
     steps = [row for row in rows.tolist() if STEP_MARK.fullmatch(trace.events.name_of(row))]
     return _calls(trace, trace.ranges(np.array(steps, dtype=np.int64)).outermost())
+
+
+def has_devices_alone(trace: KinetoTrace) -> bool:
+    """Whether the trace has work of devices, and nothing of the host that could have launched
+    it."""
+    if any(len(trace.rows_of(name)) for name in (*RUNTIME, "cpu_op")):
+        return False
+    return bool(len(trace.rows_of("kernel", "gpu_memcpy", "gpu_memset")))
+
+
+def device_calls(trace: KinetoTrace) -> list[CallRange]:
+    """The ranges of devices that the script named, else those of the profiler's steps, in order of
+    time; one that several streams have at the same time is one call."""
+    rows = trace.rows_of("gpu_user_annotation")
+    names = dict(zip(rows.tolist(), trace.events.names_of(rows), strict=True))
+    named = [row for row, name in names.items() if not _OWN.match(name)]
+    named = named or [row for row, name in names.items() if STEP_MARK.fullmatch(name)]
+    found: list[CallRange] = []
+    last: dict[str, int] = {}
+    for call in _calls(trace, trace.ranges(np.array(named, dtype=np.int64)).outermost()):
+        at = last.get(call.instance, -1)
+        if at >= 0 and call.start_ns < found[at].end_ns:
+            found[at] = structs.replace(found[at], end_ns=max(found[at].end_ns, call.end_ns))
+            continue
+        last[call.instance] = len(found)
+        found.append(call)
+    return found
 
 
 def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:

@@ -23,8 +23,10 @@ from profiler.importers.kineto.calls import (
     annotated_calls,
     call_ranges,
     capture_windows,
+    device_calls,
     find_calls,
     guessed_call,
+    has_devices_alone,
     periodic_calls,
     stepped_calls,
 )
@@ -465,13 +467,20 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> Ca
 
 
 def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
-    modules = find_calls(frames)
+    named = device_calls(trace) if has_devices_alone(trace) else []
+    if named:
+        return named, CallsFrom.ANNOTATIONS
+    modules = [] if has_devices_alone(trace) else find_calls(frames)
     if modules:
         return modules, None
     for found, source in (
-        (anchored_calls, CallsFrom.OPERATORS),
-        (annotated_calls, CallsFrom.ANNOTATIONS),
-        (stepped_calls, CallsFrom.PROFILER_STEPS),
+        ()
+        if has_devices_alone(trace)
+        else (
+            (anchored_calls, CallsFrom.OPERATORS),
+            (annotated_calls, CallsFrom.ANNOTATIONS),
+            (stepped_calls, CallsFrom.PROFILER_STEPS),
+        )
     ):
         calls = [call for call in found(trace) if call.ran is not Ran.CAPTURED]
         if calls:

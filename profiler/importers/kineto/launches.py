@@ -18,7 +18,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from msgspec import Struct, field
 
-from profiler.importers.kineto.calls import CallRange, Training, call_ranges, training_of
+from profiler.importers.kineto.calls import (
+    CallRange,
+    Training,
+    call_ranges,
+    has_devices_alone,
+    training_of,
+)
 from profiler.importers.kineto.modules import RUNTIME, Frames, input_dims
 from profiler.kineto.events import Event, Ranges
 from profiler.kineto.operators import Scalar, is_operator
@@ -47,6 +53,7 @@ _WAIT = re.compile("synchronize", re.IGNORECASE)
 _NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
 _DIGITS = 19  # of an id
 _NOTHING = np.zeros(0, dtype=np.int64)
+_TIMES = ("start_ns", "end_ns")
 
 
 class Launches(Struct, frozen=True, eq=False):
@@ -82,6 +89,8 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     work = trace.rows_of(*DEVICE_WORK)
     if not len(work):
         return _host_operators(trace, frames, operators, around)
+    if has_devices_alone(trace):
+        return _unlaunched(trace, calls, work)
     work, launch = launched_work(trace)
     external = _by_external_id(trace, work, annotated)
     origin = np.where(launch >= 0, launch, external)
@@ -112,6 +121,17 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         unserved=(trace.unserved, _at(around.row, _around(trace, around, trace.unserved))),
         training=training,
     )
+
+
+def _unlaunched(trace: KinetoTrace, calls: list[CallRange], work: Int64s) -> Launches:
+    """What devices did in a trace without its launches: in the call open at its own start."""
+    none = np.full(len(work), -1, dtype=np.int64)
+    times = [np.array([getattr(call, name) for call in calls], dtype=np.int64) for name in _TIMES]
+    places = np.arange(len(calls), dtype=np.int64)
+    together = Ranges.of(places, np.zeros(len(calls), dtype=np.int32), *times)
+    inside = together.innermost(np.zeros(len(work), dtype=np.int32), trace.start_ns[work])
+    call, start = _at(together.row, inside), trace.start_ns[work]
+    return Launches(row=work, launch=none, operator=none, module=none, call=call, time_ns=start)
 
 
 def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:

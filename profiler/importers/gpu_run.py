@@ -31,6 +31,7 @@ from profiler.importers.gpu_calls import (
     Placing,
     Work,
     distinct,
+    in_time,
     launches,
     place,
     there,
@@ -306,8 +307,11 @@ class Recorded:
     drops: tuple[Drop, ...] = ()
 
     def timed(self, where: str) -> Recorded:
-        """What has a start, and an end that is not before it; the rest is a drop."""
-        work, api = self.work.timed(), self.api.timed()
+        """What has a start, and an end that is not before it; the rest is a drop. Work that ends
+        before its start stays: the check of a recording sets it aside, and so knows of it."""
+        begun = in_time(self.work.start, self.work.start)
+        work = self.work.select(begun & in_time(self.work.end, self.work.end))
+        api = self.api.timed()
         lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME
         drops = (
             *self.drops,

@@ -179,13 +179,16 @@ def test_an_impossible_length_of_nsys_is_undone(analysis_of):
 
 
 def test_an_impossible_length_of_rocprofv3_is_undone(analysis_of):
-    """19 kernels of 150 µs."""
+    """19 kernels of 150 µs; one that ends before its start is set aside, so that nobody knows
+    whether its device was idle."""
     analysis = analysis_of(DAMAGED / "r2_rocprofv3_overflow")
-    row, alone = analysis.health.to_dicts()
-    assert alone["rule"] == "device_only"
-    assert (row["rule"], row["count"], row["action"]) == ("overrun", 1, "shortened")
+    rows = {row["rule"]: row for row in analysis.health.to_dicts()}
+    assert set(rows) == {"overrun", "negative_length", "device_only"}
+    assert (rows["overrun"]["count"], rows["overrun"]["action"]) == (1, "shortened")
+    assert (rows["negative_length"]["count"], rows["negative_length"]["total"]) == (1, 20)
     (busy,) = analysis.devices.filter(device="rocm:4")["busy_ns"]
     assert busy == pytest.approx(19 * 150_000, rel=0.01)
+    assert not analysis.findings
 
 
 def test_lost_kernels_are_counted(analysis_of):
@@ -219,6 +222,17 @@ def test_launches_alone_are_times_of_the_host(analysis_of):
     assert headline.startswith("no GPU work recorded, times of the host")
     assert facts["No GPU work"].startswith("34 launches on NVIDIA H100, no kernel recorded")
     assert "cpu:0" not in facts
+
+
+def test_host_work_before_the_first_launch_is_of_the_run(analysis_of):
+    """From the first operator to the end of the last kernel, as the file has them."""
+    path = DAMAGED / "first_launch_late.json"
+    events = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
+    begin = min(one["ts"] for one in events if one["cat"] == "cpu_op")
+    end = max(one["ts"] + one["dur"] for one in events if one["cat"] == "kernel")
+    analysis = analysis_of(path)
+    assert analysis.accounting.end_to_end_ns == pytest.approx((end - begin) * 1e3, rel=1e-3)
+    assert end - begin == pytest.approx(12_600, rel=0.01)
 
 
 def test_merged_ranks_are_told_apart(analysis_of):

@@ -466,6 +466,14 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> Ca
     return CallRange(*place, name, name, told=False)
 
 
+def _of_processes(trace: KinetoTrace, rows: Int64s, launched: Int64s) -> Int64s:
+    """Those of some rows that are of a process which launched work: what it did before its first
+    launch and after its last work is of the run, too."""
+    pids = {trace.threads[code][0] for code in np.unique(trace.thread[launched]).tolist()}
+    own = [code for code, (pid, _) in enumerate(trace.threads) if pid in pids]
+    return rows[np.isin(trace.thread[rows], own)]
+
+
 def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
     named = device_calls(trace) if has_devices_alone(trace) else []
     if named:
@@ -489,9 +497,12 @@ def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFro
     calls = periodic_calls(trace, work, launch)
     if calls:
         return calls, CallsFrom.KERNEL_PERIOD
-    # all that devices did, or, if none did anything, all that the host did, as one call
+    # all that devices did and the processes that launched it, or, if none did anything, all that
+    # the host did, as one call
     launched = launch[launch >= 0]
-    rows = np.concatenate((work, launched)) if len(work) else trace.rows_of(OPERATORS, PYTHON)
+    host = _of_processes(trace, trace.rows_of(OPERATORS), launched)
+    rows = np.concatenate((work, launched, host))
+    rows = rows if len(work) else trace.rows_of(OPERATORS, PYTHON)
     thread = int(np.bincount(trace.thread[launched if len(launched) else rows]).argmax())
     start, end = int(trace.start_ns[rows].min()), int(trace.end_ns[rows].max())
     return [CallRange(thread, start, end, WHOLE, WHOLE, told=False)], CallsFrom.NOTHING

@@ -245,7 +245,11 @@ def test_merged_ranks_are_told_apart(analysis_of):
         assert one == pytest.approx(busy, rel=0.01)
     calls = analysis.calls.group_by("device").len().sort("device").rows()
     assert calls == [("cuda:0", 6), ("cuda:1", 6)]
-    assert "Merged" in screen(analysis)[1]
+    headline, facts = screen(analysis)
+    assert headline.startswith("4 iterations in 10.6 ms")
+    assert facts["Iterations"] == "4"
+    assert "Merged" in facts
+    assert figures(analysis)[2] == pytest.approx(figures(twin)[2], rel=0.01)
 
 
 @pytest.mark.parametrize("by_us", [-20, -100, -3000])

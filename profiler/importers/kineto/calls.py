@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import accumulate
 
@@ -357,16 +357,25 @@ def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[i
     return found
 
 
-def iterations_by_module(calls: Sequence[CallRange]) -> list[int]:
+def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int]) -> list[int]:
     """Of each call the pass of the module that is called most often, `NO_ITERATION` before its
-    first one, and of all calls if none is called `LEAST_PASSES` times."""
+    first one, and of all calls if none is called `LEAST_PASSES` times. Processes that all call it
+    are ranks, which count for themselves; `process` has that of each thread."""
     weight: dict[str, tuple[int, int]] = {}
     for call in calls:
         times, length = weight.get(call.instance, (0, 0))
         weight[call.instance] = (times + 1, length + call.end_ns - call.start_ns)
     loop = max(weight, key=lambda instance: weight[instance], default="")
-    of_loop = loop in weight and weight[loop][0] >= LEAST_PASSES
-    return [*accumulate(((c.instance == loop) * of_loop for c in calls), initial=NO_ITERATION)][1:]
+    if loop not in weight or weight[loop][0] < LEAST_PASSES:
+        return [NO_ITERATION] * len(calls)
+    ranks = {process.get(call.thread, 0) for call in calls if call.instance == loop}
+    passes = dict.fromkeys(ranks, NO_ITERATION)
+    found = []
+    for call in calls:
+        rank = process.get(call.thread, 0) if len(ranks) > 1 else min(ranks)
+        passes[rank] = passes.get(rank, NO_ITERATION) + (call.instance == loop)
+        found.append(passes[rank])
+    return found
 
 
 # --- Names of submodules: the attribute that diffusers would have, from class and place in the run.

@@ -32,7 +32,7 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     base_ns = whole(trace.header.base_ns, 0)
     trace = _with_times(trace, base_ns)
     work, runtime = trace.rows_of(*DEVICE_WORK), trace.rows_of(*RUNTIME)
-    process = _processes(trace, runtime)
+    process = np.array([*processes_of(trace), 0], dtype=np.int64)[trace.thread[runtime]]
     start = trace.start_ns[runtime] - base_ns
     names, name = np.unique(trace.events.name[runtime], return_inverse=True)
     launches, syncs = host_calls(
@@ -88,11 +88,10 @@ def _without_gaps(trace: KinetoTrace) -> KinetoTrace:
     )
 
 
-def _processes(trace: KinetoTrace, rows: Int64s) -> Int64s:
-    """The process of each of some events, as a number from 0 on."""
+def processes_of(trace: KinetoTrace) -> list[int]:
+    """The process of each thread, as a number from 0 on."""
     pids: dict[str, int] = {}
-    codes = [pids.setdefault(str(pid), len(pids)) for pid, _ in trace.threads]
-    return np.array([*codes, 0], dtype=np.int64)[trace.thread[rows]]
+    return [pids.setdefault(str(pid), len(pids)) for pid, _ in trace.threads]
 
 
 def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:

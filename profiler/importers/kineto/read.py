@@ -54,7 +54,7 @@ from profiler.importers.kineto.front_ends import (
     operators_alone,
     without_front_ends,
 )
-from profiler.importers.kineto.health import checked_trace
+from profiler.importers.kineto.health import checked_trace, processes_of
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
 from profiler.importers.kineto.ranks import (
@@ -439,7 +439,9 @@ def run_of(
     def batch_of(call: CallRange) -> int:
         return call.inputs or sizes.of(call)
 
-    stagings = tuple(stage_section(s, names, batch_of) for s in find_sections(frames, ranges))
+    process = dict(enumerate(processes_of(trace)))
+    sections = find_sections(frames, ranges)
+    stagings = tuple(stage_section(one, names, batch_of, process) for one in sections)
     launches = find_launches(trace, frames, ranges)
     paths = ModulePaths(frames, (index for call in ranges for index in call.modules))
     phases = calls_from is not None and calls_from is not CallsFrom.ANNOTATIONS

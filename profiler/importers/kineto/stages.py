@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -537,14 +537,17 @@ class Staging(Struct, frozen=True):
         return step if looping and step < len(self.step_ends_ns) else NO_STEP
 
 
-def stage_section(section: Section, names: SubmoduleNames, batch_of: BatchOf) -> Staging:
-    """Part a section into stages and steps and place its calls in them."""
+def stage_section(
+    section: Section, names: SubmoduleNames, batch_of: BatchOf, process: Mapping[int, int]
+) -> Staging:
+    """Part a section into stages and steps and place its calls in them; `process` has that of each
+    thread."""
     calls = section.calls
     told = section.steps or section.prompts  # a noise scheduler, prompts, or a class
     if not told and not any(call.guessed or tells_of_diffusion(call) for call in calls):
         plain = [
             StagedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
-            for call, iteration in zip(calls, iterations_by_module(calls), strict=True)
+            for call, iteration in zip(calls, iterations_by_module(calls, process), strict=True)
         ]
         whole = ((RUN_STAGE, section.start_ns, section.end_ns),)
         return Staging(section, tuple(plain), None, whole, loop_start_ns=-1, step_ends_ns=())

@@ -459,6 +459,16 @@ def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
     return any(note.rule in (HealthRule.HOST_ONLY, HealthRule.HOST_TIMES) for note in notes)
 
 
+def lacks_work(notes: tuple[HealthNote, ...]) -> bool:
+    """Whether some work of devices is set aside or lost, so that sums of it are lower bounds."""
+    return any(
+        note.share > _FEW
+        and (note.action is HealthAction.SET_ASIDE or note.rule is HealthRule.LOST)
+        and note.rule is not HealthRule.TWICE
+        for note in notes
+    )
+
+
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
     """The devices of which nobody knows when they were busy: some of their work has no time, or
     most of it is lost."""

@@ -34,7 +34,7 @@ from profiler.analysis.finding_text import (
     works_behind,
 )
 from profiler.analysis.flop_shapes import Family
-from profiler.analysis.health import health_facts, is_sound
+from profiler.analysis.health import health_facts, is_sound, lacks_work
 from profiler.analysis.operators_section import with_template_arguments
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
@@ -663,6 +663,8 @@ def _submodules(of: ReportInput) -> TableView | None:
         title = joined(", ", [title, of_all(shown, len(rows))])
     if calls_overlap(of.analysis):
         title = said("{title}; share counts overlapping calls once", title=title)
+    if lacks_work(of.analysis.inputs.run.info.health):
+        title = said("{title}; times of devices are lower bounds", title=title)
     hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
     told = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
     return table(
@@ -697,6 +699,8 @@ def _shapes(of: ReportInput) -> TableView | None:
         shown += 1
     if _adds_up_tracks(of.analysis):
         title = said("{title}; tracks add up", title=title)
+    if lacks_work(of.analysis.inputs.run.info.health):
+        title = said("{title}; times are lower bounds", title=title)
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)

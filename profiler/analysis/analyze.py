@@ -22,7 +22,7 @@ from profiler.analysis.idle import device_works, timeline_of
 from profiler.analysis.question import Table, tables
 from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import FINDINGS, Analysis, Finding, RunSummary
-from profiler.analysis.role_rules import roles_of
+from profiler.analysis.role_rules import has_denoiser, roles_of
 from profiler.analysis.roles import kind_roles, roles_of_commands
 from profiler.analysis.roofline import profiles
 from profiler.analysis.settings import run_settings
@@ -69,7 +69,9 @@ def annotated_commands(run: Run) -> pl.DataFrame:
     calls = run.calls.sort("call")
     rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
     kinds = kinds_of(calls, run.commands, rows)
-    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
+    roles = roles_of(
+        run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
+    )
     return AnnotatedCommands(run.commands, kinds, roles).frame
 
 

@@ -128,12 +128,22 @@ _GATED = (  # stands in no part but a gated mlp
     r"act_and_mul|unary_gated_op|swi?glu|geglu|(silu|gelu)_and_mul"
 )
 
+_RANDOM = (
+    r"philox|(?<![a-z])(cu|roc)rand|(?<![a-z])(stateless)?random_?(standard)?_?(normal|uniform|int)"
+    r"|(?<![a-z])rng_?(bit|uniform)|truncated_?normal"
+)
+
 _FUNCTIONS: _Rules = (
     (r"^(nccl|rccl|msccl)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", "collective"),
     (r"cross_device_reduce|nvshmem|(?<![a-z])c10d|param_comms", "collective"),
     (r"^mem(cpy|set)\b|_foreach_(copy|zero)", "data_movement"),
     (_CACHE + "|kv_indices", "data_movement"),
-    (r"(?<![a-z])moe|routing|bitmatrix|^_topk_forward|topk_?(softmax|gating)", "mlp"),  # experts
+    (_RANDOM, "random"),
+    (
+        r"routing|bitmatrix|^_topk_forward|topk_?(softmax|gating)|moe_?(align|gat(e|ing)|topk)",
+        "router",
+    ),
+    (r"(?<![a-z])moe", "mlp"),  # experts
     (r"(?<![a-z])(cub|rocprim|hipcub|thrust)::", "other"),  # of samplers, or of indices
     (r"split_embedding|bounds_check_indices|linearize_index", "embedding"),  # tables of FBGEMM
     (_OPTIMIZER + r"|(?<![a-z])_foreach_|optimizer", "optimizer"),
@@ -175,6 +185,7 @@ _FUNCTORS: _Rules = (  # of ATen's elementwise kernels and reductions
     (r"copyfunctor|copy_kernel|copy_device_to_device|hfp8|quantiz|fillfunctor", "data_movement"),
     (r"index_(put_)?kernel_impl|tensorassign|(flip|roll)_", "data_movement"),
     (r"argm(ax|in)ops|exponential", "sampling"),
+    (r"(normal|uniform|bernoulli\w*|random\w*)_kernel", "random"),
 )
 _OF_FUNCTORS = r"(^|::)(\w*elementwise_(kernel|grid_stride)\w*|reduce_kernel)"
 _COPIES = r"CopyFunctor|native::Copy<"
@@ -306,6 +317,8 @@ _WORDS: Mapping[Sort, str] = {
         clamp clamp_min clamp_max clip
         outer floor ceil round mod remainder is_na_n isnan is_inf full full_like ones zeros
         ones_like zeros_like fill arange range argmax arg_max argmin cumsum cum_sum rand randn
+        rand_like randn_like randint randperm random normal uniform bernoulli random_normal
+        random_normal_like random_uniform random_uniform_like
         linalg_vector_norm norm lerp addcmul addcdiv lift_fresh is_nonzero empty sign atan2 polar
         complex reduce_l2 bias_add scale bias_dropout any all index_put masked_fill constant
         constant_of_shape trilu triu tril item _local_scalar_dense bitwise_not logical_not
@@ -453,6 +466,7 @@ class Purpose(Enum):
     ROPE = "rope"
     ATTENTION = "attention"
     MLP = "mlp"
+    ROUTER = "router"  # chooses the experts of a mixture
     CONVOLUTION = "convolution"
     RESAMPLE = "resample"
     RESNET = "resnet"
@@ -462,6 +476,8 @@ class Purpose(Enum):
 
 
 _BY_CLASS: tuple[tuple[Purpose, str], ...] = (
+    (Purpose.ROUTER, r"Router|SwitchGate|(TopK|MoE|Moe|Experts?)Gat(e|ing)"),
+    (Purpose.MLP, r"Mo[Ee](Block|Layer|MLP)?$|Experts?$"),
     (Purpose.MODULATION, r"^(SD35)?Ada(Layer|Group)|NormZero|NormContinuous|Modulation"),
     (Purpose.NORM, r"[Nn]orm(\dd)?$"),
     (Purpose.HEAD, r"LMHead|^LogitsProcessor$"),
@@ -491,13 +507,17 @@ _BY_NAME: tuple[tuple[Purpose, str], ...] = (
         Purpose.MODULATION,
         r"(img|txt|)_?mod(ulation)?|adaLN_modulation|time_emb_proj|scale_shift_table|adaln_\w+",
     ),
+    (Purpose.ROUTER, r"(\w+_)?router(_\w+)?"),
     (Purpose.ADAPTER, r"(lora|dora|hada|lokr|oft|boft|vera|ia3)_\w+"),
     (Purpose.NORM, r"(\w+_)?norm\d*(_\w+)?|(\w+_)?layer_?norm\d*|ln_\w+|(\w+_)?layernorm"),
     (Purpose.ROPE, r"rope|rotary_emb|rotary_pos_emb|rotary"),
     (Purpose.HEAD, r"lm_head|logits_processor"),
     (Purpose.EMBEDDING, rf"({_EMBEDDED})_embed(der|ding|dings)?|{_EMBEDDINGS}"),
     (Purpose.ATTENTION, r"attn\d*|attention|self_?attn|cross_?attn|SelfAttention|EncDecAttention"),
-    (Purpose.MLP, r"ff(_context)?|(\w+_)?mlp|mlp_\w+|DenseReluDense|feed_forward|act_mlp|ffn|fc\d"),
+    (
+        Purpose.MLP,
+        r"ff(_context)?|(\w+_)?mlp|mlp_\w+|DenseReluDense|feed_forward|act_mlp|ffn|fc\d|(\w+_)?(moe|experts?)",
+    ),
     (
         Purpose.CONVOLUTION,
         r"conv(_in|_out|_shortcut|_act|\d+)?|nonlinearity|(post_)?quant_conv|skip_conv",
@@ -514,6 +534,7 @@ _BLOCK_CLASS = re.compile(r"\w*(Block\w*|Layer)")
 _CONTEXT = re.compile(
     r"(\w+_)?context(_\w+)?|txt(_\w+)?|add_[qkv]_proj|to_add_out|norm_added_\w+|encoder_attn\w*"
 )
+_GATES = ("gate", "shared_expert_gate")  # beside `experts`
 _ADAPTED = ".base_layer"  # how peft calls what it adapts, inside what stands in its place
 _NO_PATH = re.compile(r"::|^triton_|[ (<]")
 _DEEPEST = 64  # modules in one another; a foreign trace may hold any text
@@ -575,6 +596,7 @@ class Places:
         self._parents = {parent for _, parent, name in ends if _PROJECTION.fullmatch(name)}
         self._modulated = {up for path, up, _ in ends if path.endswith((".linear", ".silu"))}
         self._fused_mlps = {up for path, up, _ in ends if path.endswith(".proj_mlp")}
+        self._routed = {up for _, up, name in ends if name == "experts"}
         self._adapted = {p.removesuffix(_ADAPTED) for p in self._paths if p.endswith(_ADAPTED)}
         self._known: dict[str, Place] = {}
 
@@ -630,17 +652,24 @@ class Places:
             purpose = _class_purpose(class_name)
             if purpose is not None:
                 return purpose, "class"
-        if path in self._parents:
-            return Purpose.ATTENTION, "path"
-        parent, _, last = path.rpartition(".")
+        purpose = self._beside(path)
+        if purpose is not None:
+            return purpose, "path"
         if path.endswith(_ADAPTED):
             return None, ""  # it is what it was under its own name
-        if last == "proj_out" and parent in self._fused_mlps:
-            return Purpose.MLP, "path"
         purpose = _name_purpose(name)
         if purpose is Purpose.NORM and path in self._modulated:
             return Purpose.MODULATION, "path"
         return purpose, "path" if purpose is not None else ""
+
+    def _beside(self, path: str) -> Purpose | None:
+        """What a module is for by those beside it, or in it."""
+        parent, _, last = path.rpartition(".")
+        if path in self._parents:
+            return Purpose.ATTENTION
+        if last in _GATES and parent in self._routed:
+            return Purpose.ROUTER
+        return Purpose.MLP if last == "proj_out" and parent in self._fused_mlps else None
 
 
 @lru_cache(maxsize=1 << 12)

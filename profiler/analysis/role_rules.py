@@ -9,6 +9,7 @@ each role includes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -61,6 +62,7 @@ from profiler.analysis.role_patterns import (
 from profiler.grammars.names import parse_name
 from profiler.run.columns import ROLE
 from profiler.run.intervals import Codes, counts, is_sorted
+from profiler.run.run import Run
 from profiler.trace.manifest_fields import Submodule
 
 # --- Roles by the names of kernels: those that torch.compile wrote, and those of libraries.
@@ -223,7 +225,11 @@ class SubmoduleKinds:
         self._rows = rows
         self._named = next(iter(rows.values())).submodule is not None  # the scheduler is no model
         places = Places({row.place for row in rows.values()}, classes)
-        self._places: dict[int, Place] = {n: places.of(row.place) for n, row in rows.items()}
+        self._places: dict[int, Place] = {
+            # an operator that lies in no module is called by its own name
+            n: places.of("" if row.place == row.op_type else row.place)
+            for n, row in rows.items()
+        }
         self._operations: dict[int, Operation] = {
             n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
         }
@@ -365,6 +371,7 @@ def _named_operation(layer: str) -> str:
 # - `attention`: scores, softmax, weighting, masks and position biases; `qkv_projection`: every
 #   projection into and out of it.
 # - `mlp` and `convolution` have the activations that stand between their products.
+# - `router`: the gate of a mixture of experts, with its top-k; the experts are `mlp`.
 # - `adapter`: all that a LoRA or another adapter computes beside the weights that it adapts, its
 #   casts included; the weights themselves keep their role.
 # - `modulation`: shift, scale and gate from a conditioning vector, and the projection of it.
@@ -384,6 +391,11 @@ _ROPE_WORDS = word_set(
 _CERTAIN = (Sort.ATTENTION, Sort.NORM, Sort.RESAMPLE, Sort.ROPE)
 # Modules all of whose operations, and those whose arithmetic, are for the same.
 _WHOLE = (Purpose.NORM, Purpose.MODULATION, Purpose.EMBEDDING, Purpose.ROPE)
+_SMALL_PARTS = (Sort.NORM, Sort.ROPE, Sort.UNKNOWN)  # a fused operation may be named after one
+_RANDOM = word_set(
+    "rand randn rand_like randn_like randint randperm random normal uniform bernoulli random_normal"
+    " random_normal_like random_uniform random_uniform_like"
+)
 _PURPOSE_OPS = (Purpose.MLP, Purpose.CONVOLUTION, Purpose.RESAMPLE)
 _BY_CATEGORY = {"dma": "data_movement", "copy": "data_movement", "collective": "collective"}
 _WITHOUT_PLACE = {Sort.MATMUL: "matmul", Sort.ARITHMETIC: "elementwise"}
@@ -399,15 +411,29 @@ def decide(found: Evidence) -> Decision | None:
     fused = fused_kernel(found.op_type)
     if fused is not None:
         return of_fused(found, fused)
-    if found.place.purpose is Purpose.ADAPTER:
-        return Decision("adapter", found.place.by)
+    if found.place.purpose in (Purpose.ADAPTER, Purpose.ROUTER):
+        return Decision(found.place.purpose.value, found.place.by)
+    if _attends_by_kernel(found):
+        return Decision("attention", "kernel")
     decision = _of_update(found) or _of_operation(found) or _of_place(found) or _of_chain(found)
     return decision or _of_shapes(found) or of_kernel(found) or _last(found)
+
+
+def _attends_by_kernel(found: Evidence) -> bool:
+    """Whether the kernel is one of attention, where a name says something that is little beside
+    it: an operator called RopeFlashAttention, say, or a module."""
+    if not found.kernel or found.operation.sort not in _SMALL_PARTS:
+        return False
+    small = found.operation.sort is not Sort.UNKNOWN or found.place.purpose in _WHOLE
+    kernel = library_kernel(found.kernel) if small else None
+    return kernel is not None and kernel.role == "attention"
 
 
 def _of_operation(found: Evidence) -> Decision | None:
     """Op types that can be nothing else."""
     sort = found.operation.sort
+    if found.operation.word in _RANDOM:
+        return Decision("random", "op_type")
     if found.concludes:
         return Decision("elementwise", "chain")
     if sort in _CERTAIN:
@@ -570,21 +596,31 @@ KIND_ROLE = pl.Schema(
 norms whose kind is not known; `stream` if there are not two, or it works on both; `block`
 outside of blocks; `role_by` if nothing decided (`other`)."""
 
+_TIMESTEP = re.compile(r"(?i)time_?(step|_?(text_?)?embed|_?proj|_?in$)|^t_embedder$|adaln")
+_DENOISERS = {"transformer", "transformer_2", "unet", "dit", "denoiser", "controlnet", "prior"}
 _LONGEST = 10_000  # commands of a representative call that chains are looked for in
 
 
 def roles_of(
-    submodules: Mapping[str, Submodule], kinds: Kinds, calls: Codes, given: pl.Series | None = None
+    submodules: Mapping[str, Submodule],
+    kinds: Kinds,
+    calls: Codes,
+    given: pl.Series | None = None,
+    *,
+    denoises: bool = True,
 ) -> pl.DataFrame:
     """The role of each kind (`KIND_ROLE`).
 
     `submodules` is what the manifest says of them, with the classes of their `modules` if
     capture kept those; `calls` is the row of the call of each command, -1 for none; `given` the
-    role that the producer gave to each command: a kind keeps the one that most of it has.
+    role that the producer gave to each command: a kind keeps the one that most of it has. If
+    nothing says that a model denoises, neither `denoises` nor its modules, it modulates nothing.
     """
     table = kinds.table
     rows = [*map(KindRow._make, table.select(KindRow._fields).iter_rows())]
     known, decisions = _decided(submodules, kinds, rows, calls, _produced(kinds, given))
+    if not (denoises or any(map(_is_conditioned, known)) or _DENOISERS & {*submodules}):
+        decisions = [_unmodulated(*each) for each in zip(decisions, known, strict=True)]
     members = [
         StreamKind(
             row.submodule or "", found.place, found.shapes, row.total_ns, d.role if d else ""
@@ -627,6 +663,27 @@ def _decided(
         decisions |= {n: _kept(decided[n], produced.get(n)) for n in own}
         evidence |= known
     return [evidence[n] for n in range(len(rows))], [decisions[n] for n in range(len(rows))]
+
+
+def has_denoiser(run: Run) -> bool:
+    """Whether some call of a run is one of a denoiser."""
+    return bool((run.calls["stage"] == "denoise").any())
+
+
+def _is_conditioned(found: Evidence) -> bool:
+    """Whether a kind lies in a module that only models of diffusion have."""
+    place = found.place
+    return Purpose.MODULATION in (place.purpose, place.outer) or any(
+        _TIMESTEP.search(name) for name in place.names
+    )
+
+
+def _unmodulated(decision: Decision | None, found: Evidence) -> Decision | None:
+    """The decision, where there is no timestep by whose vector anything is scaled or shifted."""
+    if decision is None or decision.role != "modulation" or decision.by == "producer":
+        return decision
+    product = found.operation.sort is Sort.MATMUL
+    return Decision("matmul" if product else "elementwise", decision.by)
 
 
 def _kept(decision: Decision | None, produced: str | None) -> Decision | None:

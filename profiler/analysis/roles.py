@@ -15,7 +15,7 @@ from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Figure, Part
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
-from profiler.analysis.role_rules import STREAMS, roles_of
+from profiler.analysis.role_rules import STREAMS, has_denoiser, roles_of
 from profiler.analysis.table_text import table
 from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Adds, Column, col, schema
 from profiler.run.intervals import positions
@@ -163,7 +163,9 @@ def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None 
         calls = run.calls.sort("call")
         rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
         kinds = kinds_of(calls, run.commands, rows)
-        roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
+        roles = roles_of(
+            run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
+        )
     return run.with_role(roles_of_commands(run.commands["role"], kinds, roles))
 
 
@@ -299,7 +301,9 @@ def _declared(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
 def kind_roles(of: Inputs) -> pl.DataFrame:
     """The role of each kind of the selected commands, and what decided."""
     given = of.frame["role"]
-    return roles_of(of.run.info.submodules, of.kinds, of.commands.call, given)
+    return roles_of(
+        of.run.info.submodules, of.kinds, of.commands.call, given, denoises=has_denoiser(of.run)
+    )
 
 
 TABLES = (

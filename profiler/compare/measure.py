@@ -21,7 +21,7 @@ from profiler.analysis.end_to_end import stage_times
 from profiler.analysis.flop_shapes import parse_shapes, whole_text
 from profiler.analysis.flops import work_of
 from profiler.analysis.role_kernel_names import Sort, module_path, operation_of
-from profiler.analysis.role_rules import role_of_name, roles_of
+from profiler.analysis.role_rules import has_denoiser, role_of_name, roles_of
 from profiler.analysis.shapes import dtype_of, untyped_label
 from profiler.analysis.steps import step_table
 from profiler.analysis.submodules import MEASURING_CALLS, overhead_ratios
@@ -261,7 +261,7 @@ _BY_SORT = {  # the others are called as their sorts are
 }
 _OF_PLACES = {  # roles that a place in the model gives, of kernels that torch.compile fused
     **dict.fromkeys(("mlp", "modulation", "residual"), "elementwise"),
-    **dict.fromkeys(("qkv_projection", "adapter"), "matmul"),
+    **dict.fromkeys(("qkv_projection", "adapter", "router"), "matmul"),
 }
 
 
@@ -365,7 +365,9 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
     places = -1 - np.arange(len(calls)) if apart else _places(calls, pipelines)
     rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
     kinds = kinds_of(calls, run.commands, rows)
-    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])["role"]
+    roles = roles_of(
+        run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
+    )["role"]
     work, busy = _work(run, kinds, roles, rows, modules)
     placed = calls.select(
         "call",

@@ -140,7 +140,7 @@ ATEN = "void at::native::vectorized_elementwise_kernel<4, at::native::{}, at::de
         ("nll_loss_forward_reduce_cuda_kernel_2d", "elementwise"),
         ("sgl_hip::activation::act_and_mul_kernel", "mlp"),
         ("fused_moe_kernel", "mlp"),
-        ("_topk_forward", "mlp"),
+        ("_topk_forward", "router"),
         (
             "void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor>()",
             "optimizer",

@@ -7,12 +7,12 @@ gain. On other devices they are the time of calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isclose, prod
 
 import numpy as np
 
-from profiler.analysis.result import Analysis
+from profiler.analysis.result import Analysis, Effect
 from profiler.analysis.roofline import Ratio, call_costs
 from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch, times_batch
 from profiler.errors import InputError
@@ -57,6 +57,25 @@ class Estimates:
     assumes: tuple[Note, ...]
     unknown: tuple[Note, ...]
     branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What following findings comes to: calls that go (`leaves`), how long the work of submodules
+    takes then (`work`), and the host in them (`host`), of what they took; `fused` are submodules
+    that a compiler would launch."""
+
+    effects: tuple[Effect, ...] = ()
+    work: tuple[Estimates, ...] = ()
+    host: Mapping[str, float] = field(default_factory=dict)
+    fused: frozenset[str] = frozenset()
+    assumes: tuple[Note, ...] = ()
+
+    def leaves(self, submodule: str | None, branch: str) -> bool:
+        """Whether a call of that submodule and branch is not made any more."""
+        return any(
+            submodule in one.submodules and branch == one.without_branch for one in self.effects
+        )
 
 
 def half_batch_estimates(
@@ -298,7 +317,8 @@ class Changed:
 
     If launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
     request takes what it takes, and `scatter` is the workload whose steps tell how much it
-    scatters, None: `workload` itself.
+    scatters, None: `workload` itself. `within_ns` are bounds of the request's time that do not
+    come from scatter, None without any.
     """
 
     workload: Workload
@@ -308,12 +328,16 @@ class Changed:
     scatter: Workload | None = None
     device: DeviceSpan | None = None
     reasons: tuple[Note, ...] = ()
+    within_ns: tuple[float, float] | None = None
 
 
-def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
+def changed(
+    workload: Workload, scenario: Scenario, run: Run, analysis: Analysis, following: Following
+) -> Changed:
     """`workload` of `run` as `scenario` has it, but for if submodules are placed.
 
-    `analysis` is of the whole run. Raises InputError if the run cannot answer it.
+    `analysis` is of the whole run, `following` what the scenario's findings come to. Raises
+    InputError if the run cannot answer it.
     """
     found = Changed(workload, {})
     if scenario.drop:
@@ -323,6 +347,8 @@ def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
         found = _unguided(found)
         some.append(half_batch_estimates(found.workload, run, analysis))
         found = _renamed(_with_estimates(found, some[0]))
+    if following.effects:
+        found = _following(found, following)
     for estimates in work_estimates(found.workload, scenario, run, analysis):
         found = _with_estimates(found, estimates)
         some.append(estimates)
@@ -368,6 +394,14 @@ def _unguided(found: Changed) -> Changed:
     workload = workload.mapped(lambda tasks: tuple(t for t in tasks if t.name != APPLY_GUIDANCE))
     assumed = Note.of(Assumption.WITHOUT_GUIDANCE)
     return replace(found, workload=workload, assumes=(*found.assumes, assumed))
+
+
+def _following(found: Changed, following: Following) -> Changed:
+    workload = without(found.workload, lambda task: following.leaves(task.submodule, task.branch))
+    found = replace(found, workload=workload, assumes=(*found.assumes, *following.assumes))
+    for estimates in following.work:
+        found = _with_estimates(found, estimates)
+    return found
 
 
 def _renamed(found: Changed) -> Changed:
@@ -434,6 +468,13 @@ def _left(leaves: Callable[[Piece], bool]) -> Callable[[_Phase], _Phase]:
 def dropped(plan: PipelinePieces, names: Sequence[str]) -> PipelinePieces:
     """Without the calls of some submodules."""
     return _mapped(plan, _left(lambda piece: piece.submodule in names))
+
+
+def without_calls(
+    plan: PipelinePieces, leaves: Callable[[str | None, str], bool]
+) -> PipelinePieces:
+    """Without the calls whose submodule and branch leave."""
+    return _mapped(plan, _left(lambda piece: leaves(piece.submodule, piece.branch)))
 
 
 def unguided(plan: PipelinePieces) -> PipelinePieces:

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import PipelineCalls
 from profiler.errors import InputError
-from profiler.prediction.changes import Changed, DeviceSpan, changed
+from profiler.prediction.changes import Changed, DeviceSpan, Following, changed
+from profiler.prediction.follow import by_calls, by_replay, followed
 from profiler.prediction.placement import BestPlacement, OnDevices
 from profiler.prediction.replay import (
     ReplayBasis,
@@ -341,51 +344,105 @@ def predict(
     """
     if recorded_by_server(run):
         return predict_requests(run, scenario)
-    given, run = run, with_spans_of_calls(run)
-    workload = workload_of(run, analysis, pipeline)
-    check(scenario, workload)
-    basis = _basis(workload, scenario, run) if scenario.changes_calls else None
-    workload = _untraced(workload, basis)
-    changes = _changed(workload, basis, scenario, run, analysis)
-    devices = OnDevices.of(run, analysis, scenario, changes.workload)
-    request = _request(changes, devices.placed)
-    assumes = _assumptions(analysis, workload, basis, changes, devices)
-    spans = () if run is given else (Note.of(Assumption.SPANS_OF_CALLS),)
-    unknown = (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
-    return Prediction(
-        run_id=run.run_id,
-        scenario=scenario,
-        measured=_measured(workload),
-        request=request,
-        stages=_parts(by_stage(workload), by_stage(devices.placed)),
-        submodules=_parts(by_submodule(workload), by_submodule(devices.placed)),
-        simulation=devices.simulation,
-        best=devices.best,
-        too_large=devices.too_large,
-        assumes=_each_once((*spans, *assumes)),
-        unknown=_each_once(unknown),
-        device=changes.device,
-        reasons=changes.reasons,
-    )
+    return Predictor(run, analysis, pipeline).predict(scenario)
 
 
-def _basis(workload: Workload, scenario: Scenario, run: Run) -> ReplayBasis | None:
-    """What a replay starts from; None if the run recorded no launches."""
-    basis = replay_basis(run, workload)
-    if basis is not None:
-        untraced = scenario.untraced_ns
-        return basis if untraced is None else at_untraced_pace(basis, untraced)
-    if scenario.cuda_graph:
-        raise InputError(
-            "the run recorded no launches on a device, so there are none for --cuda-graph to make "
-            "one of: leave it out, or give a run of a GPU"
+class Predictor:
+    """What predictions of one run start from, made once: its workload, and the basis of replays.
+
+    `analysis` is of the whole run. Raises InputError if nothing of the run can be predicted.
+    """
+
+    def __init__(self, run: Run, analysis: Analysis, pipeline: int | None = None) -> None:
+        self.given, self.run, self.analysis = run, with_spans_of_calls(run), analysis
+        self.workload = workload_of(self.run, analysis, pipeline)
+
+    @cached_property
+    def recorded(self) -> ReplayBasis | None:
+        """The basis of replays with the host as it was recorded; None without launches. Raises
+        RefusedError if a replay does not tell what the run would have taken."""
+        return replay_basis(self.run, self.workload)
+
+    @cached_property
+    def _gains(self) -> Gains | None:
+        return gains_of(self.analysis.inputs.run)
+
+    def predict(self, scenario: Scenario) -> Prediction:
+        """Predict `scenario`. Raises InputError if the run cannot answer it."""
+        run, analysis, workload = self.run, self.analysis, self.workload
+        check(scenario, workload)
+        basis = self._basis(scenario) if scenario.changes_calls else None
+        workload = _untraced(workload, basis)
+        changes = self._changed(workload, basis, scenario)
+        devices = OnDevices.of(run, analysis, scenario, changes.workload)
+        request = _request(changes, devices.placed)
+        assumes = _assumptions(analysis, workload, basis, changes, devices)
+        spans = () if run is self.given else (Note.of(Assumption.SPANS_OF_CALLS),)
+        unknown = (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
+        return Prediction(
+            run_id=run.run_id,
+            scenario=scenario,
+            measured=_measured(workload),
+            request=request,
+            stages=_parts(by_stage(workload), by_stage(devices.placed)),
+            submodules=_parts(by_submodule(workload), by_submodule(devices.placed)),
+            simulation=devices.simulation,
+            best=devices.best,
+            too_large=devices.too_large,
+            assumes=_each_once((*spans, *assumes)),
+            unknown=_each_once(unknown),
+            device=changes.device,
+            reasons=changes.reasons,
         )
-    if scenario.untraced_ns is not None:
-        raise InputError(
-            "the run recorded no launches on a device, so how fast its host is does not follow "
-            "from --untraced: leave it out, or give a run of a GPU"
-        )
-    return None
+
+    def _basis(self, scenario: Scenario) -> ReplayBasis | None:
+        """What a replay starts from; None if the run recorded no launches."""
+        basis, untraced = self.recorded, scenario.untraced_ns
+        if basis is not None:
+            return basis if untraced is None else self._at_untraced_pace(basis, untraced)
+        if scenario.cuda_graph:
+            raise InputError(
+                "the run recorded no launches on a device, so there are none for --cuda-graph to "
+                "make one of: leave it out, or give a run of a GPU"
+            )
+        if untraced is not None:
+            raise InputError(
+                "the run recorded no launches on a device, so how fast its host is does not "
+                "follow from --untraced: leave it out, or give a run of a GPU"
+            )
+        return None
+
+    def _at_untraced_pace(self, basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
+        if untraced_ns not in self._paced:
+            self._paced[untraced_ns] = at_untraced_pace(basis, untraced_ns)
+        return self._paced[untraced_ns]
+
+    @cached_property
+    def _paced(self) -> dict[int, ReplayBasis]:
+        return {}
+
+    def _changed(
+        self, workload: Workload, basis: ReplayBasis | None, scenario: Scenario
+    ) -> Changed:
+        """The workload of the scenario: by a replay if the run recorded launches."""
+        following = self._following(scenario, replayed=basis is not None)
+        if basis is None:
+            return changed(workload, scenario, self.run, self.analysis, following)
+        return changed_by_replay(basis, workload, scenario, self.run, self.analysis, following)
+
+    def _following(self, scenario: Scenario, *, replayed: bool) -> Following:
+        """What the findings that the scenario follows come to."""
+        some = followed(scenario.follow, self.analysis.findings)
+        if not some:
+            return Following()
+        if not replayed:
+            return by_calls(some, self.run)
+        if self._gains is None:
+            raise InputError(
+                "the run as a whole does not replay as it was recorded, so what following a "
+                "finding gains is not known: leave out --follow"
+            )
+        return by_replay(some, self._gains)
 
 
 def _untraced(workload: Workload, basis: ReplayBasis | None) -> Workload:
@@ -397,25 +454,19 @@ def _untraced(workload: Workload, basis: ReplayBasis | None) -> Workload:
     return replace(with_pieces(workload, pieces), recorded_ns=recorded)
 
 
-def _changed(
-    workload: Workload,
-    basis: ReplayBasis | None,
-    scenario: Scenario,
-    run: Run,
-    analysis: Analysis,
-) -> Changed:
-    """The workload of the scenario: by a replay if the run recorded launches."""
-    if basis is None:
-        return changed(workload, scenario, run, analysis)
-    return changed_by_replay(basis, workload, scenario, run, analysis)
-
-
 def _request(changes: Changed, placed: Workload) -> RequestTime:
     """The time of a request as `placed`, with the scatter of the recorded steps."""
     if changes.scatter is None:
-        return request_time(placed, changes.spread)
-    request = request_time(changes.scatter, changes.spread)
-    return moved(request, sum(mean_time(task, placed) for task in placed.tasks))
+        request = request_time(placed, changes.spread)
+    else:
+        request = request_time(changes.scatter, changes.spread)
+        request = moved(request, sum(mean_time(task, placed) for task in placed.tasks))
+    if changes.within_ns is None:
+        return request
+    low, high = (request.ns if bound is None else bound for bound in (request.low, request.high))
+    return replace(
+        request, low=min(low, changes.within_ns[0]), high=max(high, changes.within_ns[1])
+    )
 
 
 def _measured(workload: Workload) -> Measured:

@@ -35,6 +35,7 @@ from profiler.prediction.changes import (
     Changed,
     DeviceSpan,
     Estimates,
+    Following,
     dropped,
     half_batch_estimates,
     multiplied,
@@ -42,6 +43,7 @@ from profiler.prediction.changes import (
     unguided,
     with_steps,
     without,
+    without_calls,
     work_estimates,
 )
 from profiler.prediction.requests import by_submodule
@@ -395,16 +397,26 @@ def _check_believed(each: Sequence[Fidelity]) -> None:
 
 _VARIANTS = ("value", "low", "high")
 _NEARLY_ALL = 0.9  # of the launches of a call: as many are one graph
+GRAPHS_KEEP = 0.75
+"""Of the gain of graphs, the least that is kept: what copies inputs into a graph, launches it and
+keeps its kernels apart takes the rest. The graphs recorded on an H200 kept 77 % and 88 %, 96 % and
+93 % without a profiler (docs/gpu-evidence.md)."""
 
 
 def changed_by_replay(
-    basis: ReplayBasis, workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
+    basis: ReplayBasis,
+    workload: Workload,
+    scenario: Scenario,
+    run: Run,
+    analysis: Analysis,
+    following: Following,
 ) -> Changed:
-    """`workload` of `run` as `scenario` has it, but for if submodules are placed.
+    """`workload` of `run` as `scenario` has it, but for if submodules are placed; `following` is
+    what its findings come to.
 
     Raises InputError if the run cannot answer it.
     """
-    plan = _Plan.of(basis, workload, scenario, run, analysis)
+    plan = _Plan.of(basis, workload, scenario, run, analysis, following)
     alike = basis.replayed(plan.calls, plan.paces["value"])
     unchanged, asked, scatter = basis.plans, plan.calls, None
     steps = scenario.steps
@@ -431,19 +443,45 @@ def changed_by_replay(
             ns=float(np.mean([call.device_span_ns for call in now])),
         ),
         reasons=tuple(reasons_of(before, now, one_launch)),
+        within_ns=_bounds(basis, asked, plan, now),
     )
+
+
+def _bounds(
+    basis: ReplayBasis,
+    asked: Sequence[PipelinePieces],
+    plan: _Plan,
+    now: Sequence[ReplayedCall],
+) -> tuple[float, float] | None:
+    """The least that the request takes: what is fused is one launch a call; and the most: graphs
+    keep as little of their gain as recorded ones did. None without either."""
+    paces, found = plan.paces["value"], _elapsed(now)
+    low = high = found
+    if plan.fused:
+        fused = {row: extent for row, extent in _graphs(basis).items() if row in plan.fused}
+        low = _elapsed(basis.replayed(asked, replace(paces, graphs={**fused, **paces.graphs})))
+    if paces.graphs:
+        launched = _elapsed(basis.replayed(asked, replace(paces, graphs={})))
+        high = found + (1 - GRAPHS_KEEP) * max(launched - found, 0.0)
+    return (min(low, found), high) if plan.fused or paces.graphs else None
+
+
+def _elapsed(calls: Sequence[ReplayedCall]) -> float:
+    return _mean([call.pieces.duration_ns for call in calls])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
     """What the pipeline calls do with as many steps as they had, how long their calls' work and
-    host time are at the estimates and at their bounds, and what that rests on."""
+    host time are at the estimates and at their bounds, and what that rests on; `fused` are the rows
+    of calls that a compiler would launch."""
 
     calls: tuple[PipelinePieces, ...]
     paces: Mapping[str, Paces]
     estimated: bool
     assumes: tuple[Note, ...]
     unknown: tuple[Note, ...]
+    fused: frozenset[int]
 
     @classmethod
     def of(
@@ -453,6 +491,7 @@ class _Plan:
         scenario: Scenario,
         run: Run,
         analysis: Analysis,
+        following: Following,
     ) -> _Plan:
         calls, queued = basis.plans, basis.queued_names
         assumes: list[Note] = []
@@ -465,6 +504,10 @@ class _Plan:
             calls = tuple(map(unguided, calls))
             assumes.append(Note.of(Assumption.WITHOUT_GUIDANCE))
             some.append(half_batch_estimates(workload, run, analysis, queued))
+        if following.effects:
+            calls = tuple(without_calls(call, following.leaves) for call in calls)
+            assumes += following.assumes
+            some += following.work
         some += work_estimates(workload, scenario, run, analysis, queued)
         assumes += (note for estimates in some for note in estimates.assumes)
         assumes += multiplied(some)
@@ -473,12 +516,17 @@ class _Plan:
         graphs = _graphs(basis) if scenario.cuda_graph else {}
         assumes += _graph_notes(basis, graphs) if scenario.cuda_graph else ()
         bounds = [ratio for estimates in some for ratio in estimates.ratios.values()]
+        paces = {name: _paces(basis, some, name, graphs, following.host) for name in _VARIANTS}
+        fused = np.flatnonzero(np.isin(basis.names, sorted(following.fused)) & basis.queued)
+        if len(fused):
+            assumes.append(Note.of(Assumption.FUSED, submodules=tuple(sorted(following.fused))))
         return cls(
             calls=calls,
-            paces={name: _paces(basis, some, name, graphs) for name in _VARIANTS},
+            paces=paces,
             estimated=any(ratio.low < ratio.high for ratio in bounds),
             assumes=tuple(assumes),
             unknown=tuple(note for estimates in some for note in estimates.unknown),
+            fused=frozenset(fused.tolist()),
         )
 
 
@@ -487,9 +535,13 @@ def _paces(
     some: Sequence[Estimates],
     variant: str,
     graphs: Mapping[int, tuple[int, int]],
+    less_host: Mapping[str, float],
 ) -> Paces:
-    """The paces at the estimates' `value`, or at a bound of theirs."""
+    """The paces at the estimates' `value`, or at a bound of theirs; the host in submodules takes
+    `less_host` of its time."""
     work, host = np.ones(len(basis.names)), basis.host.copy()
+    for name, factor in less_host.items():
+        host[(basis.names == name) & basis.queued] *= factor
     for estimates in some:
         for name, ratio in estimates.ratios.items():
             rows = basis.names == name
@@ -578,6 +630,7 @@ def _graph_notes(basis: ReplayBasis, graphs: Mapping[int, tuple[int, int]]) -> l
     notes = []
     if inside:
         notes.append(Note.of(Assumption.ONE_LAUNCH, submodules=inside))
+        notes.append(Note.of(Assumption.GRAPHS_KEEP, share=GRAPHS_KEEP))
     if left:
         notes.append(Note.of(Assumption.NOT_CAPTURED, submodules=left))
     return notes
@@ -637,6 +690,11 @@ def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
         else:
             low = middle
     return replace(basis, host=basis.host * high, pace=high)
+
+
+def never_late_ns(basis: ReplayBasis) -> float:
+    """What the recorded pipeline calls take in the mean with a host that needs no time in them."""
+    return _replayed_ns(basis, 0.0)
 
 
 def _replayed_ns(basis: ReplayBasis, pace: float) -> float:

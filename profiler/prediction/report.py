@@ -249,6 +249,8 @@ def _asked(prediction: Prediction) -> Iterator[str]:
         yield precision(scenario.precision)
     if scenario.cuda_graph:
         yield "a CUDA graph a call"
+    for name in scenario.follow:
+        yield f"{name} followed"
     if scenario.concurrency is not None and prediction.simulation is None:
         yield f"{counted(scenario.concurrency, 'request')} at once"
 
@@ -524,6 +526,20 @@ SENTENCES: Sentences = {
         Assumption.NOT_CAPTURED: said(
             "{submodules} are launched as before: their calls wait for the device, which no graph "
             "can"
+        ),
+        Assumption.GRAPHS_KEEP: said(
+            "inputs are copied into graphs, and these take a moment to launch: the interval has "
+            "{share} of the gain at least, less than graphs that were recorded on an H200 kept"
+        ),
+        Assumption.FOLLOWED: said(
+            "{rule} is followed: {submodules} has {less_ns} less to do, and fewer launches"
+        ),
+        Assumption.FOLLOWED_WITHOUT: said(
+            "{rule} is followed: {submodules} are not called for {branch}"
+        ),
+        Assumption.FUSED: said(
+            "how much less of the host's time {submodules} takes once compiled is not known: the "
+            "interval goes down to one launch a call"
         ),
     },
     Reason: {

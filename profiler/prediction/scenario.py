@@ -57,6 +57,10 @@ class Assumption(NoteCode):
     PRECISION_ON_DEVICE = "precision_on_device"
     ONE_LAUNCH = "one_launch"
     NOT_CAPTURED = "not_captured"
+    GRAPHS_KEEP = "graphs_keep"
+    FOLLOWED = "followed"
+    FOLLOWED_WITHOUT = "followed_without"
+    FUSED = "fused"
     SPANS_OF_CALLS = "spans_of_calls"
     INSTANCES_SEEN = "instances_seen"  # models: notes INSTANCES_OF
     INSTANCES_OF = "instances_of"
@@ -561,10 +565,11 @@ class Scenario:
     are not called, `place` is where submodules go, `precision` a floating-point type by its full
     name. `concurrency` is the number of requests in flight, `order` how their tasks wait for one
     another, `devices` what the best placement is searched on (none: the run's), `memory` its bytes
-    by device, "" for all that are not named. `cuda_graph` launches each call of a
-    submodule at once. `untraced_ns` is what the request takes without the profiler as it is, None:
-    not known, and then the host is as slow as it was recorded. `batch` is how many times as many
-    images or videos a request makes, `size` how large they are.
+    by device, "" for all that are not named. `cuda_graph` launches each call of a submodule at
+    once, `follow` names findings (`rule`, or `rule:submodule`) whose effect is there. `untraced_ns`
+    is what the request takes without the profiler as it is, None: not known, and then the host is
+    as slow as it was recorded. `batch` is how many times as many images or videos a request makes,
+    `size` how large they are.
     """
 
     steps: int | None = None
@@ -577,6 +582,7 @@ class Scenario:
     devices: tuple[str, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
     cuda_graph: bool = False
+    follow: tuple[str, ...] = ()
     untraced_ns: int | None = None
     batch: int | None = None
     size: ImageSize | None = None
@@ -587,7 +593,7 @@ class Scenario:
         changed = self.steps is not None or self.precision is not None or not self.guidance
         larger = self.batch is not None or self.size is not None
         others = self.untraced_ns is not None or larger
-        return changed or bool(self.drop) or self.cuda_graph or others
+        return changed or bool(self.drop or self.follow) or self.cuda_graph or others
 
     @property
     def simulates(self) -> bool:

@@ -41,6 +41,10 @@ class PredictOptions:
     )
     precision: str | None = opt("TYPE  Compute with it: fp32, fp16, bf16, fp8 or fp64.")
     cuda_graph: bool = opt("Launch each call of a submodule at once, as a CUDA or HIP graph does.")
+    follow: list[str] = opt(
+        "RULE[:SUBMODULE]  Follow a finding whose effect is known: negative_prompt, "
+        "norm_chains:transformer; may be repeated."
+    )
     untraced: float | None = opt(
         "MS  What the run takes without the profiler, from its first call to the end of its last, "
         "in ms: the host is then as fast as that."
@@ -129,6 +133,7 @@ def _scenario(options: PredictOptions) -> Scenario:
         concurrency=options.concurrency,
         order=cast("Order | None", options.order),
         cuda_graph=options.cuda_graph,
+        follow=_names("--follow", options.follow),
         batch=options.batch,
     )
 

@@ -266,6 +266,7 @@ TEXT = Colour("#1b1f24", "#e4e7eb")
 MUTED = Colour("#5c6570", "#9aa4b0")
 LINE = Colour("#e3e6ea", "#2b3139")
 HOST = Colour("#8b919b", "#7d8590")
+HOST_WORK = Colour("#97813f", "#a38d4c")  # between calls
 IDLE = Colour("#dfe3e8", "#333a43")
 
 PAGE = {  # custom properties of the HTML page
@@ -283,19 +284,31 @@ PAGE = {  # custom properties of the HTML page
     "warning": Colour("#b08e09", "#d6b53e"),
     "alert-ground": Colour("#fdf0ee", "#2c1a1a"),
     "part-fill": Colour("#9db7e4", "#3f5e90"),
+    "parent": Colour("#e9edf1", "#2b3139"),  # what is around others in a tree of time
+    "busy": Colour("#3c4654", "#b3bdc9"),  # time in which a device worked, whatever at
+    "wait": Colour("#f6efdf", "#3b3425"),  # time in which it waited, and the lines across it
+    "wait-line": Colour("#d3bd8d", "#8d7a4d"),
 }
 
+_RAMP = (  # of submodules, which names distinguish: hues are the roles'
+    Colour("#c3ccd8", "#3b4552"),
+    Colour("#a6b2c1", "#4d5967"),
+    Colour("#8b99ab", "#606e7e"),
+    Colour("#728194", "#758496"),
+    Colour("#5b697b", "#8b9aad"),
+)
+
 _KNOWN = {
-    "transformer": _BLUE,
-    "unet": _BLUE,
-    "text_encoder": _TEAL,
-    "text_encoder_2": _OCHRE,
-    "text_encoder_3": _VIOLET,
-    "vae": _RUST,
-    "vae_decoder": _RUST,
-    "controlnet": _PINK,
-    "vae_encoder": _GREEN,
-    "image_encoder": _GREEN,
+    "transformer": 0,
+    "unet": 0,
+    "text_encoder": 1,
+    "text_encoder_2": 3,
+    "text_encoder_3": 2,
+    "vae": 4,
+    "vae_decoder": 4,
+    "controlnet": 2,
+    "vae_encoder": 3,
+    "image_encoder": 1,
 }
 
 CATEGORY_COLOURS = {
@@ -318,38 +331,38 @@ PEAK_COLOURS = (  # from little of the peak to much of it, apart by lightness al
     Colour("#173c7c", "#bdd7ff"),
 )
 
-ROLE_COLOURS = {
-    "attention": _BLUE,
-    "qkv_projection": Colour("#7f9fdc", "#a9ccff"),
-    "mlp": _RUST,
+ROLE_COLOURS = {  # hues that nothing else has; chosen to differ for colour-blind readers too
+    "attention": Colour("#325cc4", "#709eff"),
+    "qkv_projection": Colour("#6e93e6", "#99ddff"),
+    "mlp": Colour("#a34100", "#bb605a"),
     "router": Colour("#8a6d1b", "#d8b64a"),
-    "norm": _OCHRE,
-    "modulation": _VIOLET,
-    "embedding": _GREEN,
-    "convolution": _TEAL,
-    "resample": Colour("#2f6b5f", "#a3efe6"),
-    "rope": _PINK,
-    "residual": _SLATE,
-    "adapter": Colour("#1f6e12", "#58b82a"),
-    "sampling": Colour("#ef5f71", "#f04581"),
+    "norm": Colour("#c88806", "#eab100"),
+    "modulation": Colour("#562a9a", "#7060d2"),
+    "embedding": Colour("#518759", "#9bd384"),
+    "convolution": Colour("#3fa2ad", "#7bcec2"),
+    "resample": Colour("#581941", "#89beff"),
+    "rope": Colour("#2886ac", "#a14567"),
+    "residual": Colour("#67a273", "#0792c3"),
+    "adapter": Colour("#852800", "#d16b02"),
+    "sampling": Colour("#421b70", "#f9d633"),
     "random": Colour("#7a1f4b", "#d987b0"),
-    "optimizer": Colour("#601cef", "#8c14f4"),
-    "data_movement": HOST,
-    "collective": Colour("#ca2df3", "#f074d8"),
-    "matmul": Colour("#243a5d", "#4061b3"),
-    "elementwise": Colour("#652528", "#c9a78f"),
-    "other": Colour("#b3b9c1", "#59626d"),
+    "optimizer": Colour("#714f90", "#cf599c"),
+    "data_movement": Colour("#6a72e2", "#a05100"),
+    "collective": Colour("#c15b00", "#94459d"),
+    "matmul": Colour("#6c375f", "#24fac6"),
+    "elementwise": Colour("#6a0000", "#eb874f"),
+    "other": Colour("#616154", "#a5a293"),
 }
 
 
 def submodule_colours(names: Iterable[str]) -> dict[str, Colour]:
-    """A colour for each of `names`: the known ones always theirs, others what is left.
+    """A shade of grey for each of `names`: the known ones always theirs, others what is left.
 
-    The result depends on the set of names only, not on their order; from nine different colours
+    The result depends on the set of names only, not on their order; from six different shades
     on they repeat.
     """
     wanted = sorted(set(names))
-    colours = {name: _KNOWN[name] for name in wanted if name in _KNOWN}
-    free = [colour for colour in reversed(SERIES) if colour not in colours.values()] or [*SERIES]
+    colours = {name: _RAMP[_KNOWN[name]] for name in wanted if name in _KNOWN}
+    free = [colour for colour in _RAMP if colour not in colours.values()] or [*_RAMP]
     others = [name for name in wanted if name not in _KNOWN]
     return colours | {name: free[i % len(free)] for i, name in enumerate(others)}

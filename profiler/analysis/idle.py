@@ -323,14 +323,16 @@ GAPS_SHOWN = (  # after the time at which it started
 _INTERVALS = 200  # of a device
 
 
-def busy_timeline(devices: Sequence[DeviceGaps], axis: Axis) -> pl.DataFrame:
-    """`_INTERVALS` rows a device (`BUSY_TIMELINE`), in order of device and time, from the
+def busy_timeline(
+    devices: Sequence[DeviceGaps], axis: Axis, intervals: int = _INTERVALS
+) -> pl.DataFrame:
+    """That many rows a device (`BUSY_TIMELINE`), in order of device and time, from the
     start of the first pipeline call to the end of the last; fewer if the run is as short."""
     windows = axis.windows
     if not len(windows):
         return pl.DataFrame(schema=schema(BUSY_TIMELINE))
     first, last = int(windows.start[0]), int(windows.end[-1])
-    count = min(_INTERVALS, last - first)
+    count = min(intervals, last - first)
     edges = first + np.arange(count + 1) * (last - first) // count
     return pl.concat(
         [pl.DataFrame(schema=schema(BUSY_TIMELINE)), *(_course(gaps, edges) for gaps in devices)]

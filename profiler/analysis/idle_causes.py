@@ -8,7 +8,7 @@ commands, in copies that block, and in silences that match the device's work (`s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -293,6 +293,19 @@ class DeviceGaps(Struct, frozen=True, eq=False):
             if not kind[0]:
                 sums["host_work"] += int((within(self.host) - within(self.others))[0])
         sums[OUTSIDE] -= sums["profiler"]
+        return sums
+
+    def parts_in(self, windows: Sequence[Stretches]) -> list[dict[str, int]]:
+        """What the gaps are put down to in each of some windows, in ns, by part."""
+        sums = [dict.fromkeys(PARTS, 0) for _ in windows]
+        span = Stretches(*np.array([[each] for each in self.span]))
+        for kind, gaps in self._kinds():
+            for window, found in zip(windows, sums, strict=True):
+                within = self._overlap_with(gaps.both(window))
+                for name, (length,) in zip(
+                    PARTS, self._parts(within, within(span), *kind).tolist(), strict=True
+                ):
+                    found[name] += length
         return sums
 
     def _parts(

@@ -92,7 +92,8 @@ def icicle_boxes(report: ReportPage) -> list[dict[str, Any]]:
         """() => {
           const { icicle } = profileFirst, { elapsed_ns: elapsed, share } = icicle.values;
           return icicle.items.map((item) => ({ ...item, ...icicle.box(item),
-            name: icicle.name(item.node), elapsed: elapsed[item.node], share: share[item.node],
+            name: icicle.name(item.node), kind: page.icicle.codes.kind[item.node],
+            elapsed: elapsed[item.node], share: share[item.node],
             total: icicle.width, parent: icicle.parent[item.node] }));
         }"""
     )
@@ -147,9 +148,58 @@ def test_the_icicle_is_the_module_tree(first: ReportPage, run: Run) -> None:
     for row in map(sorted, rows.values()):
         assert all(before[1] <= after[0] + 1e-6 for before, after in pairwise(row))
     tree = analyze(run).module_tree
-    shown = {box["elapsed"] for box in boxes.values()}
+    shown = {box["elapsed"] for box in boxes.values() if box["kind"] != "waiting"}
     assert shown <= set(tree["elapsed_ns"])
     assert max(shown) == tree["elapsed_ns"].max()
+
+
+def test_the_curve_is_as_full_as_the_device_was_busy(first: ReportPage, run: Run) -> None:
+    """What is painted of a device's curve, pixel by pixel, is its busy share of the table."""
+    shares = dict(analyze(run).devices.select("device", "idle_share").iter_rows())
+    painted = first.page.evaluate(
+        """() => {
+          const { strip } = profileFirst, { canvas, ratio } = strip;
+          const light = (colour) => parseInt(colour.slice(1, 3), 16);
+          const busy = light(strip.inks.busy), idle = light(strip.inks.wait);
+          const { width, height: rows } = canvas;
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, rows);
+          return strip.devices.map(({ device, busy: { start, step, busy: parts } }, row) => {
+            const { top, height } = strip.busyOf(row), end = start + step * parts.length;
+            const [x0, x1] = [strip.x(start), strip.x(end)].map((x) => Math.round(x * ratio));
+            let sum = 0, count = 0;
+            for (let y = Math.round(top * ratio); y < Math.round((top + height) * ratio); y++) {
+              for (let x = x0; x < x1; x++, count++) {
+                sum += (idle - data[4 * (y * width + x)]) / (idle - busy);
+              }
+            }
+            return [device, sum / count];
+          });
+        }"""
+    )
+    assert painted
+    for device, share in painted:
+        assert share == pytest.approx(1 - shares[device], abs=0.01), device
+
+
+def test_waiting_leads_to_its_gaps(first: ReportPage) -> None:
+    """Waiting of a call says for what and how long, and a click filters by the submodule and shows
+    the gaps."""
+    waits = [box for box in icicle_boxes(first) if box["name"] == "waits for the host"]
+    widest = max(waits, key=lambda box: box["width"])
+    place = {"x": widest["left"] + widest["width"] / 2, "y": widest["top"] + 8}
+    canvas = first.page.locator("#first-icicle canvas")
+    canvas.hover(position=place)
+    assert f"{_IN} waits for the host: " in status(first, "icicle")
+    canvas.click(position=place)
+    assert any(chip.startswith("submodule ") for chip in chips(first))
+    gaps = first.page.locator("[data-table=gaps]")
+    first.page.wait_for_function(
+        """() => {
+          const { top } = document.querySelector("[data-table=gaps]").getBoundingClientRect();
+          return top >= 0 && top < innerHeight;
+        }"""
+    )
+    assert gaps.is_visible()
 
 
 def test_keys_go_through_the_icicle(first: ReportPage) -> None:
@@ -236,12 +286,13 @@ def test_a_telephone_shows_it_narrow(first: ReportPage) -> None:
 
 
 def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None:
-    """What the device did before its only call has a colour of its own, which the legend names
-    behind the submodules; a run without such work has no such entry."""
+    """What the device did before its only call has a colour of its own, which the legend names;
+    a run without such work has no such entry."""
     call = make_call(0, "unet", 5000, 9000, device="cuda:0")
     inside = Command(0, "cuda:0", "s", "compute", "k", 5000, 4000)
     before = Command(-1, "cuda:0", "s", "compute", "k", 0, 3000)
-    for commands, names in (([inside], ["unet"]), ([before, inside], ["unet", "no call"])):
+    curve = ["busy", "idle"]
+    for commands, names in (([inside], curve), ([before, inside], [*curve, "no call"])):
         page = page_of(make_run([call], commands), tmp_path)
         with opened(chromium, page, viewport=_SCREEN) as report:
             usable(report)

@@ -11,14 +11,14 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.report import header_html, timeline_of
 from profiler.report.html.page import shapes_json
-from profiler.report.html.tables import icicle_json, strip_json
+from profiler.report.html.tables import busy_json, icicle_json, strip_json
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import report_of
-from tests.runs import Command, make_call, make_run, make_span, tiny_run, why
+from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 *_, _GO_ON = QUESTIONS  # a page has its contents for that
@@ -161,11 +161,77 @@ def test_the_icicle_has_the_nodes_of_the_tree(generated):
     """Every node that took time has the tree's figures, and is in the node that the tree says."""
     analysis = analyze(generated)
     found, tree = icicle_json(analysis), analysis.module_tree.filter(pl.col("elapsed_ns") > 0)
-    nodes = tree["node"].to_list()
-    assert found["values"]["elapsed_ns"] == tree["elapsed_ns"].to_list()
-    assert found["depth"] == tree["depth"].to_list()
-    parents = [nodes[parent] if parent >= 0 else -1 for parent in found["parent"]]
-    assert parents == tree["parent"].to_list()
+    nodes, rows = tree["node"].to_list(), of_tree(found)
+    assert [found["values"]["elapsed_ns"][row] for row in rows] == tree["elapsed_ns"].to_list()
+    assert [found["depth"][row] for row in rows] == tree["depth"].to_list()
+    parents = [found["parent"][row] for row in rows]
+    named = [nodes[rows.index(parent)] if parent >= 0 else -1 for parent in parents]
+    assert named == tree["parent"].to_list()
+
+
+def of_tree(found):
+    """The rows of an icicle that are nodes of the module tree."""
+    kinds = found["codes"]["kind"]
+    return [row for row, kind in enumerate(kinds) if kind not in ("waiting", "no_call")]
+
+
+def test_waiting_fills_what_nothing_else_does(generated):
+    """Every stage and submodule with traced calls is as long as what is in it, and what waiting
+    there is in calls is the idle time in tiles of the idle table."""
+    analysis = analyze(generated)
+    found = icicle_json(analysis)
+    times, kinds, parents = found["values"]["elapsed_ns"], found["codes"]["kind"], found["parent"]
+    inner = [0] * len(times)
+    for row, parent in enumerate(parents):
+        if parent >= 0:
+            inner[parent] += times[row]
+    assert inner[0] == times[0]
+    for row, kind in enumerate(kinds):
+        if kind == "stage" or (kind == "submodule" and inner[row]):
+            assert inner[row] == times[row]
+    in_calls = sum(
+        time
+        for time, kind, parent in zip(times, kinds, parents, strict=True)
+        if kind == "waiting" and kinds[parent] == "submodule"
+    )
+    assert in_calls == analysis.idle["idle_inside_ns"].sum() > 0
+
+
+def test_what_is_drawn_of_work_is_the_busy_share():
+    """Of a run on one device, leaves but waiting take the share of the run in which it was busy, in
+    the icicle and in the curve of the strip."""
+    ranges = (("unet", 0, 400), ("vae", 500, 1000))
+    calls = [make_call(n, *each, device="cuda:0") for n, each in enumerate(ranges)]
+    work = [(0, 100, 150), (0, 200, 300), (1, 500, 900)]
+    commands = [Command(c, "cuda:0", "s", "compute", "k", a, b - a) for c, a, b in work]
+    run = make_run(calls, commands, spans=[make_span("pipeline", "p", 0, 1000)])
+    analysis = analyze(run)
+    found = icicle_json(analysis)
+    times, parents = found["values"]["elapsed_ns"], set(found["parent"])
+    leaves = [row for row in range(len(times)) if row not in parents]
+    worked = sum(times[row] for row in leaves if found["codes"]["kind"][row] != "waiting")
+    assert worked / times[0] == pytest.approx(0.55)
+    curve = busy_json(analysis, EPOCH)["cuda:0"]
+    assert sum(curve["busy"]) / len(curve["busy"]) / 1000 == pytest.approx(0.55, rel=0.01)
+    assert curve["share"] == pytest.approx(0.55)
+
+
+def test_only_leaves_and_roles_have_a_role(generated):
+    """What is around others is called neither by the role nor by the bound of its largest child."""
+    found = icicle_json(analyze(generated))
+    around = {parent for parent in found["parent"] if parent >= 0}
+    for row in around:
+        assert found["values"]["bound"][row] is None
+        assert found["values"]["role"][row] is None or found["codes"]["kind"][row] == "role"
+
+
+def test_a_sum_over_devices_says_so():
+    """Two devices that work beside each other: the run's time is less than the tree's."""
+    calls = [make_call(n, f"part_{n}", 0, 100, device=f"cuda:{n}") for n in range(2)]
+    commands = [Command(n, f"cuda:{n}", "s", "compute", "k", 0, 100) for n in range(2)]
+    found = icicle_json(analyze(make_run(calls, commands, [make_span("pipeline", "p", 0, 100)])))
+    assert found["values"]["elapsed_ns"][0] == 200
+    assert found["together"] == {"devices": 2, "passed": 100}
 
 
 def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
@@ -173,7 +239,7 @@ def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
     monkeypatch.setattr("profiler.report.html.tables._MAX_NODES", 10)
     analysis = analyze(generated)
     found, tree = icicle_json(analysis), analysis.module_tree
-    kept = found["values"]["elapsed_ns"]
+    kept = [found["values"]["elapsed_ns"][row] for row in of_tree(found)]
     assert len(kept) == 10
     assert sorted(kept, reverse=True) == tree["elapsed_ns"].sort(descending=True).to_list()[:10]
     assert [parent for parent in found["parent"] if parent < 0] == [-1]

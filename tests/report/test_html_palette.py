@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.analysis import SURFACE, submodule_colours
-from profiler.analysis.document import MUTED, PAGE, SERIES, TEXT
+from profiler.analysis.document import MUTED, PAGE, ROLE_COLOURS, SERIES, TEXT
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB.
 VIEWERS = {
@@ -86,9 +86,34 @@ def test_series_stay_apart(theme, viewer):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("viewer", ["normal", "protan", "deutan"])
+def test_roles_stay_apart(theme, viewer):
+    """Any two roles differ for readers with each common kind of colour vision."""
+    seen = [oklab(colour.on(theme), VIEWERS[viewer]) for colour in ROLE_COLOURS.values()]
+    distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)]
+    assert min(distances) > 0.08
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_hues_belong_to_roles(theme):
+    """Submodules are greys and roles are not, so that no colour is both; `other` is no role."""
+
+    def chroma(colour):
+        return np.linalg.norm(oklab(colour.on(theme), VIEWERS["normal"])[1:])
+
+    roles = {name: chroma(colour) for name, colour in ROLE_COLOURS.items() if name != "other"}
+    submodules = submodule_colours([f"part_{number}" for number in range(9)]).values()
+    assert max(map(chroma, submodules)) < 0.04
+    assert min(roles.values()) > 0.06
+    known = submodule_colours(["transformer", "text_encoder", "text_encoder_2", "vae"])
+    shades = {colour.on(theme) for colour in (*submodules, *known.values())}
+    assert shades.isdisjoint(colour.on(theme) for colour in ROLE_COLOURS.values())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_series_stand_out_from_the_surface(theme):
     """A bar has the contrast that WCAG asks of graphics, its label that of text."""
-    for colour in SERIES:
+    for colour in (*SERIES, *ROLE_COLOURS.values()):
         assert contrast(colour.on(theme), SURFACE.on(theme)) >= 3
         inks = (SURFACE.light, SURFACE.dark)
         assert max(contrast(ink, colour.on(theme)) for ink in inks) >= 4.2
@@ -113,6 +138,6 @@ def test_a_submodule_keeps_its_colour():
 
 
 def test_many_submodules_all_have_a_colour():
-    """From nine on colours repeat rather than run out."""
+    """From six on shades repeat rather than run out."""
     names = [f"expert_{i}" for i in range(30)]
     assert set(submodule_colours(names)) == set(names)

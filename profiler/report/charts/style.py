@@ -14,9 +14,9 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.document import (
-    IDLE,
     LINE,
     MUTED,
+    PAGE,
     ROLE_COLOURS,
     SERIES,
     SURFACE,
@@ -24,7 +24,6 @@ from profiler.analysis.document import (
     Figure,
     Pick,
     Theme,
-    submodule_colours,
 )
 from profiler.analysis.table_text import Node, labelled
 from profiler.text import Said, duration, percent, said
@@ -285,19 +284,18 @@ _HEIGHT = 640
 
 @draws("icicle")
 def draw_icicle(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
-    """The nodes with their `parent`, as wide as `value` together with what is in them, by the
-    colour of their `role`, else of the `submodule` that they are."""
+    """The nodes with their `parent`, as wide as `value` together with what is in them. Roles and
+    leaves have the colour of their `role`, what is around them none."""
     (parent,), (value,), (role,) = (columns[name] for name in ("parent", "value", "role"))
     rows = labelled(frame).rows(named=True)
     widths = _widths([row[parent] for row in rows], [row[value] for row in rows])
     whole = max(widths, default=0)
-    submodules = submodule_colours({row["submodule"] for row in rows if row["submodule"]})
+    parents = {row[parent] for row in rows}
     colours = []
-    for row in rows:
-        colour = ROLE_COLOURS.get(row[role] or "")
-        if colour is None and row["kind"] == Node.SUBMODULE:
-            colour = submodules[row["submodule"]]
-        colours.append((colour or IDLE).on(theme))
+    for number, row in enumerate(rows):
+        plain = number in parents and row["kind"] != Node.ROLE
+        colour = None if plain else ROLE_COLOURS.get(row[role] or "")
+        colours.append((colour or PAGE["parent"]).on(theme))
     texts = [
         said(
             "{name}: {time}, {share} of the run",

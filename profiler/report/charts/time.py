@@ -12,7 +12,9 @@ from profiler.analysis.critical_path import PathPart
 from profiler.analysis.document import (
     CATEGORY_COLOURS,
     HOST,
+    HOST_WORK,
     IDLE,
+    PAGE,
     ROLE_COLOURS,
     SERIES,
     SURFACE,
@@ -211,7 +213,7 @@ _CAUSES = (  # column, what it is called, its colour
     ("sync_ns", said("sync"), SERIES[6]),
     ("queue_ns", said("queued"), SERIES[5]),
     ("host_work_ns", said("between calls, host work"), SERIES[7]),
-    ("host_ns", said("between calls, nothing"), IDLE),
+    ("host_ns", said("between calls, nothing"), PAGE["wait-line"]),
     ("outside_ns", said("outside of end to end"), IDLE),
     ("unrecorded_ns", said("not recorded"), SERIES[4]),
 )
@@ -450,7 +452,11 @@ def _roles_layout(totals: dict[str, int], theme: Theme) -> Chart:
 
 _CALLS = said("calls, several at once")
 _HOST_WORK, _NOTHING = said("host work"), said("idle")
-_FIXED: dict[str, Colour] = {_CALLS: SERIES[0], _HOST_WORK: HOST, _NOTHING: IDLE}
+_FIXED: dict[str, Colour] = {
+    _CALLS: SERIES[0],
+    _HOST_WORK: HOST_WORK,
+    _NOTHING: PAGE["wait-line"],
+}
 
 
 @draws("stages")

@@ -59,6 +59,7 @@ from profiler.files import ascii_json, write_atomically
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart, draw
 from profiler.report.html.tables import (
+    busy_json,
     command_columns,
     icicle_json,
     lane_columns,
@@ -751,7 +752,8 @@ def _first(
     run: Run, analysis: Analysis, timeline: Timeline, report: Report, language: str
 ) -> dict[str, Any]:
     """What the first screen shows, as JSON has it."""
-    strip, strings = strip_json(timeline), timeline.document["strings"]
+    strip = strip_json(timeline, busy_json(analysis, extent(run)[0]))
+    strings = timeline.document["strings"]
     names = ("submodule", "stage")
     codes = {code for device in strip["devices"] for name in names for code in device[name]}
     shown: dict[str, Any] = {

@@ -16,16 +16,19 @@ import polars as pl
 from msgspec import to_builtins
 
 from profiler.analysis.document import TableView
+from profiler.analysis.idle import busy_timeline, gaps_of
 from profiler.analysis.module_tree import MODULE_TREE, nodes_of
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.operators_section import LAYERS
 from profiler.analysis.provenance import Table
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import (
+    Node,
     columns_of,
     renamed,
     worded_column,
 )
+from profiler.analysis.waits import wait_name, waits_of
 from profiler.compare.report import Difference
 from profiler.compare.text import difference_text
 from profiler.report.html.timeline import LANES, SpanLane, Timeline
@@ -211,6 +214,8 @@ def lane_columns() -> list[dict[str, Any]]:
 
 _MAX_RECTANGLES = 1500  # rectangles of a device that are drawn one by one
 _APART = 1000  # of more, those closer than this part of the run are one
+_MAX_INTERVALS = 600  # of the curve of how busy a device was
+_ALL_INTERVALS = 9600  # of all devices
 _HOST = CATEGORIES.index("host")
 _Ints = npt.NDArray[np.int64]
 _CALL_COLUMNS = (
@@ -223,22 +228,48 @@ _CALL_COLUMNS = (
 )
 
 
-def strip_json(timeline: Timeline) -> dict[str, Any]:
-    """The rectangles of each device, the steps above them, the `span` in which all of them lie, and
-    the columns of their table; times are ns from the run's start, `submodule` and `stage` are
-    indices of the timeline's strings."""
+def strip_json(timeline: Timeline, busy: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """The rectangles of each device and how `busy` it was over time (`busy_json`), the steps above
+    them, the `span` in which all of them lie, and the columns of their table; times are ns from the
+    run's start, `submodule` and `stage` are indices of the timeline's strings."""
     devices, steps = [*_devices(timeline)], _steps(timeline)
     drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
     ends = (np.add(one["start"], one["duration"]).max() for one in drawn if len(one["start"]))
     return {
         "span": int(max(ends, default=1)),
         "devices": [
-            {"device": device} | {name: values.tolist() for name, values in found.items()}
+            {"device": device, "busy": busy.get(device)}
+            | {name: values.tolist() for name, values in found.items()}
             for device, found in devices
         ],
         "steps": steps,
         "columns": described(columns_of(_CALL_COLUMNS, CALLS)),
     }
+
+
+def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
+    """By device, how busy it was over time: `start` and `step` of intervals of equal length, in
+    thousandths how much of each it was `busy`, and how much of it nothing was recorded (`lost`);
+    `share` is that of the end-to-end time. Devices of which that is not known are left out."""
+    shares = dict(analysis.idle.select("device", "idle_share").iter_rows())
+    shares |= dict(analysis.devices.select("device", "idle_share").iter_rows())
+    if not any(share is not None for share in shares.values()):
+        return {}
+    of, found = analysis.inputs, {}
+    known = [gaps for gaps in gaps_of(of) if shares.get(gaps.device) is not None]
+    intervals = min(_MAX_INTERVALS, _ALL_INTERVALS // max(len(known), 1))
+    for (device,), rows in busy_timeline(known, of.axis, intervals).group_by(
+        "device", maintain_order=True
+    ):
+        first, last = rows["begin_ns"][0], rows["end_ns"][-1]
+        found[str(device)] = {
+            "start": first - begin_ns,
+            "step": (last - first) / len(rows),
+            "share": 1 - shares[str(device)],
+            "busy": (1000 * rows["busy_share"]).round().cast(pl.Int64).to_list(),
+            "lost": (1000 * rows["unrecorded_share"]).round().cast(pl.Int64).to_list(),
+        }
+    return found
 
 
 def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints]]]:
@@ -375,6 +406,8 @@ def _steps(timeline: Timeline) -> dict[str, list[int]]:
 # --- The icicle on the page's first screen: the module tree as rectangles as wide as their time.
 
 
+WAITING, NO_CALL = "waiting", "no_call"  # kinds of nodes beside those of the module tree
+_BESIDE = 1.01  # times the end-to-end time: more is no rounding
 _MAX_NODES = 600  # nodes that the page holds: the first screen stays small, whatever the model
 _NODE_COLUMNS = (
     renamed(MODULE_TREE, "name", label="node"),
@@ -390,18 +423,27 @@ _NODE_COLUMNS = (
 
 
 def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
-    """The nodes of the module tree with the most time, by column: `parent` is the place of the node
-    that each is in, -1 of the run, and `codes` are those of columns of words. None if nothing
-    took any time."""
+    """The nodes of the module tree with the most time, by column, and below them what devices
+    waited for: `parent` is the place of the node that each is in, -1 of the run, and `codes` are
+    those of columns of words. Only leaves have a bound, and only these and roles have a role.
+    `together` says how many devices the times are the sum of, and how long the run took, if these
+    are longer. None if nothing took any time."""
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
     if tree.is_empty():
         return None
-    kept = tree.with_columns(own="name", name="label")
-    place = {node: number for number, node in enumerate(kept["node"])}
+    leaf = ~pl.col("node").is_in(analysis.module_tree["parent"].unique().to_list())
+    kept = tree.with_columns(own="name", name="label", kind=pl.col("kind").cast(pl.String))
+    kept = kept.with_columns(
+        role=pl.when(leaf | (pl.col("kind") == Node.ROLE)).then("role"),
+        bound=pl.when(leaf).then("bound"),
+    )
+    kept = _with_waits(kept, waits_of(analysis.inputs))
+    place = {node: number for number, node in enumerate(kept["node"]) if node is not None}
     above_each = [place.get(node, -1) for node in kept["parent"]]
     columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
     coded = [column for column in columns if column.codes is not None]
     words = {word for column in coded for word in worded_column(column, kept[column.name].unique())}
+    words |= {*kept.filter(pl.col("kind").is_in([WAITING, NO_CALL]))["name"]}
     return {
         "columns": described(columns),
         "values": {column.name: plain_values(column, kept[column.name]) for column in columns},
@@ -412,7 +454,47 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
         "depth": kept["depth"].to_list(),
         "parent": [above if above < at else -1 for at, above in enumerate(above_each)],
         "words": [said(word) for word in sorted(word for word in words if word)],
+        "together": _together(analysis, tree),
     }
+
+
+def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """The nodes, and behind each submodule and stage what devices waited for in it; what of a
+    stage's own time remains is their work in no call."""
+    if waits.is_empty():
+        return tree
+    found = waits.group_by("stage", "submodule", "cause").agg(pl.col("wait_ns").sum())
+    by_place: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
+    for stage, submodule, cause, length in found.sort("wait_ns", descending=True).iter_rows():
+        wait = (WAITING, wait_name(cause), length)
+        by_place.setdefault((stage, submodule), []).append(wait)
+    whole: int = tree["elapsed_ns"][0]
+    rows: list[dict[str, Any]] = []
+    for row in tree.iter_rows(named=True):
+        rows.append(row)
+        if row["kind"] not in (Node.STAGE, Node.SUBMODULE):
+            continue
+        inner = by_place.get((row["stage"], row["submodule"]), [])
+        rest = row["self_ns"] - sum(length for *_, length in inner)
+        if row["kind"] == Node.STAGE and rest > 0:
+            inner = [*inner, (NO_CALL, said("work in no call"), rest)]
+        for kind, name, length in inner:
+            same = {"stage": row["stage"], "submodule": row["submodule"]}
+            times = {"elapsed_ns": length, "self_ns": length, "share": length / whole}
+            place = {"parent": row["node"], "depth": row["depth"] + 1, "kind": kind}
+            rows.append({"name": name, "own": name, **same, **times, **place})
+    return pl.DataFrame(rows, schema=tree.schema)
+
+
+def _together(analysis: Analysis, tree: pl.DataFrame) -> dict[str, int] | None:
+    """How many devices the times of the tree are the sum of, and how long the run took; None if
+    the sum is no longer than that."""
+    account, whole = analysis.accounting, tree["elapsed_ns"][0]
+    passed = account.wall_ns or account.end_to_end_ns
+    if analysis.run.selection or not passed or whole <= _BESIDE * passed:
+        return None
+    devices = analysis.devices.filter(pl.col("calls_ns") > 0)
+    return {"devices": len(devices), "passed": passed}
 
 
 # --- From one end-to-end time to the other as a table whose rows are bars: each starts where the

@@ -1,5 +1,6 @@
-// The devices on the first screen: what ran where and when, by submodule, under the steps. Drawn from
-// `page.strip`, a few rectangles a device, before the timeline's columns are unpacked.
+// The devices on the first screen, under the steps: a thin row of calls for each, and below it which
+// part of the time the device was busy. Drawn from `page.strip`, a few rectangles and one curve a
+// device, before the timeline's columns are unpacked.
 
 import { page } from "./data.js";
 import { FirstCanvas } from "./first_canvas.js";
@@ -7,7 +8,8 @@ import { format, shortened } from "./format.js";
 import { message, say } from "./language.js";
 import { ticks } from "./marks.js";
 
-const STRIP = { label: 132, ruler: 18, steps: 15, row: 24, least: 7, most: 160, gap: 3 }; // pixels
+const STRIP = { label: 132, ruler: 18, steps: 15, row: 38, least: 9, most: 190, gap: 4 }; // pixels
+const OF_CALLS = 0.42; // of a device's row, where its busy share is known
 
 export class DevicesStrip extends FirstCanvas {
   constructor(place) {
@@ -19,6 +21,17 @@ export class DevicesStrip extends FirstCanvas {
   }
 
   get span() { return Math.max(page.strip.span, 1); }
+
+  // Where the calls of a device are drawn and, if it is known, how busy it was: top and height.
+  callsOf(row) {
+    const room = this.row - STRIP.gap, known = this.devices[row].busy;
+    return { top: this.top + row * this.row, height: known ? Math.round(room * OF_CALLS) : room };
+  }
+
+  busyOf(row) {
+    const calls = this.callsOf(row), top = calls.top + calls.height + 1;
+    return this.devices[row].busy ? { top, height: this.top + (row + 1) * this.row - STRIP.gap - top } : null;
+  }
 
   get row() { return Math.min(STRIP.row, Math.max(STRIP.least, STRIP.most / Math.max(this.devices.length, 1))); }
 
@@ -32,13 +45,41 @@ export class DevicesStrip extends FirstCanvas {
 
   text(code) { return code < 0 ? null : page.strip.strings[code]; }
 
-  box({ row, i, device }) {
-    const left = this.x(device.start[i]), right = this.x(device.start[i] + Math.max(device.duration[i], 0));
-    return { left, top: this.top + row * this.row, width: Math.max(right - left, 0.7), height: this.row - STRIP.gap };
+  box({ row, i, device, part }) {
+    if (part !== undefined) return this.partBox(row, part);
+    const { top, height } = this.callsOf(row), left = this.x(device.start[i]), right = this.x(device.start[i] + Math.max(device.duration[i], 0));
+    return { left, top, width: Math.max(right - left, 0.7), height };
+  }
+
+  // An interval of a device's busy share.
+  partBox(row, part) {
+    const { start, step } = this.devices[row].busy, left = this.x(start + part * step);
+    return { left, ...this.busyOf(row), width: this.x(start + (part + 1) * step) - left };
+  }
+
+  under(event) {
+    const found = super.under(event);
+    if (found) return found;
+    const time = ((event.offsetX - this.left) / (this.width - this.left)) * this.span;
+    for (const [row, device] of this.devices.entries()) {
+      const place = this.busyOf(row);
+      if (!place || event.offsetY < place.top || event.offsetY > place.top + place.height) continue;
+      const part = Math.floor((time - device.busy.start) / device.busy.step);
+      return part in device.busy.busy ? this.part(row, part) : null;
+    }
+    return null;
+  }
+
+  part(row, part) {
+    this.parts ??= new Map();
+    const key = `${row} ${part}`;
+    if (!this.parts.has(key)) this.parts.set(key, { row, part, device: this.devices[row] });
+    return this.parts.get(key);
   }
 
   // What a rectangle is of, as the choice names it.
-  pick({ i, device }) {
+  pick({ i, device, part }) {
+    if (part !== undefined) return { device: device.device };
     const found = { submodule: this.text(device.submodule[i]), stage: this.text(device.stage[i]), step: device.step[i] };
     if (found.submodule === null) return { device: device.device };
     if (found.step < 0) delete found.step;
@@ -46,12 +87,14 @@ export class DevicesStrip extends FirstCanvas {
     return found;
   }
 
-  told({ i, device }) {
+  told({ i, device, part }) {
+    if (part !== undefined) return { device: device.device };
     const step = device.step[i];
     return { device: device.device, submodule: this.text(device.submodule[i]), stage: this.text(device.stage[i]), step: step < 0 ? null : step };
   }
 
   sentence(item) {
+    if (item.part !== undefined) return this.ofPart(item);
     const { i, device } = item, { submodule, stage, step } = this.told(item);
     const what = [submodule ?? say("no call"), stage, step === null ? null : say("step {value}", { value: step })];
     return say("{device}: {what}, {duration} from {start}", {
@@ -60,15 +103,45 @@ export class DevicesStrip extends FirstCanvas {
     });
   }
 
+  ofPart({ device: { device, busy }, part }) {
+    const start = busy.start + part * busy.step;
+    const words = { device, share: format.percent(busy.busy[part] / 1000), start: format.instant(start), end: format.instant(start + busy.step) };
+    if (!busy.lost[part]) return say("{device}: busy {share}, from {start} to {end}", words);
+    return say("{device}: busy {share}, {lost} not recorded, from {start} to {end}", { ...words, lost: format.percent(busy.lost[part] / 1000) });
+  }
+
   paint(context) {
     this.ground(context);
+    this.devices.forEach((device, row) => device.busy && this.curve(context, row));
     for (const item of this.items) {
       const { left, top, width, height } = this.box(item), { submodule } = this.told(item);
       const pair = page.palette.submodules[submodule] ?? page.palette.host, fill = this.fill(pair[this.theme], item);
       context.fillStyle = fill;
       context.fillRect(left, top, width - (width > 3 ? 0.8 : 0), height);
-      if (width > 26 && height > 10) this.label(context, [submodule ?? say("no call"), shortened(submodule ?? "", 12)], left, top, width, height, fill);
+      if (width > 20 && height > 10) this.label(context, [submodule ?? say("no call"), shortened(submodule ?? "", 12)], left, top, width, height, fill);
     }
+  }
+
+  // How busy a device was in each interval, from below; from above, what was not recorded.
+  curve(context, row) {
+    const { busy: { busy, lost, start, step } } = this.devices[row], { top, height } = this.busyOf(row);
+    const item = { row, part: 0, device: this.devices[row] }, left = this.x(start), right = this.x(start + step * busy.length);
+    context.fillStyle = this.fill(this.inks.wait, item);
+    context.fillRect(left, top, right - left, height);
+    const bars = (shares, colour, from) => {
+      context.fillStyle = this.fill(colour, item);
+      context.beginPath();
+      context.moveTo(left, from);
+      shares.forEach((share, part) => {
+        const y = from + (from > top ? -1 : 1) * (share / 1000) * height;
+        context.lineTo(this.x(start + part * step), y);
+        context.lineTo(this.x(start + (part + 1) * step), y);
+      });
+      context.lineTo(right, from);
+      context.fill();
+    };
+    bars(busy, this.inks.busy, top + height);
+    if (lost.some((share) => share > 0)) bars(lost, this.inks.line, top);
   }
 
   // Names of devices, instants and steps.
@@ -82,7 +155,11 @@ export class DevicesStrip extends FirstCanvas {
       context.fillStyle = this.inks.muted;
       if (x + 3 + context.measureText(text(time)).width <= this.width) context.fillText(text(time), x + 3, STRIP.ruler / 2);
     }
-    const names = this.devices.map(({ device }, row) => [device, this.top + row * this.row + (this.row - STRIP.gap) / 2]);
+    const names = this.devices.flatMap(({ device, busy }, row) => {
+      const { top, height } = this.callsOf(row), place = this.busyOf(row);
+      if (!place || place.height < 10) return [[device, this.top + (row + 0.5) * this.row - STRIP.gap / 2]];
+      return [[device, top + height / 2], [say("busy {share}", { share: format.percent(busy.share) }), place.top + place.height / 2]];
+    });
     if (this.top > STRIP.ruler) names.unshift([say("Steps"), STRIP.ruler + STRIP.steps / 2 - 1]);
     for (const [name, y] of this.row > 10 ? names : []) {
       context.fillStyle = this.inks.muted;
@@ -115,10 +192,13 @@ export class DevicesStrip extends FirstCanvas {
       (best < 0 || Math.abs(item.device.start[item.i] - time) < Math.abs(this.items[best].device.start[this.items[best].i] - time) ? number : best), -1);
   }
 
+  // Calls are distinguished by their names.
   legend() {
-    const used = [...new Set(this.items.map((item) => this.told(item).submodule))];
-    return used.sort((a, b) => (a === null) - (b === null)) // what is of no call stands last
-      .map((name) => [page.palette.submodules[name] ?? page.palette.host, name ?? say("no call")]);
+    const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
+    const found = curves.length ? [[palette.page.busy, say("busy")], [palette.page.wait, say("idle")]] : [];
+    if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.line, say("not recorded")]);
+    if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.host, say("no call")]);
+    return found;
   }
 
   table() {

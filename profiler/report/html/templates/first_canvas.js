@@ -10,6 +10,7 @@ import { DataTable, swatch } from "./tables.js";
 import { currentTheme, report } from "./theme.js";
 
 const FADED = 0.22; // of the colour of what was not chosen
+const HATCH = 7; // pixels between the lines across a box of waiting
 
 // Resolves when something can be chosen; on pages without a choice never.
 const choosing = new Promise((resolve) => (report.choosable = resolve));
@@ -90,7 +91,7 @@ export class FirstCanvas {
 
   matches(item) {
     const { choice } = report;
-    if (!choice?.active) return true;
+    if (!choice?.active || !item) return true;
     const told = this.told(item);
     return [...choice.values].every(([dimension, values]) =>
       told[dimension] === undefined || values.some((value) => sameValue(dimension, told[dimension], value)));
@@ -104,13 +105,39 @@ export class FirstCanvas {
     context.fillText(text, begin, top + height / 2 + 0.5);
   }
 
+  // A box of waiting: lines across its ground, and its text on the ground alone.
+  hatch(context, left, top, width, height, texts = [], item = null) {
+    const ground = this.fill(this.inks.wait, item);
+    context.fillStyle = ground;
+    context.fillRect(left, top, width, height);
+    context.save();
+    context.beginPath();
+    context.rect(left, top, width, height);
+    context.clip();
+    context.strokeStyle = this.fill(this.inks["wait-line"], item);
+    context.lineWidth = 1.2;
+    context.beginPath();
+    for (let x = left - height - (left % HATCH); x < left + width; x += HATCH) {
+      context.moveTo(x, top + height);
+      context.lineTo(x + height, top);
+    }
+    context.stroke();
+    context.restore();
+    const begin = Math.max(left, 0) + 4, text = this.fitted(context, texts, left + width - begin - 4);
+    if (!text) return;
+    context.fillStyle = ground;
+    context.fillRect(begin - 2, top + 3, context.measureText(text).width + 4, height - 6);
+    context.fillStyle = readable(ground);
+    context.fillText(text, begin, top + height / 2 + 0.5);
+  }
+
   fitted(context, texts, room) { return texts.find((text) => text && context.measureText(text).width <= room) ?? ""; }
 
   drawLegend() {
     const entries = this.legend(), key = JSON.stringify([entries, speech.language]);
     if (key === this.told_legend) return;
     this.told_legend = key;
-    this.legendPlace.replaceChildren(...entries.map(([pair, name]) => element("li", {}, swatch(pair), name)));
+    this.legendPlace.replaceChildren(...entries.map(([pair, name, hatched]) => element("li", {}, swatch(pair, hatched), name)));
   }
 
   say(item = this.hovered ?? (document.activeElement === this.canvas ? this.items[this.at] : null)) {

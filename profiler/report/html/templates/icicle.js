@@ -1,5 +1,6 @@
 // The icicle on the first screen: run, stages, submodules, blocks, operators below each other, each as
-// wide as its time. Drawn from `page.icicle`, the largest nodes of the analysis's module tree.
+// wide as its time, with what devices waited for. Drawn from `page.icicle`, the largest nodes of the
+// analysis's module tree. Roles and leaves have the colour of a role; what is around them is grey.
 
 import { page } from "./data.js";
 import { FirstCanvas } from "./first_canvas.js";
@@ -20,6 +21,7 @@ export class Icicle extends FirstCanvas {
     this.nodes = new Nodes({ ...page.icicle, kind: page.icicle.codes.kind, name: page.icicle.own, label: values.name });
     this.children = parent.map(() => []);
     parent.forEach((above, node) => above >= 0 && this.children[above].push(node));
+    this.waited = this.waits();
     this.root = this.zoomed = Math.max(parent.indexOf(-1), 0);
     this.mode = "role";
     this.lay(this.root, 0, 0);
@@ -28,10 +30,22 @@ export class Icicle extends FirstCanvas {
     this.back = place.querySelector("[data-icicle=back]");
   }
 
-  get height() { return ICICLE.row * ICICLE.rows; }
+  get height() { return ICICLE.row * Math.min(ICICLE.rows, Math.max(...this.depth) + 1); }
+
+  is(node, ...kinds) { return kinds.includes(page.icicle.codes.kind[node]); }
+
+  // How long devices waited in each node.
+  waits() {
+    const found = new Float64Array(this.parent.length);
+    for (let node = this.parent.length - 1; node >= 0; node--) {
+      if (this.is(node, "waiting")) found[node] = this.values.elapsed_ns[node];
+      if (this.parent[node] >= 0) found[this.parent[node]] += found[node];
+    }
+    return found;
+  }
 
   // Where each node begins, ns from the root's left edge, and how deep it lies. Stages follow each
-  // other as they ran; what is in a submodule has the largest first.
+  // other as they ran; what is in a submodule has the largest first, and waiting last.
   lay(root) {
     const { elapsed_ns: elapsed } = this.values, kinds = page.icicle.codes.kind;
     this.begin = new Float64Array(elapsed.length);
@@ -39,7 +53,7 @@ export class Icicle extends FirstCanvas {
     const rest = [root];
     while (rest.length) {
       const node = rest.pop(), below = this.children[node];
-      if (kinds[node] !== "run") below.sort((a, b) => elapsed[b] - elapsed[a] || a - b);
+      if (kinds[node] !== "run") below.sort((a, b) => this.idle(a) - this.idle(b) || elapsed[b] - elapsed[a] || a - b);
       let at = this.begin[node];
       for (const child of below) {
         this.begin[child] = at;
@@ -49,6 +63,8 @@ export class Icicle extends FirstCanvas {
       }
     }
   }
+
+  idle(node) { return this.is(node, "waiting", "no_call"); }
 
   // Draw `node` over the whole width from now on, and what is in it.
   show(node) {
@@ -76,7 +92,8 @@ export class Icicle extends FirstCanvas {
   // Names of the trace are as they are; what has none is called by a word.
   name(node) {
     const name = this.values.name[node] ?? "";
-    return { run: name === "run", untraced: true }[page.icicle.codes.kind[node]] ? say(name) : name;
+    const ours = { run: name === "run", untraced: true, waiting: true, no_call: true };
+    return ours[page.icicle.codes.kind[node]] ? say(name) : name;
   }
 
   // What a node is of, as far as the choice can tell.
@@ -94,8 +111,9 @@ export class Icicle extends FirstCanvas {
     for (let at = node; at >= 0; at = this.parent[at]) names.unshift(this.name(at));
     if (executions[node] !== null) notes.push(say("executions: {count}", { count: format.count(executions[node]) }));
     if (role[node]) notes.push(say("role {value}", { value: role[node] }));
-    notes.push(this.peak(node), this.bound(node));
-    return [`${names.join(" › ")}: ${format.duration(elapsed[node])}`, format.percent(share[node] ?? 0), ...notes.filter(Boolean)].join(", ");
+    notes.push(this.peak(node), this.bound(node), this.mix(node));
+    if (this.is(node, "waiting")) notes.push(say("a click leads to the gaps"));
+    return [`${names.join(" › ")}: ${this.time(node)}`, format.percent(share[node] ?? 0), ...notes.filter(Boolean)].join(", ");
   }
 
   peak(node) {
@@ -108,9 +126,24 @@ export class Icicle extends FirstCanvas {
     return word ? say(word) : "";
   }
 
+  // Of what the time of a node with others in it consists: a parent is what its children are.
+  mix(node) {
+    const waits = this.waited[node] / this.values.elapsed_ns[node];
+    if (!this.children[node].length || !waits) return "";
+    return say("{busy} busy, {waits} waiting", { busy: format.percent(1 - waits), waits: format.percent(waits) });
+  }
+
+  // How long a node took; of the run also what this is the sum of.
+  time(node) {
+    const time = format.duration(this.values.elapsed_ns[node]), { together } = page.icicle;
+    if (!together || node !== this.root) return time;
+    return say("{sum} over {count} devices; the run takes {time}", { sum: time, count: format.count(together.devices), time: format.duration(together.passed) });
+  }
+
   pair(node) {
-    const { palette, icicle: { codes } } = page, plain = { light: palette.page.band.light, dark: palette.page.line.dark };
-    if (["run", "stage"].includes(codes.kind[node])) return plain;
+    const { palette, icicle: { codes } } = page, plain = palette.page.parent;
+    if (this.is(node, "no_call")) return palette.host;
+    if (this.children[node].length && !(this.mode === "role" && this.is(node, "role"))) return plain;
     if (this.mode === "bound") return palette.bounds[codes.bound[node]] ?? plain;
     if (this.mode === "peak") {
       const part = this.values.flops_of_peak[node];
@@ -122,8 +155,10 @@ export class Icicle extends FirstCanvas {
   // The name with what the colour says, as far as there is room.
   texts(node) {
     const name = this.name(node), short = shortened(name, 24);
-    const more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
-    const time = format.duration(this.values.elapsed_ns[node]);
+    const time = this.time(node), share = format.percent(this.values.share[node] ?? 0);
+    if (this.is(node, "waiting")) return [`${name} · ${time} · ${share}`, `${name} · ${time}`, name, `${time}`];
+    const mix = this.mix(node), more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
+    if (mix) return [`${name} · ${time}: ${mix}`, `${name} · ${time}`, name, short, shortened(name, 10)];
     return [more && more !== name && more !== "other" && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
   }
 
@@ -131,15 +166,42 @@ export class Icicle extends FirstCanvas {
     for (const item of this.items) {
       const { left, top, width, height } = this.box(item);
       if (width < 0.3) continue; // the table has it
+      const drawn = Math.max(width - (width > 3 ? 1 : 0), 0.3);
+      if (this.is(item.node, "waiting")) {
+        this.hatch(context, left, top, drawn, height, width > 26 ? this.texts(item.node) : [], item);
+        continue;
+      }
       const fill = this.fill(this.pair(item.node)[this.theme], item);
       context.fillStyle = fill;
-      context.fillRect(left, top, Math.max(width - (width > 3 ? 1 : 0), 0.3), height);
-      if (width > 26) this.label(context, this.texts(item.node), left, top, width, height, fill);
+      context.fillRect(left, top, drawn, height);
+      if (this.children[item.node].length && this.depth[item.node] - this.depth[this.zoomed] === ICICLE.rows - 1) {
+        this.leaves(context, item.node, top, height);
+      } else if (width > 26) this.label(context, this.texts(item.node), left, top, width, height, fill);
     }
     if (this.back) this.back.disabled = this.zoomed === this.root;
   }
 
+  // What is in a node of the last row, which has no room below it.
+  leaves(context, node, top, height) {
+    const rest = [node], scale = this.width / this.values.elapsed_ns[this.zoomed];
+    while (rest.length) {
+      const next = rest.pop(), left = (this.begin[next] - this.begin[this.zoomed]) * scale, width = this.values.elapsed_ns[next] * scale;
+      if (width < 0.3) continue;
+      if (this.children[next].length) rest.push(...this.children[next]);
+      else if (this.is(next, "waiting")) this.hatch(context, left, top, width, height, [], { node: next });
+      else {
+        context.fillStyle = this.fill(this.pair(next)[this.theme], { node: next });
+        context.fillRect(left, top, width, height);
+      }
+    }
+  }
+
   legend() {
+    const waits = this.waited[this.zoomed] > 0 ? [[page.palette.page.wait, say("waiting"), true]] : [];
+    return [...this.entries(), ...waits];
+  }
+
+  entries() {
     const { palette } = page, nodes = this.items.map(({ node }) => node);
     if (this.mode === "peak") {
       const limits = [0, ...PEAKS, 1];
@@ -149,6 +211,14 @@ export class Icicle extends FirstCanvas {
       ? [palette.bounds, new Map(nodes.map((node) => [page.icicle.codes.bound[node], this.bound(node)]))]
       : [palette.roles, new Map(nodes.map((node) => [this.values.role[node], this.values.role[node]]))];
     return Object.entries(colours).filter(([name]) => used.has(name)).map(([name, pair]) => [pair, used.get(name)]);
+  }
+
+  // Waiting leads to the gaps that it is made of, in what is filtered by.
+  choose(item, more = false) {
+    super.choose(item, more);
+    if (!this.is(item.node, "waiting")) return;
+    const gaps = document.querySelector('[data-table="gaps"]')?.closest(".part") ?? document.getElementById("idle");
+    gaps?.scrollIntoView();
   }
 
   hint() { return say("Arrow keys move, Enter zooms in, Escape back; a click or Space filters by it."); }

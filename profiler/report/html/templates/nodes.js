@@ -52,7 +52,7 @@ export class Nodes {
     const { stage, submodule, role } = above, module = path || undefined;
     this.picks.push({
       stage: { stage: name }, submodule: { stage, submodule: name }, module: { stage, submodule, module: this.paths[i] },
-      role: { stage, submodule, role: name }, operator: { stage, submodule, module, role, operator: layerOf(path, name) },
+      waiting: { stage, submodule }, role: { stage, submodule, role: name }, operator: { stage, submodule, module, role, operator: layerOf(path, name) },
     }[kind] ?? {});
   }
 }

@@ -410,7 +410,7 @@ function breakable(name) {
 }
 
 // A patch of colour that follows the theme by itself.
-export function swatch(pair) {
+export function swatch(pair, hatched = false) {
   const style = { "--light": pair.light, "--dark": pair.dark };
-  return element("span", { class: "swatch", style, "aria-hidden": "true" });
+  return element("span", { class: hatched ? "swatch hatched" : "swatch", style, "aria-hidden": "true" });
 }

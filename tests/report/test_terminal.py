@@ -84,7 +84,7 @@ def test_devices_and_submodules():
     rows = section_lines(text, "Devices")[2:5]
     assert [row.split()[0] for row in rows] == ["cpu:0", "rbln:0", "rbln:1"]
     assert rows[0].startswith("cpu:0 Example CPU - ")
-    assert rows[1].startswith("rbln:0 CA22 60.9 ")
+    assert rows[1].startswith("rbln:0 CA22 47.5 ")
     assert "transformer denoise rbln:0 2 500 50.0" in " ".join(part_lines(text, "Submodules"))
 
 

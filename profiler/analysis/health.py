@@ -199,6 +199,16 @@ def _lost(note: HealthNote) -> Said:
     )
 
 
+def _replays(note: HealthNote) -> Said:
+    return said(
+        "replays of graphs on {device} lack {count} of {total} kernels and copies that other "
+        "replays have; times of calls are lower bounds",
+        device=note.device,
+        count=count(note.count),
+        total=count(note.total),
+    )
+
+
 def _workless(note: HealthNote) -> str:
     """The calls that medians leave out."""
     if not note.calls:
@@ -305,10 +315,21 @@ def _gap(note: HealthNote) -> Said:
 
 
 def _drift(note: HealthNote) -> Said:
+    given = {"device": note.device, "rate": number(abs(note.share) * 1e6)}
+    if note.action is HealthAction.SHIFTED:
+        return said(
+            "the clock of {device} gains or loses {rate} µs a second against the host's, and "
+            "{count} of {total} kernels began before their launch: shifted by {shift}, which is "
+            "right at one moment only; what {device} waited for is not known",
+            count=count(note.count),
+            total=count(note.total),
+            shift=duration(note.excess_ns),
+            **given,
+        )
     return said(
-        "the clock of {device} gains or loses {rate} µs a second against the host's",
-        device=note.device,
-        rate=number(abs(note.share) * 1e6),
+        "the clock of {device} gains or loses {rate} µs a second against the host's: what "
+        "{device} waited for is not known",
+        **given,
     )
 
 
@@ -346,6 +367,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.NEGATIVE: (said("Set aside"), _negative),
     HealthRule.TWICE: (said("Set aside"), _twice),
     HealthRule.LOST: (said("Lost"), _lost),
+    HealthRule.REPLAYS: (said("Lost"), _replays),
     HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
     HealthRule.HOST_TIMES: (said("No GPU work"), _host_times),
     HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
@@ -371,6 +393,7 @@ SENTENCES: Sentences = {
         HealthRule.NEGATIVE: said("ends before its start"),
         HealthRule.TWICE: said("recorded twice"),
         HealthRule.LOST: said("launched, but not recorded"),
+        HealthRule.REPLAYS: said("missing in a replay of a graph"),
         HealthRule.HOST_ONLY: said("no work of a device recorded"),
         HealthRule.HOST_TIMES: said("has times of the host alone"),
         HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
@@ -420,24 +443,28 @@ _MOST_LOST = 0.5  # of the launches: what a device did is not known
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     """What the first screen says of a check, damage first and then the larger: at most two
     lines."""
+    always = (HealthRule.DRIFT, HealthRule.LATE, HealthRule.FRONT_END)
     shown = [
         one
         for one in notes
-        if one.rule.damage or one.share >= _WORTH or one.calls or one.rule is HealthRule.FRONT_END
+        if one.rule.damage or one.rule in always or one.share >= _WORTH or one.calls
     ]
-    shown.sort(key=lambda one: (not one.rule.damage, -one.share))
+    shown.sort(key=lambda one: (not one.rule.damage, -abs(one.share)))
+    more = len(shown) - _MOST_LINES
     for note in shown[:_MOST_LINES]:
-        label = _SENTENCES[note.rule][0]
+        label, text = _SENTENCES[note.rule][0], sentence_of(note)
         if note.action is HealthAction.NOTED and note.rule in _CORRECTED:
             label = said("Doubtful")
-        yield Fact(label, sentence_of(note), alert=True)
+        if more > 0 and note is shown[_MOST_LINES - 1]:
+            text = said("{note} (and {more} more: table health)", note=text, more=count(more))
+        yield Fact(label, text, alert=True)
     if shown:
         yield Fact(said("See"), "docs/trust.md")
 
 
 def is_sound(notes: tuple[HealthNote, ...]) -> bool:
-    """Whether a check counted no damage."""
-    return not any(note.rule.damage for note in notes)
+    """Whether a check counted nothing; that no launch was recorded is no count."""
+    return all(note.rule is HealthRule.DEVICE_ONLY for note in notes)
 
 
 def is_damaged(notes: tuple[HealthNote, ...]) -> bool:

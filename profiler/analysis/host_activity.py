@@ -103,7 +103,8 @@ def device_gaps(
     `dropped` are the rows of calls that drops name.
     """
     spans = device_spans(run, commands)
-    work, unseen = _Work.of(run, commands, axes.axes, axis, pipelines, dropped), host_unseen(run)
+    work = _Work.of(run, commands, axes.axes, axis, pipelines, dropped)
+    unrelated = {note.device for note in run.info.health if note.unrelated}
     placed = run.calls["device"].cast(pl.String).to_numpy()
     untraced = ~run.calls["ops_traced"].to_numpy()
     found = []
@@ -111,6 +112,7 @@ def device_gaps(
         here = placed == name
         if not (untraced & here).any() if here.any() else not untraced.any():
             lost = axes.unrecorded.get(name, Stretches.none())
+            unseen = name in unrelated or host_unseen(run)
             found.append(work.gaps(number, name, spans[name], axes.launches, lost, unseen=unseen))
     return tuple(found)
 
@@ -179,7 +181,8 @@ class _Work(Struct, frozen=True, eq=False):
         *,
         unseen: bool,
     ) -> DeviceGaps:
-        """The gaps of one device; `unseen` is whether nothing of the host was recorded."""
+        """The gaps of one device; `unseen` is whether nothing of the host was recorded, or by
+        another clock."""
         own = np.flatnonzero(self.uses[number])
         lost = Stretches.of_all((unrecorded, self.missing))
         counted = self.axis.counted.minus(lost)

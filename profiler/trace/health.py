@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from profiler.trace.columns import Int64s
+from profiler.trace.device_clocks import latency_slope
+from profiler.trace.graph_replays import incomplete_replays
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
-from profiler.trace.runtime_calls import OTHER, Bools, DeviceRows, DeviceSyncs, HostLaunches
+from profiler.trace.runtime_calls import GRAPH, OTHER, Bools, DeviceRows, DeviceSyncs, HostLaunches
 
 _NEVER = 1 << 62
 _MS = 1_000_000
@@ -36,8 +38,7 @@ _AGREE = 0.99
 _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 EMPTY_NS = 60_000_000_000
 _TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
-_WINDOWS, _LEAST_WINDOWS = 64, 5
-_NEAR_NS, _DRIFT, _DRIFT_NS, _NEAR_SPAN_NS = 15_000, 1e-4, 300 * _MS, 100 * _MS
+_NEAR_NS = 15_000
 _COLLECTIVE = re.compile("nccl|rccl|SendRecv|AllReduce", re.IGNORECASE)  # these wait for others
 _CORRELATION_BITS = 40
 _MOST_PROCESSES = 64  # that are distinguished
@@ -179,7 +180,7 @@ class _Check:
     def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
         correlation = self.rows.correlation[rows]
         wanted = _keys(np.broadcast_to(np.int64(process), correlation.shape), correlation)
-        return self.by_key.first(wanted)
+        return self.by_key.nearest(wanted, self.rows.start[rows] + _FLOOR_NS)
 
     def _pair(self, shared: int, processes: Int64s) -> None:
         """Give each device to the process whose launches fit its work in time: none of it starts
@@ -267,6 +268,7 @@ class _Check:
         limit = np.where(limit <= start, _NEVER, limit)
         inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
         inner = np.where(inner <= start, _NEVER, inner)
+        inner = np.minimum(inner, np.where(limit < _NEVER, _NEVER, _next_begin(stream, start)))
         far = np.flatnonzero(self.end[order] - inner > _IN_GRAPH_NS)
         rows = order[far]
         usual = self._medians(self.rows.kernel[rows], self.kept, _LEAST_PEERS + 1)
@@ -327,14 +329,17 @@ class _Check:
             self._clock(device, here, early & here, latency)
 
     def _clock(self, device: int, here: Bools, early: Bools, latency: Int64s) -> None:
-        """Shift a device's clock if one shift explains all early work, else set that aside."""
+        """Shift a device's clock if one shift explains all early work, else set that aside. If the
+        clock gains or loses, the shift is right at one moment only."""
         strayed = early & self._strayed(np.flatnonzero(here))
         agreeing = early & ~strayed
         number, total = int(early.sum()), int(here.sum())
         least = int(latency[agreeing].min(initial=0))
         shift = _USUAL_LATENCY_NS - least
-        agree = int(agreeing.sum()) >= _AGREE * number and self._holds(here & ~strayed, shift)
+        slope = self._slope(np.flatnonzero(here & ~strayed), early=True)
+        agree = int(agreeing.sum()) >= _AGREE * number
         agree = agree and not self._few_among_healthy(number, latency[here & ~early])
+        agree = agree and (slope is not None or self._holds(here & ~strayed, shift))
         self._set_aside(HealthRule.CLOCK, strayed if agree else early, total=total)
         if not agree:
             return
@@ -343,15 +348,19 @@ class _Check:
         self.end[whole] += shift
         self.shifted.add(device)
         self._note(
-            HealthRule.CLOCK,
+            HealthRule.CLOCK if slope is None else HealthRule.DRIFT,
             device,
             excess_ns=shift,
             action=HealthAction.SHIFTED,
             count=number,
             total=total,
-            share=number / total,
+            share=number / total if slope is None else slope,
             worst_ns=-least,
         )
+
+    def _slope(self, rows: Int64s, *, early: bool = False) -> float | None:
+        launched = self.launches.start[self.launch[rows]]
+        return latency_slope(launched, self.start[rows] - launched, early=early)
 
     def _few_among_healthy(self, early: int, others: Int64s) -> bool:
         """Whether so few rows are early that they are wrong themselves, not the device's clock:
@@ -407,15 +416,24 @@ class _Check:
             if device in self.shifted:
                 continue
             here = (rows.device == device) & self.kept & ~rows.exempt
-            late = over & here & (self.start >= until)
-            clip = np.flatnonzero(over & here & ~late)
-            if late.any():  # the clock is late, or the work was launched by another thread
-                some = np.flatnonzero(over & here)
+            some = np.flatnonzero(over & here)
+            if self._is_late(here, some, until):  # or the work was launched by another thread
                 past = int((self.end[some] - until[some]).max())
                 total = int(here.sum())
                 self._note(HealthRule.OUTLIVED, device, some, past, HealthAction.NOTED, total=total)
-            elif len(clip):
-                self._shorten(HealthRule.OUTLIVED, device, here, clip, until)
+            else:
+                self._shorten(HealthRule.OUTLIVED, device, here, some, until)
+
+    def _is_late(self, here: Bools, over: Int64s, until: Int64s) -> bool:
+        """Whether it is the device's clock that is late, not some of the rows that are too long:
+        work starts after the synchronization, ends a little after most of them, or after the only
+        one."""
+        if bool((self.start[over] >= until[over]).any()):
+            return True
+        waited = np.unique(until[here & (until < _NEVER)])
+        passed = np.unique(until[over])
+        small = int((self.end[over] - until[over]).max()) < _FAR_NS
+        return small or (len(waited) > 1 and 2 * len(passed) > len(waited))
 
     # --- Launches without work, and work without a launch.
 
@@ -431,6 +449,7 @@ class _Check:
         for process in np.unique(launches.process[due])[:_MOST_PROCESSES].tolist():
             here = launches.process[due] == process
             self._lost_of(process, launches.start[due[here]], did[here])
+        self._incomplete_replays()
         before = self.kept & ~rows.exempt & (self.launch < 0) & (rows.correlation > 0)
         if len(launches):
             for device, some in self._by_device(before):
@@ -463,6 +482,21 @@ class _Check:
             if number:
                 more: dict[str, Any] = {"count": number, "total": total, "share": number / total}
                 self._note(rule, -1, **more, device_names=names)
+
+    def _incomplete_replays(self) -> None:
+        """Note replays of graphs that lack work which others of their graph have."""
+        graph = np.append(self.launches.kind == GRAPH, False)
+        for device, here in self._by_device(self.kept & graph[self.launch]):
+            launch = self.launch[here]
+            order = np.unique(launch)
+            order = order[np.argsort(self.launches.start[order], kind="stable")]
+            number = np.zeros(len(self.launches), dtype=np.int64)
+            number[order] = np.arange(len(order))
+            replays, lost, expected = incomplete_replays(number[launch], self.rows.kernel[here])
+            if replays:
+                share = lost / expected
+                more: dict[str, Any] = {"count": lost, "total": expected, "share": share}
+                self._note(HealthRule.REPLAYS, device, **more)
 
     def _before(self, device: int, some: Int64s) -> None:
         """Note work whose launch number is below those of all launches that were recorded."""
@@ -516,22 +550,10 @@ class _Check:
 
     def _drift(self) -> None:
         """Note a device's clock that gains or loses, by the least latency over time."""
-        rows = self.rows
-        for device, here in self._by_device(self.kept & (self.launch >= 0) & ~rows.exempt):
-            if len(here) < _WINDOWS or device in self.shifted:
-                continue
-            launched = self.launches.start[self.launch[here]]
-            first, span = int(launched.min()), int(np.ptp(launched))
-            if span < _DRIFT_NS:
-                continue
-            window = np.minimum((launched - first) * _WINDOWS // span, _WINDOWS - 1)
-            least = np.full(_WINDOWS, _NEVER, dtype=np.int64)
-            np.minimum.at(least, window, self.start[here] - launched)
-            near = np.flatnonzero(least <= least.min() + _NEAR_NS)
-            if len(near) < _LEAST_WINDOWS or np.ptp(near) * span < _NEAR_SPAN_NS * _WINDOWS:
-                continue
-            slope = float(np.polyfit(near * (span / _WINDOWS), least[near], 1)[0])
-            if abs(slope) > _DRIFT:
+        known = self.kept & (self.launch >= 0) & ~self.rows.exempt
+        for device, here in self._by_device(known):
+            slope = None if device in self.shifted else self._slope(here)
+            if slope is not None:
                 self._note(HealthRule.DRIFT, device, count=1, total=len(here), share=slope)
 
     # --- Notes.
@@ -593,6 +615,17 @@ class _Check:
             yield device, rows[begin:end]
 
 
+def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
+    """When the next work of the same stream starts that does not start at the same time; rows are
+    in order of stream and start."""
+    differs = (stream[1:] != stream[:-1]) | (start[1:] != start[:-1])
+    place = np.append(np.where(differs, np.arange(1, len(start)), len(start)), len(start))
+    following = np.minimum.accumulate(place[::-1])[::-1]
+    inside = np.append(stream, -1)[following] == stream
+    found: Int64s = np.where(inside, np.append(start, _NEVER)[following], _NEVER)
+    return found
+
+
 def timeless(start: Int64s, end: Int64s) -> Bools:
     """Which events start at 0 although all others start far behind it: these have no time."""
     zero: Bools = start == 0
@@ -624,16 +657,25 @@ class _ByKey:
 
     order: Int64s
     keys: Int64s
+    start: Int64s
 
     @classmethod
     def of(cls, keys: Int64s, start: Int64s) -> _ByKey:
         order = np.lexsort((start, keys))
-        return cls(order, keys[order])
+        return cls(order, keys[order], start[order])
 
-    def first(self, wanted: Int64s) -> Int64s:
-        """The first launch with each key, -1 for none."""
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where((self.keys[place] == wanted) & (wanted >= 0), self.order[place], -1)
+    def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
+        """The last launch with each key that began by a time, the first if none did; -1 for
+        none with the key. Only a number that is used again has several."""
+        last = len(self.keys) - 1
+        place = np.minimum(np.searchsorted(self.keys, wanted), last)
+        there = (self.keys[place] == wanted) & (wanted >= 0)
+        again = np.append(self.keys[1:] == self.keys[:-1], False)[place] & there
+        for row in np.flatnonzero(again).tolist():
+            end = np.searchsorted(self.keys, wanted[row], side="right")
+            begun = self.start[place[row] : end] <= until[row]
+            place[row] += max(int(begun.sum()) - 1, 0)
+        return np.where(there, self.order[place], -1)
 
 
 def _shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:

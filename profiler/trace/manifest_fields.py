@@ -219,6 +219,7 @@ class HealthRule(StrEnum):
 
     OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
     LOST = "lost_work"  # launches of kernels without any
+    REPLAYS = "incomplete_replays"  # of graphs, that lack work which others have
     HOST_ONLY = "host_only"  # all of them
     HOST_TIMES = "host_times"  # of nodes that launch: when their device ran them is not recorded
     CLOCK = "clock"  # work begins before its launch
@@ -286,6 +287,13 @@ class HealthNote(Fields, frozen=True, kw_only=True):
     usual_ns: _Count = 0
     at_byte: _Count = 0
     action: HealthAction = HealthAction.NOTED
+
+    @property
+    def unrelated(self) -> bool:
+        """Whether times of the device are not those of the host: what it waited for is not
+        known."""
+        late = self.rule is HealthRule.OUTLIVED and self.action is HealthAction.NOTED
+        return late or self.rule is HealthRule.DRIFT
 
 
 class Shortened(Fields, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.trace.health import check
+from profiler.trace.health import _Check, check
 from profiler.trace.manifest_fields import HealthAction, HealthRule
 from profiler.trace.runtime_calls import GRAPH, KERNEL, OTHER, host_calls
 from tests.trace.health_rows import (
@@ -352,6 +352,85 @@ def test_a_clock_that_drifts_is_noted():
     (note,) = check(rows, launches_of(launched, numbers), no_syncs()).notes
     assert note.rule is HealthRule.DRIFT
     assert note.share == pytest.approx(130e-6, rel=0.1)
+
+
+def drifting(rate, begin_ns, kernels=3000):
+    """Kernels 200 µs apart on a clock that runs so much faster, and 6 µs behind their launch when
+    it agrees with the host's."""
+    launched = BEGIN + np.arange(kernels, dtype=np.int64) * 200_000
+    start = launched + 6_000 + ((launched - BEGIN - begin_ns) * rate).astype(np.int64)
+    numbers = np.arange(1, kernels + 1)
+    return rows_of(start, np.full(kernels, 20_000), numbers), launches_of(launched, numbers)
+
+
+@pytest.mark.parametrize("rate", [1e-3, -1e-3, 4e-4])
+def test_no_single_shift_is_right_for_a_clock_that_drifts(rate):
+    """Half of the kernels begin before their launch; after the shift none does, and the note is
+    of a drift, after which nobody knows what the device waited for."""
+    rows, launches = drifting(rate, 300_000_000)
+    found = check(rows, launches, no_syncs())
+    (note,) = found.notes
+    assert (note.rule, note.action, note.unrelated) == ("drift", "shifted", True)
+    assert note.share == pytest.approx(rate, rel=0.05)
+    assert (found.start >= launches.start).all()
+
+
+def test_a_queue_that_fills_is_no_drift():
+    """Kernels take a little longer than their launches are apart."""
+    launched = BEGIN + np.arange(3000, dtype=np.int64) * 200_000
+    start = BEGIN + 6_000 + np.arange(3000, dtype=np.int64) * 202_000
+    numbers = np.arange(1, 3001)
+    rows = rows_of(start, np.full(3000, 201_000), numbers)
+    assert check(rows, launches_of(launched, numbers), no_syncs()).notes == ()
+
+
+def test_a_late_clock_is_noted_and_shortens_nothing():
+    """Each of ten synchronizations returns 30 µs before the end of what it waited for."""
+    launched = BEGIN + np.arange(10, dtype=np.int64) * 1_000_000
+    numbers = np.arange(1, 11)
+    rows = rows_of(launched + 36_000, np.full(10, 500_000), numbers)
+    found = check(
+        rows, launches_of(launched, numbers), syncs_at(launched + 9_000, rows.end - 30_000)
+    )
+    (note,) = found.notes
+    assert (note.rule, note.action) == ("outlived_synchronization", "noted")
+    assert (found.end == rows.end).all()
+
+
+def test_a_kernel_far_too_long_is_found_though_the_next_begins_with_it():
+    start = BEGIN + np.arange(20, dtype=np.int64) * 100_000
+    start[10] = start[11]
+    length = np.full(20, 40_000)
+    length[10] = 1_600_000_000
+    rows = rows_of(start, length, np.arange(1, 21))
+    found = check(rows, launches_of(start - 8_000, np.arange(1, 21)), no_syncs())
+    assert [note.action for note in found.notes] == ["shortened"]
+    assert found.end[10] - found.start[10] == 40_000
+
+
+def test_a_number_used_again_is_of_the_launch_before_its_work():
+    """Ten numbers, used twice, a second apart: no work waits for a second."""
+    launched = BEGIN + np.append(np.arange(10), np.arange(10) + 1000) * 1_000_000
+    numbers = np.append(np.arange(1, 11), np.arange(1, 11))
+    rows = rows_of(launched + 8_000, np.full(20, 100_000), numbers)
+    checks = _Check(rows, launches_of(launched, numbers), no_syncs())
+    checks.checked()
+    assert checks.launch.tolist() == list(range(20))
+
+
+def test_replays_of_a_graph_run_the_same_kernels():
+    """Six replays of 40 kernels; the third lost 7 of them, the last was cut."""
+    launched = BEGIN + np.arange(6, dtype=np.int64) * 10_000_000
+    replay = np.repeat(np.arange(6), 40)
+    start = launched[replay] + 8_000 + np.tile(np.arange(40), 6) * 60_000
+    rows = rows_of(start, np.full(240, 50_000), replay + 1, kernel=np.tile(np.arange(40) % 8, 6))
+    launches = launches_of(launched, np.arange(1, 7), kind=[GRAPH] * 6)
+    kept = np.ones(240, dtype=np.bool_)
+    kept[220:] = False
+    assert check(with_rows(rows, kept), launches, no_syncs()).notes == ()
+    kept[90:97] = False
+    (note,) = check(with_rows(rows, kept), launches, no_syncs()).notes
+    assert (note.rule, note.count, note.total) == ("incomplete_replays", 7, 40)
 
 
 def test_calls_of_a_runtime_by_their_names():

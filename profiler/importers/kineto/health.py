@@ -5,6 +5,7 @@ checked_trace(read_kineto(path)).health  == (HealthNote(rule="overrun", …),)
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,8 @@ _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
 def checked_trace(trace: KinetoTrace) -> KinetoTrace:
-    """Return the trace with its times put right, without rows that cannot be, and with notes."""
+    """Return the trace with its times put right, without rows that cannot be, and with notes. Time
+    between two recordings is noted, and still in it (`without_gaps`)."""
     base_ns = whole(trace.header.base_ns, 0)
     trace = _with_times(trace, base_ns)
     work, runtime = trace.rows_of(*DEVICE_WORK), trace.rows_of(*RUNTIME)
@@ -49,7 +51,7 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     unserved = runtime[found.unserved]
     trace = replace(trace, health=(*trace.health, *found.notes), unserved=unserved)
     if not found.changed:
-        return _without_gaps(trace)
+        return trace
     if found.process is not None:
         _rekey(trace, work, found.process)
         _rekey(trace, runtime, process)
@@ -59,33 +61,48 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     rows = {name: one[~np.isin(one, gone)] for name, one in trace.rows.items()}
     shorter = found.recorded >= 0
     recorded = dict(zip(work[shorter].tolist(), found.recorded[shorter].tolist(), strict=True))
-    trace = replace(trace, start_ns=start, duration_ns=duration, recorded_ns=recorded, rows=rows)
-    return _without_gaps(trace)
+    return replace(trace, start_ns=start, duration_ns=duration, recorded_ns=recorded, rows=rows)
 
 
-def _without_gaps(trace: KinetoTrace) -> KinetoTrace:
-    """The trace without the time between two recordings in one file: what comes later is moved
-    ahead. As it is if some event spans that time."""
-    noted = [note for note in trace.health if note.rule is HealthRule.GAP]
-    if not noted:
-        return trace
-    rows = np.concatenate(list(trace.rows.values()))
-    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
-    start = trace.start_ns[rows]
-    idle = start[1:] - np.maximum.accumulate(trace.end_ns[rows])[:-1]
+def without_gaps(traces: Sequence[KinetoTrace]) -> list[KinetoTrace]:
+    """Return traces on one clock without the time between two recordings in each: what comes later
+    is moved ahead, by the same in all. As they are if some have no such time, or an event of any
+    spans it."""
+    noted = [_gap_of(trace) for trace in traces]
+    if not noted or None in noted:
+        return list(traces)
+    times = [(trace.start_ns[rows], trace.end_ns[rows]) for trace, rows in _all_rows(traces)]
+    start, end = (np.concatenate(column) for column in zip(*times, strict=True))
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    idle = start[1:] - np.maximum.accumulate(end[order])[:-1]
     gaps = np.flatnonzero(idle > EMPTY_NS)
     if not len(gaps):
-        return trace
+        return list(traces)
     less = np.concatenate(([0], np.cumsum(idle[gaps])))
-    left_out = structs.replace(noted[0], action=HealthAction.LEFT_OUT, excess_ns=int(less[-1]))
-    health = [left_out if note is noted[0] else note for note in trace.health]
     later = start[gaps + 1]
-    return replace(
-        trace,
-        start_ns=trace.start_ns - less[np.searchsorted(later, trace.start_ns, side="right")],
-        memory_ns=trace.memory_ns - less[np.searchsorted(later, trace.memory_ns, side="right")],
-        health=tuple(health),
-    )
+
+    def moved(times: Int64s) -> Int64s:
+        ahead: Int64s = times - less[np.searchsorted(later, times, side="right")]
+        return ahead
+
+    found = []
+    for trace, gap in zip(traces, noted, strict=True):
+        assert gap is not None
+        left_out = structs.replace(gap, action=HealthAction.LEFT_OUT, excess_ns=int(less[-1]))
+        health = tuple(left_out if note is gap else note for note in trace.health)
+        start, memory = moved(trace.start_ns), moved(trace.memory_ns)
+        found.append(replace(trace, start_ns=start, memory_ns=memory, health=health))
+    return found
+
+
+def _gap_of(trace: KinetoTrace) -> HealthNote | None:
+    return next((note for note in trace.health if note.rule is HealthRule.GAP), None)
+
+
+def _all_rows(traces: Sequence[KinetoTrace]) -> Iterator[tuple[KinetoTrace, Int64s]]:
+    for trace in traces:
+        yield trace, np.concatenate(list(trace.rows.values()))
 
 
 def processes_of(trace: KinetoTrace) -> list[int]:

@@ -54,7 +54,7 @@ from profiler.importers.kineto.front_ends import (
     operators_alone,
     without_front_ends,
 )
-from profiler.importers.kineto.health import checked_trace, processes_of
+from profiler.importers.kineto.health import checked_trace, processes_of, without_gaps
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
 from profiler.importers.kineto.ranks import (
@@ -412,6 +412,7 @@ def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | 
         return read_job(files)
     path = only_path(files, IMPORTER.accepts)
     trace = checked_trace(without_front_ends(read_kineto(path)))
+    (trace,) = without_gaps([trace])
     captures = (capture,) if capture else ()
     return run_of(trace, path, captures, job=job_of_one(trace, path.name))
 
@@ -575,13 +576,17 @@ def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
     told = [told[i] for i in order]
     aligned = _placed(traces, aligned_ranks([collectives_of(trace) for trace in traces]))
-    runs = []
-    for trace, path, clock, one in zip(traces, paths, aligned, told, strict=True):
+    on_one_clock = []
+    for trace, clock in zip(traces, aligned, strict=True):
         moved = trace
         if clock.offset_ns or clock.drift:  # onto the job's clock
             start, memory = clock.moved(trace.start_ns), clock.moved(trace.memory_ns)
             moved = replace(trace, start_ns=start, memory_ns=memory)
-        runs.append(run_of(moved, path, prefix=device_of_rank(one.rank, "")))
+        on_one_clock.append(moved)
+    runs = [
+        run_of(trace, path, prefix=device_of_rank(one.rank, ""))
+        for trace, path, one in zip(without_gaps(on_one_clock), paths, told, strict=True)
+    ]
     job = job_of_ranks(told, [path.name for path in paths], aligned)
     return JobRun(_name_of(paths, runs), tuple(runs), job)
 

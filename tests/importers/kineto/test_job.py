@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -55,6 +58,27 @@ def test_drifts_of_clocks_are_found(tmp_path):
     begins = run.commands.filter(pl.col("category") == "collective").sort("rank", "start_ns")
     true = [job.true_begin_ns(number, rank) for rank in range(4) for number in range(200)]
     assert begins["start_ns"].to_list() == pytest.approx(true, abs=2 * job.jitter_ns + _NEAR_NS)
+
+
+def test_time_between_two_recordings_is_left_out_of_all_ranks_alike(tmp_path):
+    """Six rounds, then six an hour later: the ranks stay on one clock behind the gap, though each
+    of them recorded a gap of its own length."""
+    job = Job()
+    for rank, path in enumerate(job.write(tmp_path / "job")):
+        document = json.loads(path.read_text())
+        later = job.clock_us(rank, 6 * ROUND_NS - 200_000)
+        for event in document["traceEvents"]:
+            event["ts"] += 3_600e6 if event.get("ts", 0) >= later else 0
+        path.write_text(json.dumps(document))
+    run = load(import_trace(tmp_path / "job", tmp_path / "traces"))
+    left_out = [note for note in run.info.health if note.action == "left_out"]
+    assert [note.device for note in left_out] == ["rank0", "rank1", "rank2", "rank3"]
+    assert len({note.excess_ns for note in left_out}) == 1
+    begins = run.commands.filter(pl.col("category") == "collective").sort("rank", "start_ns")
+    true = np.array([[job.true_begin_ns(n, rank) for n in range(12)] for rank in range(4)])
+    apart = begins["start_ns"].to_numpy().reshape(4, 12) - true
+    assert apart[:, :6] == pytest.approx(0, abs=_NEAR_NS)
+    assert np.ptp(apart[:, 6:]) <= 2 * _NEAR_NS  # all of them moved by the same
 
 
 def test_lost_collectives_shift_no_clock(tmp_path):

@@ -7,6 +7,8 @@ of corrected times; what could not be put right makes those of a device not know
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any
 
 import polars as pl
 
@@ -17,6 +19,32 @@ from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
 from profiler.text import Said, count, counted, duration, number, percent, said, sentence
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+
+
+class ShareOf(StrEnum):
+    """What a share of the health table is a part of."""
+
+    DEVICE_TIME = "device_time"  # that is left after correction; may exceed it
+    ROWS = "rows"
+    LAUNCHES = "launches"
+    RECORDING = "recording"  # its time
+    NOTHING = "nothing"
+
+
+_SHARE_OF = {
+    HealthRule.OVERRUN: ShareOf.DEVICE_TIME,
+    HealthRule.OUTLIVED: ShareOf.DEVICE_TIME,
+    HealthRule.BEFORE: ShareOf.DEVICE_TIME,
+    HealthRule.LOST: ShareOf.LAUNCHES,
+    HealthRule.HOST_ONLY: ShareOf.LAUNCHES,
+    HealthRule.LATE: ShareOf.LAUNCHES,
+    HealthRule.CUT: ShareOf.LAUNCHES,
+    HealthRule.REUSED_NUMBERS: ShareOf.LAUNCHES,
+    HealthRule.SHARED_NUMBERS: ShareOf.NOTHING,
+    HealthRule.GAP: ShareOf.RECORDING,
+    HealthRule.DRIFT: ShareOf.NOTHING,
+}
+"""Of the other rules: of rows."""
 
 HEALTH: tuple[Column, ...] = (
     col("rule", STRING, "what was counted", codes=HealthRule),
@@ -30,7 +58,9 @@ HEALTH: tuple[Column, ...] = (
     col("total", INT64, "rows of the device, or launches of the process", importance=3),
     col("calls", INT64, "calls that have no work at all because of it", hide_if_zero=True),
     col("excess_ns", NS, "by how much times were wrong in all", importance=1),
-    col("share", FLOAT64, "excess_ns of the device time left, else count of total", importance=4),
+    col("share", FLOAT64, "part of what share_of names", True, importance=4),
+    col("share_of", STRING, "what share is a part of", codes=ShareOf, importance=4),
+    col("drift_ppm", FLOAT64, "µs a second by which a clock gains or loses", True, importance=5),
     col("worst", STRING, "name of the row that is most wrong", importance=5),
     col("worst_ns", NS, "its length as recorded; of a clock, how far it is ahead", importance=6),
     col("usual_ns", NS, "length of others of its kernel", importance=7),
@@ -41,12 +71,19 @@ HEALTH: tuple[Column, ...] = (
 
 
 def _health(of: Inputs) -> pl.DataFrame:
-    names = [column.name for column in HEALTH[:-1]]
-    rows = [
-        (*(getattr(note, name) for name in names), str(sentence(sentence_of(note))))
-        for note in of.run.info.health
-    ]
+    rows = [_row(note) for note in of.run.info.health]
     return pl.DataFrame(rows, schema=schema(HEALTH), orient="row")
+
+
+def _row(note: HealthNote) -> dict[str, Any]:
+    drifts = note.rule is HealthRule.DRIFT
+    derived = {
+        "share": None if drifts else note.share,
+        "share_of": _SHARE_OF.get(note.rule, ShareOf.ROWS),
+        "drift_ppm": note.share * 1e6 if drifts else None,
+        "sentence": str(sentence(sentence_of(note))),
+    }
+    return {one.name: derived.get(one.name, getattr(note, one.name, None)) for one in HEALTH}
 
 
 TABLES = (
@@ -408,6 +445,13 @@ SENTENCES: Sentences = {
         HealthRule.FRONT_END: said("launched nothing"),
         HealthRule.NO_JSON: said("cannot be read as JSON"),
         HealthRule.BROKEN_OFF: said("text of the file breaks off"),
+    },
+    ShareOf: {
+        ShareOf.DEVICE_TIME: said("device time left"),
+        ShareOf.ROWS: said("rows"),
+        ShareOf.LAUNCHES: said("launches"),
+        ShareOf.RECORDING: said("time of the recording"),
+        ShareOf.NOTHING: said("nothing"),
     },
     HealthAction: {
         HealthAction.SHORTENED: said("shortened"),

@@ -96,6 +96,7 @@ class _Check:
         self.kept = np.ones(len(rows), dtype=np.bool_)
         self.recorded = np.full(len(rows), -1, dtype=np.int64)
         self.unserved = np.zeros(0, dtype=np.int64)
+        self.following = np.full(len(rows), -1, dtype=np.int64)  # the first row of the next launch
         self.notes: list[HealthNote] = []
         self.shifted: set[int] = set()
         self.rekeyed = False
@@ -264,6 +265,7 @@ class _Check:
         begin = np.append(start[first], _NEVER)
         begin[1:-1][stream[first[1:]] != stream[first[:-1]]] = _NEVER
         # `begin` now says for each run when it starts, unless it is the first of its stream
+        self.following[order] = np.append(order[first], -1)[run + 1]
         limit: Int64s = begin[1:][run]
         limit = np.where(limit <= start, _NEVER, limit)
         inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
@@ -284,6 +286,7 @@ class _Check:
         far = np.flatnonzero(over >= _FAR_NS)
         if share < _LEAST_SHARE and not len(far):
             return
+        far = far[~self._may_overlap(far)]
         if not len(far) or len(beyond) > _OVERLAPPING * int(here.sum()) + 1:
             worst = int(over.argmax())
             named = self._worst(worst)
@@ -292,6 +295,16 @@ class _Check:
             self._note(HealthRule.OVERRUN, device, beyond, excess, action, **at)
             return
         self._shorten(HealthRule.OVERRUN, device, here, far, until)
+
+    def _may_overlap(self, far: Int64s) -> Bools:
+        """Which rows the next launch's work may overlap by right: it was launched so that it can
+        start before they end (programmatic dependent launch), and they are no longer than such
+        kernels are."""
+        early = np.append(self.launches.dependent, False)[np.append(self.launch, -1)]
+        usual = self._medians(self.rows.kernel[far], self.kept, _LEAST_PEERS + 1)
+        length = self.end[far] - self.start[far]
+        healthy: Bools = early[self.following[far]] & (length <= _BEYOND_USUAL * usual)
+        return healthy
 
     def _shorten(
         self, rule: HealthRule, device: int, here: Bools, rows: Int64s, until: Int64s

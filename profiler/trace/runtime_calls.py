@@ -24,6 +24,7 @@ KERNEL, GRAPH, OTHER = range(3)
 _LAUNCH = re.compile(
     r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))"
 )
+_EXTENDED = re.compile("(?:cuda|cu)LaunchKernelEx")  # with attributes: dependent, perhaps
 _DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 _CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
 
@@ -55,7 +56,7 @@ class DeviceRows:
 class HostLaunches:
     """m calls of the runtime that launched work: `row` is the place of each among the calls that
     were given, `kind` `KERNEL`, `GRAPH` or `OTHER`; what is `captured` becomes a node of a graph
-    and runs nothing."""
+    and runs nothing, and `dependent` ones may start before the work ahead of them has ended."""
 
     row: Int64s
     start: Int64s
@@ -64,6 +65,7 @@ class HostLaunches:
     correlation: Int64s
     kind: Int64s
     captured: Bools
+    dependent: Bools
 
     def __len__(self) -> int:
         return len(self.start)
@@ -90,14 +92,15 @@ def host_calls(
     correlation: Int64s,
 ) -> tuple[HostLaunches, DeviceSyncs]:
     """Return the launches and synchronizations among calls of a runtime; `name` indexes `names`."""
-    launch, wait, capture = (
-        [pattern.match(text) for text in names] for pattern in (_LAUNCH, _DEVICE_SYNC, _CAPTURES)
+    launch, wait, capture, extended = (
+        [pattern.match(text) for text in names]
+        for pattern in (_LAUNCH, _DEVICE_SYNC, _CAPTURES, _EXTENDED)
     )
     kinds = [OTHER if one is None else GRAPH if one[1] else KERNEL for one in launch]
     marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
-    kind, mark, waits = (
-        np.array([*values, 0], dtype=np.int64)[name]
-        for values in (kinds, marks, [one is not None for one in wait])
+    waiting, early = ([one is not None for one in found] for found in (wait, extended))
+    kind, mark, waits, dependent = (
+        np.array([*values, 0], dtype=np.int64)[name] for values in (kinds, marks, waiting, early)
     )
     numbered, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
     calls = HostLaunches(
@@ -108,6 +111,7 @@ def host_calls(
         correlation=correlation[numbered],
         kind=kind[numbered],
         captured=_captured(mark, thread, start)[numbered],
+        dependent=dependent[numbered] > 0,
     )
     nowhere = np.full(len(waited), -1, dtype=np.int64)
     return calls, DeviceSyncs(start[waited], end[waited], process[waited], nowhere)

@@ -12,7 +12,9 @@ BEGIN = 1_000_000_000_000
 KERNELS = tuple(f"kernel_{number}" for number in range(8))
 
 
-def launches_of(start, correlation, *, kind=None, captured=None, process=0, length=4_000):
+def launches_of(
+    start, correlation, *, kind=None, captured=None, process=0, length=4_000, dependent=False
+):
     """Launches at these times."""
     start = np.asarray(start, dtype=np.int64)
     number = len(start)
@@ -24,6 +26,7 @@ def launches_of(start, correlation, *, kind=None, captured=None, process=0, leng
         correlation=np.array(correlation, dtype=np.int64),
         kind=np.full(number, KERNEL, dtype=np.int64) if kind is None else np.asarray(kind),
         captured=np.zeros(number, dtype=np.bool_) if captured is None else np.asarray(captured),
+        dependent=np.full(number, dependent),
     )
 
 

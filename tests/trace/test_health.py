@@ -433,6 +433,19 @@ def test_replays_of_a_graph_run_the_same_kernels():
     assert (note.rule, note.count, note.total) == ("incomplete_replays", 7, 40)
 
 
+@pytest.mark.parametrize(("times", "action"), [(4, "noted"), (400, "shortened")])
+def test_dependent_launches_may_start_before_the_work_ahead_of_them_ends(times, action):
+    """One kernel of forty runs on for a few hundred µs beside its successor; of a length that no
+    other has it is damage all the same."""
+    start = BEGIN + np.arange(40, dtype=np.int64) * 200_000
+    length = np.full(40, 90_000)
+    length[7] *= times
+    rows = rows_of(start, length, np.arange(1, 41))
+    launches = launches_of(start - 8_000, np.arange(1, 41), dependent=True)
+    (note,) = [one for one in check(rows, launches, no_syncs()).notes if one.rule == "overrun"]
+    assert note.action == action
+
+
 def test_calls_of_a_runtime_by_their_names():
     names = (
         *("cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaGraphLaunch"),

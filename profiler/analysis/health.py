@@ -507,8 +507,9 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
 
 
 def is_sound(notes: tuple[HealthNote, ...]) -> bool:
-    """Whether a check counted nothing; that no launch was recorded is no count."""
-    return all(note.rule is HealthRule.DEVICE_ONLY for note in notes)
+    """Whether a check counted nothing; what else the file has, or lacks as a whole, is no
+    count."""
+    return all(note.rule in (HealthRule.DEVICE_ONLY, HealthRule.FRONT_END) for note in notes)
 
 
 def is_damaged(notes: tuple[HealthNote, ...]) -> bool:

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from profiler.analysis.document import Group, Part, SectionKind
 from profiler.analysis.finding_text import all_events, grouped, grouped_by_name, noun_of
+from profiler.analysis.health import is_sound
 from profiler.analysis.overview import missing_rows
 from profiler.analysis.profiling_overhead import part_rows
 from profiler.analysis.result import ReportInput, RunSummary
@@ -217,7 +218,8 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield Group(said("Files"), tuple(map(_file_row, trace_files(of.source) if of.source else ())))
     drops = of.analysis.drops
     nothing = ((said("nothing"), said("everything that was executed is in this report")),)
-    yield Group(said("Dropped"), tuple(missing_rows(drops)) or nothing)
+    sound = is_sound(of.analysis.inputs.run.info.health)
+    yield Group(said("Dropped"), tuple(missing_rows(drops)) or (nothing if sound else ()))
 
 
 def _run(run: RunSummary, noun: Noun) -> Group:

@@ -666,8 +666,19 @@ def are_apart(drops: Iterable[Drop]) -> bool:
     return any(drop.detail.code == DropReason.TIMELINES_APART for drop in drops)
 
 
+def are_single(drops: Iterable[Drop]) -> bool:
+    """Whether each part of the run with these drops was measured once, and nobody knows how often
+    a pipeline runs it: none has a share of another's time."""
+    return any(drop.detail.code == DropReason.STEPS_UNKNOWN for drop in drops)
+
+
 def timelines_of(calls: pl.DataFrame, drops: Iterable[Drop]) -> pl.DataFrame:
     """`submodule` and `timeline`, Int32: the first pipeline call of each if parts of the run are
-    apart, 0 for all of another run. `calls` has the columns `submodule` and `pipeline`."""
+    apart, one for each if they are single, 0 for all of another run. `calls` has the columns
+    `submodule` and `pipeline`."""
+    drops = tuple(drops)
     number = pl.col("pipeline").min() if are_apart(drops) else pl.lit(0)
-    return calls.group_by(pl.col("submodule").cast(pl.String)).agg(timeline=number.cast(pl.Int32))
+    by_name = calls.group_by(pl.col("submodule").cast(pl.String)).agg(timeline=number)
+    if are_single(drops):
+        by_name = by_name.sort("submodule").with_columns(timeline=pl.int_range(pl.len()))
+    return by_name.with_columns(pl.col("timeline").cast(pl.Int32))

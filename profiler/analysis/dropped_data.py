@@ -288,7 +288,11 @@ SENTENCES: Sentences = {
         DropReason.MEDIAN_LATENCY: "the call is as long as the median latency of all inferences, "
         "its layers are those of the last one",
         DropReason.STEPS_UNKNOWN: "each component was measured once: how often a pipeline calls "
-        "it is not told, so this is no end-to-end time",
+        "it is not told, so this is no end-to-end time; of diffusion give --import steps=N and "
+        "--import guidance=SCALE",
+        DropReason.STEPS_GIVEN: "each component was measured once, and the pipeline is made of "
+        "these times, with {steps} steps and {passes} passes a step; what lies between them is "
+        "not in it",
         DropReason.EVERY_NTH: "one of {rate} requests was recorded: concurrency and use of models "
         "are those of what was recorded",
         DropReason.RATE_UNTOLD: "a server records one of so many requests, and the file does not "

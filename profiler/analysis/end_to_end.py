@@ -22,7 +22,13 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
+from profiler.analysis.commands import (
+    are_apart,
+    are_single,
+    has_accelerators,
+    is_accelerator,
+    times_recorded,
+)
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import captures_and_replays
 from profiler.analysis.health import busy_unknown, is_damaged, is_host_only
@@ -64,7 +70,7 @@ from profiler.text import (
     percent,
     said,
 )
-from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
+from profiler.trace.events import GRAPH_CAPTURE, DropKind
 
 # --- Words of the accounting: closed sets.
 
@@ -510,7 +516,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
 def measured_apart(analysis: Analysis) -> bool:
     """Whether nobody knows how often a pipeline calls the components, each of which was measured by
     itself: their sum is no end-to-end time."""
-    return any(drop.detail.code is DropReason.STEPS_UNKNOWN for drop in analysis.drops)
+    return are_single(analysis.drops)
 
 
 def _what(analysis: Analysis) -> str:
@@ -553,7 +559,7 @@ def _parts(analysis: Analysis, total: int) -> str:
             break
         reached += share
         named.append(said("{share} {name}", share=percent(share), name=name))
-    if not named:
+    if not named or measured_apart(analysis):
         return ""
     first = shares[0][0]
     bound, role = _launch_bound(analysis, first), _role(analysis, first)

@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import CallKinds
+from profiler.analysis.commands import CallKinds, are_single
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Part, SectionKind
 from profiler.analysis.end_to_end import accounting
@@ -534,7 +534,10 @@ def _module_tree(of: Inputs) -> pl.DataFrame:
         for values in (cells.commands, cells.busy)
     )
     sums = sums_of(own, commands, totals, once, kind_bounds(of))
-    return tree(outside, inside(paths, sums, roles, cells, stage, len(calls)))
+    found = tree(outside, inside(paths, sums, roles, cells, stage, len(calls)))
+    if are_single(of.run.drops):
+        found = found.with_columns(share=pl.lit(None, dtype=found.schema["share"]))
+    return found
 
 
 TABLES = (
@@ -605,7 +608,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     if inner.is_empty():
         return
     held = longest(tree, _HELD)
-    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
+    large = tree.filter((pl.col("share").fill_null(1) >= _LEAST) & (pl.col("depth") > 0))
     paper = large.with_columns(label=inwards(pl.col("depth") - 1) + pl.col("label"))
     yield Part(
         lead=_most(tree),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.commands import HOST, SYNC, CommandArrays, unsteady_calls
+from profiler.analysis.commands import HOST, SYNC, CommandArrays, are_single, unsteady_calls
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.host_activity import before_first_kernels
@@ -483,9 +483,14 @@ def _branches(of: Inputs) -> pl.DataFrame:
     return branch_table(of.table("calls"), _share(of), _device_time(of))
 
 
+def _whole_ns(of: Inputs) -> int:
+    """The time of which calls have a share, 0 if they have none of each other's."""
+    return 0 if are_single(of.run.drops) else accounting(of).end_to_end_ns
+
+
 def _share(of: Inputs) -> Share:
     """The share of the end-to-end time that calls, by their rows in the table, take."""
-    axis, total = of.axis, accounting(of).end_to_end_ns
+    axis, total = of.axis, _whole_ns(of)
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
     told = of.pipelines.apart
 
@@ -511,7 +516,7 @@ def _device_time(of: Inputs) -> DeviceTime:
 
 
 def _calls(of: Inputs) -> pl.DataFrame:
-    first, total = unsteady_calls(of.run), accounting(of).end_to_end_ns
+    first, total = unsteady_calls(of.run), _whole_ns(of)
     tiles, commands = of.run.tiles.calls, of.commands.call
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     found = folds(of)

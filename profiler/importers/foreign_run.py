@@ -79,6 +79,11 @@ _METHOD = re.compile(r"[. ](forward|encode|decode|__call__)$")
 _DENOISERS = re.compile(r"transformer|unet|denoiser|dit(?![a-z])|controlnet")
 
 
+def is_denoiser(submodule: str) -> bool:
+    """Whether a submodule is called like one that runs in every step."""
+    return _DENOISERS.match(submodule) is not None
+
+
 def component(text: str) -> str:
     """The component that a name is of: `VAE.decode` → `vae`; "" for other names."""
     plain = _METHOD.sub("", text)

@@ -110,6 +110,7 @@ class DropReason(NoteCode):
     ONE_COLUMN = "one_column"  # (measurements): of a table of measurements
     MEDIAN_LATENCY = "median_latency"
     STEPS_UNKNOWN = "steps_unknown"
+    STEPS_GIVEN = "steps_given"  # (steps, passes)
     EVERY_NTH = "every_nth"  # (rate): requests that were recorded
     RATE_UNTOLD = "rate_untold"
     REQUESTS_INCOMPLETE = "requests_incomplete"  # (requests: the first of them)

@@ -27,6 +27,8 @@ IMPORTER = Importer(
         Option("device", str, "the device whose measurements to take"),
         Option("runtime", str, "the runtime whose measurements to take"),
         Option("precision", str, "the precision whose measurements to take"),
+        Option("steps", int, "denoising steps of the pipeline that the components make", least=1),
+        Option("guidance", str, "the guidance scale: above 1 a step is two passes, with steps"),
     ),
     capabilities=frozenset({"averages"}),
     seen="those of qai-hub-models of 2025 and 2026",

@@ -9,6 +9,7 @@ format: quic/ai-hub-models, qai_hub_models/configs/perf_yaml.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -19,20 +20,27 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import (
+    CallLabels,
     ForeignRunBuilder,
+    PlacedCall,
     TimedLayer,
+    call_at,
     component,
     end_to_end,
+    is_denoiser,
+    spans,
 )
-from profiler.importers.importer import content_of, only_path
+from profiler.importers.importer import content_of, only_path, real
 from profiler.importers.openvino.read import plain_yaml
 from profiler.trace.columns import Counter
-from profiler.trace.events import DropKind, DropReason, Track
+from profiler.trace.events import RUN_STAGE, Branch, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 
 _LARGEST_FILE = 16 << 20
 _LARGEST_MS = 1e9
 _UNITS = {"NPU": "qnn:0", "GPU": "gpu:0", "CPU": "cpu:0"}
+_ENCODERS = re.compile(r"(?i)(?<!vae_)encoder|clip|t5")
+_MOST_STEPS = 10_000
 _NAMED = 8  # columns that an error names
 
 
@@ -55,10 +63,17 @@ class Measurement:
 
 
 def read_run(
-    paths: Sequence[Path], device: str = "", runtime: str = "", precision: str = ""
+    paths: Sequence[Path],
+    device: str = "",
+    runtime: str = "",
+    precision: str = "",
+    steps: int = 0,
+    guidance: str = "",
 ) -> ForeignRunBuilder:
     """Read the measurements of one device, runtime and precision; if several are left, those of
-    the first that measured most components, in the order of the file's devices.
+    the first that measured most components, in the order of the file's devices. With `steps` they
+    make a pipeline: encoders, that many steps of the denoiser, the rest; `guidance` above 1 adds a
+    pass without the prompt.
 
     Raises InputError if the file cannot be read, or has no measurement of what was asked for.
     """
@@ -77,7 +92,13 @@ def read_run(
         raise InputError(f"{path} has no measurement of {said}: it has {there}")
     chosen = _chosen(left, document)
     taken = [one for one in every if one.column == chosen]
-    return _run(path, taken, len(every))
+    passes = _passes(path, steps, guidance)
+    if steps > _MOST_STEPS:
+        raise InputError(f"steps={steps} are more than {_MOST_STEPS:,}: give those of one image")
+    if steps and not any(is_denoiser(_name(one)) for one in taken):
+        names = ", ".join(one.component for one in taken)
+        raise InputError(f"{path} has no denoiser among {names:.200}: leave out steps={steps}")
+    return _run(path, taken, len(every), steps, passes)
 
 
 def measurements_in(document: Any) -> Iterator[Measurement]:
@@ -139,16 +160,62 @@ def _chosen(left: Sequence[Measurement], document: Any) -> tuple[str, str, str]:
     return min(full, key=lambda c: order.index(c[0]) if c[0] in order else len(order))
 
 
-def _run(path: Path, taken: Sequence[Measurement], measurements: int) -> ForeignRunBuilder:
+def _passes(path: Path, steps: int, guidance: str) -> int:
+    """How often a step runs the denoiser."""
+    if not guidance:
+        return 1
+    scale = real(guidance)
+    if not scale >= 0:
+        raise InputError(f"guidance={guidance!r:.40} is no number from 0: give the guidance scale")
+    if not steps:
+        raise InputError(f"guidance={guidance:.40} says nothing of {path} without steps=N: give it")
+    return 2 if scale > 1 else 1
+
+
+def _name(one: Measurement) -> str:
+    return component(one.component) or one.component
+
+
+def _executions(
+    taken: Sequence[Measurement], steps: int, passes: int
+) -> Iterator[tuple[Measurement, CallLabels]]:
+    """What runs after what, with its place: everything once if no steps are given."""
+    if not steps:
+        for one in taken:
+            yield one, CallLabels(stage=RUN_STAGE)
+        return
+    denoisers = [one for one in taken if is_denoiser(_name(one))]
+    encoders = [one for one in taken if _ENCODERS.search(_name(one)) and one not in denoisers]
+    prompts: tuple[Branch, ...] = ("negative_prompt", "prompt")
+    branches: tuple[Branch, ...] = ("uncond", "cond")
+    for one in encoders:
+        for prompt in prompts[-passes:]:
+            yield one, CallLabels(stage="encode", branch=prompt)
+    for step in range(steps):
+        for branch in branches[-passes:]:
+            for one in denoisers:
+                yield one, CallLabels(stage="denoise", step=step, branch=branch)
+    for one in taken:
+        if one not in denoisers and one not in encoders:
+            yield one, CallLabels(stage="decode")
+
+
+def _run(
+    path: Path, taken: Sequence[Measurement], measurements: int, steps: int, passes: int
+) -> ForeignRunBuilder:
     first = taken[0]
     name = path.name.removesuffix(".gz").removesuffix(".yaml").removesuffix(".perf")
     name = path.absolute().parent.name if name == "perf" else name
     run = ForeignRunBuilder("aihub", name, path, capabilities={"averages"})
     calls, at = [], 0
-    for one in taken:
+    for one, labels in _executions(taken, steps, passes):
         track = Track(_UNITS.get(one.unit, "qnn:0"), one.runtime, "compute")
-        named = component(one.component) or one.component
-        calls.append(end_to_end(named, track, [TimedLayer(named, one.time_ns, "Inference")], at))
+        named = _name(one)
+        made = end_to_end(named, track, [TimedLayer(named, one.time_ns, "Inference")], at)
+        if steps:
+            placed = call_at(0, named, at, one.time_ns, track.device, True, **labels)
+            made = PlacedCall(placed, made.commands)
+        calls.append(made)
         run.devices[track.device] = Device(hardware=first.device, provider=first.runtime)
         if one.peak_bytes >= 0:
             times, values = np.array([at]), np.array([one.peak_bytes])
@@ -157,7 +224,12 @@ def _run(path: Path, taken: Sequence[Measurement], measurements: int) -> Foreign
         at += one.time_ns
     run.timeline(calls, name)
     run.settings = _settings(taken)
-    run.drop(DropKind.ESTIMATED_TIMES, len(taken), "calls", DropReason.STEPS_UNKNOWN)
+    if steps:
+        run.spans = list(spans(name, [one.call for one in run.calls]))
+        count, reason = len(calls), DropReason.STEPS_GIVEN
+        run.drop(DropKind.ESTIMATED_TIMES, count, "calls", reason, steps=steps, passes=passes)
+    else:
+        run.drop(DropKind.ESTIMATED_TIMES, len(taken), "calls", DropReason.STEPS_UNKNOWN)
     if measurements > len(taken):
         what, reason = "measurements", DropReason.ONE_COLUMN
         run.drop(DropKind.ESTIMATED_TIMES, len(taken), what, reason, measurements=measurements)

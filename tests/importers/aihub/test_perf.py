@@ -7,6 +7,8 @@ import json
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
+from profiler.analysis.end_to_end import headline
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.aihub.read import measurements_in
@@ -74,6 +76,72 @@ def test_the_first_lines_tell_components_apart(tmp_path, cli):
     costliest = out[out.index("Costliest operators") :]
     assert "Inference  unet" in costliest
     assert "Inference  text_encoder" in costliest
+
+
+def test_parts_that_run_differently_often_have_no_shares(tmp_path):
+    """One execution each: nobody knows what a pipeline takes of them."""
+    analysis = analyze(imported(tmp_path, document(), device="Phone", runtime="tflite"))
+    assert analysis.submodules["share"].to_list() == [None, None]
+    assert analysis.calls["share"].to_list() == [None, None]
+    assert analysis.module_tree["share"].null_count() == len(analysis.module_tree)
+    assert "%" not in headline(analysis, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "passes"),
+    [({}, 1), ({"guidance": "1"}, 1), ({"guidance": "7.5"}, 2), ({"guidance": "0"}, 1)],
+)
+def test_steps_and_guidance_make_a_pipeline(tmp_path, options, passes):
+    """The encoder for each prompt, the denoiser in each pass, the decoder once."""
+    given = document()
+    parts = given["precisions"]["w8a16"]["components"]
+    unet = parts.pop("unet")
+    parts |= {"vae_decoder": unet, "unet": unet}
+    run = imported(tmp_path, given, device="Laptop", steps="20", **options)
+    analysis = analyze(run)
+    total = (passes * 1.0 + 20 * passes * 10.0 + 10.0) * 1e6
+    assert analysis.accounting.end_to_end_ns == total
+    assert analysis.accounting.steps == 20
+    stages = dict(run.calls.group_by(pl.col("stage").cast(pl.String)).len().rows())
+    assert stages == {"encode": passes, "denoise": 20 * passes, "decode": 1}
+    shares = dict(analysis.submodules.select("submodule", "share").rows())
+    assert shares["unet"] == pytest.approx(20 * passes * 10e6 / total)
+
+
+@needs_corpus
+def test_stable_diffusion_of_the_corpus_with_steps(tmp_path):
+    """The total by the file's own times of one device."""
+    path = CORPUS / "aihub" / FILES[0]
+    told = {
+        one.component: one.time_ns
+        for one in measurements_in(plain_yaml(path.read_bytes()))
+        if (one.device, one.runtime) == tuple(S24.values())
+    }
+    options = {**S24, "steps": 20, "guidance": "7.5"}
+    run = load(import_trace([path], tmp_path, options=options))
+    encoder, unet, vae = (told[name] for name in ("text_encoder", "unet", "vae"))
+    assert analyze(run).accounting.end_to_end_ns == 2 * encoder + 40 * unet + vae
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"steps": "20", "guidance": "much"}, "is no number from 0"),
+        ({"guidance": "7.5"}, "without steps=N"),
+        ({"steps": "20000"}, "are more than 10,000"),
+        ({"steps": "0"}, "is no number from 1"),
+    ],
+)
+def test_wrong_steps_are_a_sentence(tmp_path, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        imported(tmp_path, document(), device="Laptop", **options)
+
+
+def test_steps_without_a_denoiser_are_a_sentence(tmp_path):
+    """Whisper has none: its decoder runs once a token."""
+    given = json.loads(json.dumps(document()).replace("unet", "decoder"))
+    with pytest.raises(InputError, match="has no denoiser among"):
+        imported(tmp_path, given, device="Laptop", steps="20")
 
 
 @needs_corpus

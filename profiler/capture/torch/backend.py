@@ -27,6 +27,7 @@ from profiler.capture.backend import (
 )
 from profiler.capture.patching import Around, Wraps
 from profiler.capture.registry import notice
+from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.events import ROOT_DEVICE
 
@@ -305,7 +306,10 @@ class ScriptModules:
 
     @property
     def libraries(self) -> dict[str, Callable[[Any], None]]:
-        return {_MODULE: self.watch}
+        return {_MODULE: self.watch, AUTOGRAD: self._watch_profilers, KINETO: self._watch_profilers}
+
+    def _watch_profilers(self, _: Any) -> None:
+        PROFILERS.watch(self)
 
     def watch(self, module: Any) -> None:
         """Note modules from now on, and those that exist; `module` defines `Module`."""
@@ -338,7 +342,8 @@ class ScriptModules:
             self._arm()
 
     def undo(self) -> None:
-        """Leave the class as it was."""
+        """Leave the classes as they were."""
+        PROFILERS.leave(self)
         if self._base is not None:
             self._base.__init__, self._base.__call__ = self._before
             self._base, self._armed = None, False

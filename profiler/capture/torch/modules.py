@@ -28,6 +28,7 @@ import numpy as np
 
 from profiler.capture.patching import Wraps, is_function
 from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
+from profiler.capture.torch.script_profilers import PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.columns import Counter, Int64s
 
@@ -295,10 +296,11 @@ def strand(opened: Any) -> None:
 
 
 def is_profiling() -> bool:
-    """Whether any profiler of torch is running."""
+    """Whether any profiler of torch is running, or one of the script's is prepared."""
     import torch.autograd.profiler as torch_profiler
 
-    return bool(torch_profiler._is_profiler_enabled)  # noqa: SLF001 - there is no public question
+    running = torch_profiler._is_profiler_enabled  # noqa: SLF001 - there is no public question
+    return bool(running) or PROFILERS.waiting
 
 
 def accelerator() -> str | None:
@@ -314,12 +316,14 @@ def new_profiler(*, all_threads: bool = False, memory: bool = False) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.autograd.profiler import profile
 
-    return profile(
-        use_device=accelerator(),
-        use_kineto=True,
-        record_shapes=True,
-        profile_memory=memory,
-        experimental_config=_ExperimentalConfig(profile_all_threads=all_threads),
+    return PROFILERS.own(
+        profile(
+            use_device=accelerator(),
+            use_kineto=True,
+            record_shapes=True,
+            profile_memory=memory,
+            experimental_config=_ExperimentalConfig(profile_all_threads=all_threads),
+        )
     )
 
 

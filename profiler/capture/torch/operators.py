@@ -44,6 +44,7 @@ from profiler.capture.torch.modules import (
     started,
 )
 from profiler.capture.torch.profiler_session import EVENT_CAP, CutCall, TracedCall, Tracing
+from profiler.capture.torch.script_profilers import PROFILERS
 from profiler.errors import InputError
 from profiler.kineto.trace_file import read_kineto
 from profiler.text import Note
@@ -179,6 +180,7 @@ def _count(results: Any) -> int:
 
 
 TRACING = Tracing()  # torch has one profiler a process
+PROFILERS.give_way = TRACING.give_way
 forget_in_children(TRACING.forget)
 _EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
 _FEWEST_EVENTS = 2_000  # a compiled submodule has few modules and many events
@@ -217,6 +219,7 @@ class TorchOperators:
         self._sessions: set[int] = set()  # numbers of those that record its invocations
         self._summary = SourceSummary(backend="torch")
         self._lost: dict[tuple[DropKind, Note], int] = {}  # by kind and detail
+        PROFILERS.watch(self)
 
     @classmethod
     def of(cls, request: SourceRequest) -> TorchOperators:

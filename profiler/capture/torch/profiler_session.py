@@ -52,6 +52,7 @@ from profiler.capture.torch.modules import (
     started,
     strand,
 )
+from profiler.capture.torch.script_profilers import PROFILERS
 from profiler.errors import InputError
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import read_kineto_file
@@ -457,6 +458,7 @@ class Tracing:
                 else:
                     session.withdraw(owner)
         self._conversions.drain()
+        PROFILERS.leave(owner)
 
     def forget(self) -> None:
         """In a forked child: all that runs and waits is the parent's.
@@ -478,6 +480,24 @@ class Tracing:
             with suppress(Exception):
                 session.profiler.__exit__(None, None, None)
         say_running(ours=False)
+
+    def give_way(self) -> None:
+        """A profiler of the script's is about to be prepared or started on this thread: stop the
+        session, if this thread can; else it is ours no more, and its thread lets go of it."""
+        thread = threading.get_ident()
+        with self._lock:
+            session = self._session
+            if session is None or not is_ours():
+                return
+            if not session.records(thread) or self._elsewhere(session, thread):
+                say_running(ours=False)
+                return
+            self._close_host(session, thread)
+            cut_off = [call for call in session.calls if call.end_ns < 0]
+            session.calls = [call for call in session.calls if call.end_ns >= 0]
+            self._stop(session)
+        for call in cut_off:
+            call.deliver(Note.of(DropReason.PROFILER_IN_USE))
 
     def _usable(self, thread: int) -> _Session | None:
         """The running session; first that ends which is ours no more, or nobody's."""
@@ -534,13 +554,18 @@ class Tracing:
         session = self._session
         if session is None or not session.records(thread):
             return
+        self._close_host(session, thread)
+        used = session.in_use() or self._elsewhere(session, thread)
+        if not session.all_threads or not used:
+            self._stop(session)
+
+    @staticmethod
+    def _close_host(session: _Session, thread: int) -> None:
+        """Close the range of a thread's host work, if it is open."""
         host = session.hosts.pop(thread, None)
         if host is not None:
             leave(host.opened, host.session)
             host.call.end_ns = session.clock.now_ns()
-        used = session.in_use() or self._elsewhere(session, thread)
-        if not session.all_threads or not used:
-            self._stop(session)
 
     def _start(self, clock: Clock, *, memory: bool) -> _Session | None:
         """Start a session; None if a profiler that is not ours runs."""

@@ -84,10 +84,10 @@ def to_the_end(pipeline, theirs, out):
 
 @pytest.mark.parametrize(
     ("use", "traced"),
-    [(around, []), (inside, []), (in_one_step, [4, 5]), (to_the_end, [])],
+    [(around, []), (inside, []), (in_one_step, [0, 1, 2, 4, 5]), (to_the_end, [0, 1, 2])],
 )
 def test_a_profiler_of_the_script_keeps_all_that_it_recorded(tmp_path, use, traced):
-    """Whenever it runs, its events are its own, and ours is not started or steps back: every call
+    """Whenever it runs, its events are its own, and ours is not started or stops first: every call
     is there, those that it cost their operators are drops, and pixels stay the same."""
     pipeline, theirs = tiny.flux(), own_profiler()
     expected = generate(pipeline)
@@ -206,8 +206,8 @@ def test_a_range_is_left_in_its_own_session_alone(monkeypatch, then, left):
 
 
 def test_a_profiler_that_the_script_starts_within_a_call(tmp_path):
-    """Calls, modules and host work are open in our session when torch drops it: nothing of that is
-    left in theirs, which has no range of ours; once it is stopped ours goes on."""
+    """Calls, modules and host work are open in our session when it stops for theirs, which has no
+    range of ours. The call that is cut off is a drop; once theirs is stopped ours goes on."""
     pipeline, theirs = tiny.flux(), own_profiler()
     seen = []
 
@@ -230,4 +230,6 @@ def test_a_profiler_that_the_script_starts_within_a_call(tmp_path):
     assert not any(name.startswith("profile-sd3") for name in names)
     loaded = profiler.load(run.path)
     assert loaded.calls["submodule"].cast(str).to_list() == CALLS
-    assert loaded.calls.filter("ops_traced")["call"].to_list() == [3, 4, 5]
+    assert loaded.calls.filter("ops_traced")["call"].to_list() == [0, 1, 3, 4, 5]
+    (drop,) = loaded.drops
+    assert (drop.kind, drop.count) == ("untraced_call", 1)

@@ -328,9 +328,10 @@ class SwitchedOn:
         if not by_environment:
             self._watchers.ask_others()
 
-    def switch_off(self, failure: str = "") -> Path | None:
+    def switch_off(self, failure: str = "", *, announce: bool = False) -> Path | None:
         """Close the session and leave everything as it was. Returns the bundle's folder, None
-        if nothing ran. Raises OutputError if the bundle cannot be written.
+        if nothing ran; `announce` names it on stderr, unless `profile-sd3 record` will. Raises
+        OutputError if the bundle cannot be written.
 
         From the first moment on nothing new is recorded: threads may run models all the while.
         """
@@ -340,24 +341,20 @@ class SwitchedOn:
             self._session, self.settings, self._opened = None, None, False
             self._attachments = weakref.WeakKeyDictionary()  # they hold on to what they recorded
         try:
-            with self._end.closing():
-                return _closed(session, settings, failure)
+            with self._end.closing():  # a signal that waits ends the process right after this
+                return _closed(session, settings, failure, announce=announce)
         finally:
             self._watchers.undo()
             self._end.leave()
 
     def close(self, failure: str) -> None:
         """The end of the process: as `switch_off`, but what goes wrong is said, not raised."""
-        told = self.settings is not None and self.settings.journal is not None
         try:
-            path = self.switch_off(failure)
+            self.switch_off(failure, announce=True)
         except KeyboardInterrupt:
             return  # the process ends anyway
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             notice(f"the run could not be written whole: {error}")
-            return
-        if path is not None and not told:
-            notice(f"the run is in {path}")
 
     @property
     def unused(self) -> bool:
@@ -532,10 +529,14 @@ def _is_part_of_running(pipeline: Any) -> bool:
     return bool(owners) and all(running.covers(owner) for owner in owners)
 
 
-def _closed(session: Any, settings: Settings | None, failure: str) -> Path | None:
+def _closed(
+    session: Any, settings: Settings | None, failure: str, *, announce: bool
+) -> Path | None:
     """Close the session of a process: its bundle's folder, None if nothing ran."""
     if session is None or settings is None:
         return None
+    if failure == _POOLS_SIGNAL and _is_worker() and not session.recorder.running:
+        failure = ""
     try:
         path: Path | None = session.close(failure)
     except KeyboardInterrupt:
@@ -544,8 +545,20 @@ def _closed(session: Any, settings: Settings | None, failure: str) -> Path | Non
         raise
     if path is not None:
         _tell(settings, finished=str(path))
+        if announce and settings.journal is None:
+            notice(f"the run is in {path}")
         _say_unknown(settings, session)
     return path
+
+
+_POOLS_SIGNAL = "SIGTERM"
+
+
+def _is_worker() -> bool:
+    """Whether this is a daemon process of multiprocessing, as the workers of a pool: its parent
+    ends it by SIGTERM when it needs it no more."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().daemon
 
 
 def _tell(settings: Settings, **event: Any) -> None:

@@ -440,6 +440,12 @@ class Recorder:
         """Whether no recorded pipeline call runs."""
         return not self._open
 
+    @property
+    def running(self) -> bool:
+        """Whether a pipeline call or a call has not ended."""
+        begun = (one for one in self.invocations if one.index < 0 and not one.failed)
+        return bool(self._open) or any(begun)
+
     def end_open_pipelines(self) -> None:
         """The run is closed: what still runs ends here, unfinished."""
         for pipeline in list(self._open):

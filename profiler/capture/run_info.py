@@ -285,7 +285,7 @@ def run_drops(
     written = list(written)
     return (
         *known,
-        *_not_returned(recorder),
+        *_not_returned(recorder, failure),
         *_failures(recorder),
         *_unnamed(recorder, [*known, *written]),
         *_ended_with(failure),
@@ -299,10 +299,12 @@ def _ended_with(failure: str) -> Iterator[Drop]:
         yield Drop(DropKind.ABORTED_RUN, "run", 1, "runs", detail)
 
 
-def _not_returned(recorder: Recorder) -> Iterator[Drop]:
+def _not_returned(recorder: Recorder, failure: str) -> Iterator[Drop]:
+    """Calls that had not returned when the run ended. One that raised what the script caught, as a
+    run that the runtime refuses, lacks nothing."""
     found: Counter[tuple[str, Note]] = Counter()
     for call in recorder.invocations:
-        if call.index < 0:
+        if call.index < 0 and (failure or not call.failed):
             detail = Note.of(DropReason.CALL_NOT_RETURNED)
             if call.stage == "denoise":
                 detail = Note.of(DropReason.STEP_NOT_RETURNED, step=call.step)

@@ -186,12 +186,14 @@ class Summary(Struct, frozen=True):
 
 class Advice(Struct, frozen=True):
     """A finding in brief: its `title`, in words the `gain` of following it, at most, and the
-    `change` that gets it."""
+    `change` that gets it. Of an `outcome` the title is what to do, `gain` what the run takes before
+    and after, `change` what to know beside it; a finding may call for it."""
 
-    finding: Finding
+    finding: Finding | None
     title: str
     gain: str
     change: str
+    outcome: bool = False
 
 
 class Opening(Struct, frozen=True, eq=False):
@@ -202,7 +204,8 @@ class Opening(Struct, frozen=True, eq=False):
     compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
     steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
     if something is wrong. `submodules` and `shapes` are the largest, with a name each for what
-    stands above them. `sections` are those to read next, by key.
+    stands above them, `advice_notes` what is said below the advice. `sections` are those to read
+    next, by key.
     """
 
     headline: str
@@ -215,6 +218,7 @@ class Opening(Struct, frozen=True, eq=False):
     submodules: TableView | None = None
     advice: tuple[Advice, ...] = ()
     advice_title: str = ""
+    advice_notes: tuple[str, ...] = ()
     shapes: TableView | None = None
     sections: tuple[str, ...] = ()
 

@@ -25,6 +25,7 @@ from profiler.analysis.document import Group, Part
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import question_modules
 from profiler.analysis.result import Analysis, Finding, Where
+from profiler.analysis.runtime import Runtime, for_runtime
 from profiler.analysis.table_text import value_text, worded_note
 from profiler.text import (
     Note,
@@ -330,11 +331,36 @@ def words(finding: Finding) -> Words:
         return Words(Said(finding.rule.replace("_", " ")), "", "")
     given = texts(finding)
     templates = rule.words if isinstance(rule.words, Words) else rule.words(finding)
+    templates = replace(
+        templates, recommendation=for_runtime(templates.recommendation, _runtime(finding))
+    )
     found = Words(*(filled(text, given) for text in astuple(templates)))
     gain = gained(finding)
     if gain is None:
         return found
     return replace(found, caveat=joined(" ", [found.caveat, gain] if found.caveat else [gain]))
+
+
+def change(finding: Finding) -> str:
+    """What to do about it, in one line: what its rule says, else its whole recommendation."""
+    rule = rules().get(finding.rule)
+    change = rule.change if rule is not None else None
+    if callable(change):
+        change = change(finding)
+    return for_runtime(change, _runtime(finding)) if change else words(finding).recommendation
+
+
+def has_other_advice(finding: Finding, runtime: Runtime) -> bool:
+    """Whether a run of that kind is told something else to do than one of torch."""
+    of_it = dataclasses.replace(finding, evidence={**finding.evidence, "runtime": runtime})
+    return words(of_it).recommendation != words(finding).recommendation or change(of_it) != change(
+        finding
+    )
+
+
+def _runtime(finding: Finding) -> Runtime:
+    found = finding.evidence.get("runtime")
+    return found if isinstance(found, Runtime) else Runtime.TORCH
 
 
 def gained(finding: Finding) -> Said | None:

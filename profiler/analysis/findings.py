@@ -18,7 +18,13 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.document import Part, SectionKind
-from profiler.analysis.finding_text import end_to_end_ns, rules, share, words
+from profiler.analysis.finding_text import (
+    end_to_end_ns,
+    has_other_advice,
+    rules,
+    share,
+    words,
+)
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
 )
@@ -33,6 +39,7 @@ from profiler.analysis.result import (
     ReportInput,
     Severity,
 )
+from profiler.analysis.runtime import Runtime, runtime_of
 from profiler.analysis.table_text import Sentences, WordedTable
 from profiler.files import plain
 from profiler.run.columns import STRING, Column, col, schema
@@ -174,7 +181,7 @@ def find(
     known = gains() if any(each.effect is not None for each in found) else None
     if known is not None:
         found = [replayed(each, known, total) for each in found]
-    found = [_weighed(each, total) for each in found]
+    found = [_of_runtime(_weighed(each, total), runtime_of(analysis)) for each in found]
     order = {name: number for number, name in enumerate(rules())}
 
     def rank(finding: Finding) -> tuple[int, bool, int, int]:
@@ -186,6 +193,13 @@ def find(
         )
 
     return tuple(sorted(found, key=rank))
+
+
+def _of_runtime(finding: Finding, runtime: Runtime) -> Finding:
+    """`finding` with what executed the run, if the rule has other advice for that."""
+    if runtime is Runtime.TORCH or not has_other_advice(finding, runtime):
+        return finding
+    return replace(finding, evidence={**finding.evidence, "runtime": runtime})
 
 
 def _several(found: Finding | Iterable[Finding] | None) -> Iterable[Finding]:
@@ -311,5 +325,12 @@ SENTENCES: Sentences = {
     Recorded: {
         Recorded.PYTHON_STACKS: said("with Python stacks, which slow the host"),
         Recorded.OPERATORS: said("with each operator, which slows the host"),
+    },
+    Runtime: {
+        Runtime.TORCH: said("torch"),
+        Runtime.COMPILED: said("torch.compile"),
+        Runtime.ONNXRUNTIME: said("ONNX Runtime"),
+        Runtime.XLA: said("XLA"),
+        Runtime.OTHER: said("another runtime than torch"),
     },
 }

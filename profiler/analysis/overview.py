@@ -27,9 +27,9 @@ from profiler.analysis.end_to_end import (
 )
 from profiler.analysis.finding_text import (
     all_events,
+    change,
     has_queues,
     noun_of,
-    rules,
     words,
     works_behind,
 )
@@ -502,22 +502,6 @@ def _identity(account: Accounting) -> Iterator[str]:
 SECTION = SectionKind("summary", 10, said("Summary"), lambda _: ())
 
 
-# --- The change that a finding recommends, in one line: what to do first.
-#
-#     change(finding)  == "Launch less: CUDA graphs, torch.compile, larger batches, fused nodes"
-#
-# `words` has the whole recommendation.
-
-
-def change(finding: Finding) -> str:
-    """What to do about it, in one line: what its rule says, else its whole recommendation."""
-    rule = rules().get(finding.rule)
-    change = rule.change if rule is not None else None
-    if callable(change):
-        change = change(finding)
-    return change or words(finding).recommendation
-
-
 # --- What a reader with thirty seconds needs of a run: the 40 lines of a terminal, a page's first
 # screen.
 #
@@ -565,7 +549,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
     analysis = of.analysis
     selected = bool(analysis.run.selection)
     bars = step_bars(analysis.steps, analysis.calls) if analysis.step_summary.count > 1 else ()
-    advised = _advised(analysis.findings)[: of.most(_FINDINGS)]
+    best = advised(analysis.findings)[: of.most(_FINDINGS)]
     return Opening(
         headline=summary.headline,
         subject=summary.subject,
@@ -580,10 +564,10 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         checks=tuple(_checks(analysis)),
         bars=bars[:1],
         submodules=_submodules(of),
-        advice=tuple(_advice(finding) for finding in advised),
-        advice_title=_advice_title(analysis.findings, advised),
+        advice=tuple(_advice(finding) for finding in best),
+        advice_title=_advice_title(analysis.findings, best),
         shapes=_shapes(of),
-        sections=_next(advised, served=of_requests(analysis)),
+        sections=_next(best, served=of_requests(analysis)),
     )
 
 
@@ -726,7 +710,7 @@ def _apart(rows: pl.DataFrame) -> list[str | Column]:
     return [renamed(SHAPES, name, importance=0) for name in found]
 
 
-def _advised(findings: tuple[Finding, ...]) -> list[Finding]:
+def advised(findings: tuple[Finding, ...]) -> list[Finding]:
     """Findings of the run, those whose gain is known first; what is wrong with the trace itself is
     among the checks."""
     checks = RECORDING_RULES - {graph_capture.__name__}

@@ -124,7 +124,7 @@ TAKEN = frozenset(
             "kind_roles",
             "kinds",
         ),
-        *("run", "step_summary", "step_outliers_total", "version"),
+        *("ladder", "run", "step_summary", "step_outliers_total", "version"),
     )
 )
 """Names that no table may have: attributes of an `Analysis` or keys of `--json` that are something

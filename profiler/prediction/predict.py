@@ -24,6 +24,7 @@ from profiler.prediction.changes import Changed, DeviceSpan, Following, changed
 from profiler.prediction.follow import by_calls, by_replay, followed
 from profiler.prediction.placement import BestPlacement, OnDevices
 from profiler.prediction.replay import (
+    RefusedError,
     ReplayBasis,
     at_untraced_pace,
     changed_by_replay,
@@ -362,6 +363,14 @@ class Predictor:
         """The basis of replays with the host as it was recorded; None without launches. Raises
         RefusedError if a replay does not tell what the run would have taken."""
         return replay_basis(self.run, self.workload)
+
+    @property
+    def launches(self) -> ReplayBasis | None:
+        """The basis of replays; None of a run whose launches cannot be replayed."""
+        try:
+            return self.recorded
+        except RefusedError:
+            return None
 
     @cached_property
     def _gains(self) -> Gains | None:

@@ -24,6 +24,8 @@ from profiler.analysis.table_text import (
 )
 from profiler.files import json_text, plain
 from profiler.prediction.changes import DeviceSpan
+from profiler.prediction.ladder import Ladder
+from profiler.prediction.ladder_section import ladder_document
 from profiler.prediction.placement import BestPlacement
 from profiler.prediction.predict import Measured, Part, Prediction, RecordedLatency
 from profiler.prediction.requests import Simulation
@@ -140,9 +142,10 @@ def _best(best: BestPlacement | None) -> dict[str, Any] | None:
     }
 
 
-def prediction_to_json(prediction: Prediction) -> str:
-    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
-    document = prediction_document(prediction)
+def prediction_to_json(prediction: Prediction, ladder: Ladder | None = None) -> str:
+    """The document as JSON text that ends with a newline; no NaN, no Infinity. `ladder` is what to
+    do first, if nothing was asked."""
+    document = {**prediction_document(prediction), "ladder": ladder_document(ladder)}
     return json_text(document) + "\n"
 
 

@@ -40,6 +40,8 @@ from profiler.analysis.table_text import (
     table,
 )
 from profiler.compare.compare import Comparison
+from profiler.prediction import ladder_section
+from profiler.prediction.ladder_section import with_ladder
 from profiler.report.charts.style import drawings
 from profiler.run.columns import NS, col, schema
 from profiler.text import count, counted, duration, said, sentence
@@ -59,7 +61,7 @@ _MAKES = "_figure"
 def section_kinds() -> tuple[SectionKind, ...]:
     """All sections that are declared, in the order in which they stand."""
     declared = [module.SECTION for module in question_modules() if hasattr(module, "SECTION")]
-    kinds = [SECTION, *declared]
+    kinds = [SECTION, ladder_section.SECTION, *declared]
     return tuple(sorted(kinds, key=lambda kind: kind.place))
 
 
@@ -90,7 +92,7 @@ def build_report(of: ReportInput) -> Report:
     sections = (_section(kind, of, rest) for kind in section_kinds())
     shown = tuple(section for section in sections if section.parts)
     summary = replace(summary_of(of), against=_against(of.against))
-    return Report(summary, shown, opening=opening_of(of, summary))
+    return Report(summary, shown, opening=with_ladder(opening_of(of, summary), of.analysis))
 
 
 def _placed(table: Table) -> Table:

@@ -40,6 +40,8 @@ from profiler.analysis.table_text import (
 )
 from profiler.files import appearing, json_text, not_writable, plain
 from profiler.plugins import plain_text
+from profiler.prediction.ladder import ladder_of_analysis
+from profiler.prediction.ladder_section import ladder_document
 from profiler.report.terminal import evidence_text
 from profiler.report.terminal_layout import Drawn, clean, drawn, shorten
 from profiler.run.columns import STRING, Column, col
@@ -70,6 +72,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         **rows,
         "step_outliers_total": outlier_count(analysis),
         "device_profiles": _profiles(analysis.device_profiles),
+        "ladder": ladder_document(ladder_of_analysis(analysis)),
     }
 
 

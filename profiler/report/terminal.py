@@ -254,6 +254,9 @@ def _table(
 def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     """The gain of each finding, its title, and below it the change that gets it."""
     yield from _text_lines(opening.advice_title, width, 1, "bold")
+    if any(one.outcome for one in opening.advice):
+        yield from _outcomes(opening, width, room)
+        return
     advised = opening.advice[: room.findings]
     gain = min(max((cell_len(clean(one.gain)) for one in advised), default=0), _GAIN) + _GAP
     for one in advised:
@@ -265,12 +268,32 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
     for number, part in enumerate(_parts(one.title, beside, room.lines)):
         head = "" if number else shorten(_plain(clean(one.gain)), gain - _GAP)
         blanks = " " * (gain - _GAP - cell_len(head))
-        line = Text(blanks + head + " " * _GAP, STYLES[one.finding.severity])
+        severity = one.finding.severity if one.finding is not None else "low"
+        line = Text(blanks + head + " " * _GAP, STYLES[severity])
         yield line.append(part, style="not dim not bold default")
     arrow = f"→ {clean(one.change)}"
     indent = max(min(gain, width - cell_len(arrow)), 0)  # whole, if the width allows it
     for part in _parts(arrow, max(width - indent, _NARROWEST), 1):
         yield Text(" " * indent + part)
+
+
+def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
+    """The rungs, a line each: from when to when, what to do, and what to know beside it; then all
+    of them together."""
+    gains = [_plain(clean(one.gain)) for one in opening.advice]
+    number = len(str(len(gains)))
+    indent = number + _GAP + max(map(cell_len, gains)) + _GAP
+    beside = max(width - indent, _NARROWEST)
+    for place, (one, gain) in enumerate(zip(opening.advice, gains, strict=True), 1):
+        more = f" · {clean(one.change)}" if one.change else ""
+        for row, part in enumerate(_parts(clean(one.title) + more, beside, min(room.lines, 2))):
+            head = "" if row else f"{place:>{number}}{' ' * _GAP}{gain}"
+            yield Text(head + " " * (indent - cell_len(head))).append(part)
+    for place, note in enumerate(opening.advice_notes):
+        style = "dim" if place else "bold"
+        yield from _text_lines(
+            " " * (number + _GAP) + _plain(clean(note)), width, room.lines, style
+        )
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:

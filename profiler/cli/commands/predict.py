@@ -78,7 +78,8 @@ class PredictOptions:
 def predict(options: PredictOptions) -> None:
     """Predict a request with other steps, devices or load.
 
-    Estimates it from the parts that a run measured; options combine."""
+    Estimates it from the parts that a run measured; options combine. Without any it prints what
+    to do first: the changes that gain most, alone and together."""
     terminal.keep_to_the_end()
     scenario = _scenario(options)
     terminal.check_documents({"--json": options.json_file})
@@ -88,7 +89,10 @@ def predict(options: PredictOptions) -> None:
     ):
         from profiler.analysis.analyze import analyze
         from profiler.analysis.device_profiles import find_profiles, read_profiles
+        from profiler.prediction.ladder import asks_nothing, ladder_of
+        from profiler.prediction.ladder_section import ladder_report
         from profiler.prediction.predict import predict as predicted
+        from profiler.prediction.predict import recorded_by_server
         from profiler.prediction.report import prediction_report, prediction_to_json
         from profiler.report.terminal import print_report
 
@@ -100,10 +104,15 @@ def predict(options: PredictOptions) -> None:
         profiles = read_profiles(file) if file else find_profiles(found.newest.path)
         analysis = analyze(run, measured=profiles)
         prediction = predicted(run, analysis, scenario, options.pipeline)
+        ladder = None
+        if asks_nothing(scenario) and not recorded_by_server(run):
+            say("replaying changes")
+            ladder = ladder_of(run, analysis, scenario, options.pipeline)
     if options.json_file is not None:
-        terminal.write_json(options.json_file, prediction_to_json(prediction))
+        terminal.write_json(options.json_file, prediction_to_json(prediction, ladder))
     if options.json_file != terminal.STDOUT:
-        print_report(terminal.terminal(), prediction_report(prediction))
+        report = prediction_report(prediction) if ladder is None else ladder_report(ladder)
+        print_report(terminal.terminal(), report)
     for line in [*notes, *other_runs(found)]:
         terminal.tell(line, err=True)
 

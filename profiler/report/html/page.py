@@ -501,6 +501,7 @@ def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
     return (
         f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
         + (f"<ol>{items}</ol>" if items else "")
+        + "".join(f'<p class="help">{spoken(note)}</p>' for note in opening.advice_notes)
         + f"{of_whole()}</div>"
     )
 
@@ -509,8 +510,9 @@ def _advice(advice: Advice, number: int | None) -> str:
     title = spoken(advice.title)
     if number is not None:
         title = f'<a href="#{finding_id(number)}">{title}</a>'
+    gain = advice.gain if advice.outcome else said("gain {gain}", gain=advice.gain)
     return (
-        f'<li><p>{title} <b class="gain">{spoken(said("gain {gain}", gain=advice.gain))}</b></p>'
+        f'<li><p>{title} <b class="gain">{spoken(gain)}</b></p>'
         f'<p class="change">{spoken(advice.change)}</p></li>'
     )
 

@@ -1,0 +1,190 @@
+"""What a run was executed by, as its trace tells: torch, compiled torch, ONNX Runtime, XLA.
+
+    runtime_of(analysis)  == Runtime.TORCH
+
+Advice depends on it: a compiled run needs no compiler, and ONNX Runtime has no torch options.
+`INSTEAD` has the texts of rules that speak of torch, for runs that it does not apply to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from profiler.text import Said, said
+
+if TYPE_CHECKING:
+    from profiler.analysis.result import Analysis
+
+_GENERATED = r"^(triton_(poi|red|per|tem|for)|(graph_\d+_)?cpp_fused)_"
+_MUCH = 0.1  # of the commands that compute
+
+
+class Runtime(StrEnum):
+    """What executed a run."""
+
+    TORCH = "torch"
+    COMPILED = "compiled"
+    ONNXRUNTIME = "onnxruntime"
+    XLA = "xla"
+    OTHER = "other"
+
+
+_PRODUCERS = {
+    "onnxruntime": Runtime.ONNXRUNTIME,
+    "xplane": Runtime.XLA,
+    **dict.fromkeys(("aihub", "openvino", "qnn", "rbln", "tensorrt", "triton"), Runtime.OTHER),
+}
+
+
+def runtime_of(analysis: Analysis) -> Runtime:
+    """What executed the run: its producer tells, else its models and its kernels."""
+    run = analysis.run
+    known = _PRODUCERS.get(run.producer)
+    if known is not None:
+        return known
+    if any(submodule.model.endswith(".onnx") for submodule in run.submodules.values()):
+        return Runtime.ONNXRUNTIME
+    if any(device.partition("/")[2].startswith("rbln") for device in run.devices):
+        return Runtime.OTHER
+    return Runtime.COMPILED if is_compiled(analysis) else Runtime.TORCH
+
+
+def is_compiled(analysis: Analysis, submodule: str | None = None) -> bool:
+    """Whether torch.compile wrote much of what computes, in a submodule if it is given."""
+    rows = analysis.kinds.table.filter(pl.col("category").cast(pl.String) == "compute")
+    if submodule is not None:
+        rows = rows.filter(pl.col("submodule") == submodule)
+    name = pl.coalesce(pl.col("kernel", "op_type", "layer").cast(pl.String)).fill_null("")
+    sums = rows.select(
+        pl.col("commands").filter(name.str.contains(_GENERATED)).sum().alias("generated"),
+        pl.col("commands").sum(),
+    )
+    generated, commands = sums.row(0)
+    return bool(commands > 0 and generated >= _MUCH * commands)
+
+
+_LAUNCH_LESS = (
+    "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
+    "nodes."
+)
+_LAUNCH_LESS_SHORT = "Launch less: CUDA graphs, torch.compile, larger batches, fused nodes"
+_FUSE = (
+    "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
+    "of its formula) and let the optimizer fuse them."
+)
+_FUSE_SHORT = "Compile the submodule, or export activations as one operator"
+_NORM = (
+    "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
+    "handwritten one, compile the block, or use one kernel for norm, shift and scale."
+)
+_NORM_SHORT = "Use the framework's norm, or compile the block"
+_SINGLE = (
+    "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+    "(torch.set_float32_matmul_precision('high'))."
+)
+_SINGLE_SHORT = "Load it in bfloat16, or allow TF32"
+
+_ONNX_FUSE = said(
+    "Export activations and norms as one operator (Gelu, LayerNormalization), and let the "
+    "optimizer fuse them (ORT_ENABLE_ALL)."
+)
+_XLA_FUSE = said(
+    "Put these operators into one jitted function, so that XLA fuses them: look for what ends a "
+    "fusion (custom calls, host callbacks, other layouts)."
+)
+_BREAKS = said(
+    "The run is compiled, and these are outside of its kernels: look for graph breaks "
+    "(TORCH_LOGS=graph_breaks), and compile the whole submodule (fullgraph=True)."
+)
+_BREAKS_SHORT = said("Compiled already: look for graph breaks (TORCH_LOGS=graph_breaks)")
+
+INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
+    _LAUNCH_LESS: {
+        Runtime.COMPILED: said(
+            "The run is compiled already: launch less by CUDA graphs "
+            "(mode='reduce-overhead'), and by larger batches."
+        ),
+        Runtime.ONNXRUNTIME: said(
+            "Launch less: CUDA graphs (enable_cuda_graph of the CUDA provider, with IO binding), "
+            "larger batches, fused nodes."
+        ),
+        Runtime.XLA: said(
+            "Dispatch less: one jitted function a step, or the loop in it (lax.scan, "
+            "lax.fori_loop), donated buffers, and inputs that are on the device already."
+        ),
+        Runtime.OTHER: said("Launch less: larger batches, fused layers, inputs on the device."),
+    },
+    _LAUNCH_LESS_SHORT: {
+        Runtime.COMPILED: said("Launch less: CUDA graphs (compiled already: reduce-overhead)"),
+        Runtime.ONNXRUNTIME: said("Launch less: enable_cuda_graph, IO binding, larger batches"),
+        Runtime.XLA: said("Dispatch less: the loop within one jitted function (lax.scan)"),
+        Runtime.OTHER: said("Launch less: larger batches, fused layers"),
+    },
+    _FUSE: {
+        Runtime.COMPILED: _BREAKS,
+        Runtime.ONNXRUNTIME: _ONNX_FUSE,
+        Runtime.XLA: _XLA_FUSE,
+        Runtime.OTHER: _ONNX_FUSE,
+    },
+    _FUSE_SHORT: {
+        Runtime.COMPILED: _BREAKS_SHORT,
+        Runtime.ONNXRUNTIME: said("Export activations as one operator; ORT_ENABLE_ALL"),
+        Runtime.XLA: said("Put these operators into one jitted function"),
+        Runtime.OTHER: said("Export activations as one operator"),
+    },
+    _NORM: {
+        Runtime.COMPILED: _BREAKS,
+        Runtime.ONNXRUNTIME: _ONNX_FUSE,
+        Runtime.XLA: _XLA_FUSE,
+        Runtime.OTHER: _ONNX_FUSE,
+    },
+    _NORM_SHORT: {
+        Runtime.COMPILED: _BREAKS_SHORT,
+        Runtime.ONNXRUNTIME: said("Export norms as LayerNormalization; ORT_ENABLE_ALL"),
+        Runtime.XLA: said("Put these operators into one jitted function"),
+        Runtime.OTHER: said("Export norms as one operator"),
+    },
+    _SINGLE: {
+        Runtime.ONNXRUNTIME: said("Convert it to float16 (keep inputs and outputs in float32)."),
+        Runtime.XLA: said(
+            "Compute in bfloat16 (parameters and activations), or set jax_default_matmul_precision."
+        ),
+        Runtime.OTHER: said("Convert it to float16 or bfloat16."),
+    },
+    _SINGLE_SHORT: {
+        Runtime.ONNXRUNTIME: said("Convert it to float16"),
+        Runtime.XLA: said("Compute in bfloat16"),
+        Runtime.OTHER: said("Convert it to float16 or bfloat16"),
+    },
+}
+"""By the text of a rule (its English template) what runs are told that it does not apply to."""
+
+
+def for_runtime(text: str, runtime: Runtime) -> str:
+    """`text`, or what stands for it, or for a part of it, in a run of that kind."""
+    if not isinstance(text, Said):
+        return text
+    instead = INSTEAD.get(text.template, {}).get(runtime)
+    if instead is not None:
+        return instead
+    values = {
+        name: for_runtime(value, runtime) if isinstance(value, Said) else value
+        for name, value in text.values.items()
+    }
+    return text if values == text.values else said(text.template, **values)
+
+
+def graphs_of(analysis: Analysis) -> Said:
+    """One launch a call, in the words of what executed the run and of its devices."""
+    rocm = any(name.rpartition("/")[2].startswith(("rocm", "hip")) for name in analysis.run.devices)
+    kind = "HIP" if rocm else "CUDA"
+    runtime = runtime_of(analysis)
+    if runtime is Runtime.COMPILED:
+        return said('{kind} graph per call (compiled already: mode="reduce-overhead")', kind=kind)
+    if runtime is Runtime.ONNXRUNTIME:
+        return said("{kind} graph per call (enable_cuda_graph)", kind=kind)
+    return said("{kind} graph per call", kind=kind)

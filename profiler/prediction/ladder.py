@@ -1,0 +1,351 @@
+"""The ladder of outcomes: what each change of a run brings, alone and after those above it.
+
+    ladder_of(run, analysis).rungs[0].alone.ns
+
+Changes are predicted by replay of this run (`Predictor`) and ranked greedily by what they gain
+beside those that were chosen before. A rung names the options of `predict` that give its figures.
+Changes that give another image and bounds that no change reaches are marked, and not in the total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from profiler.analysis.finding_text import MATERIAL, change, words
+from profiler.analysis.overview import advised
+from profiler.analysis.result import Analysis, Finding
+from profiler.analysis.runtime import Runtime, graphs_of, is_compiled, runtime_of
+from profiler.errors import InputError
+from profiler.prediction.follow import FUSES, Named, named
+from profiler.prediction.predict import Prediction, Predictor, recorded_by_server
+from profiler.prediction.replay import never_late_ns
+from profiler.prediction.scenario import GUIDED, Scenario
+from profiler.run.run import Run
+from profiler.text import Said, counted, said
+
+MOST = 5  # rungs
+_MOST_LEFT = 3  # changes without a number
+_BOUNDS = frozenset(("data_movement", "launch_bound", "slow_products"))  # no change reaches them
+_OTHER_IMAGE = frozenset(("single_precision", "step_cache"))
+_BY_GRAPHS = frozenset(("host_bound", "idle_gaps"))  # rules whose advice graphs are
+_FEWER_STEPS = 2  # times as few
+
+
+class Kind(StrEnum):
+    """What an outcome is worth: the run's image sooner, the least that it can come to, or the time
+    of another image."""
+
+    SAME_IMAGE = "same_image"
+    AT_BEST = "at_best"
+    OTHER_IMAGE = "other_image"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something to do: in words, as options of `predict`, and the findings that call for it.
+    `on_host` says that the host's time is part of what it gains."""
+
+    action: Said | str
+    options: tuple[str, ...]
+    kind: Kind
+    findings: tuple[Finding, ...] = ()
+    follow: tuple[str, ...] = ()
+    cuda_graph: bool = False
+    guidance: bool = True
+    steps: int | None = None
+    submodule: str | None = None
+    on_host: bool = False
+
+    def of(self, scenario: Scenario) -> Scenario:
+        """`scenario` with this change beside its own."""
+        return replace(
+            scenario,
+            follow=(*scenario.follow, *self.follow),
+            cuda_graph=scenario.cuda_graph or self.cuda_graph,
+            guidance=scenario.guidance and self.guidance,
+            steps=scenario.steps if self.steps is None else self.steps,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request takes then, in ns; `low` to `high` with 90 % confidence, None if nothing
+    tells."""
+
+    ns: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, prediction: Prediction) -> Outcome:
+        request = prediction.request
+        return cls(request.ns, request.low, request.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A change, what the run takes with it `alone`, and `after` the ones above that keep the image;
+    None if it takes the same work away as one of them. `pays_after` is the number of the rung
+    above without which it gains nothing."""
+
+    change: Change
+    alone: Outcome
+    after: Outcome | None
+    pays_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The outcomes of a run that takes `before_ns`. `total` is all of them that keep the image,
+    with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
+    is the most that recording made the run longer through its host, None if that is not known or
+    corrected; `stacks` if Python stacks were recorded. `why_not` says why nothing was replayed.
+    """
+
+    run_id: str
+    before_ns: float
+    rungs: tuple[Rung, ...] = ()
+    total: Outcome | None = None
+    options: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    recording_ns: float | None = None
+    stacks: bool = False
+    why_not: str = ""
+
+
+def ladder_of(
+    run: Run, analysis: Analysis, base: Scenario | None = None, pipeline: int | None = None
+) -> Ladder:
+    """The ladder of `run`; `analysis` is of all of it. `base` has what holds for every rung: what
+    the run takes untraced. Raises InputError if nothing of the run can be predicted."""
+    if recorded_by_server(run):
+        raise InputError("a server's trace tells of requests, not of what a change would do to one")
+    predictor = Predictor(run, analysis, pipeline)
+    return _Climb(predictor, base or Scenario()).ladder()
+
+
+def asks_nothing(scenario: Scenario) -> bool:
+    """Whether nothing is asked of a prediction: at most what the run takes untraced is given."""
+    return scenario == Scenario(untraced_ns=scenario.untraced_ns)
+
+
+def ladder_or_left(run: Run, analysis: Analysis) -> Ladder:
+    """The ladder, of a run that cannot be predicted with changes that have no number and why."""
+    try:
+        return ladder_of(run, analysis)
+    except InputError as error:
+        left = tuple(_left(analysis, ()))
+        return Ladder(run.run_id, 0.0, left=left, why_not=str(error))
+
+
+class _Climb:
+    """One ladder while it is made: predictions that were asked for already are kept."""
+
+    def __init__(self, predictor: Predictor, base: Scenario) -> None:
+        self.predictor, self.base = predictor, base
+        self.made: dict[str, Outcome | None] = {}
+        self.before = predictor.predict(base)
+
+    def ladder(self) -> Ladder:
+        before_ns, analysis = self.before.measured.ns, self.predictor.analysis
+        least = MATERIAL * before_ns
+        changes = [one for one in candidates(self.predictor) if self.outcome([one]) is not None]
+        rungs = self._greedy([c for c in changes if c.kind is Kind.SAME_IMAGE], least)
+        for kind in (Kind.AT_BEST, Kind.OTHER_IMAGE):
+            rungs += self._marked([c for c in changes if c.kind is kind], rungs, least)
+        rungs = rungs[:MOST]
+        together = [rung.change for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
+        recording_ns = self._recording_ns()
+        recorded = self.predictor.run.info.recording
+        return Ladder(
+            run_id=self.before.run_id,
+            before_ns=before_ns,
+            rungs=tuple(rungs),
+            total=self.outcome(together) if together else None,
+            options=tuple(dict.fromkeys(o for one in together for o in one.options)),
+            left=tuple(_left(analysis, rungs)),
+            recording_ns=recording_ns,
+            stacks=bool(recorded and recorded.with_stack),
+        )
+
+    def outcome(self, some: Sequence[Change]) -> Outcome | None:
+        """What the run takes with these changes; None if it cannot be replayed."""
+        scenario = self.base
+        for one in some:
+            scenario = one.of(scenario)
+        key = repr(scenario)
+        if key not in self.made:
+            try:
+                self.made[key] = Outcome.of(self.predictor.predict(scenario))
+            except InputError:
+                self.made[key] = None
+        return self.made[key]
+
+    def _ns(self, some: Sequence[Change]) -> float:
+        """The time with these changes, that of the run if it cannot be replayed."""
+        found = self.outcome(some)
+        return self.before.measured.ns if found is None else found.ns
+
+    def _greedy(self, changes: list[Change], least: float) -> list[Rung]:
+        """Always the change that gains most beside those before it, as long as one gains enough."""
+        chosen: list[Change] = []
+        rungs: list[Rung] = []
+        while changes and len(rungs) < MOST:
+            best = min(changes, key=lambda one: self._ns([*chosen, one]))
+            if self._ns(chosen) - self._ns([*chosen, best]) < least:
+                break
+            rungs.append(self._rung(best, rungs, least))
+            chosen.append(best)
+            changes = [one for one in changes if one is not best]
+        return rungs
+
+    def _marked(self, changes: list[Change], rungs: list[Rung], least: float) -> list[Rung]:
+        """Each by itself beside those that keep the image, the largest gain first."""
+        above = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
+        found = [self._rung(one, above, least) for one in changes]
+        saved = {
+            id(rung): self.before.measured.ns - min(rung.alone.ns, self._ns([rung.change]))
+            for rung in found
+        }
+        worth = [rung for rung in found if saved[id(rung)] >= least or rung.pays_after]
+        return sorted(worth, key=lambda rung: rung.alone.ns)
+
+    def _rung(self, one: Change, above: Sequence[Rung], least: float) -> Rung:
+        alone = self.outcome([one])
+        assert alone is not None
+        others = [rung.change for rung in above]
+        after = self.outcome([*others, one]) if others and not _same_work(one, others) else None
+        pays_after = None
+        if after is not None and self.before.measured.ns - alone.ns < least:
+            pays_after = self._needed(one, above, least)
+        return Rung(one, alone, after, pays_after)
+
+    def _needed(self, one: Change, above: Sequence[Rung], least: float) -> int | None:
+        """The first rung with which it gains enough."""
+        for number, rung in enumerate(above, 1):
+            if self._ns([rung.change]) - self._ns([rung.change, one]) >= least:
+                return number
+        return None
+
+    def _recording_ns(self) -> float | None:
+        basis = self.predictor.launches
+        if basis is None or self.base.untraced_ns is not None or self.before.measured.corrected:
+            return None
+        return max(self.before.measured.ns - never_late_ns(basis), 0.0)
+
+
+def _same_work(one: Change, others: Sequence[Change]) -> bool:
+    """Whether a bound counts work that a change above takes away already."""
+    return one.kind is Kind.AT_BEST and any(
+        other.submodule == one.submodule and other.follow for other in others
+    )
+
+
+# --- What can be changed in a run: graphs, what findings with an effect say, guidance, steps.
+
+
+def candidates(predictor: Predictor) -> Iterator[Change]:
+    """What may be worth a rung, whatever it gains."""
+    analysis, workload = predictor.analysis, predictor.workload
+    if predictor.launches is not None:
+        waits = tuple(one for one in analysis.findings if one.rule in _BY_GRAPHS)
+        yield Change(
+            action=graphs_of(analysis),
+            options=("--cuda-graph",),
+            kind=Kind.SAME_IMAGE,
+            findings=waits,
+            cuda_graph=True,
+            on_host=True,
+        )
+    some = named(analysis.findings)
+    yield from _fusing([one for one in some if one.finding.rule in FUSES], analysis)
+    for one in some:
+        if one.finding.rule not in FUSES:
+            yield _following(one)
+    if any(task.branch in GUIDED for task in workload.tasks):
+        yield Change(
+            action=said("Generate without guidance"),
+            options=("--guidance off",),
+            kind=Kind.OTHER_IMAGE,
+            guidance=False,
+        )
+    steps = workload.steps // _FEWER_STEPS
+    if steps:
+        yield Change(
+            action=said(
+                "{steps} in place of {all}", steps=counted(steps, "step"), all=workload.steps
+            ),
+            options=(f"--steps {steps}",),
+            kind=Kind.OTHER_IMAGE,
+            steps=steps,
+        )
+
+
+def _fusing(some: Sequence[Named], analysis: Analysis) -> Iterator[Change]:
+    """What a compiler would fuse in a submodule, as one change."""
+    for submodule in dict.fromkeys(one.effect.submodules[0] for one in some):
+        own = [one for one in some if one.effect.submodules[0] == submodule]
+        action = said("Fuse elementwise operators and norms of {submodule}", submodule=submodule)
+        torch = runtime_of(analysis) in (Runtime.TORCH, Runtime.COMPILED)
+        if torch and not is_compiled(analysis, submodule):
+            action = said(
+                "Compile {submodule}: fuses its elementwise operators and norms",
+                submodule=submodule,
+            )
+        yield Change(
+            action=action,
+            options=tuple(f"--follow {one.name}" for one in own),
+            kind=Kind.SAME_IMAGE,
+            findings=tuple(one.finding for one in own),
+            follow=tuple(one.name for one in own),
+            submodule=submodule,
+        )
+
+
+def _following(one: Named) -> Change:
+    rule, submodule = one.finding.rule, one.effect.submodules[0]
+    kind = Kind.OTHER_IMAGE if rule in _OTHER_IMAGE else Kind.SAME_IMAGE
+    action: Said | str = change(one.finding)
+    if len(one.effect.submodules) == 1:
+        action = said("{action} ({submodule})", action=action, submodule=submodule)
+    return Change(
+        action=action,
+        options=(f"--follow {one.name}",),
+        kind=Kind.AT_BEST if rule in _BOUNDS else kind,
+        findings=(one.finding,),
+        follow=(one.name,),
+        submodule=submodule,
+        on_host=one.effect.without_branch is not None or bool(one.effect.launches),
+    )
+
+
+def _left(analysis: Analysis, rungs: Sequence[Rung]) -> Iterator[tuple[str, str]]:
+    """What to do and why of the findings that no rung follows, as far as they are of the run."""
+    followed = [one for rung in rungs for one in rung.change.findings]
+    known = {one.name for one in named(analysis.findings)} if rungs else set()
+    others = [
+        one
+        for one in advised(analysis.findings)
+        if one not in followed and not (rungs and named((one,)) and named((one,))[0].name in known)
+    ]
+    done: dict[str, str] = {}
+    for one in others:
+        done.setdefault(change(one), words(one).title)
+    yield from [*done.items()][:_MOST_LEFT]
+
+
+# --- The ladder of an analysis' run, made once and only when somebody asks.
+
+
+def ladder_of_analysis(analysis: Analysis) -> Ladder | None:
+    """The ladder of the run that was analyzed; None of a selection, which is not all of it."""
+    if analysis.run.selection:
+        return None
+    made = analysis.inputs.made
+    if ladder_of_analysis not in made:
+        made[ladder_of_analysis] = ladder_or_left(analysis.inputs.run, analysis)
+    found = made[ladder_of_analysis]
+    assert isinstance(found, Ladder)
+    return found

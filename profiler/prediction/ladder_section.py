@@ -1,0 +1,282 @@
+"""The ladder of outcomes as people read it: the section *What to do first*, its brief, its JSON.
+
+ladder_report(ladder_of(run, analysis))  # what `predict` prints if nothing was asked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+from msgspec.structs import replace
+
+from profiler.analysis.document import (
+    Advice,
+    Opening,
+    Part,
+    Report,
+    Section,
+    SectionKind,
+    Summary,
+    TableView,
+)
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.table_text import table
+from profiler.prediction.ladder import Kind, Ladder, Outcome, Rung, ladder_of_analysis
+from profiler.run.columns import FLOAT64, NS, STRING, Column, col, schema
+from profiler.text import Said, duration, joined, said, sentence
+
+KEY = "ladder"
+TITLE = said("What to do first")
+_FINE = 1.2  # a factor below it has two decimals
+_MARKS = {
+    Kind.AT_BEST: said("at best"),
+    Kind.OTHER_IMAGE: said("changes the image"),
+}
+_FACTOR = Column("factor", FLOAT64, "ratio", "time now / alone_ns", True, kind="number")
+_COLUMNS: tuple[Column, ...] = (
+    col("change", STRING, "what to do"),
+    col("alone_ns", NS, "what the run takes with this change alone", True, label="alone"),
+    _FACTOR,
+    col("after_ns", NS, "what it takes with those above, too", True, label="after those above"),
+    Column("after_factor", FLOAT64, "ratio", "time now / after_ns", True, kind="number"),
+)
+_NOTE = col("note", STRING, "what to know before doing it, and the options of `predict`", True)
+
+
+def factor(before_ns: float, ns: float) -> str:
+    """How many times as fast: `"1.6×"`, `"1.05×"`."""
+    ratio = before_ns / ns if ns > 0 else 1.0
+    return f"{ratio:.1f}×" if ratio >= _FINE else f"{ratio:.2f}×"
+
+
+def outcome_text(ladder: Ladder, found: Outcome) -> Said:
+    """`"1.19 s → 736 ms, 1.6×"`."""
+    return said(
+        "{before} → {after}, {factor}",
+        before=duration(ladder.before_ns),
+        after=duration(found.ns),
+        factor=factor(ladder.before_ns, found.ns),
+    )
+
+
+def all_together(ladder: Ladder) -> Said | None:
+    """What all changes that keep the image come to; None of a ladder without any."""
+    if ladder.total is None:
+        return None
+    text = outcome_text(ladder, ladder.total)
+    if any(rung.change.kind is not Kind.SAME_IMAGE for rung in ladder.rungs):
+        return said("all together, without those that are marked: {outcome}", outcome=text)
+    return said("all together: {outcome}", outcome=text)
+
+
+def recording_note(ladder: Ladder) -> Said | None:
+    """How much of the time, and of the gains beside it, is the recording's own at most; None where
+    that is known to be nothing, or is corrected."""
+    if not ladder.recording_ns or not any(rung.change.on_host for rung in ladder.rungs):
+        return None
+    if ladder.recording_ns < 0.01 * ladder.before_ns:
+        return None
+    most = duration(ladder.recording_ns)
+    if ladder.stacks:
+        return said(
+            "host times include Python stacks: at most {most}; record without stacks, or give "
+            "predict --untraced",
+            most=most,
+        )
+    return said(
+        "host times include what recording costs: at most {most}; give predict --untraced the "
+        "time without the profiler",
+        most=most,
+    )
+
+
+def _notes_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
+    if rung.change.kind in _MARKS:
+        yield _MARKS[rung.change.kind]
+    if rung.pays_after is not None:
+        yield said("pays only after {rung}", rung=rung.pays_after)
+    if rung.change.on_host and ladder.recording_ns and recording_note(ladder) is not None:
+        gain = ladder.before_ns - rung.alone.ns
+        yield said(
+            "at most {part} of the gain is recording's",
+            part=duration(min(gain, ladder.recording_ns)),
+        )
+
+
+# --- In brief, for the first screen and the 40 lines of a terminal.
+
+
+def with_ladder(opening: Opening, analysis: Analysis) -> Opening:
+    """The opening with the ladder in place of gains; as it is if nothing was replayed."""
+    ladder = ladder_of_analysis(analysis)
+    if ladder is None or not ladder.rungs:
+        return opening
+    notes = [note for note in (all_together(ladder), recording_note(ladder)) if note is not None]
+    if ladder.left:
+        some = joined("; ", (action for action, _ in ladder.left))
+        notes.append(said("not replayed, so without a number: {changes}", changes=some))
+    return replace(
+        opening,
+        advice=tuple(_advice(ladder, rung) for rung in ladder.rungs),
+        advice_title=said("What to do first, by replay of this run: each alone, then together"),
+        advice_notes=tuple(notes),
+    )
+
+
+def _advice(ladder: Ladder, rung: Rung) -> Advice:
+    """A rung as one line: what to do, what it comes to, what after those above."""
+    more: list[str] = list(_notes_of(ladder, rung))
+    if rung.after is not None:
+        more.insert(
+            len(more) if rung.change.kind is not Kind.SAME_IMAGE else 0,
+            said(
+                "after those above {after}, {factor}",
+                after=duration(rung.after.ns),
+                factor=factor(ladder.before_ns, rung.after.ns),
+            ),
+        )
+    findings = rung.change.findings
+    return Advice(
+        finding=findings[0] if findings else None,
+        title=rung.change.action,
+        gain=outcome_text(ladder, rung.alone),
+        change=joined("; ", more) if more else "",
+        outcome=True,
+    )
+
+
+# --- The section of a report.
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    ladder = ladder_of_analysis(of.analysis)
+    return () if ladder is None or not ladder.rungs else tuple(ladder_parts(ladder))
+
+
+def ladder_parts(ladder: Ladder) -> Iterator[Part]:
+    """The table of rungs with its notes, then what has no number."""
+    if ladder.rungs:
+        notes = [sentence(note) for note in (recording_note(ladder),) if note is not None]
+        notes.append(
+            said(
+                "Outcomes are replays of this run; below each, its 90 % interval and the options with "
+                "which `profile-sd3 predict` gives the same figures."
+            )
+        )
+        yield Part(
+            lead=said("The run takes {now}.", now=duration(ladder.before_ns)),
+            table=_table(ladder),
+            notes=tuple(notes),
+        )
+    if ladder.left:
+        yield Part(
+            said("Without a number: not replayed"),
+            notes=tuple(
+                said("- {change}: {why}", change=change, why=why) for change, why in ladder.left
+            ),
+            always=True,
+        )
+
+
+def _table(ladder: Ladder) -> TableView | None:
+    rows = [_row(ladder, number, rung) for number, rung in enumerate(ladder.rungs, 1)]
+    total = None
+    if ladder.total is not None:
+        name = said("all together")
+        if any(rung.change.kind is not Kind.SAME_IMAGE for rung in ladder.rungs):
+            name = said("all together, without those that are marked")
+        ns, before = ladder.total.ns, ladder.before_ns
+        last = (name, round(ns), before / ns if ns else None)
+        total = pl.DataFrame(
+            [(*last, None, None)],
+            schema=schema(_COLUMNS),
+            orient="row",
+        )
+    columns = (*_COLUMNS, _NOTE)
+    frame = pl.DataFrame(rows, schema=schema(columns), orient="row")
+    return table(
+        *(KEY, "changes", _COLUMNS, _COLUMNS, frame), shown=len(rows), totals=total, below=_NOTE
+    )
+
+
+def _row(ladder: Ladder, number: int, rung: Rung) -> tuple[object, ...]:
+    alone, after = rung.alone, rung.after
+    return (
+        f"{number} {rung.change.action}",
+        round(alone.ns),
+        ladder.before_ns / alone.ns if alone.ns else None,
+        None if after is None else round(after.ns),
+        None if after is None or not after.ns else ladder.before_ns / after.ns,
+        "; ".join((*_interval(alone), *_notes_of(ladder, rung), *rung.change.options)),
+    )
+
+
+def _interval(found: Outcome) -> Iterator[str]:
+    if found.low is not None and found.high is not None:
+        yield f"{duration(found.low)} to {duration(found.high)}"
+
+
+SECTION = SectionKind(KEY, 15, TITLE, _parts)
+
+
+def ladder_report(ladder: Ladder) -> Report:
+    """What `predict` prints if it was asked nothing: the ladder of the run."""
+    headline = said("{now} now", now=duration(ladder.before_ns))
+    together = all_together(ladder)
+    if together is not None:
+        headline = said("{together}", together=sentence(together))
+    elif not ladder.rungs:
+        headline = said(
+            "{now} now: no change that can be replayed gains 1 % of it",
+            now=duration(ladder.before_ns),
+        )
+    asked = said(
+        "Ask for more with --steps, --guidance, --drop, --place, --precision, --batch, --size, "
+        "--concurrency (profile-sd3 predict --help)."
+    )
+    parts = (*ladder_parts(ladder), Part(notes=(asked,), always=True))
+    return Report(Summary(headline), (Section(KEY, TITLE, parts),))
+
+
+# --- As JSON.
+
+
+def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
+    """The ladder as plain values; None without one."""
+    if ladder is None:
+        return None
+    return {
+        "before_ns": round(ladder.before_ns),
+        "why_not": ladder.why_not or None,
+        "rungs": [
+            {
+                "change": str(rung.change.action),
+                "kind": str(rung.change.kind),
+                "options": list(rung.change.options),
+                "findings": list(dict.fromkeys(one.rule for one in rung.change.findings)),
+                "alone": _outcome(rung.alone),
+                "after_those_above": _outcome(rung.after),
+                "pays_after": rung.pays_after,
+            }
+            for rung in ladder.rungs
+        ],
+        "all_together": _outcome(ladder.total),
+        "options": list(ladder.options),
+        "without_a_number": [
+            {"change": str(change), "why": str(why)} for change, why in ladder.left
+        ],
+        "recording_at_most_ns": None if ladder.recording_ns is None else round(ladder.recording_ns),
+        "python_stacks": ladder.stacks,
+    }
+
+
+def _outcome(found: Outcome | None) -> dict[str, int | None] | None:
+    if found is None:
+        return None
+    bounds = {"low_ns": found.low, "high_ns": found.high}
+    return {
+        "ns": round(found.ns),
+        **{name: None if value is None else round(value) for name, value in bounds.items()},
+    }

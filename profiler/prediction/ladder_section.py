@@ -161,8 +161,8 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
         notes = [sentence(note) for note in (recording_note(ladder),) if note is not None]
         notes.append(
             said(
-                "Outcomes are replays of this run; below each, its 90 % interval and the options with "
-                "which `profile-sd3 predict` gives the same figures."
+                "Outcomes are replays of this run; below each, its 90 % interval and the options "
+                "with which `profile-sd3 predict` gives the same figures."
             )
         )
         yield Part(

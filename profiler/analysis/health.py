@@ -481,6 +481,10 @@ _DAMAGED = {
     HealthRule.NO_TIME: 0.05,
     HealthRule.NEGATIVE: 0.05,
 }
+_INCOMPLETE = {  # a file that is cut looks fast, however little is missing
+    **dict.fromkeys((HealthRule.HOST_ONLY, HealthRule.BROKEN_OFF), -1.0),
+    **dict.fromkeys((HealthRule.REPLAYS, HealthRule.NO_JSON), _DOUBTFUL),
+}
 _MOST_LOST = 0.5  # of the launches: what a device did is not known
 
 
@@ -521,7 +525,8 @@ def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
     """What is so wrong with a recording that nothing is to be concluded from its times: gates take
     them as missing. None if nothing is."""
     for note in sorted(notes, key=lambda one: -one.share):
-        if is_damaged((note,)) or busy_unknown((note,)) or is_host_only((note,)):
+        missing = note.share > _INCOMPLETE.get(note.rule, float("inf"))
+        if missing or is_damaged((note,)) or busy_unknown((note,)):
             return note
     return None
 

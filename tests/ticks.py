@@ -43,12 +43,11 @@ class _Truth:
         return launch.start if launch else piece.start
 
     def carried(self, piece: Piece) -> bool:
-        """Without a launch, ahead of all launched ones of its stream."""
-        launched = [
-            other.start
-            for other in self.machine.pieces
-            if (other.device, other.stream) == (piece.device, piece.stream) and other.launch >= 0
-        ]
+        """Without a launch, ahead of all launched ones of its stream; if that has none, ahead of
+        all launches for its device."""
+        on_device = [o for o in self.machine.pieces if o.device == piece.device and o.launch >= 0]
+        launched = [other.start for other in on_device if other.stream == piece.stream]
+        launched = launched or [self.machine.launches[other.launch].start for other in on_device]
         return piece.launch < 0 and bool(launched) and piece.start < min(launched)
 
     def on(self, device: str) -> list[Piece]:

@@ -94,7 +94,7 @@ PIPELINES: tuple[Column, ...] = (
         "elapsed_ns",
         NS,
         "from its start to its end, or to the end of the last command launched for it, minus "
-        "unrecorded_ns",
+        "unrecorded_ns and what only work from before the recording took",
     ),
     col(
         "duration_ns",
@@ -118,8 +118,7 @@ PIPELINES: tuple[Column, ...] = (
     col(
         "unrecorded_ns",
         NS,
-        "time in which work waited but nothing was recorded, or only work from before the "
-        "recording ran",
+        "time in which work waited but nothing was recorded",
         True,
         label="not recorded",
         importance=9,
@@ -194,6 +193,7 @@ class _Balance(Struct, frozen=True, eq=False):
     idle: Times
     end_to_end: Times
     unrecorded: Times
+    carried: Times
     own: Times
     outside: Times
 
@@ -238,7 +238,12 @@ def _balance(rows: StageRows, *, apart: bool) -> _Balance:
         host=host,
         idle=idle,
         end_to_end=np.array([group.counted.length for group in groups], dtype=np.int64),
-        unrecorded=np.array([group.lost.length for group in groups], dtype=np.int64),
+        unrecorded=np.array(
+            [group.lost.minus(axis.carried).length for group in groups], dtype=np.int64
+        ),
+        carried=np.array(
+            [group.lost.both(axis.carried).length for group in groups], dtype=np.int64
+        ),
         own=np.array([group.own.length for group in groups], dtype=np.int64),
         outside=np.array([_outside(group) for group in groups], dtype=np.int64),
     )
@@ -277,6 +282,7 @@ def account(
         residual_share=0.0,
         outside_ns=0,
         unrecorded_ns=int(balance.unrecorded.sum()),
+        carried_over_ns=int(balance.carried.sum()),
         profiler_ns=int(balance.own.sum()),
         submodules=_submodule_times(run.calls, rows.axis, end_to_end, told=told),
         possible=not missing,

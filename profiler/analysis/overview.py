@@ -247,7 +247,7 @@ def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
     if lost:
         note = said(
             "not in the end-to-end time: work or the host waited for something that was not "
-            "recorded, or work launched before the recording ran"
+            "recorded"
         )
         yield Fact(said("Not recorded"), duration(lost), note)
 

@@ -127,9 +127,9 @@ class Accounting(Struct, frozen=True):
     `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `outside_ns` is how
     long tiles were outside of their pipeline call, in no stage. `residual_share` is
     `(residual_ns + outside_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
-    and counts neither there nor in a stage: nothing was recorded though work waited, or only what
-    had been launched before the recording started ran. `profiler_ns` lies there, too, and counts
-    nowhere: the pipeline waited for the profiler's own work.
+    and counts neither there nor in a stage: nothing was recorded though work waited. Nor does
+    `carried_over_ns`, in which only what had been launched before the recording ran, or
+    `profiler_ns`, in which the pipeline waited for the profiler's own work.
 
     `possible` is False, with the reason in `why_not`, if the run holds no pipeline or stage
     spans; then `stages` is empty and the parts are 0. `iterations` are passes of loops that are not
@@ -147,6 +147,7 @@ class Accounting(Struct, frozen=True):
     outside_ns: int
     unrecorded_ns: int
     submodules: tuple[SubmoduleTime, ...]
+    carried_over_ns: int = 0
     possible: bool = True
     why_not: Note | None = None
     wall_ns: int = 0

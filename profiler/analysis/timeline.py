@@ -222,7 +222,8 @@ class Axis(Struct, frozen=True, eq=False):
     """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
     order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
     their pipeline calls. `own` is the profiler's work: start, end, and the pipeline call that
-    waited for it; `waited` is all of it that some caller waited for, in tiles too."""
+    waited for it; `waited` is all of it that some caller waited for, in tiles too. `lost` counts
+    nowhere; `carried` is what of that only work from before the recording took."""
 
     pipelines: PipelineCalls
     first: Times
@@ -234,6 +235,7 @@ class Axis(Struct, frozen=True, eq=False):
     own: tuple[Times, Times, Codes]
     waited: Stretches
     lost: Stretches
+    carried: Stretches
     waits: Stretches
     whole: EndToEnd | None
     _made: dict[int | None, Stretches] = field(default_factory=dict)
@@ -275,6 +277,7 @@ class Axis(Struct, frozen=True, eq=False):
             ours,
             Stretches.union(ours[0][for_caller], ours[1][for_caller]),
             lost,
+            tiles.carried_over,
             tiles.waits,
             tiles.whole,
         )

@@ -373,7 +373,8 @@ def _with_domain(text: str, domain: str) -> str:
 # --- Which ranges are submodule calls, and which call each piece of work and host call belongs to.
 #
 # Where ranges name submodules, each outermost of them is a call. If none does, each process
-# is one: from its first launch to the return of the last call that launched or waited.
+# is one: from its first launch to the return of the last call that launched or waited. Work with a
+# number below those of all calls that were recorded was launched before that: it is of none.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -435,11 +436,24 @@ def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
         of_api[own & (api.start >= begin) & (api.start < end)] = number
     of_work = np.where(launch >= 0, np.append(of_api, NO_CALL)[launch], NO_CALL)
     of_work = np.where(of_work >= 0, of_work, np.searchsorted(pids, work.pid))
+    of_work[_before(work, api, launch)] = NO_CALL
     placed = _ordered(calls, of_api, of_work)
     if len(pids) == 1:
         return placed
     named = (replace(call, submodule=f"process_{n}") for n, call in enumerate(placed.calls))
     return replace(placed, calls=tuple(named))
+
+
+def _before(work: Work, api: Api, launch: Int64s) -> Bools:
+    """Which work was launched before the recording: its number is below those of all calls of its
+    process that were recorded."""
+    least = np.full(len(work), -1, dtype=np.int64)
+    numbered = np.flatnonzero(api.correlation > 0)
+    for pid in np.unique(api.pid[numbered]).tolist():
+        numbers = api.correlation[numbered[api.pid[numbered] == pid]]
+        least[(work.pid == pid) | (work.pid == _NONE)] = int(numbers.min())
+    found: Bools = (launch < 0) & (work.correlation > 0) & (work.correlation < least)
+    return found
 
 
 def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:

@@ -232,13 +232,19 @@ def _named(column: pl.Series, rows: Times, *patterns: str) -> list[Flags]:
 def _carried_over(
     commands: pl.DataFrame, category: Codes, start: Times, launched_by: Codes
 ) -> Times:
-    """Rows of work without a launch that starts before every launched one of its stream."""
+    """Rows of work without a launch that starts before every launched one of its stream, or, on a
+    stream without any, before the first launch for its device."""
     rows = np.flatnonzero(device_work(category) & (launched_by < 0))
     if not len(rows):
         return rows
     launched = np.flatnonzero(launched_by >= 0)
-    streams = streams_of(commands, np.concatenate((rows, launched)))
-    first = np.full(int(streams.max()) + 1, np.iinfo(np.int64).min)  # without launches: unknown
+    both = np.concatenate((rows, launched))
+    streams, device = streams_of(commands, both), commands["device"].to_physical().to_numpy()[both]
+    of_device = np.full(int(device.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(of_device, device[len(rows) :], start[launched_by[launched]])
+    of_device[of_device == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # nobody knows
+    first = np.empty(int(streams.max()) + 1, dtype=np.int64)
+    first[streams] = of_device[device]
     of_launched = streams[len(rows) :]
     first[of_launched] = np.iinfo(np.int64).max
     np.minimum.at(first, of_launched, start[launched])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
+from contextlib import closing
 
 import polars as pl
 import pytest
@@ -403,3 +405,31 @@ def test_memory_that_cuda_gave(tmp_path):
         "cuda:0": 1540,
         "cuda:3": 300,
     }
+
+
+def _early():
+    """Four kernels of 40 ns that were launched before the recording, by the numbers 1 to 4, then
+    two that were launched in it: at 200 and 300, each of 50 ns."""
+    rows = [Kernel(40 * at, 40 * at + 40, 1 + at) for at in range(4)]
+    for number, begin in ((10, 200), (11, 300)):
+        rows += [Call(begin - 20, begin - 10, number), Kernel(begin, begin + 50, number)]
+    return rows
+
+
+def test_work_launched_before_the_recording_is_in_no_time(tmp_path):
+    """160 of 260 ns of kernels were launched before: they are in no call and in no time, and all
+    figures of the device have the same base, from the first launch at 180 to the last end at
+    350."""
+    path = export(tmp_path, _early())
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    with closing(sqlite3.connect(path)) as database:
+        launched = "SELECT sum(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k"
+        launched += " JOIN CUPTI_ACTIVITY_KIND_RUNTIME USING (correlationId)"
+        ((own,),) = database.execute(launched)
+    (row,) = analysis.devices.filter(pl.col("device") == "cuda:0").to_dicts()
+    (idle,) = analysis.idle.to_dicts()
+    (part,) = analysis.submodules.to_dicts()
+    assert row["busy_ns"] == row["compute_ns"] == part["busy_ns"] == own == 100
+    assert analysis.accounting.end_to_end_ns == 170
+    assert row["idle_share"] == idle["idle_share"] == 70 / 170
+    assert (row["carried_over_ns"], analysis.accounting.unrecorded_ns) == (160, 0)

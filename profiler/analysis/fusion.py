@@ -38,11 +38,19 @@ from profiler.analysis.role_kernel_names import Sort, operation_of
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
+from profiler.analysis.table_text import Sentences
 from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, col, schema
 from profiler.text import Said, Value, filled, joined, said
 from profiler.trace.events import CATEGORIES
 
 # --- Words of the roofline's tables: closed sets.
+
+
+class Framework(StrEnum):
+    """What compiles the operators of a run, if that is not torch."""
+
+    XLA = "xla"
+    GRAPH = "graph"  # an exported graph: ONNX, TensorRT, OpenVINO
 
 
 class FusionKind(StrEnum):
@@ -311,6 +319,7 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
                     "commands": round(row["commands"]),
                     "op_types": types,
                     "longest_layer": layer,
+                    **_framework(analysis, row["submodule"]),
                 },
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
                 cost_ns=round(row["total_ns"]),
@@ -322,6 +331,16 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+def _framework(analysis: Analysis, submodule: str) -> dict[str, Value]:
+    """What compiled the operators of a submodule; nothing if torch ran them."""
+    known = analysis.run.submodules.get(submodule)
+    if analysis.run.producer == "xplane":
+        return {"framework": Framework.XLA}
+    if analysis.run.producer in _ENGINES or (known and known.model.endswith(".onnx")):
+        return {"framework": Framework.GRAPH}
+    return {}
 
 
 def _computing(analysis: Analysis) -> pl.DataFrame:
@@ -383,21 +402,53 @@ def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
     return ", ".join(longest("op_type")), layers[0] if layers else ""
 
 
-_DATA_MOVEMENT = Rule(
-    data_movement,
-    Words(
+_ENGINES = ("onnxruntime", "tensorrt", "openvino", "qnn")
+_ONE_LAYOUT = said(
+    "Keep one type and layout from end to end (no casts around norms, channels-last for "
+    "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
+)
+_ONE_LAYOUT_OF: Mapping[object, Said] = {
+    Framework.XLA: said(
+        "Keep one type and layout from end to end: pass arrays in the order of dimensions that the "
+        "compiler chooses (NHWC for convolutions), transpose weights once, outside of the jitted "
+        "function."
+    ),
+    Framework.GRAPH: said(
+        "Keep one type and layout from end to end: no Cast, Transpose and Reorder between "
+        "operators, export in the layout that the provider prefers, with fixed shapes; fold what "
+        "is constant."
+    ),
+}
+_LAYOUT_CHANGES: Mapping[object, Said] = {
+    Framework.XLA: said(
+        "Keep one type and layout; transpose weights outside of the jitted function"
+    ),
+    Framework.GRAPH: said("Keep one type and layout; export in that of the provider"),
+}
+
+
+def _data_movement(found: Finding) -> Words:
+    return Words(
         title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
         caveat=said(
             "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may "
             "be what makes the product behind it fast."
         ),
-        recommendation=said(
-            "Keep one type and layout from end to end (no casts around norms, channels-last for "
-            "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
-        ),
-    ),
-    said("Keep one type and layout from end to end; avoid .contiguous()"),
-)
+        recommendation=_ONE_LAYOUT_OF.get(found.evidence.get("framework"), _ONE_LAYOUT),
+    )
+
+
+def _data_movement_change(found: Finding) -> Said:
+    return _LAYOUT_CHANGES.get(
+        found.evidence.get("framework"),
+        said("Keep one type and layout from end to end; avoid .contiguous()"),
+    )
+
+
+SENTENCES: Sentences = {
+    Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")},
+}
+_DATA_MOVEMENT = Rule(data_movement, _data_movement, _data_movement_change)
 RULES = (
     Rule(
         unfused_attention,

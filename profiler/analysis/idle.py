@@ -103,7 +103,8 @@ IDLE: tuple[Column, ...] = (
     col(
         "sync_ns",
         NS,
-        "idle because the host launched too late after it had waited for a device",
+        "idle because the host launched too late after it had waited for a device; of each gap no "
+        "more than it had waited",
         label="sync-bound",
         importance=1,
         hide_if_zero=True,
@@ -451,7 +452,7 @@ def _told(doing: Doing, length: int) -> tuple[object, ...]:
 _COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
 _MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
-_LONG_GAP_NS = 100_000
+LONG_GAP_NS = 100_000
 _IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_device")
 
 
@@ -474,7 +475,7 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
     idle = span - worked - sums["unrecorded"]
     unused = gaps.counted.length - gaps.counted.clipped(first, last).length
     total = gaps.recorded_ns
-    long = gaps.longer_than(_LONG_GAP_NS)
+    long = gaps.longer_than(LONG_GAP_NS)
     return {
         "device": gaps.device,
         "span_ns": span,

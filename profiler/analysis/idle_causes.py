@@ -270,8 +270,30 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         """What some gaps are put down to, int64 [len(PARTS), len(rows)], in ns: the columns add up
         to their lengths."""
         start, end = self.ranges(rows)
-        kind = self.waits.holds(start), self._in_time(rows), self._unknown(rows)
-        return self._parts(lambda cover: cover.within(start, end), end - start, *kind)
+        until = np.minimum(start + self._waited(start), end)
+        blocked, kind = (
+            np.ones(len(rows), dtype=np.bool_),
+            (self._in_time(rows), self._unknown(rows)),
+        )
+        head = self._parts(lambda c: c.within(start, until), until - start, blocked, *kind)
+        rest = self._parts(lambda c: c.within(until, end), end - until, ~blocked, *kind)
+        return head + rest
+
+    def long_parts(self, length: int) -> dict[str, int]:
+        """What the gaps of which more than `length` ns count as idle are put down to, in ns."""
+        rows = self._at_least(length + 1)
+        rows = rows[self.counted.within(*self.ranges(rows)) > length]
+        return dict(zip(PARTS, self.parts(rows).sum(axis=1).tolist(), strict=True))
+
+    def _waited(self, moments: Times) -> Times:
+        """For how long the host had waited for a device at each moment, 0 if it did not; int64.
+        Without the wait it would have been as much earlier: no more of a gap is for that."""
+        waits = self.waits
+        if not len(waits):
+            return np.zeros(len(moments), dtype=np.int64)
+        since = waits.start[np.searchsorted(waits.start, moments, side="right") - 1]
+        found: Times = np.where(waits.holds(moments), moments - since, 0)
+        return found
 
     def totals(self) -> dict[str, int]:
         """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
@@ -345,9 +367,9 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return overlap
 
     def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags, _Flags], Stretches]]:
-        """The gaps by whether the host was blocked when each started, whether what ended it had
-        been launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left
-        out."""
+        """The gaps by whether the host was late for having waited, whether what ended each had been
+        launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left out.
+        A gap that began while the host waited is of the first of these for as long as it had."""
         if self.launch is None and self.unknown is None and not len(self.waits):
             never = np.array([False])
             yield (never, never, never), self.busy.gaps
@@ -357,8 +379,15 @@ class DeviceGaps(Struct, frozen=True, eq=False):
             blocked = self.waits.holds(self.ranges(rows)[0])
             kind[rows] = 4 * self._unknown(rows) + 2 * blocked + self._in_time(rows)
         for number in np.flatnonzero(np.bincount(kind)).tolist():
-            flags = tuple(np.array([bool(number & bit)]) for bit in (2, 1, 4))
-            yield (flags[0], flags[1], flags[2]), self.busy.gaps.where(kind == number)
+            in_time, unknown = (np.array([bool(number & bit)]) for bit in (1, 4))
+            gaps = self.busy.gaps.where(kind == number)
+            if number & 2:
+                start = np.clip(gaps.start, *self.span)
+                until = np.minimum(start + self._waited(start), gaps.end)
+                waited = Stretches(gaps.start, until).where(until > gaps.start)
+                yield (np.array([True]), in_time, unknown), waited
+                gaps = Stretches(until, gaps.end).where(gaps.end > until)
+            yield (np.array([False]), in_time, unknown), gaps
 
     def _in_time(self, rows: slice | Times) -> _Flags:
         """Whether what ends each gap had been launched in time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ from profiler.analysis.finding_text import (
     unaligned,
     value_range,
 )
-from profiler.analysis.idle import GAPS, GAPS_SHOWN, IDLE, IDLE_SHOWN
-from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.idle import GAPS, GAPS_SHOWN, IDLE, IDLE_SHOWN, LONG_GAP_NS, gaps_of
+from profiler.analysis.idle_causes import UNKNOWN_CAUSE, WaitCause
 from profiler.analysis.launch_bound import (
     LAUNCH_GAPS,
     LOAD_AHEAD,
@@ -44,6 +45,7 @@ from profiler.analysis.question import table_named
 from profiler.analysis.result import Analysis, Finding, Recorded, ReportInput, Where
 from profiler.analysis.steps import launch_bound_steps
 from profiler.analysis.table_text import (
+    Sentences,
     declared_drawing,
     guessed_waits,
     path_by_part,
@@ -57,9 +59,21 @@ from profiler.text import Said, Value, count, filled, said, sentence
 from profiler.trace.events import NO_STEP, device_kind
 from profiler.trace.manifest_fields import Device
 
+# --- Words of the evidence of findings: closed sets.
+
+
+class Copied(StrEnum):
+    """Between what most copies of a device were, as far as their names tell."""
+
+    PINNED = "pinned"  # memory of the host that the device reads by itself
+    PAGEABLE = "pageable"
+    ON_DEVICES = "on_devices"
+
+
 # --- Rules about devices that wait: for the host in calls, for data, for each other.
 
 
+_ON_DEVICES = "(?i)DtoD|DeviceToDevice|PtoP|memset|fill"
 _DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
 _HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
 _MIN_GAP_SHARE = 0.05  # of end to end
@@ -68,8 +82,9 @@ _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buf
 _WORTH_NAMING = 0.25  # of the long gaps: what the host was in meanwhile
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
-_IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
-_FOR_HOST = ("launch_ns", "sync_ns", "host_ns")
+_IN_CALLS = (WaitCause.LAUNCH, WaitCause.QUEUE, WaitCause.SYNC)
+_FOR_HOST = (WaitCause.LAUNCH, WaitCause.SYNC, WaitCause.HOST)
+_OF_GAPS = (*_IN_CALLS, WaitCause.HOST, WaitCause.COPY, WaitCause.OTHER_DEVICE)
 _WAITS = {  # by column of the idle table
     "launch_ns": WaitCause.LAUNCH,
     "unknown_cause_ns": WaitCause.UNRECORDED,
@@ -132,18 +147,19 @@ def _slowed_by(analysis: Analysis) -> dict[str, Value]:
 
 
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
-    """A device is idle for over 100 µs at a time, and why it waits most. Silent if that is
+    """A device is idle for over 100 µs at a time, and why in most of that time. Silent if that is
     what `host_bound` says, if clocks of devices are not aligned: how far apart their calls were
     is not known, and if devices are models of a server: an idle one keeps no hardware."""
     if unaligned(analysis) or of_server(analysis):
         return
     total = end_to_end_ns(analysis)
+    causes = _causes_of_long_gaps(analysis)
     for row in accelerators(analysis).to_dicts():
-        length = row["long_gap_ns"]
-        largest = max(_WAITS, key=lambda name: row[name])
+        length, parts = row["long_gap_ns"], causes[row["device"]]
+        largest = max(parts, key=lambda cause: parts[cause])
         stalls = stalls_of(analysis, device=row["device"])
         often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
-        told = largest == "launch_ns" and share(often, total) >= _HOST_WAIT
+        told = largest is WaitCause.LAUNCH and share(often, total) >= _HOST_WAIT
         told = told and not captures_and_replays(analysis)
         if told or share(length, total) < _MIN_GAP_SHARE:
             continue
@@ -154,14 +170,56 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
             {
                 **_gap_evidence(row),
                 "gap_share": share(length, total),
-                "cause": _WAITS[largest],
-                "waits_most_ns": row[largest],
+                "cause": largest,
+                "waits_most_ns": parts[largest],
                 **_unrecorded(analysis, row),
                 **(_host_in(analysis, row) if largest in _FOR_HOST else {}),
             },
             where=where or Where(device=row["device"]),
-            cost_ns=length,
+            cost_ns=None if largest is WaitCause.UNRECORDED else length,
+            severity="medium",
         )
+
+
+def _causes_of_long_gaps(analysis: Analysis) -> dict[str, dict[WaitCause, int]]:
+    """By device, what its long gaps are put down to, in ns."""
+    found = {}
+    for gaps in gaps_of(analysis.inputs):
+        parts = gaps.long_parts(LONG_GAP_NS)
+        causes = {cause: parts[cause] for cause in _OF_GAPS}
+        found[gaps.device] = causes | {WaitCause.UNRECORDED: parts[UNKNOWN_CAUSE]}
+    return found
+
+
+def idle_around(analysis: Analysis) -> Finding | None:
+    """No accelerator works before the first of their work, or after the last, for a good part of
+    the run: what the host does there nothing hides. Silent if clocks of devices are not aligned,
+    and if devices are models of a server."""
+    if unaligned(analysis) or of_server(analysis):
+        return None
+    known = set(accelerators(analysis)["device"])
+    worked = [gaps for gaps in gaps_of(analysis.inputs) if gaps.device in known]
+    if not worked:
+        return None
+    first = min(worked, key=lambda gaps: gaps.span[0])
+    last = max(worked, key=lambda gaps: gaps.span[1])
+    counted, never = first.counted, np.iinfo(np.int64).max // 4
+    before = counted.clipped(-never, first.span[0]).length
+    behind = counted.clipped(last.span[1], never).length
+    total = end_to_end_ns(analysis)
+    if share(before + behind, total) < _MIN_GAP_SHARE:
+        return None
+    return Finding(
+        "idle_around",
+        {
+            "around_ns": before + behind,
+            "around_share": share(before + behind, total),
+            "before_ns": before,
+            "behind_ns": behind,
+        },
+        where=Where(device=(first if before >= behind else last).device),
+        cost_ns=before + behind,
+    )
 
 
 def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
@@ -180,10 +238,32 @@ def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
                 "data_wait_share": share(wait, row["span_ns"]),
                 "transfer_ns": row["transfer_ns"],
                 "hidden_share": hidden,
+                **_copied(analysis, row["device"]),
             },
             where=Where(device=row["device"]),
             cost_ns=wait,
         )
+
+
+def _copied(analysis: Analysis, device: str) -> dict[str, Value]:
+    """What most of the time of a device's copies was spent on, if names of copies tell."""
+    copies = analysis.inputs.run.commands.lazy().filter(
+        pl.col("device").cast(pl.String) == device, pl.col("category").is_in(["dma", "copy"])
+    )
+    name = pl.coalesce("kernel", "op_type", "layer").cast(pl.String)
+    kind = (
+        pl.when(name.str.contains(_ON_DEVICES))
+        .then(pl.lit(Copied.ON_DEVICES.value))
+        .when(name.str.contains("Pinned"))
+        .then(pl.lit(Copied.PINNED.value))
+        .when(name.str.contains("Pageable"))
+        .then(pl.lit(Copied.PAGEABLE.value))
+    )
+    took = copies.group_by(kind=kind).agg(pl.col("duration_ns").clip(0).sum()).collect()
+    if took.is_empty():
+        return {}
+    longest = took.sort("duration_ns", "kind", nulls_last=True)["kind"][-1]
+    return {} if longest is None else {"copied": Copied(longest)}
 
 
 def idle_device(analysis: Analysis) -> Finding | None:
@@ -379,14 +459,11 @@ def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said
     if cause == WaitCause.UNRECORDED:
         title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
     else:
-        title, caveat = with_host(filled(known, texts(found) | more), found), _OF_ALL_WAITING
+        title, caveat = with_host(filled(known, texts(found) | more), found), _FILLED
     return Words(title, caveat, _RECOMMENDATIONS[cause])
 
 
-_OF_ALL_WAITING = said(
-    "The cause is that of all its waiting, shorter gaps included. A gap that other requests fill "
-    "costs nothing."
-)
+_FILLED = said("A gap that other requests fill costs nothing.")
 
 
 _WITHOUT_LAUNCHES = said(
@@ -419,17 +496,46 @@ def _transfers_exposed(found: Finding) -> Words:
             devices=named_devices(found),
             share=value_range(found, "data_wait_share"),
         )
+    copied = found.evidence.get("copied")
     return Words(
         title=title,
-        caveat=said(
-            "Prefetching needs memory for a second buffer. Copies from pageable memory do not "
-            "overlap at all."
-        ),
-        recommendation=said(
-            "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
-            "offloading; leave tensors on the device between submodules."
-        ),
+        caveat=_SECOND_BUFFER if copied == Copied.PINNED else _NO_OVERLAP,
+        recommendation=_COPY_LESS.get(copied, _PIN),
     )
+
+
+_SECOND_BUFFER = said("Prefetching needs memory for a second buffer.")
+_NO_OVERLAP = said(
+    "Prefetching needs memory for a second buffer. Copies from pageable memory do not overlap at "
+    "all."
+)
+_PIN = said(
+    "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
+    "offloading; leave tensors on the device between submodules."
+)
+_COPY_LESS: Mapping[object, Said] = {
+    Copied.PINNED: said(
+        "Host memory is pinned: prefetch on a separate stream; keep weights resident instead of "
+        "offloading; leave tensors on the device between submodules."
+    ),
+    Copied.ON_DEVICES: said(
+        "Most copies stay on devices: write results in place, avoid clones, and copy on another "
+        "stream while the device computes."
+    ),
+}
+
+
+_IDLE_AROUND = Words(
+    title=said(
+        "Nothing runs on accelerators for {around_share} of the run: {before_ns} before the first "
+        "work, {behind_ns} after the last"
+    ),
+    caveat=said("Time that other requests fill costs nothing."),
+    recommendation=said(
+        "Look at what the host does there: loading, compiling, tokenizing and preprocessing ahead "
+        "of the first launch, post-processing, encoding and writing behind the last kernel."
+    ),
+)
 
 
 _IDLE_DEVICE_WORDS = Words(
@@ -473,13 +579,26 @@ def _idle_gaps_change(found: Finding) -> Said | None:
 
 
 def _transfers_change(found: Finding) -> Said:
-    cause = CAUSE_CHANGES.get(found.evidence.get("cause"))
-    return cause or said("Prefetch from pinned memory; leave tensors on the device")
+    return _COPY_CHANGES.get(
+        found.evidence.get("copied"),
+        said("Prefetch from pinned memory; leave tensors on the device"),
+    )
+
+
+_COPY_CHANGES: Mapping[object, Said] = {
+    Copied.PINNED: said("Prefetch on a separate stream; leave tensors on the device"),
+    Copied.ON_DEVICES: said("Write results in place; avoid clones"),
+}
 
 
 RULES = (
     Rule(host_bound, host_bound_words, host_bound_change),
     Rule(idle_gaps, _idle_gaps, _idle_gaps_change),
+    Rule(
+        idle_around,
+        _IDLE_AROUND,
+        said("Prepare the next request while this one runs: preprocessing, post-processing"),
+    ),
     Rule(transfers_exposed, _transfers_exposed, _transfers_change),
     Rule(
         idle_device,
@@ -601,6 +720,14 @@ def _providers(of: ReportInput) -> Iterator[Part]:
         ),
     )
 
+
+SENTENCES: Sentences = {
+    Copied: {
+        Copied.PINNED: said("between pinned memory of the host and the device"),
+        Copied.PAGEABLE: said("between pageable memory of the host and the device"),
+        Copied.ON_DEVICES: said("on devices"),
+    }
+}
 
 SECTION = SectionKind(
     "idle",

@@ -183,6 +183,8 @@ def host_bound_words(found: Finding) -> Words:
     if "recording_ns" in found.evidence:
         cost = said("{what}; recording operators took {recording_ns} of the host's time in calls")
         title = extended(title, cost, found)
+    if stacks:
+        title = extended(title, said("{what}; recording Python stacks slowed the host"), found)
     if waits_for_data_loader(found):
         loading = said("{what}; at least {data_loader_ns} of that for the DataLoader")
         title = extended(title, loading, found)

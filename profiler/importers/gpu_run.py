@@ -37,7 +37,7 @@ from profiler.importers.gpu_calls import (
     there,
     threads_of,
 )
-from profiler.kineto.operators import kernel_name, queue
+from profiler.kineto.operators import copy_name, kernel_name, queue
 from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s, number_within
 from profiler.trace.events import (
     NO_CALL,
@@ -284,6 +284,8 @@ def _command(
     full = label = work.names[name]
     if kind == _KERNEL:
         label = marks.plain(operator) if operator >= 0 else kernel_name(full)
+    elif kind == _COPY and " -> " in full:
+        label = copy_name(full)
     path = marks.modules[module] if module >= 0 else ""
     layer = f"{path}/{label}" if path else label
     shape = marks.shapes[shapes] if kind == _KERNEL else ""

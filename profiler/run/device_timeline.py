@@ -239,7 +239,8 @@ def _carried_over(
         return rows
     launched = np.flatnonzero(launched_by >= 0)
     both = np.concatenate((rows, launched))
-    streams, device = streams_of(commands, both), commands["device"].to_physical().to_numpy()[both]
+    codes = commands["device"].to_physical().cast(pl.Int64).fill_null(-1) + 1
+    streams, device = streams_of(commands, both), codes.to_numpy()[both]
     of_device = np.full(int(device.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(of_device, device[len(rows) :], start[launched_by[launched]])
     of_device[of_device == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # nobody knows

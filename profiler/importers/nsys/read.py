@@ -309,6 +309,7 @@ _COPIES = (  # by number
     *("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *(f"{ends} (unified memory)" for ends in ("HtoD", "DtoH", "DtoD")),
 )
+_MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
 _VERSION = re.compile(r"_v\d+$")
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 
@@ -327,10 +328,9 @@ def read_work(database: SqliteFile) -> Work:
     kernels = _work("kernel", found, name)
     of_graph = keys_of(kernels.pid, kernels.correlation)[found["graphNodeId"] > 0]
 
-    found = read("MEMCPY", copyKind=0, bytes=_NONE)
-    kinds, place = np.unique(found["copyKind"], return_inverse=True)
-    ends = [_COPIES[kind] if 0 <= kind < len(_COPIES) else "" for kind in kinds.tolist()]
-    name = names.of([f"Memcpy {one}".strip() for one in ends], place.reshape(-1))
+    found = read("MEMCPY", copyKind=0, bytes=_NONE, srcKind=_NONE, dstKind=_NONE)
+    kinds, place = distinct(found["copyKind"], found["srcKind"], found["dstKind"])
+    name = names.of([_copy_name(*kind) for kind in kinds], place)
     copies = _work("gpu_memcpy", found, name)
 
     found = read("MEMSET", bytes=_NONE)
@@ -343,6 +343,13 @@ def read_work(database: SqliteFile) -> Work:
     graphs = _work("graph", found, names.of(texts, place.reshape(-1)))
     recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
     return Work.joined([kernels, copies, sets, graphs.select(~recorded)], names)
+
+
+def _copy_name(kind: int, source: int, target: int) -> str:
+    """`Memcpy HtoD (Pinned -> Device)`, as Kineto calls it."""
+    name = f"Memcpy {_COPIES[kind] if 0 <= kind < len(_COPIES) else ''}".strip()
+    memory = _MEMORY.get(source), _MEMORY.get(target)
+    return f"{name} ({memory[0]} -> {memory[1]})" if all(memory) and "(" not in name else name
 
 
 def _work(kind: str, found: dict[str, Int64s], name: Int64s) -> Work:

@@ -185,6 +185,43 @@ def one_long_gap_in_which_another_device_does_the_same():
     return _by_turns(names=("t", "t", "t"))
 
 
+@triggers("idle_gaps", gaps=1, cause="host", waits_most_ns=600_000)
+def a_long_gap_between_calls_beside_many_short_ones():
+    """Ten gaps of 90 µs in calls are more than that of 600 µs between them, but not long."""
+    commands = [command(0, 100_000 * at, 100_000 * at + 10_000) for at in range(11)]
+    calls = [gpu_call(0, 0, 1_010_000), gpu_call(1, 1_610_000, 9_100_000)]
+    return analyzed(calls, [*commands, command(1, 1_610_000, 9_100_000)], end=9_100_000)
+
+
+@triggers("idle_gaps", cause="host", waits_most_ns=119_000)
+def a_long_gap_ahead_of_which_the_host_waited_for_a_microsecond():
+    """The host waits for the device for the last 1 µs of its work, then prepares the next call for
+    120 µs: without the wait it would have been 1 µs earlier, not 120."""
+    wait = Command(-1, "cpu:0", "Host sync", "sync", "cudaStreamSynchronize", 999_000, 1_000)
+    calls = [gpu_call(0, 0, 1_000_000), gpu_call(1, 1_120_000, 2_000_000)]
+    launches = [
+        Command(n, "cpu:0", "Host", "host", "op", at, 1) for n, at in ((0, 0), (1, 1_120_000))
+    ]
+    work = [command(0, 0, 1_000_000), command(1, 1_120_000, 2_000_000)]
+    commands = [wait, launches[0], work[0], launches[1], work[1]]
+    return analyzed(calls, commands, end=2_000_000, flows=[(1, 2), (3, 4)])
+
+
+def _around(before, behind):
+    call = gpu_call(0, before, 1000 - behind)
+    return analyzed([call], [command(0, before, 1000 - behind)])
+
+
+@triggers("idle_around", around_ns=50, before_ns=30, behind_ns=20, around_share=0.05)
+def a_host_that_prepares_and_follows_up():
+    return _around(30, 20)
+
+
+@misses("idle_around")
+def a_host_that_hardly_does():
+    return _around(30, 19)
+
+
 @triggers("idle_gaps", cause="host", host_in="poll", host_in_ns=150_001)
 def one_long_gap_for_most_of_which_the_host_is_in_one_thing():
     return _between_calls(150_001)
@@ -348,6 +385,29 @@ def a_wait_in_every_step_on_another_clock():
 @misses("scheduler_sync")
 def a_wait_in_half_of_the_steps():
     return _waits(2)
+
+
+def _transfer_of(name):
+    commands = [
+        command(0, 0, 50, track="stream 7 memcpy", category="dma", layer=name),
+        command(0, 50, 1000),
+    ]
+    return analyzed([gpu_call(0, 0, 1000)], commands)
+
+
+@triggers("transfers_exposed", copied="pinned")
+def a_transfer_from_pinned_memory():
+    return _transfer_of("Memcpy HtoD (Pinned -> Device)")
+
+
+@triggers("transfers_exposed", copied="pageable")
+def a_transfer_from_pageable_memory():
+    return _transfer_of("Memcpy HtoD (Pageable -> Device)")
+
+
+@triggers("transfers_exposed", copied="on_devices")
+def a_copy_on_the_device():
+    return _transfer_of("Memcpy DtoD (Device -> Device)")
 
 
 def _transfer(transfer_end, compute_start):

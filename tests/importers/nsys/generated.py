@@ -45,6 +45,8 @@ class Copy:
     correlationId: int
     bytes: int
     copyKind: int
+    srcKind: int = 7
+    dstKind: int = 7
     deviceId: int = 0
     streamId: int = 7
     globalPid: int = global_id()

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.finding_text import words
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.nsys.read import read_nvtx
@@ -433,3 +434,17 @@ def test_work_launched_before_the_recording_is_in_no_time(tmp_path):
     assert analysis.accounting.end_to_end_ns == 170
     assert row["idle_share"] == idle["idle_share"] == 70 / 170
     assert (row["carried_over_ns"], analysis.accounting.unrecorded_ns) == (160, 0)
+
+
+def test_memory_that_copies_are_between_is_in_their_names(tmp_path):
+    """A copy from pinned memory is called as Kineto calls it; nobody is told to pin that memory."""
+    rows = [Call(0, 5, 1), Kernel(10, 1000, 1)]
+    rows += [Call(990, 995, 2), Copy(1000, 2000, 2, 64, 1, srcKind=1, dstKind=2)]
+    rows += [Call(1990, 1995, 3), Kernel(2000, 3000, 3)]
+    run = imported(tmp_path, rows)
+    copies = run.commands.filter(pl.col("category") == "dma")
+    names = copies.select(pl.col("op_type", "kernel").cast(pl.String)).rows()
+    assert names == [("Memcpy HtoD", "Memcpy HtoD (Pinned -> Device)")]
+    (found,) = [one for one in analyze(run).findings if one.rule == "transfers_exposed"]
+    assert found.evidence["copied"] == "pinned"
+    assert "Pin host" not in words(found).recommendation

@@ -101,7 +101,8 @@ class Ladder:
     """The outcomes of a run that takes `before_ns`. `total` is all of them that keep the image,
     with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
     is the most that recording made the run longer through its host, None if that is not known or
-    corrected; `stacks` if Python stacks were recorded. `why_not` says why nothing was replayed.
+    corrected; `stacks` if Python stacks were recorded, `replayed` if launches were: without any,
+    outcomes are sums of what calls took. `why_not` says why nothing was replayed.
     """
 
     run_id: str
@@ -112,6 +113,7 @@ class Ladder:
     left: tuple[tuple[str, str], ...] = ()
     recording_ns: float | None = None
     stacks: bool = False
+    replayed: bool = False
     why_not: str = ""
 
 
@@ -167,6 +169,7 @@ class _Climb:
             options=tuple(dict.fromkeys(o for one in together for o in one.options)),
             left=tuple(_left(analysis, rungs)),
             recording_ns=recording_ns,
+            replayed=self.predictor.launches is not None,
             stacks=bool(recorded and recorded.with_stack),
         )
 

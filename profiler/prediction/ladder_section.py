@@ -21,11 +21,12 @@ from profiler.analysis.document import (
     Summary,
     TableView,
 )
-from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.finding_text import MATERIAL
+from profiler.analysis.result import ReportInput
 from profiler.analysis.table_text import table
-from profiler.prediction.ladder import Kind, Ladder, Outcome, Rung, ladder_of_analysis
+from profiler.prediction.ladder import MOST, Kind, Ladder, Outcome, Rung, ladder_of_analysis
 from profiler.run.columns import FLOAT64, NS, STRING, Column, col, schema
-from profiler.text import Said, duration, joined, said, sentence
+from profiler.text import Said, duration, joined, percent, said, sentence
 
 KEY = "ladder"
 TITLE = said("What to do first")
@@ -62,9 +63,15 @@ def outcome_text(ladder: Ladder, found: Outcome) -> Said:
 
 
 def all_together(ladder: Ladder) -> Said | None:
-    """What all changes that keep the image come to; None of a ladder without any."""
-    if ladder.total is None:
+    """What all changes that keep the image come to; None of a ladder without rungs."""
+    if not ladder.rungs:
         return None
+    if ladder.total is None:
+        return said(
+            "no change that keeps the image gains {least} of {now}",
+            least=percent(MATERIAL),
+            now=duration(ladder.before_ns),
+        )
     text = outcome_text(ladder, ladder.total)
     if any(rung.change.kind is not Kind.SAME_IMAGE for rung in ladder.rungs):
         return said("all together, without those that are marked: {outcome}", outcome=text)
@@ -76,7 +83,7 @@ def recording_note(ladder: Ladder) -> Said | None:
     that is known to be nothing, or is corrected."""
     if not ladder.recording_ns or not any(rung.change.on_host for rung in ladder.rungs):
         return None
-    if ladder.recording_ns < 0.01 * ladder.before_ns:
+    if ladder.recording_ns < MATERIAL * ladder.before_ns:
         return None
     most = duration(ladder.recording_ns)
     if ladder.stacks:
@@ -108,10 +115,11 @@ def _notes_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
 # --- In brief, for the first screen and the 40 lines of a terminal.
 
 
-def with_ladder(opening: Opening, analysis: Analysis) -> Opening:
+def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     """The opening with the ladder in place of gains; as it is if nothing was replayed."""
-    ladder = ladder_of_analysis(analysis)
-    if ladder is None or not ladder.rungs:
+    ladder = ladder_of_analysis(of.analysis)
+    shown = of.most(MOST)
+    if ladder is None or not ladder.rungs or not shown:
         return opening
     notes = [note for note in (all_together(ladder), recording_note(ladder)) if note is not None]
     if ladder.left:
@@ -119,8 +127,10 @@ def with_ladder(opening: Opening, analysis: Analysis) -> Opening:
         notes.append(said("not replayed, so without a number: {changes}", changes=some))
     return replace(
         opening,
-        advice=tuple(_advice(ladder, rung) for rung in ladder.rungs),
-        advice_title=said("What to do first, by replay of this run: each alone, then together"),
+        advice=tuple(_advice(ladder, rung) for rung in ladder.rungs[:shown]),
+        advice_title=said("What to do first, by replay of this run: each alone, then together")
+        if ladder.replayed
+        else said("What to do first, by the parts of this run: each alone, then together"),
         advice_notes=tuple(notes),
     )
 
@@ -161,8 +171,8 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
         notes = [sentence(note) for note in (recording_note(ladder),) if note is not None]
         notes.append(
             said(
-                "Outcomes are replays of this run; below each, its 90 % interval and the options "
-                "with which `profile-sd3 predict` gives the same figures."
+                "Outcomes are of this run; below each, its 90 % interval and the options of "
+                "`profile-sd3 predict` that give the same figures."
             )
         )
         yield Part(
@@ -229,7 +239,8 @@ def ladder_report(ladder: Ladder) -> Report:
         headline = said("{together}", together=sentence(together))
     elif not ladder.rungs:
         headline = said(
-            "{now} now: no change that can be replayed gains 1 % of it",
+            "{now} now: no change that can be replayed gains {least} of it",
+            least=percent(MATERIAL),
             now=duration(ladder.before_ns),
         )
     asked = said(

@@ -92,7 +92,7 @@ def build_report(of: ReportInput) -> Report:
     sections = (_section(kind, of, rest) for kind in section_kinds())
     shown = tuple(section for section in sections if section.parts)
     summary = replace(summary_of(of), against=_against(of.against))
-    return Report(summary, shown, opening=with_ladder(opening_of(of, summary), of.analysis))
+    return Report(summary, shown, opening=with_ladder(opening_of(of, summary), of))
 
 
 def _placed(table: Table) -> Table:

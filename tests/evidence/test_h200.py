@@ -16,6 +16,7 @@ from profiler.analysis import call_costs, words
 from profiler.analysis.analyze import analyze
 from profiler.analysis.replay import whole_run
 from profiler.prediction import Assumption, ImageSize, Resizing, Scenario
+from profiler.prediction.ladder import Kind, ladder_of_analysis
 from profiler.prediction.predict import predict
 
 from .recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, of_encoders, predicted_size
@@ -156,3 +157,29 @@ def test_images_of_another_size_and_back_are_the_same_work(name, size):
         for all_kinds in (kinds, map(resizing.kind, there))
     )
     assert after == pytest.approx(before, rel=0.03)
+
+
+def test_the_graphs_of_a_ladder_are_what_recorded_graphs_took():
+    """The outcome of one graph per call, of the eager run alone, has in its interval what the run
+    took that replayed graphs: recorded, and without a profiler (449.9 and 427.7 ms)."""
+    ladder = ladder_of_analysis(analysed("sd35-eager")[1])
+    (graphs,) = [r for r in ladder.rungs if r.change.cuda_graph]
+    recorded = analysed("sd35-graphs")[1].accounting.end_to_end_ns
+    untraced = TRUTH["sd35"]["graphs"]["span_ms"][1] * 1e6
+    assert graphs.alone.low <= untraced <= graphs.alone.high
+    assert graphs.alone.low <= recorded <= graphs.alone.high
+
+
+def test_compiling_on_a_ladder_is_what_the_compiled_run_took():
+    """What a compiler fuses, of the eager run alone, has in its interval the compiled run; a host
+    that launches as slowly as it did is its upper end."""
+    ladder = ladder_of_analysis(analysed("flux-eager")[1])
+    (compiled,) = [
+        r
+        for r in ladder.rungs
+        if r.change.submodule == "transformer" and r.change.kind is Kind.SAME_IMAGE
+    ]
+    recorded = analysed("flux-compiled")[1].accounting.end_to_end_ns
+    assert "Compile transformer" in str(compiled.change.action)
+    assert compiled.alone.low <= recorded <= compiled.alone.high
+    assert recorded < 0.85 * ladder.before_ns

@@ -14,6 +14,7 @@ import polars as pl
 
 from profiler.analysis import Analysis, Bound, change, profiling_overhead
 from profiler.analysis.flop_shapes import Family
+from profiler.prediction.ladder import ladder_of_analysis
 from profiler.text import count, duration, percent
 
 __all__ = ["QUESTIONS", "answers", "plain", "words"]
@@ -72,6 +73,12 @@ def _largest_product(analysis: Analysis) -> Iterator[str]:
 
 
 def _what_first(analysis: Analysis) -> Iterator[str]:
+    ladder = ladder_of_analysis(analysis)
+    if ladder is not None and ladder.rungs:
+        first = ladder.rungs[0]
+        yield f"{duration(ladder.before_ns)} → {duration(first.alone.ns)}"
+        yield str(first.change.action)
+        return
     gaining = [finding for finding in analysis.findings if finding.cost_ns]
     if gaining:
         yield duration(gaining[0].cost_ns or 0)

@@ -9,8 +9,10 @@ from profiler.analysis import Finding, WaitCause, change, rules
 from profiler.analysis.analyze import analyze
 from profiler.analysis.idle_section import CAUSE_CHANGES
 from profiler.analysis.launch_bound import MostlyBetween
-from profiler.analysis.overview import noted_times_facts
-from profiler.text import Note, Said, duration, percent
+from profiler.analysis.overview import advised, noted_times_facts
+from profiler.prediction.ladder import ladder_of_analysis
+from profiler.prediction.ladder_section import all_together
+from profiler.text import Note, Said, percent
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind, DropReason, Overhead, Recording
 from profiler.trace.manifest_fields import UnknownCost, WhyUnknown
@@ -244,26 +246,38 @@ def test_a_column_tells_rows_of_one_label_apart_or_is_not_there():
 
 
 def test_the_largest_of_submodules_and_shapes(generated):
-    """Three submodules, five shapes, and at most three findings; `top` limits them further."""
+    """Three submodules, five shapes, and at most five rungs; `top` limits them further."""
     opening = _opening(generated)
     rows = opening.submodules.frame.head(opening.submodules.shown)
     assert rows["submodule"].to_list() == ["transformer", "vae", "text_encoder_3"]
     assert opening.submodules.shown == 3
     assert opening.shapes.shown == 5
-    assert len(opening.advice) <= 3
+    assert len(opening.advice) <= 5
     fewer = _opening(generated, top=2)
     assert (fewer.submodules.shown, fewer.shapes.shown) == (2, 2)
     none = _opening(generated, top=0)
     assert (none.submodules, none.shapes, none.advice) == (None, None, ())
 
 
-def test_findings_with_a_known_gain_come_first(generated):
-    """Those that save most lead; what is wrong with the trace is among the checks."""
-    costs = [advice.finding.cost_ns for advice in _opening(generated).advice]
-    known = [cost for cost in costs if cost]
-    assert costs[: len(known)] == known
-    gains = [advice.gain for advice in _opening(generated).advice]
-    assert gains[: len(known)] == [duration(cost) for cost in known]
+def test_a_ladder_stands_in_place_of_gains(generated):
+    """What was replayed has its outcome; without `top` rows there is none."""
+    opening = _opening(generated)
+    ladder = ladder_of_analysis(analyze(generated))
+    assert [advice.title for advice in opening.advice] == [
+        str(rung.change.action) for rung in ladder.rungs
+    ]
+    assert all(" → " in advice.gain for advice in opening.advice)
+    assert all_together(ladder) == opening.advice_notes[0]
+
+
+def test_findings_with_a_known_gain_come_first():
+    """What is wrong with the trace is among the checks."""
+    found = (
+        Finding("host_between_steps", {}),
+        Finding("unaccounted_time", {}, cost_ns=9),
+        Finding("idle_gaps", {}, cost_ns=5),
+    )
+    assert [one.rule for one in advised(found)] == ["idle_gaps", "host_between_steps"]
 
 
 def test_every_rule_has_a_change_of_one_line():

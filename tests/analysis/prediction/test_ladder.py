@@ -1,0 +1,121 @@
+"""The ladder of outcomes: its figures are those of `predict`, and what may stand in it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.prediction import Scenario
+from profiler.prediction.ladder import MOST, Kind, Ladder, ladder_of, ladder_of_analysis
+from profiler.prediction.ladder_section import all_together, ladder_document, recording_note
+from tests.queued_runs import QueuedCall, QueuedPipeline
+
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
+ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
+DECODE = (QueuedCall("vae", length=50_000, host=5_000),)
+SLOW_HOST = QueuedCall("transformer", "batched", kernels=50)
+
+
+def ladder(steps: int = 4, **base: int) -> Ladder:
+    """That of a pipeline whose device waits for its host."""
+    run = QueuedPipeline(ENCODE, [[SLOW_HOST]] * steps, DECODE).simulated().run
+    return ladder_of(run, analyze(run), Scenario(**base))
+
+
+@pytest.fixture(scope="module", params=["sd35_mi300x", "tiny_two_devices"])
+def sample(request):
+    return SAMPLES / request.param
+
+
+@pytest.fixture
+def predict(cli):
+    return partial(cli, "predict")
+
+
+def predicted_ns(predict, sample, options):
+    words = " ".join(options).split()
+    return json.loads(predict(sample, *words, "--json", "-")[1])["predicted"]["ns"]
+
+
+def test_every_figure_is_that_of_predict_with_the_same_options(predict, sample):
+    """Each rung alone, and all together: the command that a row names gives its figure."""
+    found = json.loads(predict(sample, "--json", "-")[1])["ladder"]
+    assert found["rungs"]
+    for rung in found["rungs"]:
+        assert predicted_ns(predict, sample, rung["options"]) == rung["alone"]["ns"]
+    assert predicted_ns(predict, sample, found["options"]) == found["all_together"]["ns"]
+
+
+def test_after_those_above_are_options_combined(predict):
+    """The second rung's options after the first one's, in one command."""
+    sample = SAMPLES / "sd35_mi300x"
+    first, second, *_ = json.loads(predict(sample, "--json", "-")[1])["ladder"]["rungs"]
+    both = predicted_ns(predict, sample, [*first["options"], *second["options"]])
+    assert both == second["after_those_above"]["ns"]
+
+
+def test_a_report_and_predict_have_one_ladder(predict, sample):
+    """JSON of `analyze` has what `predict` prints."""
+    analysis = analyze(profiler.load(sample))
+    printed = json.loads(predict(sample, "--json", "-")[1])["ladder"]
+    assert ladder_document(ladder_of_analysis(analysis)) == printed
+    together = str(all_together(ladder_of_analysis(analysis)))
+    assert predict(sample)[1].lower().startswith(together.lower())
+
+
+def test_a_device_that_waits_gains_by_graphs_first():
+    """Its host launches 50 kernels a call and takes longer than they: one launch takes that away.
+    What gives another image is marked, below the others, and not in the total."""
+    found = ladder()
+    kinds = [rung.change.kind for rung in found.rungs]
+    assert found.rungs[0].change.cuda_graph
+    assert found.rungs[0].alone.ns < found.before_ns
+    assert len(kinds) <= MOST
+    assert kinds == sorted(kinds, key=[Kind.SAME_IMAGE, Kind.AT_BEST, Kind.OTHER_IMAGE].index)
+    assert Kind.OTHER_IMAGE in kinds
+    assert not {"--guidance off", "--steps 2"} & {*found.options}
+    assert found.total.ns <= found.rungs[0].alone.ns
+
+
+def test_gains_grow_downwards():
+    """Each rung after those above takes less than the one before it, by a hundredth of the run."""
+    same = [r for r in ladder().rungs if r.change.kind is Kind.SAME_IMAGE]
+    times = [same[0].alone.ns, *(rung.after.ns for rung in same[1:])]
+    assert all(b <= a - 0.01 * ladder().before_ns for a, b in pairwise(times))
+
+
+def test_the_profilers_share_stands_beside_the_gain():
+    """The most that a slow host adds is what a host that needs no time would save: in a run that
+    waits for its host alone nearly what graphs gain. Untraced times are without it."""
+    found = ladder()
+    assert found.recording_ns == pytest.approx(found.before_ns - found.rungs[0].alone.ns, rel=0.1)
+    assert "at most" in str(recording_note(found))
+    corrected = ladder(untraced_ns=round(found.before_ns * 0.8))
+    assert corrected.recording_ns is None
+    assert corrected.before_ns == pytest.approx(0.8 * found.before_ns, rel=0.01)
+    assert recording_note(corrected) is None
+
+
+def test_attention_pays_only_after_graphs():
+    """On an MI300X that waits for its host, less work on the device gains nothing until one launch
+    a call ends that; compiled code is not advised to be compiled."""
+    found = ladder_of_analysis(analyze(profiler.load(SAMPLES / "sd35_mi300x")))
+    assert "compiled already" in str(found.rungs[0].change.action)
+    (attention,) = [rung for rung in found.rungs if rung.change.kind is Kind.AT_BEST]
+    assert attention.alone.ns == pytest.approx(found.before_ns, rel=0.01)
+    assert attention.pays_after == 1
+    assert attention.after.ns < 0.9 * found.rungs[0].alone.ns
+
+
+def test_following_what_is_no_finding_is_refused(predict, sample):
+    """The sentence names those that can be followed."""
+    code, _, error = predict(sample, "--follow", "nonsense")
+    assert code == 2
+    assert "--follow 'nonsense' is no finding whose effect is known" in error
+    assert "negative_prompt:text_encoder_3" in error

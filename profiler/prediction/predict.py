@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,7 @@ from profiler.analysis.timeline import PipelineCalls
 from profiler.errors import InputError
 from profiler.prediction.changes import Changed, DeviceSpan, Following, changed
 from profiler.prediction.follow import by_calls, by_replay, followed
-from profiler.prediction.placement import BestPlacement, OnDevices
+from profiler.prediction.placement import BestPlacement, OnDevices, placement_of
 from profiler.prediction.replay import (
     RefusedError,
     ReplayBasis,
@@ -109,6 +109,7 @@ class Prediction:
     what it does not know. If launches were replayed `device` is the device's span, and
     `reasons` (`Reason`) say why the request takes what it takes. `recorded` is what requests of a
     server took, to hold the simulation against; such a prediction has no stages and submodules.
+    `placement` is where the scenario has its submodules, if a better one was looked for.
     """
 
     run_id: str
@@ -125,6 +126,7 @@ class Prediction:
     device: DeviceSpan | None = None
     reasons: tuple[Note, ...] = ()
     recorded: RecordedLatency | None = None
+    placement: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- Requests that a server recorded: what they wait for, and how many at once would take how long.
@@ -402,6 +404,7 @@ class Predictor:
             unknown=_each_once(unknown),
             device=changes.device,
             reasons=changes.reasons,
+            placement={} if devices.best is None else placement_of(devices.placed),
         )
 
     def _basis(self, scenario: Scenario) -> ReplayBasis | None:

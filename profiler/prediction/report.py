@@ -158,6 +158,8 @@ _NO_STAGE = "outside"
 _RECORDED = "recorded"
 _AS_PLACED, _BEST = "as placed", "best placement"
 _ROWS = 100
+_BETTER = 1.01  # times the throughput: less is no gain
+_NAMED = 4  # submodules that move
 _ORDERS: Mapping[Order, str] = {
     "pipeline": "the calls of each one after the other",
     "graph": "a call of each as soon as its inputs are there",
@@ -208,7 +210,11 @@ def prediction_report(prediction: Prediction) -> Report:
         *_notes("What it assumes", prediction.assumes),
         *_notes("What is not known", prediction.unknown),
     )
-    summary = Summary(headline(prediction), accounting=_basis(prediction))
+    asked = headline(prediction)
+    best = best_line(prediction)
+    summary = Summary(
+        best or asked, accounting=" ".join([*([f"{asked}."] if best else []), _basis(prediction)])
+    )
     return Report(summary, (Section("prediction", parts=parts),))
 
 
@@ -231,6 +237,41 @@ def headline(prediction: Prediction) -> str:
     each = f"{found.throughput:,.2f} requests/s, half of them within {duration(found.latency(50))}"
     alone = f"{text} ({asked})" if asked else text
     return f"{counted(found.concurrency, 'request')} at once: {each}; one alone: {alone}"
+
+
+def best_line(prediction: Prediction) -> str:
+    """The best placement and what it gains, or that none does; "" if none was asked for: a search
+    on given devices, or what fits of what does not as it is placed."""
+    best, now = prediction.best, prediction.simulation
+    if best is None or not (prediction.scenario.devices or prediction.too_large):
+        return ""
+    if now is None:
+        where = _placed(best.placement, {})
+        return f"Best placement that fits: {where}, {_speed(best.simulation)}"
+    moved = _placed(best.placement, prediction.placement)
+    one = now.concurrency == 1
+    gain = best.simulation.throughput / now.throughput if now.throughput > 0 else 1.0
+    at_once = "one request at a time" if one else f"{counted(now.concurrency, 'request')} at once"
+    if not moved or gain < _BETTER:
+        return f"No placement on these devices helps {at_once}: it stays at {_speed(now)}"
+    return (
+        f"Best placement: {moved}, {_speed(now)} → {_speed(best.simulation)} ({gain:.2f}×, "
+        f"{at_once})"
+    )
+
+
+def _placed(placement: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The submodules that it has elsewhere than they are now, each with its device."""
+    moved = [f"{name} on {on}" for name, on in placement.items() if now.get(name) != on]
+    more = len(moved) - _NAMED
+    return ", ".join([*moved[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+def _speed(found: Simulation) -> str:
+    """How long one request takes; of several at once how many a second."""
+    if found.concurrency == 1:
+        return duration(found.latency(50))
+    return f"{found.throughput:,.2f} requests/s"
 
 
 def _asked(prediction: Prediction) -> Iterator[str]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import profiler
 from profiler.analysis import DeviceProfile
+from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.prediction import PlacementNote
+from profiler.prediction import PlacementNote, Scenario
 from profiler.prediction import placement as placement_module
 from profiler.prediction.placement import (
     TargetDevice,
@@ -24,6 +27,8 @@ from profiler.prediction.placement import (
     target_devices,
     too_large,
 )
+from profiler.prediction.predict import predict
+from profiler.prediction.report import prediction_report
 from profiler.prediction.requests import simulate
 from profiler.text import Note
 from profiler.trace import Device
@@ -263,3 +268,21 @@ def test_host_work_is_no_submodule():
     """It stays with the process."""
     made = workload([host(5), call("vae", 10)])
     assert placed(made, {"vae": "cpu:1"}, targets(made)).encode[0].device == ""
+
+
+def test_the_first_line_is_the_best_placement_or_that_none_helps():
+    """Two equal devices help no request that is alone; of four at once the transformer moves, and
+    the gain is that of the throughputs below."""
+    run = profiler.load(Path(__file__).parents[3] / "sample_traces/tiny_two_devices")
+    analysis = analyze(run)
+
+    def first(**scenario):
+        found = predict(run, analysis, Scenario(**scenario))
+        return found, prediction_report(found).summary.headline
+
+    _, alone = first(devices=("cpu:0", "cpu:1"))
+    assert alone.startswith("No placement on these devices helps one request at a time")
+    found, four = first(devices=("cpu:0", "cpu:1", "cpu:2"), concurrency=4)
+    gain = found.best.simulation.throughput / found.simulation.throughput
+    assert four.startswith("Best placement: transformer on cpu:2, ")
+    assert f"({gain:.2f}×, 4 requests at once)" in four

@@ -19,11 +19,13 @@ import re
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -51,6 +53,7 @@ _YES = ("1", "true", "on", "yes")
 _PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | _PLAIN
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_READER_S = 5.0  # in which somebody must open a pipe for reading
 _DESCRIPTORS = re.compile(
     r"/dev/(?P<name>stdout|stderr)|(?:/dev|/proc/self)/fd/(?P<number>[0-9]{1,9})"
 )
@@ -200,7 +203,24 @@ def _opened_special(path: Path) -> BinaryIO | None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if stat.S_ISREG(mode):
         return None
-    return os.fdopen(os.open(path, os.O_WRONLY | _PLAIN), "wb")
+    if not stat.S_ISFIFO(mode):
+        return os.fdopen(os.open(path, os.O_WRONLY | _PLAIN), "wb")
+    handle = _opened_pipe(path)
+    os.set_blocking(handle, True)
+    return os.fdopen(handle, "wb")
+
+
+def _opened_pipe(path: Path) -> int:
+    """A named pipe, once somebody reads it. Raises OSError if nobody does for some seconds: it may
+    lie where a file is expected."""
+    until = time.monotonic() + _READER_S
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | _PLAIN)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > until:
+                raise
+        time.sleep(_READER_S / 100)
 
 
 def same_file(one: Path, other: Path) -> bool:
@@ -230,9 +250,46 @@ def not_writable(path: Path, error: OSError) -> OutputError:
     """What to tell the user of a file or folder that cannot be written."""
     reason = error.strerror or str(error)
     advice = "give a folder you may write to"
+    if error.errno == errno.ENXIO:
+        reason, advice = "a pipe that nobody reads", "remove it, or read it first"
     if error.errno in _FULL:
         advice = "make room there, or give a folder elsewhere"
     return OutputError(f"cannot write {path} ({reason}): {advice}")
+
+
+# --- Files that somebody else wrote. Nothing else opens them: a pipe or a device at their place
+# neither waits nor has no end, and what is looked at is what was opened, whatever has the name
+# later.
+
+
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+def opened(path: Path) -> BufferedReader:
+    """A regular file, open for reading. Raises OSError for what cannot be read or is none."""
+    handle = os.open(path, os.O_RDONLY | _NOT_WAITING | _PLAIN)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "no regular file", str(path))
+
+
+def size_of(file: BinaryIO) -> int:
+    """Bytes of an open file."""
+    return os.fstat(file.fileno()).st_size
+
+
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file: those that it has when it is opened, if it grows. Raises OSError
+    if it cannot be read, is none, or has more than `most`."""
+    with opened(path) as file:
+        size = size_of(file)
+        if most is not None and size > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        return file.read(size)
 
 
 # --- JSON text of a document, and plain values from whatever a document is made of.
@@ -294,6 +351,17 @@ def _number(value: float | Decimal) -> float | None:
         return int(value)
     number = float(value)
     return number if math.isfinite(number) else None
+
+
+_HALVES = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def paired(text: str) -> str:
+    """JSON text in which halves of surrogate pairs, which no text can hold, are U+FFFD: Python's
+    decoder would make strings of them that cannot be written."""
+    return _HALVES.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
 
 
 # --- JSON and plain values as types of msgspec, whichever threads ask.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.files import json_text
+from profiler.files import json_text, opened, paired, size_of
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Device
 
@@ -218,9 +218,10 @@ def find_profiles(source: Path) -> tuple[DeviceProfile, ...]:
 def read_profiles(path: Path) -> tuple[DeviceProfile, ...]:
     """Read what `profiles_text` wrote. Raises InputError if the file is not that."""
     try:
-        if path.stat().st_size > _LONGEST:
-            raise InputError(f"{path} is too large for device profiles: {_RECOMMENDATION}")
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with opened(path) as file:
+            if size_of(file) > _LONGEST:
+                raise InputError(f"{path} is too large for device profiles: {_RECOMMENDATION}")
+            document = json.loads(paired(file.read(_LONGEST).decode()))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot read {path} ({reason}): {_RECOMMENDATION}") from error

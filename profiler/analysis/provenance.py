@@ -28,6 +28,7 @@ from profiler.analysis.overview import missing_rows
 from profiler.analysis.profiling_overhead import part_rows
 from profiler.analysis.result import ReportInput, RunSummary
 from profiler.analysis.settings import generation_pairs, setting_pairs
+from profiler.files import opened, read_file
 from profiler.text import Noun, count, counted, said, size
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
 from profiler.trace.manifest import MANIFEST_NAME
@@ -180,7 +181,7 @@ def embedded_trace(source: Path | None) -> EmbeddedTrace | None:
         return None
     try:
         size = path.stat().st_size
-        data = path.read_bytes() if 0 < size <= _TRIED else b""
+        data = read_file(path) if 0 < size <= _TRIED else b""
     except OSError:
         return None
     packed = deflated(data, level=6 if size <= _THOROUGH else 1) if data else ""
@@ -192,7 +193,7 @@ def _trace_file(path: Path) -> TraceFile | None:
         size = path.stat().st_size
         if size > _HASHED:
             return TraceFile(path.name, size)
-        with path.open("rb") as file:
+        with opened(path) as file:
             return TraceFile(path.name, size, hashlib.file_digest(file, "sha256").hexdigest())
     except OSError:
         return None

@@ -29,7 +29,7 @@ import polars as pl
 from msgspec import Meta, field
 
 from profiler.errors import InputError, OutputError, needing
-from profiler.files import create_atomically, decoded, folder_mode, not_writable
+from profiler.files import create_atomically, decoded, folder_mode, not_writable, read_file
 from profiler.tools.metrics import RUNS, SCHEMA_VERSION
 
 # --- `--where KEY=VALUE`: which runs of a data set are meant.
@@ -208,7 +208,7 @@ class LocalStorage:
     def read(self, name: str) -> bytes:
         """Its bytes. Raises FileNotFoundError if it is gone, InputError for other reasons."""
         with _reading(self.place, name):
-            return (self.folder / name).read_bytes()
+            return read_file(self.folder / name)
 
     def names(self, prefix: str) -> list[str]:
         """Names of all files below the folder `prefix`, sorted; none if it is not there."""

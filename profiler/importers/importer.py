@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from profiler.errors import InputError
+from profiler.files import opened, size_of
 from profiler.trace.compression import may_unpack_to, too_small
 
 if TYPE_CHECKING:
@@ -69,12 +70,12 @@ def bytes_of(path: Path, most: int = -1) -> tuple[bytes, bool]:
     Raises InputError if it cannot be read, or is packed and holds more than it may.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             packed = file.read(2) == GZIP
             file.seek(0)
             if not packed:
                 return file.read(most), False
-            bound, data = may_unpack_to(path.stat().st_size), bytearray()
+            bound, data = may_unpack_to(size_of(file)), bytearray()
             with gzip.GzipFile(fileobj=file) as stream:
                 try:
                     while (most < 0 or len(data) < most) and (chunk := stream.read1(_HEAD)):

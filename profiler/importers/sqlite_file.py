@@ -22,6 +22,7 @@ from urllib.parse import quote
 import numpy as np
 
 from profiler.errors import InputError
+from profiler.files import opened, size_of
 from profiler.importers.importer import GZIP
 from profiler.trace.columns import Int64s
 from profiler.trace.compression import may_unpack_to, too_small
@@ -209,20 +210,21 @@ def open_sqlite(path: Path, again: str) -> Iterator[SqliteFile]:
 def _unpacked(path: Path, place: Path, again: str) -> Path:
     """The file itself, or what is in it where it is gzip, written to `place`."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             if file.read(2) != GZIP:
                 return path
-        bound = may_unpack_to(path.stat().st_size)
-        with gzip.open(path) as packed, place.open("xb") as plain:
-            while chunk := packed.read(_CHUNK):
-                if plain.tell() + len(chunk) > bound:
-                    raise too_small(str(path))
-                if plain.tell() + len(chunk) > _SIZE_LIMIT:
-                    raise InputError(
-                        f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the "
-                        "file"
-                    )
-                plain.write(chunk)
+            file.seek(0)
+            bound = may_unpack_to(size_of(file))
+            with gzip.GzipFile(fileobj=file) as packed, place.open("xb") as plain:
+                while chunk := packed.read(_CHUNK):
+                    if plain.tell() + len(chunk) > bound:
+                        raise too_small(str(path))
+                    if plain.tell() + len(chunk) > _SIZE_LIMIT:
+                        raise InputError(
+                            f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give "
+                            "the file"
+                        )
+                    plain.write(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
             f"{path} is damaged or was cut ({error}): write it again with {again}"

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import msgspec
 
-from profiler.files import decoder_of
+from profiler.files import decoder_of, paired
 from profiler.kineto import BYTE_ORDER_MARK
 from profiler.kineto.events import WRONG, Event, Text
 
@@ -129,7 +129,7 @@ class DamagedText:
             place = re.search(rb'"%b"\s*:\s*' % re.escape(key.encode()), self.header)
             if place is None:
                 continue
-            plain = self._valid(self.header[place.end() :]).decode("utf-8", "replace")
+            plain = paired(self._valid(self.header[place.end() :]).decode("utf-8", "replace"))
             try:
                 value, _ = _DECODER.raw_decode(plain)
                 found.append(msgspec.json.encode(key) + b":" + msgspec.json.encode(value))

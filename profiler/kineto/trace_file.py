@@ -24,6 +24,7 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.files import decoder_of
+from profiler.files import opened as opened_file
 from profiler.kineto import BYTE_ORDER_MARK, Packed, PackedError, is_trace, opened, packed_as
 from profiler.kineto.damaged_text import DamagedText
 from profiler.kineto.events import (
@@ -238,7 +239,7 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
     Raises InputError, in one sentence, for everything that is not such a file.
     """
     try:
-        with path.open("rb") as file:
+        with opened_file(path) as file:
             return read_kineto_file(path, file, limit)
     except OSError as error:
         raise InputError(

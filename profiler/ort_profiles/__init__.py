@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
-from profiler.files import decoded, decoder_of
+from profiler.files import decoded, decoder_of, opened, size_of
 from profiler.trace import _core
 from profiler.trace.columns import CommandColumns, Int32s, Int64s, numbered
 from profiler.trace.compression import may_unpack_to, too_small
@@ -498,14 +498,14 @@ def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _pieces(path: Path) -> Iterator[bytes]:
     """A file, plain or gzip, in pieces; never more than it may unpack to. Raises InputError."""
-    with path.open("rb", buffering=0) as file:
+    with opened(path) as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
         if not packed:
             while piece := file.read(_PIECE):
                 yield piece
             return
-        left = may_unpack_to(path.stat().st_size)
+        left = may_unpack_to(size_of(file))
         with gzip.GzipFile(fileobj=file) as stream:
             while piece := stream.read1(_PIECE):  # all there is ahead of a damage
                 left -= len(piece)

@@ -26,7 +26,15 @@ import polars as pl
 from msgspec import Struct, structs
 
 from profiler.errors import InputError, MissingPackageError, OutputError
-from profiler.files import appearing, json_text, not_writable, write_atomically
+from profiler.files import (
+    appearing,
+    json_text,
+    not_writable,
+    opened,
+    paired,
+    read_file,
+    write_atomically,
+)
 from profiler.run.columns import (
     ARGS,
     CALLS,
@@ -472,6 +480,7 @@ def _as_text(kind: str, values: npt.NDArray[np.int64], strings: Sequence[str]) -
 
 
 _RUN_NAME = "run.json"
+_LARGEST_RUN = 256 << 20
 _ARGS_NAME = "args.parquet"
 FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
 _LATER = {  # columns, by what is unknown
@@ -525,20 +534,26 @@ def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFr
     return frame.select(expected.names()).cast(expected)
 
 
+def _parquet(path: Path) -> pl.DataFrame:
+    with opened(path) as file:
+        return pl.read_parquet(file)
+
+
 def read_parquet(directory: Path) -> Run:
     """Read what `write_parquet` wrote. Raises InputError if a file is missing or foreign."""
     try:
-        document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
+        document = json.loads(paired(read_file(directory / _RUN_NAME, _LARGEST_RUN).decode()))
         version = document.get("format_version", 1)
         if version != FORMAT_VERSION:
             raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
         info = parse_info(document["info"])
         frames: dict[str, Any] = {
-            name: _declared_frame(pl.read_parquet(directory / f"{name}.parquet"), columns)
+            name: _declared_frame(_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()
         }
+        opened(directory / _ARGS_NAME).close()  # it is read when it is asked for
         args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
-        return Run(
+        run = Run(
             run_id=str(document["run_id"]),
             info=structs.replace(info, drops=()),
             drops=info.drops,
@@ -548,6 +563,39 @@ def read_parquet(directory: Path) -> Run:
     except _UNREADABLE as error:
         message = f"{directory} is not a run written as Parquet ({error}): export it again"
         raise InputError(message) from error
+    return _sound(run, directory)
+
+
+# --- What no part of a run may be, whoever wrote it: tables count on it.
+
+
+_LARGEST_SUM = 1 << 62
+_SUMMED = ("duration_ns", "bytes_read", "bytes_written", "flops")
+
+
+def _sound(run: Run, path: Path) -> Run:
+    """The run. Raises InputError if a number of a call stands for two, or if times or sizes add
+    up to more than an int64 holds."""
+    calls = run.calls["call"]
+    if calls.n_unique() < len(calls):
+        twice = calls.filter(calls.is_duplicated())[0]
+        raise InputError(
+            f"{path} has several calls of the number {twice}: it is two runs in one, or damaged; "
+            "write it again"
+        )
+    for frame in (run.calls, run.commands):
+        for name in _SUMMED:
+            if name not in frame.columns or frame.is_empty():
+                continue
+            largest: Any = frame[name].max()
+            if largest is None or largest * len(frame) < _LARGEST_SUM:
+                continue
+            if frame[name].clip(lower_bound=0).cast(pl.Float64).sum() >= _LARGEST_SUM:
+                raise InputError(
+                    f"{path} is damaged: its {name} add up to more than 64 bits hold (one is "
+                    f"{largest}); copy it again, or record again"
+                )
+    return run
 
 
 # --- Where in a model a command lies: its place, whatever its producer calls a layer.
@@ -714,7 +762,8 @@ def load_bundle(directory: Path) -> Run:
     for drop in told:
         found.pop((drop.kind, drop.where, drop.unit), None)
     calls = _calls(manifest, traces)
-    return _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
+    run = _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
+    return _sound(run, directory)
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
@@ -803,7 +852,7 @@ def load_trace(path: Path) -> Run:
         detail = Note.of(DropReason.CALLS_TWICE)
         twice = len(trace.calls) - len(calls)
         drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
-    return _assemble(path.name, [trace], info, list(calls.values()), drops)
+    return _sound(_assemble(path.name, [trace], info, list(calls.values()), drops), path)
 
 
 def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:

@@ -30,7 +30,7 @@ from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.self_check import check_times
 from profiler.analysis.settings import setting_pairs
 from profiler.errors import InputError, OutputError, ProfilerError
-from profiler.files import converted, decoded, write_atomically
+from profiler.files import converted, decoded, opened, read_file, write_atomically
 from profiler.run.columns import FLOAT64, INT64, STRING, Column
 from profiler.run.run import Run
 from profiler.tools.sources import Kind, Source, load_source
@@ -217,7 +217,7 @@ def _line(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -255,12 +255,11 @@ def bundle_digest(bundle: Path) -> str:
     """SHA-256 of the bundle's manifest, `host.pb` and call files, one after another, in hex. Raises
     InputError if one cannot be read."""
     digest = hashlib.sha256()
-    buffer = memoryview(bytearray(_BLOCK))
     for path in (bundle / MANIFEST_NAME, *host_file(bundle), *call_files(bundle)):
         try:
-            with path.open("rb", buffering=0) as file:
-                while size := file.readinto(buffer):
-                    digest.update(buffer[:size])
+            with opened(path) as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     return digest.hexdigest()
@@ -834,7 +833,7 @@ def _read(bundle: Path) -> Summary | None:
     try:
         if not path.is_file() or path.stat().st_size > _LIMIT:
             return None
-        found = decoded(path.read_bytes(), Summary)
+        found = decoded(read_file(path, _LIMIT), Summary)
         converted(found.run, _Row)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -28,6 +28,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from profiler.errors import InputError
+from profiler.files import opened
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
 from profiler.trace.compression import (
     file_bytes,
@@ -524,7 +525,7 @@ class _Handler(BaseHTTPRequestHandler):
         if body:
             self.wfile.write(found.body)
             for path in found.files:
-                with path.open("rb") as file:
+                with opened(path) as file:
                     shutil.copyfileobj(file, self.wfile, 1 << 20)
 
     def _is_for_us(self) -> bool:

@@ -38,7 +38,7 @@ from profiler.analysis.device_profiles import (
     read_profiles,
 )
 from profiler.errors import InputError
-from profiler.files import appearing
+from profiler.files import appearing, opened, read_file
 from profiler.run.columns import TABLES
 from profiler.run.load import load_bundle
 from profiler.run.run import Run
@@ -211,7 +211,7 @@ def share(bundle: Path, out: Path, removal: Removal) -> Shared:
         _check_removed(copy, removal)
         _check_tables(run, load_bundle(copy), profiles, removal, bundle)
         size = packed.stat().st_size
-        with appearing(out) as target, packed.open("rb") as source:
+        with appearing(out) as target, opened(packed) as source:
             shutil.copyfileobj(source, target)
     kept = {*names, MERGED_NAME}
     left_out = sorted(path.name for path in bundle.iterdir() if path.name not in kept)
@@ -239,7 +239,7 @@ def _write_copy(
     merged = bytearray()
     calls = [bundle / entry.file for entry in before.calls]
     for path in (*host_file(bundle), *calls):
-        data = with_texts(path.read_bytes(), removal.text, path.name)
+        data = with_texts(read_file(path), removal.text, path.name)
         name = removal.text(path.name)
         (copy / name).write_bytes(data)
         sizes[name] = len(data)
@@ -307,7 +307,7 @@ def _pack(folder: Path, out: Path) -> list[str]:
             entry = zipfile.ZipInfo(f"{folder.name}/{path.name}", _BEGIN)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system, entry.external_attr = 3, 0o600 << 16
-            with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+            with opened(path) as source, archive.open(entry, "w", force_zip64=True) as target:
                 shutil.copyfileobj(source, target)
     return [path.name for path in paths]
 
@@ -317,7 +317,7 @@ def _check_removed(copy: Path, removal: Removal) -> None:
     info = info_document(read_manifest(copy / MANIFEST_NAME).info)
     seen = [text for text in _texts(info) if removal.text(text) != text]
     for path in copy.glob("*.pb"):
-        with_texts(path.read_bytes(), _remembering(seen, removal), path.name)
+        with_texts(read_file(path), _remembering(seen, removal), path.name)
     if seen:
         raise InputError(f"{copy.name} would still hold {seen[0]!r:.80}: report this as a fault")
 

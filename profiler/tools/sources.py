@@ -424,6 +424,6 @@ def page_path(source: Source, *, filtered: bool, folder: Path = Path()) -> Path:
     whole = given if given.name not in ("", "..") else given.resolve()
     stem = whole.name.removesuffix(".gz")
     path = folder / f"{Path(stem).stem if given.is_file() else stem}.{name}"
-    if path.is_file() and b"profile-sd3" not in path.read_bytes()[:_HEAD]:
+    if path.is_file() and b"profile-sd3" not in head_of(path)[:_HEAD]:
         raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")
     return path

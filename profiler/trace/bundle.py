@@ -34,6 +34,8 @@ from profiler.files import (
     file_mode,
     folder_mode,
     not_writable,
+    opened,
+    read_file,
     sync_to_disk,
     write_atomically,
     write_small,
@@ -206,9 +208,9 @@ def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False
     with appearing(merged, sync=sync) as target:
         for path in (*host, *call_files(directory)):
             if path.name in whole:
-                target.write(path.read_bytes()[: whole[path.name]])
+                target.write(read_file(path)[: whole[path.name]])
                 continue
-            with path.open("rb") as source:
+            with opened(path) as source:
                 shutil.copyfileobj(source, target, 1 << 20)
     return {path.name: path.stat().st_size for path in (*host, merged)}
 
@@ -297,7 +299,7 @@ def read_journal(directory: Path) -> dict[int, JournalEntry]:
     """The calls of a journal by index; lines that are cut or no calls are left out."""
     decoder = decoder_of(JournalEntry)
     found: dict[int, JournalEntry] = {}
-    with (directory / JOURNAL_NAME).open("rb") as file:
+    with opened(directory / JOURNAL_NAME) as file:
         for line in file:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 entry = decoder.decode(line)
@@ -318,7 +320,7 @@ class JournalReader:
         """The calls that have been added since the last time; none once the journal is gone. A
         last line that is not whole yet is read again; others that are cut are left out."""
         try:
-            with self._path.open("rb") as file:
+            with opened(self._path) as file:
                 file.seek(self._offset)
                 data = file.read()
         except OSError:

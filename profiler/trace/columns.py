@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
+from profiler.files import opened, size_of
 from profiler.text import Note
 from profiler.trace import _core
 from profiler.trace.compression import Unpacker, is_gzip, not_a_trace
@@ -462,12 +463,12 @@ def read_trace(path: Path) -> TraceColumns:
     opened or is no Perfetto trace.
     """
     try:
-        size = path.stat().st_size
-        if size == 0:
-            raise InputError(f"{path} is empty: record or copy it again")
-        with path.open("rb") as file:
+        with opened(path) as file:
+            size = size_of(file)
+            if size == 0:
+                raise InputError(f"{path} is empty: record or copy it again")
             if size < _MAPPED:
-                return read_bytes(file.read(), str(path))
+                return read_bytes(file.read(size), str(path))
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return read_bytes(data, str(path))
     except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from profiler.errors import InputError, MissingPackageError
+from profiler.files import opened, size_of
 from profiler.trace import schema
 
 # --- Packed traces: `.gz` files, and packets inside packets.
@@ -239,12 +240,15 @@ def file_bytes(path: Path) -> bytes:
     """The content of a trace file, unpacked if it is a `.gz`. Raises InputError if it cannot
     be one."""
     try:
-        size = path.stat().st_size
-        if size == 0:
-            raise InputError(f"{path} is empty: record or copy it again")
-        if size > _LIMIT:
-            raise InputError(f"{path} is larger than 2 GiB: read the call files one by one instead")
-        data = path.read_bytes()
+        with opened(path) as file:
+            size = size_of(file)
+            if size == 0:
+                raise InputError(f"{path} is empty: record or copy it again")
+            if size > _LIMIT:
+                raise InputError(
+                    f"{path} is larger than 2 GiB: read the call files one by one instead"
+                )
+            data = file.read(size)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     with memoryview(data) as view:

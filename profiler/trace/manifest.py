@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.files import converted, decoded
+from profiler.files import converted, decoded, opened, size_of
 from profiler.trace.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -301,9 +301,10 @@ def parse_info(document: object) -> RunInfo:
 def read_manifest(path: Path) -> Manifest:
     """Read and check `manifest.json` at `path`. Raises InputError with what to do."""
     try:
-        if path.stat().st_size > _LIMIT:
-            raise InputError(f"{path} is larger than any manifest: record the run again")
-        text = path.read_bytes()
+        with opened(path) as file:
+            if size_of(file) > _LIMIT:
+                raise InputError(f"{path} is larger than any manifest: record the run again")
+            text = file.read(_LIMIT)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     advice = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"

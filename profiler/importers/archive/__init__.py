@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
 
 from profiler.errors import InputError
+from profiler.files import opened
 from profiler.kineto import packed_as
 from profiler.plugins import plain_text
 from profiler.trace.compression import may_unpack_to, too_small
@@ -93,7 +94,7 @@ def unpack(path: Path, folder: Path) -> None:
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[_Member]]:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             yield _members(path, file)
     except _BROKEN as error:
         raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from profiler.files import opened
 from profiler.importers.importer import Importer, Option, reader
 
 _LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
@@ -18,7 +19,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
         return bool(traces_in(path, 1))
     if packed_as(head) in ("zip", "tar"):
-        with path.open("rb") as file:
+        with opened(path) as file:
             return holds_trace(file, _LIMIT)
     return is_trace(head)
 

@@ -122,17 +122,21 @@ _SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
 def _devices(trace: KinetoTrace, writer: CommandWriter) -> dict[str, Device]:
     """Return what the trace says of each device, by the name that commands use."""
     known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
-    names = {entry.get("name") for entry in known.values()}
+    names = {_text(entry.get("name")) for entry in known.values()}
     alike = next(iter(known.values())) if len(names) == 1 else {}
     found = {writer.root: Device()}
     for device in sorted({*writer.devices} - {writer.root}):
         entry = known.get(int(device.rpartition(":")[2]), alike)
         found[device] = Device(
-            hardware=str(entry.get("name", "")),
+            hardware=_text(entry.get("name")),
             memory_bytes=quantity(entry.get("totalGlobalMem")),
             compute_units=quantity(entry.get("numSms")),
         )
     return found
+
+
+def _text(given: object) -> str:
+    return given if isinstance(given, str) else ""
 
 
 def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from profiler.errors import InputError
+from profiler.files import opened
 from profiler.grammars.names import CommandName, parse_command_name
 from profiler.importers.openvino.read import plain_yaml
 from profiler.importers.rbln import Capture, Shard, missing_numbers
@@ -179,7 +180,7 @@ def describe(pipeline: str | Path) -> Description:
 
 def _read(path: Path) -> Description:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error

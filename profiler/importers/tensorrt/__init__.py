@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from profiler.errors import InputError
-from profiler.files import decoded
+from profiler.files import decoded, paired
 from profiler.importers.importer import Importer, Option, content_of, head_of, reader
 
 # --- The files that trtexec exports, by their content, and what of each is read.
@@ -114,7 +114,7 @@ def read_export(path: Path) -> Export:
             f"{path} is no export of trtexec: give --exportProfile's or --exportTimes'"
         )
     if kind is Kind.LAYERS:  # one after the other, so that of a cut file the whole ones are read
-        text = data.decode("utf-8", "replace")
+        text = paired(data.decode("utf-8", "replace"))
         found = [layer for layer in _whole_objects(text) if isinstance(layer.get("Name"), str)]
         return Export(path, kind, layers=tuple(found), cut=not text.rstrip().endswith("}"))
     if kind is Kind.SUMMARY:

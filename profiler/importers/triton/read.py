@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.files import converted, decoded
+from profiler.files import converted, decoded, paired
 from profiler.importers.foreign_run import CallLabels, ForeignRunBuilder, component, stages
 from profiler.importers.importer import content_of
 from profiler.trace.columns import CommandBuilder, Counter, Int64s
@@ -129,7 +129,7 @@ def read_requests(paths: Iterable[Path]) -> Requests:
 def _one_by_one(data: bytes) -> tuple[list[_Fragment], int]:
     """The fragments that can be read, and how many cannot."""
     found, unread = [], 0
-    for one in _objects(data.decode("utf-8", "replace")):
+    for one in _objects(paired(data.decode("utf-8", "replace"))):
         try:
             found.append(converted(one, _Fragment))
         except msgspec.ValidationError:

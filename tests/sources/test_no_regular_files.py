@@ -1,0 +1,150 @@
+"""Pipes and devices where files are expected: no command waits for them, or reads without end."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from profiler import files
+from profiler.files import opened, read_file
+from profiler.importers import import_trace
+from profiler.trace.bundle import JOURNAL_NAME
+from tests.importers.kineto.traces import flux
+
+NAMES = (
+    *("manifest.json", "host.pb", "CALL", "merged.pb", "summary.json", "report.html"),
+    *("device_profiles.json", "other.json", "other.csv", JOURNAL_NAME),
+)
+MADE = {"pipe": os.mkfifo, "zero": lambda path: path.symlink_to("/dev/zero")}
+
+
+@pytest.fixture(autouse=True)
+def _in_time(monkeypatch):
+    """No command takes longer than this; a pipe as a report is given up at once."""
+    monkeypatch.setattr(files, "_READER_S", 0.05)
+    signal.setitimer(signal.ITIMER_REAL, 60)
+    before = signal.signal(signal.SIGALRM, _too_long)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def _too_long(_number, _frame):
+    raise AssertionError("waits for a file that is none")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    return import_trace(flux().write(folder), folder / "traces")
+
+
+def _with(bundle, name, make, folder):
+    copy = folder / "run"
+    shutil.copytree(bundle, copy)
+    calls = sorted(copy.glob("0*.pb"))
+    place = calls[0] if name == "CALL" else copy / name
+    place.unlink(missing_ok=True)
+    make(place)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "pipe") for name in NAMES), *((name, "zero") for name in NAMES[:5])],
+)
+def test_in_a_bundle(bundle, tmp_path, cli, name, kind):
+    """Each command ends with what it can do without the file, or in a sentence."""
+    commands = (
+        ("analyze", "RUN"),
+        ("diff", "RUN", bundle),
+        ("merge", "RUN"),
+        ("share", "RUN", "--out", tmp_path / "shared.zip"),
+        ("fleet", "add", tmp_path / "fleet", "RUN"),
+    )
+    for number, command in enumerate(commands):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run = _with(bundle, name, MADE[kind], folder)
+        code, _, err = cli(*(run if part == "RUN" else part for part in command))
+        assert code in (0, 2), (command, err)
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_in_a_folder_of_traces(tmp_path, cli, kind):
+    """A folder is searched, and what is no file in it does not count."""
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    flux().write(folder, "trace.json")
+    for name in ("a.json", "b.json.gz", "c.sqlite", "d.csv", "e.xplane.pb", "f.zip", "g.yaml"):
+        MADE[kind](folder / name)
+    code, out, err = cli("analyze", folder, "--no-html")
+    assert code == 0, err
+    assert "transformer" in out
+
+
+@pytest.mark.parametrize("name", ["calls.parquet", "commands.parquet", "args.parquet", "run.json"])
+@pytest.mark.parametrize("kind", MADE)
+def test_in_a_parquet_folder(bundle, tmp_path, cli, name, kind):
+    """One sentence, exit code 2."""
+    folder = tmp_path / "parquet"
+    assert cli("analyze", bundle, "--no-html", "--parquet", folder)[0] == 0
+    (folder / name).unlink()
+    MADE[kind](folder / name)
+    for command in (("analyze", folder, "--no-html"), ("diff", folder, bundle)):
+        code, _, err = cli(*command)
+        assert code == 2, err
+        assert "Traceback" not in err
+
+
+def test_what_is_opened_is_what_is_read(tmp_path):
+    """The size is that of the opened file, which may grow; nothing else is a file."""
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    with opened(path) as file, path.open("ab") as more:
+        more.write(b"678")
+        more.flush()
+        assert file.read(5) == b"12345"
+    assert read_file(path, 8) == b"12345678"
+    with pytest.raises(OSError, match="larger than 7 bytes"):
+        read_file(path, 7)
+    with pytest.raises(IsADirectoryError):
+        opened(tmp_path)
+    with pytest.raises(OSError, match="no regular file"):
+        opened(Path("/dev/zero"))
+
+
+_OPENING = re.compile(r"\.open\(\"rb|\.read_(bytes|text)\(|(?<![\w.])open\(|gzip\.open\(")
+_OUR_OWN = {  # files of the package, and what a user types
+    "analysis/device_profiles.py",
+    "cli/commands/query.py",
+    "cli/commands/record.py",
+    "cli/main.py",
+    "cli/terminal.py",
+    "importers/xplane/read.py",
+    "report/html/page.py",
+    "report/language.py",
+    "tools/perfetto_ui.py",
+    "trace/schema.py",
+}
+
+
+def test_nothing_else_opens_what_others_wrote():
+    """One function does, in `profiler/files.py`."""
+    root = Path(files.__file__).parent
+    readers = ("analysis", "cli", "compare", "fleet", "importers", "kineto", "ort_profiles")
+    sources = [
+        path
+        for part in (*readers, "prediction", "report", "run", "tools", "trace")
+        for path in sorted((root / part).rglob("*.py"))
+    ]
+    found = {
+        str(path.relative_to(root)) for path in sources if _OPENING.search(path.read_text("utf-8"))
+    }
+    assert found <= _OUR_OWN

@@ -35,7 +35,7 @@ as 0."""
 LIMIT = 150_000
 """Bytes that packed cells may take of a page."""
 _SUMMED_OVER = (("layer", "block"), ("call",), ("step", "branch"))  # in this order
-_EXACT = 1 << 53  # whole numbers of scripts are exact up to it
+_MOST = 1 << 60  # a cell's; sums of some stay in int64, and scripts keep 16 digits of them
 
 
 class Strings(Protocol):
@@ -79,7 +79,7 @@ def cells_of(of: Inputs) -> pl.DataFrame:
         )
     )
     return _summed(found, WORK, PLACE).with_columns(
-        pl.col("bytes", "flops").clip(upper_bound=_EXACT).cast(pl.Int64)
+        pl.col("bytes", "flops").clip(upper_bound=_MOST).cast(pl.Int64)
     )
 
 

@@ -79,6 +79,7 @@ def _large_run(steps: int, layers: int) -> Run:
             "role": [None] * len(number),
             "start_ns": start,
             "duration_ns": took,
+            "recorded_ns": [None] * len(number),
             "bytes_read": [None] * len(number),
             "bytes_written": [None] * len(number),
             "flops": [None] * len(number),

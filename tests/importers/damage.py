@@ -1,7 +1,7 @@
 """What importers give the check of a recording, and damage done to it at random places.
 
-    given = recorded(path)            # of any producer
-    kind, damaged = injected("one", given, random)
+given = recorded(path)            # of any producer
+kind, damaged = injected("one", given, random)
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec import structs
 from profiler.importers.kineto.commands import device_kind, device_name
 from profiler.importers.kineto.launches import DEVICE_WORK
 from profiler.importers.kineto.modules import RUNTIME
-from profiler.kineto.events import whole
+from profiler.kineto.events import Args, whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
@@ -24,6 +25,8 @@ from profiler.trace.health import EMPTY_NS, check, timeless
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import DeviceRows, host_calls
 
+_NO_ARGS = Args()
+_DEVICE, _STREAM = attrgetter("device"), attrgetter("stream")
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
@@ -139,28 +142,23 @@ def _hardware(trace: KinetoTrace) -> str:
 
 def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     kind = device_kind(trace)
+    args = [one or _NO_ARGS for one in map(trace.events.args.__getitem__, work.tolist())]
     devices: dict[str, int] = {}
     streams: dict[tuple[Any, ...], int] = {}
-    kernels: dict[tuple[int, bytes], int] = {}
+    where = list(
+        zip(map(_DEVICE, args), map(_STREAM, args), trace.thread[work].tolist(), strict=True)
+    )
+    rows = {one: row for row, one in enumerate(where)}
     places: dict[tuple[Any, ...], tuple[int, int]] = {}
-    found: list[tuple[int, int, int]] = []
-    all_args = trace.events.args
-    is_kernel = trace.events.of_category(work, "kernel")
-    columns = (work, trace.thread[work], trace.events.name[work], is_kernel)
-    for row, thread, name, computes in zip(*(one.tolist() for one in columns), strict=True):
-        args = all_args[row]
-        stream = args.stream if args else None
-        where = (str(args.device) if args else "", str(stream), thread)
-        place = places.get(where)
-        if place is None:
-            event = trace.events[row]
-            on = device_name(kind, trace, event)
-            number = str(trace.threads[thread][1] if stream is None else stream)
-            code = devices.setdefault(on, len(devices))
-            place = places[where] = code, streams.setdefault((on, event.pid, number), len(streams))
-        alike = (name, bytes(args.grid) if args else b"")
-        found.append((*place, kernels.setdefault(alike, len(kernels)) if computes else -1))
-    codes = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    for one, row in rows.items():
+        event = trace.events[int(work[row])]
+        on = device_name(kind, trace, event)
+        number = str(event.tid if one[1] is None else one[1])
+        code = devices.setdefault(on, len(devices))
+        places[one] = code, streams.setdefault((on, event.pid, number), len(streams))
+    codes = np.array([places[one] for one in where], dtype=np.int64).reshape(-1, 2).T
+    computes = trace.events.of_category(work, "kernel")
+    kernel, names = _kernels(trace, work, args)
     start = trace.start_ns[work] - base_ns
     return DeviceRows(
         start=start,
@@ -169,12 +167,26 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
         stream=codes[1],
         process=np.full(len(work), -1, dtype=np.int64),
         correlation=_correlations(trace, work),
-        kernel=codes[2],
+        kernel=np.where(computes, kernel, -1),
         exempt=np.zeros(len(work), dtype=np.bool_),
         devices=tuple(devices),
         streams=tuple(f"stream {stream}" for _, _, stream in streams),
-        kernels=tuple(trace.events.names[name] for name, _ in kernels),
+        kernels=names,
     )
+
+
+def _kernels(
+    trace: KinetoTrace, work: Int64s, args: Sequence[Args]
+) -> tuple[Int64s, tuple[str, ...]]:
+    """The kernel of each row, by its name and its grid, and the names of these."""
+    grids = {id(one.grid): one.grid for one in args}  # texts that are equal may be several
+    codes: dict[bytes, int] = {}
+    grid_of = {key: codes.setdefault(bytes(grid), len(codes)) for key, grid in grids.items()}
+    grid = np.array([grid_of[id(one.grid)] for one in args], dtype=np.int64)
+    keys = trace.events.name[work].astype(np.int64) * max(len(codes), 1) + grid
+    known, kernel = np.unique(keys, return_inverse=True)
+    names = (trace.events.names[key // max(len(codes), 1)] for key in known.tolist())
+    return kernel.reshape(-1).astype(np.int64), tuple(names)
 
 
 def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:

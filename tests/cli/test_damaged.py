@@ -127,9 +127,8 @@ def test_analyze_compares_with_no_damaged_run(done, sound, damaged):
     assert "not compared: damaged recording" in out
 
 
-def test_data_sets_know_that_it_is_damaged(done, sound, damaged, tmp_path):
+def test_data_sets_know_that_it_is_damaged(done, damaged, tmp_path):
     """And hold it against no other run."""
-    assert done("fleet", "add", tmp_path / "fleet", sound)[0] == 0
     assert done("fleet", "add", tmp_path / "fleet", damaged)[0] == 0
     code, _, err = done("fleet", "gate", tmp_path / "fleet")
     assert code == 2

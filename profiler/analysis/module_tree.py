@@ -359,20 +359,18 @@ def _groups(of: Inputs) -> list[GroupAxis]:
     return [of.axis.of_all()]
 
 
-def _exclusive_tiles(of: Inputs) -> pl.DataFrame:
-    """The part of each call's tile that belongs to it in the tree: begin_ns, end_ns, elapsed_ns, a
-    row a call of the run. Of calls of a pipeline call that ran at the same time, the one that began
-    first has the time, and what does not count of end to end belongs to none."""
+def _counted_tiles(of: Inputs, calls: pl.DataFrame) -> pl.DataFrame:
+    """The part of each call's tile that counts as end-to-end time of its pipeline call: begin_ns,
+    end_ns, elapsed_ns, a row a call of the run; of `calls` at most what they took."""
     found = np.zeros((3, len(of.run.calls)), dtype=np.int64)
+    rows = of.run.calls.select("call").join(calls, on="call", how="left", maintain_order="left")
+    known = rows["elapsed_ns"].fill_null(0).to_numpy()
     for group in _groups(of):
-        order = np.lexsort((group.rows, group.begin))
-        begin, end = group.begin[order], group.end[order]
-        reach = np.maximum.accumulate(end)
-        begin[1:] = np.maximum(begin[1:], reach[:-1])
-        counted, end = group.counted, np.maximum(begin, end)
+        begin, end, counted = group.begin, np.maximum(group.begin, group.end), group.counted
         if len(counted):  # within its window, which a call of no pipeline call may leave
             begin, end = (np.clip(t, counted.start[0], counted.end[-1]) for t in (begin, end))
-        found[:, group.rows[order]] = begin, end, counted.within(begin, end)
+        inside = np.minimum(counted.within(begin, end), known[group.rows])
+        found[:, group.rows] = begin, end, inside
     names = ("begin_ns", "end_ns", "elapsed_ns")
     columns = dict(zip(names, found, strict=True))
     return pl.DataFrame({"call": of.run.calls["call"], **columns})
@@ -506,9 +504,9 @@ def _module_tree(of: Inputs) -> pl.DataFrame:
     calls, kinds, cells = of.table("calls"), of.kinds, of.call_kinds
     if calls.is_empty():
         return pl.DataFrame(schema=schema(MODULE_TREE))
-    exclusive = _exclusive_tiles(of)
-    calls = calls.drop(exclusive.columns[1:]).join(
-        exclusive, on="call", how="left", maintain_order="left"
+    counted = _counted_tiles(of, calls)
+    calls = calls.drop(counted.columns[1:]).join(
+        counted, on="call", how="left", maintain_order="left"
     )
     works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
     roles, part = kind_roles(of)["role"], pl.col("shapes").str.extract(r" part (\d+)/\d+$")
@@ -554,10 +552,10 @@ TABLES = (
         "command: of those that were running, the one that started first. Together the commands of "
         "a call have the union of their times, and the submodule itself has the rest, in which "
         "nothing ran. A stage has the host work and idle time between its calls, together with "
-        "device work of no call. The `elapsed_ns` of the run is the end-to-end time: if calls ran "
-        "at the same time, on several devices or ranks, each moment belongs to the one that began "
-        "first, and time outside of pipeline calls to none. For a selection, it is the sum of the "
-        "selected calls. Equal blocks are one node, which gives the minimum, median and "
+        "device work of no call. The `elapsed_ns` of the run is the end-to-end time; if calls ran "
+        "at the same time on several devices, it is the sum over these, and a note says so. Time "
+        "outside of pipeline calls is in no node. For a selection, it is the sum of the selected "
+        "calls. Equal blocks are one node, which gives the minimum, median and "
         "maximum over these blocks. If layers do not name modules, operators are grouped by "
         "role. The table is empty without calls. [Why it is so](why.md#module-tree) "
         "has details.",
@@ -587,7 +585,7 @@ _COLUMNS = (
 _ROWS = 2 * TOP
 _HELD = 2_000  # nodes of a page
 _LEAST = 0.01  # share of a node on paper
-_BESIDE = 1.01  # times what the tree has of calls: more is no rounding
+_BESIDE = 1.01  # times the end-to-end time: more is no rounding
 
 
 def icicle_figure(analysis: Analysis) -> Figure:
@@ -629,19 +627,22 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 def _notes(analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
     """How many nodes a page holds, if these are not all; that calls ran beside each other, if
-    they add up to more than the tree has of them."""
+    the tree adds up to more than passed."""
     if len(held) < len(tree):
         yield said(
             "This page holds the longest {held} of {total} nodes.",
             held=count(len(held)),
             total=count(len(tree)),
         )
-    of_calls = int(analysis.calls["elapsed_ns"].sum())
-    submodules = tree.filter(pl.col("kind") == Node.SUBMODULE)
-    if of_calls > _BESIDE * int(submodules["elapsed_ns"].sum()):
+    account = analysis.accounting
+    whole = int(tree["elapsed_ns"].max() or 0)  # type: ignore[arg-type]
+    passed = account.end_to_end_ns
+    if not analysis.run.selection and passed and whole > _BESIDE * passed:
         yield said(
-            "Calls ran at the same time, or outside of pipeline calls: each moment of the run "
-            "belongs to the call that began first."
+            "Calls ran at the same time on several devices: the run took {passed} end to end, and "
+            "the times of the tree add up to {whole}, to which its shares refer.",
+            passed=duration(passed),
+            whole=duration(whole),
         )
 
 

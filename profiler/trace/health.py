@@ -457,7 +457,7 @@ class _Check:
         due = due[np.unique(keys[due], return_index=True)[1]]  # a call around its driver's is one
         did = np.isin(keys[due], keys[self.launch[self.launch >= 0]])
         if not did.any() and not (self.launch >= 0).any():
-            due = due[:0]  # nothing says whose work this is
+            due, did = due[:0], did[:0]  # nothing says whose work this is
         self.unserved = launches.row[due[~did]]
         for process in np.unique(launches.process[due])[:_MOST_PROCESSES].tolist():
             here = launches.process[due] == process

@@ -96,3 +96,13 @@ def test_sums_beyond_64_bits(tmp_path, cli, column):
     with pytest.raises(InputError, match=f"its {column} add up to more than 64 bits"):
         load(folder)
     shutil.rmtree(folder)
+
+
+def test_launches_whose_work_has_no_number(tmp_path):
+    """Nothing says which launch started which kernel."""
+    trace = flux()
+    for number in range(4):
+        trace.event("cuda_runtime", "cudaLaunchKernel", 20.0 * number, 2, correlation=number + 1)
+        trace.kernel("gemm", 20.0 * number + 5, 10)
+    run = load(import_trace(trace.write(tmp_path), tmp_path / "traces"))
+    assert (run.commands["kernel"] == "gemm").sum() == 4

@@ -225,6 +225,9 @@ class Agent:
         )
 
 
+_MOST_DEVICES = 1 << 31
+
+
 @dataclass(slots=True)
 class Agents:
     """The agents of one process by their id. If none is known ids are numbers of devices; an
@@ -235,7 +238,8 @@ class Agents:
 
     @classmethod
     def of(cls, agents: Iterable[Agent]) -> Agents:
-        return cls({agent.id: agent for agent in agents})
+        sound = (one for one in agents if not one.gpu or one.number < _MOST_DEVICES)
+        return cls({agent.id: agent for agent in sound})
 
     def devices(self) -> dict[int, Device]:
         """The GPUs by number."""
@@ -280,5 +284,6 @@ class Agents:
         return self._unknown(one)
 
     def _unknown(self, one: int) -> int:
-        after = 1 + max((agent.number for agent in self.known.values()), default=-1)
+        numbers = (agent.number for agent in self.known.values())
+        after = 1 + max((one for one in numbers if one < _MOST_DEVICES), default=-1)
         return self._others.setdefault(one, after + len(self._others))

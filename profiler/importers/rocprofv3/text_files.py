@@ -781,7 +781,7 @@ def _json_times(records: Sequence[Record], pid: int) -> Times:
     return Times(
         start=_numbers(records, "start_timestamp"),
         end=_numbers(records, "end_timestamp"),
-        pid=np.full(len(records), pid, dtype=np.int64),
+        pid=np.repeat(_int64([pid]), len(records)),
         correlation=_numbers(records, "correlation_id.internal"),
     )
 
@@ -795,5 +795,6 @@ def _numbers(records: Sequence[Any], name: str) -> Int64s:
 
 
 def _int64(numbers: Sequence[int]) -> Int64s:
-    """Numbers of 64 bits; those that only fit without a sign count as unknown."""
-    return np.array([one if one <= _LARGEST else NO_ID for one in numbers], dtype=np.int64)
+    """Numbers of 64 bits; those that do not fit, or only without a sign, count as unknown."""
+    known = (one if -_LARGEST <= one <= _LARGEST else NO_ID for one in numbers)
+    return np.fromiter(known, dtype=np.int64)

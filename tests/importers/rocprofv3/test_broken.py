@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sqlite3
+from contextlib import suppress
 from functools import partial
 
 import polars as pl
@@ -219,3 +221,17 @@ def test_what_has_no_times(name, text, said, tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         import_trace(path, tmp_path / "traces")
+
+
+@pytest.mark.parametrize("value", [1 << 63, 1 << 70, -(1 << 70), -1])
+@pytest.mark.parametrize(
+    "key",
+    ["pid", "handle", "logical_node_type_id", "start_timestamp", "internal", "kernel_id", "kind"],
+)
+def test_numbers_beyond_64_bits(tmp_path, key, value):
+    """As an id they are none that is known, as a time none at all: the run is read, or refused."""
+    text = re.sub(rf'"{key}": -?\d+', f'"{key}": {value}', as_json(told(), tmp_path).read_text())
+    path = tmp_path / "large.json"
+    path.write_text(text)
+    with suppress(InputError):
+        load(import_trace(path, tmp_path / "traces"))

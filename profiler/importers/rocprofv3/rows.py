@@ -238,7 +238,7 @@ class Agents:
 
     @classmethod
     def of(cls, agents: Iterable[Agent]) -> Agents:
-        sound = (one for one in agents if not one.gpu or one.number < _MOST_DEVICES)
+        sound = (one for one in agents if not one.gpu or abs(one.number) < _MOST_DEVICES)
         return cls({agent.id: agent for agent in sound})
 
     def devices(self) -> dict[int, Device]:
@@ -285,5 +285,5 @@ class Agents:
 
     def _unknown(self, one: int) -> int:
         numbers = (agent.number for agent in self.known.values())
-        after = 1 + max((one for one in numbers if one < _MOST_DEVICES), default=-1)
+        after = 1 + max((one for one in numbers if abs(one) < _MOST_DEVICES), default=-1)
         return self._others.setdefault(one, after + len(self._others))

@@ -796,5 +796,5 @@ def _numbers(records: Sequence[Any], name: str) -> Int64s:
 
 def _int64(numbers: Sequence[int]) -> Int64s:
     """Numbers of 64 bits; those that do not fit, or only without a sign, count as unknown."""
-    known = (one if -_LARGEST <= one <= _LARGEST else NO_ID for one in numbers)
+    known = (one if -_LARGEST - 1 <= one <= _LARGEST else NO_ID for one in numbers)
     return np.fromiter(known, dtype=np.int64)

@@ -142,8 +142,8 @@ class ForeignRunBuilder:
     `model` is the model that the files name. `pipeline` is equal for runs that may be compared, by
     default the run's name. `host` is work in no call. Large traces set `make_calls` and
     `make_host`, to build the commands of one call at a time while the bundle is written. Without
-    `spans` they follow from the calls, in order of their starts; the last ends at `end_ns` or
-    later. `submodules` has what is known of each but its device; `all_traced` means that
+    `spans` they follow from the calls, in order of their starts; the first begins at `begin_ns` or
+    earlier, the last ends at `end_ns` or later. `submodules` has what is known of each but its device; `all_traced` means that
     operators of each were recorded.
     """
 
@@ -166,6 +166,7 @@ class ForeignRunBuilder:
     all_traced: bool = False
     calls: list[PlacedCall] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    begin_ns: int | None = None
     end_ns: int = 0
     host: CommandBuilder = field(default_factory=CommandBuilder)
     counters: list[TraceCounter] = field(default_factory=list)
@@ -263,7 +264,7 @@ class ForeignRunBuilder:
             calls.append(one.call)
             del one  # its commands, before those of the next call are made
         host = self.make_host() if self.make_host else self.host.build()
-        around = self.spans or spans(self.name, calls, self.end_ns)
+        around = self.spans or spans(self.name, calls, self.end_ns, self.begin_ns)
         bundle.write_host(around, host, ROOT_DEVICE, self.counters)
         return self.info(calls)
 
@@ -434,23 +435,27 @@ def _extent(calls: Sequence[PlacedCall]) -> tuple[int, int]:
 # --- The spans of a run whose calls are known: pipeline, stages, steps.
 
 
-def spans(name: str, calls: Sequence[Call], end_ns: int = 0) -> list[Span]:
-    """The pipeline from the first call's start to the later of the last end of a call and `end_ns`;
-    the stages, each from the first of successive calls of it; the steps, each to the next one.
+def spans(
+    name: str, calls: Sequence[Call], end_ns: int = 0, begin_ns: int | None = None
+) -> list[Span]:
+    """The pipeline from the first call's start, or from `begin_ns` if that is earlier, to the later
+    of the last end of a call and `end_ns`; the stages, each from the first of successive calls of
+    it; the steps, each to the next one.
 
     `calls` stand in order of their begins.
     """
     if not calls:
         return []
-    begin = calls[0].start_ns
+    begin = min(call.start_ns for call in calls)
+    begin = begin if begin_ns is None else min(begin, begin_ns)
     end = max(end_ns, *(call.end_ns for call in calls))
     found = [Span("pipeline", name, "", NO_STEP, begin, end - begin)]
     before = ("", *(call.stage for call in calls[:-1]))
     turns = [call for call, last in zip(calls, before, strict=True) if call.stage != last]
     ends = [*(call.start_ns for call in turns[1:]), end]
     for call, until in zip(turns, ends, strict=True):
-        length = until - call.start_ns
-        found.append(Span("stage", call.stage, call.stage, NO_STEP, call.start_ns, length))
+        start = begin if call is turns[0] else call.start_ns
+        found.append(Span("stage", call.stage, call.stage, NO_STEP, start, until - start))
     return [*found, *_steps(calls)]
 
 

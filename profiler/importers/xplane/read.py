@@ -747,6 +747,7 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
         for device, works in sorted(by_device.items()):
             times = min(one.start_ns for one in works), max(one.end_ns for one in works)
             ranges.append(_Range(_ONLY, device, *times, works))
+        ranges.sort(key=lambda one: one.start_ns)
         outside = []
     labels = stages([one.submodule for one in ranges], [NO_ITERATION] * len(ranges))
     name = path.name.removesuffix(".pb").removesuffix(".xplane")
@@ -756,6 +757,7 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
         _add_call(run, one, label, found)
     for work in outside:
         _add(run.host, work, found)
+    run.begin_ns = min((work.start_ns for work in outside), default=None)
     run.end_ns = max((work.end_ns for work in outside), default=0)
     works = [*outside, *(work for one in ranges for work in one.works)]
     run.capability(

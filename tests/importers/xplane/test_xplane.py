@@ -203,6 +203,29 @@ def test_gpus(tmp_path):
     assert run.info.devices["rocm:2"].compute_units == 304
 
 
+@pytest.mark.parametrize("module", ["", "ref:jit_train"])
+def test_gpus_that_work_one_after_another(tmp_path, module):
+    """GPU 2 works from 0, GPU 1 from 300 ms, GPU 0 from 600 ms, each in three kernels of 5 ms 100
+    ms apart, of a module only on GPU 0: the run is from the first event of all to the last, each is
+    busy for 15 ms of it, and all shares are of that."""
+    planes = []
+    for number in range(3):
+        of = {"hlo_module": module} if module and not number else {}
+        first = (2 - number) * 300_000
+        times = [first + at * 100_000 for at in range(3)]
+        events = [E("k", at * US, 5_000 * US, {"hlo_op": "ref:k", **of}) for at in times]
+        lines = [L("Stream #13(Kernel)", events)]
+        planes.append(plane(f"/device:GPU:{number}", lines, stats={"device_vendor": "Nvidia"}))
+    analysis = analyze(imported(tmp_path, space(*planes, TASK)))
+    assert analysis.accounting.end_to_end_ns == 805_000_000
+    assert analysis.accounting.residual_share == 0
+    rows = analysis.devices.filter(pl.col("device") != "cpu:0")
+    assert rows["busy_ns"].to_list() == [15_000_000] * 3
+    assert rows["idle_share"].to_list() == [pytest.approx(790 / 805)] * 3
+    assert all(part.share <= 1 for part in analysis.accounting.submodules)
+    assert analysis.submodules["share"].max() <= 1
+
+
 def test_what_the_program_did_in_long_gaps_is_kept(tmp_path):
     """Of threads with Python frames or compiled functions: for a gap of 300 µs the innermost that
     covers half of it; nothing for one of 50 µs, nor of the runtime's own threads."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,12 +43,15 @@ from profiler.run.columns import checked, schema
 from profiler.run.run import Run
 from profiler.text import Note, Value
 from profiler.trace.bootstrap import Bootstrap, Interval
+from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import stated
 
 # --- What else differs between two sides, and what their intervals do not know: one note each.
 
 
 _LONGEST = 60  # characters of a value
+_OTHER_SHAPES = 0.2  # of the time: less, and shapes that one side lacks explain little
+_MOST_SHAPES = 3
 _FEWEST = 3  # runs that tell noise from difference
 _UNTOLD = ("profile-sd3", "python", "source")  # decide about no time: versions, names of files
 _LATE = 1.5  # busy time over time in calls: the calls return before their device is done
@@ -66,10 +70,11 @@ def notes_on(
     yield from _repetition(base, new)
     yield from _tracing(base, new, corrected, within_noise)
     yield from _asynchronous(base, new)
+    named = all(_models(run) for run in (*base, *new))
     identity: tuple[tuple[RunTrait, _Of], ...] = (
         (RunTrait.PIPELINE, lambda run: run.info.pipeline),
         (RunTrait.MODEL, lambda run: run.info.model),
-        (RunTrait.DEVICES, lambda run: ", ".join(run.devices)),
+        (RunTrait.DEVICES, lambda run: _hardware(run, named=named)),
         (RunTrait.CPU, lambda run: run.info.hardware.cpu),
     )
     for noun, of in identity:
@@ -167,6 +172,47 @@ def _settings(run: Measurement) -> Mapping[str, Any]:
     }
     set_up = setting_pairs(run.info.submodule_settings, without="none")
     return {**made, **set_up, **given, **stated(run.info.recording)}
+
+
+def _models(run: Measurement) -> dict[str, str]:
+    """The model of each device but CPUs; none if one is not known."""
+    known = run.info.devices
+    found = {name: known[name].hardware for name in run.devices if name in known}
+    found = {name: model for name, model in found.items() if device_kind(name) != "cpu"}
+    others = [name for name in run.devices if device_kind(name) != "cpu"]
+    return found if len(found) == len(others) and all(found.values()) else {}
+
+
+def _hardware(run: Measurement, *, named: bool) -> str:
+    """How many devices of each model, or of each kind if they are not `named`. Which of several
+    alike a run had does not matter."""
+    models = _models(run) if named else {}
+    counted = Counter(models.get(name, device_kind(name)) for name in run.devices)
+    return ", ".join(f"{times} × {one}" if times > 1 else one for one, times in counted.items())
+
+
+def other_shapes(shapes: pl.DataFrame) -> Iterator[Note]:
+    """Operations that both sides ran, with other shapes, if shapes that one side alone has take a
+    good part of the time: different work explains different times."""
+    own, op = pl.col("base_ns").is_null() != pl.col("new_ns").is_null(), pl.col("what")
+    took = shapes.with_columns(
+        own=own, op=op.str.split(" ").list.first(), took=pl.max_horizontal("base_ns", "new_ns")
+    )
+    alone = took.filter("own")
+    if not len(alone) or float(alone["took"].sum()) < _OTHER_SHAPES * float(took["took"].sum()):
+        return
+    pairs = []
+    for _, rows in alone.sort("took", descending=True).group_by(
+        "submodule", "op", maintain_order=True
+    ):
+        sides = [rows.filter(pl.col(name).is_not_null()) for name in ("base_ns", "new_ns")]
+        if all(len(side) for side in sides):
+            left, right = (str(side["what"][0]) for side in sides)
+            name, _, left = left.partition(" ")
+            given = {"name": name, "left": left, "right": right.partition(" ")[2]}
+            pairs.append(Note.of(ComparisonNote.CHANGED_VALUE, **given))
+    if pairs:
+        yield Note.of(ComparisonNote.SHAPES_DIFFER, pairs=tuple(pairs[:_MOST_SHAPES]))
 
 
 def _told(side: _Side, of: _Of) -> str:
@@ -407,7 +453,11 @@ def compare(
         ),
         level=met.level,
         corrected=corrected,
-        notes=(*met.notes, *notes_on(base, new, corrected, within_noise)),
+        notes=(
+            *met.notes,
+            *other_shapes(met.tables["shapes"]),
+            *notes_on(base, new, corrected, within_noise),
+        ),
         timelines=_timelines(base, new),
     )
 

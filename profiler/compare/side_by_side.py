@@ -48,6 +48,7 @@ _FIRST = (  # what decides how the rest is read
     ComparisonNote.TOGETHER,
     ComparisonNote.PAIRED,
     ComparisonNote.OTHER_TRAIT,
+    ComparisonNote.SHAPES_DIFFER,
     ComparisonNote.TRACED_ON_ONE_SIDE,
     ComparisonNote.ASYNCHRONOUS,
 )

@@ -118,6 +118,7 @@ class ComparisonNote(NoteCode):
     AS_TRACED = "as_traced"
     ASYNCHRONOUS = "asynchronous"
     OTHER_TRAIT = "other_trait"
+    SHAPES_DIFFER = "shapes_differ"
     SETTINGS_DIFFER = "settings_differ"
     VERSIONS_DIFFER = "versions_differ"
     CHANGED_VALUE = "changed_value"

@@ -448,6 +448,7 @@ SENTENCES: Sentences = {
             "times and roles"
         ),
         ComparisonNote.OTHER_TRAIT: said("not the same {what}: {left} → {right}"),
+        ComparisonNote.SHAPES_DIFFER: said("shapes differ: {pairs}"),
         ComparisonNote.SETTINGS_DIFFER: said("settings differ: {pairs}"),
         ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
         ComparisonNote.COMPARED_BY: said("compared by {level}: {why}"),

@@ -143,8 +143,8 @@ class ForeignRunBuilder:
     default the run's name. `host` is work in no call. Large traces set `make_calls` and
     `make_host`, to build the commands of one call at a time while the bundle is written. Without
     `spans` they follow from the calls, in order of their starts; the first begins at `begin_ns` or
-    earlier, the last ends at `end_ns` or later. `submodules` has what is known of each but its device; `all_traced` means that
-    operators of each were recorded.
+    earlier, the last ends at `end_ns` or later. `submodules` has what is known of each but its
+    device; `all_traced` means that operators of each were recorded.
     """
 
     producer: str

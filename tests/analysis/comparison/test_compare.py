@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from profiler.analysis import worded_note
 from profiler.analysis.analyze import analyze
 from profiler.compare import compare_runs
-from profiler.compare.compare import compare_each
+from profiler.compare.compare import compare_each, other_shapes
 from profiler.compare.measure import measure
 from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError
 from profiler.trace.bootstrap import Resampled
+from profiler.trace.manifest_fields import Device
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
 from tests.examples import examples
 from tests.runs import make_call, make_info, make_run, tiny_run
@@ -294,7 +295,33 @@ def test_other_settings_devices_and_versions_are_said():
     notes = [*map(worded_note, compared(base, replace(new, calls=calls)).notes)]
     assert "settings differ: steps 4 → 8" in notes
     assert "versions differ: torch 2.9 → 2.10" in notes
-    assert "not the same devices: cuda:0 → cpu:0" in notes
+    assert "not the same devices: cuda → cpu" in notes
+
+
+def _on(device, model):
+    run = steps_run(BASE, info=make_info("a", devices={device: Device(hardware=model)}))
+    return replace(run, calls=run.calls.with_columns(device=pl.lit(device).cast(pl.Categorical)))
+
+
+def test_a_device_is_its_model_and_not_its_number():
+    """cuda:3 and cuda:1 of one model are the same; of two models, these are named."""
+    same = compared(_on("cuda:3", "A100"), _on("cuda:1", "A100")).notes
+    assert not any("devices" in worded_note(note) for note in same)
+    other = [*map(worded_note, compared(_on("cuda:3", "A100"), _on("cuda:1", "V100")).notes)]
+    assert "not the same devices: A100 → V100" in other
+
+
+def test_shapes_of_one_side_are_said():
+    """The matrix product has other dims in new, which is half of the time; another is in both."""
+    columns = {
+        "submodule": ["t"] * 3,
+        "what": ["mm 32×8×8", "mm 64×8×8", "softmax 8×8"],
+        "base_ns": [10.0, None, 10.0],
+        "new_ns": [None, 20.0, 10.0],
+    }
+    (note,) = other_shapes(pl.DataFrame(columns))
+    assert worded_note(note) == "shapes differ: mm 32×8×8 → 64×8×8"
+    assert not [*other_shapes(pl.DataFrame(columns)[2:])]
 
 
 def test_runs_are_compared_without_being_measured_first():

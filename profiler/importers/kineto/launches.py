@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from profiler.importers.kineto.calls import (
+    BACKWARD,
     CallRange,
     Training,
     call_ranges,
@@ -176,12 +177,15 @@ def _lend(
     trace: KinetoTrace, around: Ranges, training: Training | None, origin: Int64s, call: Int64s
 ) -> None:
     """Give what autograd launched, and threads without calls of their own, to the one call open at
-    that time."""
+    that time; what autograd launched while several are, to the one open on the thread of the
+    forward, which waits for it."""
     rows = np.flatnonzero((call < 0) & (origin >= 0))
     lent = ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))
     if training is not None:
-        lent |= training.backward[rows] >= 0
-    rows = rows[lent]
+        backward = np.array(training.phases, dtype=np.str_) == BACKWARD
+        lent |= backward[rows]
+        _lend_to_waiting(trace, around, training, rows[backward[rows]], origin, call)
+    rows = rows[lent & (call[rows] < 0)]
     if not len(rows):
         return
     time_ns = trace.start_ns[origin[rows]]
@@ -194,6 +198,28 @@ def _lend(
     rows, time_ns = rows[single], time_ns[single]
     open_one = together.row[together.innermost(np.zeros(len(rows), dtype=np.int32), time_ns)]
     call[rows] = around.innermost(around.thread[open_one], time_ns)
+
+
+def _lend_to_waiting(
+    trace: KinetoTrace,
+    around: Ranges,
+    training: Training,
+    rows: Int64s,
+    origin: Int64s,
+    call: Int64s,
+) -> None:
+    """Give what autograd launched in `rows` to the call open on the thread of the forward operator;
+    of graphs and sums of gradients none is known: theirs is the only thread that ran forward
+    ones."""
+    known = training.forward[training.forward >= 0]
+    threads = np.unique(trace.thread[known])
+    if not len(threads):
+        return
+    forward = training.forward[rows]
+    sure = (forward >= 0) | (len(threads) == 1)
+    rows, forward = rows[sure], forward[sure]
+    thread = np.where(forward >= 0, trace.thread[forward], threads[0])
+    call[rows] = around.innermost(thread.astype(np.int32), trace.start_ns[origin[rows]])
 
 
 def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> None:

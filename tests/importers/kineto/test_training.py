@@ -68,6 +68,27 @@ def test_commands_of_a_step_have_its_phases(tmp_path):
     assert work["call"].to_list() == [0] * 7 + [1] * 7
 
 
+def test_a_graph_of_autograd_s_thread_is_the_waiting_call_s(tmp_path):
+    """In a step the backward thread enters a hook, which is a call of its own, and then launches a
+    graph within no operator: that is of the call whose thread waits for it, not of the hook, and
+    not lost, whatever else is open meanwhile."""
+    trace = Trace()
+    trace.module("Trainer_0", 0, 200)
+    trace.module("Loader_0", 0, 300, tid=3)
+    forward(trace, "aten::addmm", 20, 7)
+    backward(trace, "AddmmBackward0", 40, 7, "aten::mm")
+    trace.module("Hook_0", 60, 10, tid=AUTOGRAD)
+    launched(trace, "aten::norm", 61, AUTOGRAD)
+    for at in range(3):
+        trace.kernel("graph_mm", 110 + 10 * at, 9, launched=100, tid=AUTOGRAD)
+    run = trace.imported(tmp_path)
+    names = dict(run.calls.select("call", pl.col("submodule").cast(pl.String)).rows())
+    work = run.commands.filter(pl.col("device") == "cuda:0")
+    of_graph = work.filter(pl.col("kernel").cast(pl.String) == "graph_mm")["call"]
+    assert len(of_graph) == 3
+    assert {names.get(call) for call in of_graph} == {"Trainer"}
+
+
 def test_a_backward_operator_is_its_forward_s_module_and_call(tmp_path):
     """With modules, what autograd launched after the call has returned is the call's all the same,
     in the module whose operator it is the backward of: the last one with its number."""

@@ -8,6 +8,7 @@ equal.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -86,7 +87,7 @@ from profiler.text import (
     said,
     sentence,
 )
-from profiler.trace.events import Drop
+from profiler.trace.events import Drop, device_kind
 from profiler.trace.manifest_fields import Attribution, CallsFrom, Coverage, Device, Overhead
 
 # --- From when to when a run lasted.
@@ -514,6 +515,7 @@ _LARGEST = 3  # submodules
 _AT_ONCE = 1.05  # times what a device was busy
 _FINDINGS = 3
 _COSTLIEST = 5  # shapes
+_LISTED_DEVICES = 3  # as many are counted by kind instead
 _SUBMODULES = (
     "submodule",
     "elapsed_ns",
@@ -649,6 +651,7 @@ def _submodules(of: ReportInput) -> TableView | None:
         title = said("{title}; share counts overlapping calls once", title=title)
     if lacks_work(of.analysis.inputs.run.info.health):
         title = said("{title}; times of devices are lower bounds", title=title)
+    rows = rows.with_columns(pl.col("device").map_elements(_few_devices, return_dtype=pl.String))
     hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
     told = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
     return table(
@@ -661,6 +664,15 @@ def _submodules(of: ReportInput) -> TableView | None:
         held=shown,
         sort="elapsed_ns",
     )
+
+
+def _few_devices(devices: str) -> str:
+    """`rocm:0, rocm:1, rocm:2` → `3 × rocm`: a list of many would be cut in its middle."""
+    names = devices.split(", ")
+    if len(names) < _LISTED_DEVICES:
+        return devices
+    kinds = Counter(device_kind(name) for name in names)
+    return ", ".join(f"{number} × {kind}" for kind, number in kinds.items())
 
 
 def _shapes(of: ReportInput) -> TableView | None:

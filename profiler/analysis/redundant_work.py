@@ -111,7 +111,11 @@ REDUNDANT_WORK: tuple[Column, ...] = (
     col("calls", INT64, "calls in which they ran", importance=3),
     col("minimum_executions", INT64, "calls in which they would have to run", importance=4),
     col("total_ns", NS, "their device time", importance=3),
-    col("saved_ns", NS, "what hoisting saves: median execution * executions beyond the minimum"),
+    col(
+        "saved_ns",
+        NS,
+        "what hoisting saves: lower median of executions * executions beyond the minimum",
+    ),
     col(
         "estimated",
         BOOL,

@@ -223,8 +223,8 @@ def step_summary(
 
 
 def _median(durations: Times, steady: _Flags) -> int:
-    """Of the steady ones, of all if there are none."""
-    return int(np.median(durations[steady] if steady.any() else durations))
+    """Of the steady ones, of all if there is but one: the median of two is their mean."""
+    return int(np.median(durations[steady] if np.count_nonzero(steady) > 1 else durations))
 
 
 def _by_cache(shares: pl.Series, durations: Times, steady: _Flags) -> dict[str, int]:

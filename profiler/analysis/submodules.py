@@ -75,8 +75,9 @@ SUBMODULES: tuple[Column, ...] = (
     col(
         "median_ns",
         NS,
-        "median of the steady calls: of their elapsed_ns, as the shortest and the longest; of "
-        "their span_ns, if half of them or more were hidden beneath other calls",
+        "median of the steady calls, of all if fewer than two are: of their elapsed_ns, as the "
+        "shortest and the longest; of their span_ns, if half of them or more were hidden beneath "
+        "other calls",
     ),
     col("max_ns", NS, "longest steady call", label="longest", importance=2),
     col("share", SHARE, "union of its calls' tiles / end-to-end time", True),
@@ -333,10 +334,14 @@ def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> 
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(BRANCHES).items())
 
 
+_FEWEST_STEADY = 2  # calls: one has no median
+
+
 def _durations() -> dict[str, pl.Expr]:
-    """Sum, first and statistics of the steady ones of a group's calls; of all, if every one
-    is a first."""
-    elapsed, kept = pl.col("elapsed_ns"), ~pl.col("first") | pl.col("first").all()
+    """Sum, first and statistics of the steady ones of a group's calls; of all, if fewer than two
+    are steady."""
+    elapsed, steady = pl.col("elapsed_ns"), ~pl.col("first")
+    kept = steady | (steady.sum() < _FEWEST_STEADY)
     hidden = elapsed.filter(kept).median() == 0
     steady = pl.when(hidden).then(pl.col("span_ns")).otherwise(elapsed).filter(kept)
     return {
@@ -462,7 +467,9 @@ def recorded_submodules(calls: pl.DataFrame) -> pl.DataFrame:
             calls=pl.len(),
             duration_ns=duration.sum(),
             first_ns=duration.first(),
-            median_ns=duration.slice(pl.when(pl.len() > 1).then(1).otherwise(0)).median(),
+            median_ns=duration.slice(
+                pl.when(pl.len() > _FEWEST_STEADY).then(1).otherwise(0)
+            ).median(),
         )
         .with_columns(pl.col("submodule", "device").cast(pl.String), pl.col("median_ns").round())
         .cast({"median_ns": pl.Int64})

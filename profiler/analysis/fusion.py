@@ -420,9 +420,7 @@ _ONE_LAYOUT_OF: Mapping[object, Said] = {
     ),
 }
 _LAYOUT_CHANGES: Mapping[object, Said] = {
-    Framework.XLA: said(
-        "Keep one type and layout; transpose weights outside of the jitted function"
-    ),
+    Framework.XLA: said("Keep one type and layout; transpose weights outside of jit"),
     Framework.GRAPH: said("Keep one type and layout; export in that of the provider"),
 }
 

@@ -597,7 +597,7 @@ RULES = (
     Rule(
         idle_around,
         _IDLE_AROUND,
-        said("Prepare the next request while this one runs: preprocessing, post-processing"),
+        said("Prepare the next request while this one runs"),
     ),
     Rule(transfers_exposed, _transfers_exposed, _transfers_change),
     Rule(

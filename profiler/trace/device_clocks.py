@@ -44,7 +44,8 @@ def latency_slope(launched: Int64s, latency: Int64s, *, early: bool) -> float | 
         near = _near_line(place, lowest, early=early)
     if not len(near):
         return None
-    slope = float(np.polyfit(place[near], lowest[near], 1)[0])
+    along = place[near] - place[near].mean()
+    slope = float((along * lowest[near]).sum() / (along * along).sum())
     return slope if _LEAST_DRIFT < abs(slope) <= _MOST_DRIFT else None
 
 

@@ -57,7 +57,8 @@ def device_kind(trace: KinetoTrace) -> str:
     header = trace.header
     if header.hip_runtime_version is not None or header.roctracer_version is not None:
         return "rocm"
-    names = {trace.events.name_of(row)[:3] for row in trace.rows_of("cuda_runtime")[:1000].tolist()}
+    calls = np.unique(trace.events.name[trace.rows_of("cuda_runtime")[:1000]])
+    names = {trace.events.names[code][:3] for code in calls.tolist()}
     if "hip" in names:
         return "rocm"
     if "cuda_runtime" not in trace.rows and any(n.startswith("privateuse1_") for n in trace.rows):

@@ -36,6 +36,8 @@ KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
 _NONE = -1
 NO_TIME = -(1 << 62)
 """Where the file has no time."""
+OPEN = (1 << 61) - 1
+"""The end of a range that has none."""
 LATEST = 1 << 61
 """ns, the year 2043: times are before it, so that a session's start can be added."""
 _MASK = 0xFFFFFF  # of a process or thread in a global id
@@ -223,7 +225,9 @@ class Marks:
     """n ranges: start and end in ns and global id of the thread, int64 [n], and positions in
     `texts` and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: its `domain` ("" for
     the default one), `operators`, `modules` (the path, "" for none), `passes` (the number, -1 for
-    none), `submodules` ("" for none). `unclosed` ranges have no end and are left out."""
+    none), `submodules` ("" for none). `unclosed` ranges have no end, which
+    is then that of the recording (`OPEN` until it is known), or none that can be, and are left
+    out."""
 
     start: Int64s
     end: Int64s

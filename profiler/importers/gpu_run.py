@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from profiler.errors import InputError
 from profiler.importers.foreign_run import (
     ForeignRunBuilder,
     PlacedCall,
@@ -25,6 +26,7 @@ from profiler.importers.foreign_run import (
 )
 from profiler.importers.gpu_calls import (
     KINDS,
+    OPEN,
     Api,
     Bools,
     Marks,
@@ -311,8 +313,9 @@ class Recorded:
     def timed(self, where: str) -> Recorded:
         """What has a start, and an end that is not before it; the rest is a drop. Work that ends
         before its start stays: the check of a recording sets it aside, and so knows of it."""
-        begun = in_time(self.work.start, self.work.start)
-        work = self.work.select(begun & in_time(self.work.end, self.work.end))
+        start, end = self.work.start, self.work.end
+        told = in_time(start, end) | ((end >= 0) & in_time(start, start) & in_time(end, end))
+        work = self.work.select(told)
         api = self.api.timed()
         lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME
         drops = (
@@ -323,7 +326,16 @@ class Recorded:
                 *(DropKind.UNCLOSED_SLICE, self.marks.unclosed, "events"), DropReason.NO_END, where
             ),
         )
-        return Recorded(work, api, self.marks, drops)
+        return Recorded(work, api, self._closed_marks(work, api), drops)
+
+    def _closed_marks(self, work: Work, api: Api) -> Marks:
+        """The ranges, those without an end closed at that of the recording."""
+        marks = self.marks
+        ongoing = marks.end == OPEN
+        if not ongoing.any():
+            return marks
+        ends = (part.max(initial=0) for part in (work.end, api.end, marks.end[~ongoing]))
+        return replace(marks, end=np.where(ongoing, np.maximum(max(ends), marks.start), marks.end))
 
     def move(self, base_ns: int) -> None:
         """Put the times `base_ns` later, in place: a second copy of a large file's is too much."""
@@ -382,6 +394,11 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
     """Fill `run` and return it. `recorded` is timed, contains work, and is moved in place."""
     recorded, placed, checked = _checked(recorded, machine.placed)
+    if not len(recorded.work):
+        raise InputError(
+            f"{run.source} holds no kernel and no copy with a time that can be: its clock or "
+            "its writer failed, record again"
+        )
     machine, run.health = replace(machine, placed=placed), checked.notes
     recorded.move(machine.base_ns)
     work, api, marks = recorded.work, recorded.api, recorded.marks

@@ -138,6 +138,12 @@ def test_launches_ahead_of_all_work_are_of_a_time_without_devices():
     assert (note.rule, note.count, note.rule.damage) == ("lost_work", 3, True)
 
 
+def test_launches_and_work_without_numbers_in_common_are_not_judged():
+    """Nothing says which work is whose."""
+    rows = rows_of(np.arange(3) * 100_000, 50_000, np.full(3, -1))
+    assert check(rows, launches_of(np.arange(3) * 100_000, [1, 2, 3]), no_syncs()).notes == ()
+
+
 def test_a_process_may_lose_all_its_work():
     """Two processes launch by turns, and of one of them nothing is recorded."""
     start = np.arange(20) * 100_000

@@ -23,6 +23,7 @@ from profiler.importers.gpu_calls import (
     KINDS,
     LATEST,
     NO_TIME,
+    OPEN,
     Api,
     Marks,
     MarkTexts,
@@ -231,7 +232,9 @@ class _Ranges:
         ranges &= found["start"] != NO_TIME
         closed = ranges & in_time(found["start"], found["end"])
         self._unclosed += int((ranges & ~closed).sum())
-        rows = np.flatnonzero(closed)
+        ongoing = ranges & (found["end"] == NO_TIME) & in_time(found["start"], found["start"])
+        found["end"] = np.where(ongoing, OPEN, found["end"])
+        rows = np.flatnonzero(closed | ongoing)
         for name, parts in self._parts.items():
             parts.append(found[name][rows])
         own = [texts[row] for row in rows.tolist()] if len(rows) < len(texts) else list(texts)

@@ -209,7 +209,6 @@ def _inside(
     here = [piece for piece in own if piece.device == device]
     tile = set(range(begin, end))
     busy = {t for piece in own for t in range(piece.start, piece.end)}
-    busy_here = {t for piece in here for t in range(piece.start, piece.end)}
     idle = {t for t in tile if not truth.runs(device, t)} - lost if here else set()
     launched = sorted((p for p in here if p.launch >= 0), key=lambda p: p.start)
     latency, last = int(truth.latency(device) * 2), max((p.end for p in here), default=begin)
@@ -233,6 +232,6 @@ def _inside(
         len(idle),
         len(bound),
         leads[0] if leads else None,
-        len(busy_here - tile),
+        len(busy - tile),
         len(tile & lost),
     )

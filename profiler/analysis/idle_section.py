@@ -272,9 +272,8 @@ def idle_device(analysis: Analysis) -> Finding | None:
     server."""
     if unaligned(analysis) or of_server(analysis):
         return None
-    wall = analysis.accounting.wall_ns or end_to_end_ns(analysis)
     used = {
-        row["device"]: (share(row["calls_ns"], wall), row["calls_ns"])
+        row["device"]: (row["calls_share"] or 0.0, row["calls_ns"])
         for row in analysis.devices.filter(pl.col("calls") > 0).to_dicts()
         if not _shares_cores(analysis.run.devices, row["device"])
     }

@@ -59,7 +59,6 @@ _ROUNDED = 1e-3  # of a share
 _INSTANTS = frozenset(("start_ns", "begin_ns", "end_ns", "time_ns"))
 _MAY_BE_NEGATIVE = frozenset(("headroom_share",))  # memory that there is not
 _CITED = {  # by rule: names of evidence that a table has for the same device or submodule
-    "first_call": (("first_ns", "submodules", "first_ns"),),
     "idle_gaps": (("gap_ns", "idle", "long_gap_ns"),),
     "little_headroom": (("needed_bytes", "memory_devices", "needed_bytes"),),
     "transfers_exposed": (
@@ -213,9 +212,13 @@ def _medians(of: Inputs) -> Iterator[Contradiction]:
     )
     yield from _more(Check.MEDIAN, frame, "submodule", shortest, median)
     yield from _more(Check.MEDIAN, frame, "submodule", median, longest)
-    without = frame.filter((pl.col("calls") > 0) & (pl.col("median_ns") == 0))
-    worked = _column("submodules", "busy_ns")
-    yield from _more(Check.MEDIAN, without, "submodule", worked, median)
+    steady = ~pl.col("first") | pl.col("first").all()
+    span = pl.col("span_ns").filter(steady).median().alias("span")
+    spans = of.table("calls").group_by("submodule").agg(span)
+    without = frame.filter(pl.col("median_ns") == 0).join(spans, on="submodule")
+    yield from _more(
+        Check.MEDIAN, without, "submodule", ("calls.span_ns", pl.col("span")), median, slack=1.0
+    )
 
 
 def _parts(of: Inputs) -> Iterator[Contradiction]:

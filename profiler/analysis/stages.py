@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.document import Figure, Part, SectionKind, TableView
@@ -44,7 +45,7 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
     evidence: dict[str, Value] = {
         "encoder_ns": wall,
         "encoder_share": share(wall, total),
-        "all_encoders_share": share(sum(known.values()), total),
+        "all_encoders_share": share(_together(analysis, known), total),
         "steps": analysis.accounting.steps,
     }
     if step_ns:
@@ -53,6 +54,14 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
     return Finding(
         "encoder_dominates", evidence, where=calls_of(analysis, longest), severity="medium"
     )
+
+
+def _together(analysis: Analysis, submodules: Iterable[str]) -> int:
+    """How long any of some submodules ran, on whatever devices, but for stalls of the host."""
+    of, names = analysis.inputs, [*submodules]
+    rows = np.flatnonzero(of.run.calls["submodule"].cast(pl.String).is_in(names).to_numpy())
+    taken = of.axis.taken(rows, told=of.pipelines.apart)
+    return taken - sum(_stalled(analysis, name) for name in names)
 
 
 def _stalled(analysis: Analysis, submodule: str) -> int:

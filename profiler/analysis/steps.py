@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
@@ -33,7 +33,7 @@ from profiler.analysis.table_text import (
     table,
     worded_note,
 )
-from profiler.analysis.timeline import ON_AXIS, Axis, GroupAxis, PipelineCalls, extent, step_keys
+from profiler.analysis.timeline import ON_AXIS, Axis, PipelineCalls, extent, step_keys
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
@@ -78,8 +78,9 @@ STEPS: tuple[Column, ...] = (
     col(
         "between_ns",
         NS,
-        "from the end of the previous step to its start, minus the profiler's own work; null for "
-        "the first step of a pipeline call",
+        "from the end of the steps before to its start, minus time that was not recorded and the "
+        "profiler's own work; 0 if it began before that, null for the first step of a pipeline "
+        "call",
         True,
         label="after the step before",
         importance=5,
@@ -298,7 +299,7 @@ def step_table(
             "outlier": outliers(elapsed, skipping(skipped)),
         }
     )
-    before = pl.col("end_ns").shift().over("pipeline")
+    before = pl.col("end_ns").cum_max().shift().over("pipeline")
     ordered = table.sort("start_ns", "pipeline", "step").with_columns(before=before)
     ordered = _with_time_between(ordered, axis, pipelines)
     return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(STEPS).items())
@@ -340,16 +341,15 @@ def _placed(
 
 
 def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
-    """`steps` with the time since the end of the step before, less the profiler's own work, and the
-    host's work in it."""
+    """`steps` with the time since the end of the steps before, of what counts, and the host's work
+    in it."""
     begin = steps["start_ns"].to_numpy()
-    before = steps["before"].fill_null(steps["start_ns"]).to_numpy()
+    before = steps.select(pl.min_horizontal("before", "start_ns")).to_series().to_numpy()
     number = steps["pipeline"].to_numpy()
-    _, _, host, _ = _times(axis, pipelines, number, before, begin)
-    (own,) = _times(axis, pipelines, number, before, begin, _own)
+    between, _, host, _ = _times(axis, pipelines, number, before, begin)
     known = pl.col("before").is_not_null()
     return steps.with_columns(
-        between_ns=pl.col("start_ns") - pl.col("before") - pl.Series(own),
+        between_ns=pl.when(known).then(pl.Series(between)),
         between_host_ns=pl.when(known).then(pl.Series(host)),
     )
 
@@ -371,30 +371,20 @@ def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
 
 
 def _times(
-    axis: Axis,
-    pipelines: PipelineCalls,
-    number: Codes,
-    begin: Times,
-    end: Times,
-    of: Callable[[GroupAxis, Times, Times], tuple[Times, ...]] = GroupAxis.times,
-) -> tuple[Times, ...]:
-    """What `of` says of each step, as elapsed, in calls, host work and idle: within its pipeline
-    call, if the run tells what belongs to which."""
+    axis: Axis, pipelines: PipelineCalls, number: Codes, begin: Times, end: Times
+) -> tuple[Times, Times, Times, Times]:
+    """Elapsed, in calls, host work and idle of each step: within its pipeline call, if the run
+    tells what belongs to which."""
     if not pipelines.apart:
-        return of(axis.of_all(), begin, end)
-    none = np.zeros(0, dtype=np.int64)
-    found = tuple(np.zeros(len(begin), np.int64) for _ in of(axis.of_all(), none, none))
+        return axis.of_all().times(begin, end)
+    elapsed, calls, host, idle = np.zeros((4, len(begin)), dtype=np.int64)
     code = positions(number, pipelines.numbers)
     for own in np.unique(code).tolist():
         rows = np.flatnonzero(code == own)
         group = axis.of_pipeline(own) if own >= 0 else axis.of_all()
-        for column, values in zip(found, of(group, begin[rows], end[rows]), strict=True):
-            column[rows] = values
-    return found
-
-
-def _own(group: GroupAxis, begin: Times, end: Times) -> tuple[Times, ...]:
-    return (group.own.within(begin, end),)
+        times = group.times(begin[rows], end[rows])
+        elapsed[rows], calls[rows], host[rows], idle[rows] = times
+    return elapsed, calls, host, idle
 
 
 def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:

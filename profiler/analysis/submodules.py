@@ -151,7 +151,7 @@ CALLS: tuple[Column, ...] = (
     col("start_ns", NS, "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),
     SPAN,
-    col("share", SHARE, "elapsed_ns / end-to-end time", True),
+    col("share", SHARE, "elapsed_ns in its pipeline call / end-to-end time", True),
     col("commands", INT64, "commands of the call", importance=4, adds=Adds("commands")),
     col("operators", INT64, "operators that devices ran in the call", importance=5),
     column_of(TILES, "busy_ns"),
@@ -217,7 +217,7 @@ def call_table(
     first: pl.Series,
     before_kernels: pl.Series,
     work: tuple[Times, Times],
-    end_to_end_ns: int,
+    share: pl.Series,
 ) -> pl.DataFrame:
     """One row a call (`CALLS`), in the order of `calls`.
 
@@ -229,7 +229,6 @@ def call_table(
     """
     groups = len(calls)
     names = [name for name, dtype in schema(CALLS).items() if dtype == pl.String()]
-    share = pl.col("elapsed_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None)
     return (
         calls.with_columns(pl.col(names).cast(pl.String), pl.col("duration_ns").clip(0))
         .with_columns(
@@ -238,12 +237,14 @@ def call_table(
             first=pl.col("call").is_in(first.to_list()),
         )
         .join(
-            tiles.with_columns(before_kernel_ns=before_kernels, span_ns=_spans(tiles, work)),
+            tiles.with_columns(
+                before_kernel_ns=before_kernels, span_ns=_spans(tiles, work), share=share
+            ),
             on="call",
             how="left",
             maintain_order="left",
         )
-        .with_columns(share=share, span_ns=pl.col("span_ns").fill_null(pl.col("duration_ns")))
+        .with_columns(span_ns=pl.col("span_ns").fill_null(pl.col("duration_ns")))
         .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
     )
 
@@ -342,7 +343,7 @@ def _durations() -> dict[str, pl.Expr]:
     are steady."""
     elapsed, steady = pl.col("elapsed_ns"), ~pl.col("first")
     kept = steady | (steady.sum() < _FEWEST_STEADY)
-    hidden = elapsed.filter(kept).median() == 0
+    hidden = elapsed.filter(kept).median() < 1
     steady = pl.when(hidden).then(pl.col("span_ns")).otherwise(elapsed).filter(kept)
     return {
         "elapsed_ns": elapsed.sum(),
@@ -523,13 +524,24 @@ def _device_time(of: Inputs) -> DeviceTime:
 
 
 def _calls(of: Inputs) -> pl.DataFrame:
-    first, total = unsteady_calls(of.run), _whole_ns(of)
+    first = unsteady_calls(of.run)
     tiles, commands = of.run.tiles.calls, of.commands.call
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     found = folds(of)
     on_device = ~found.operators["host"].to_numpy()[found.key]
-    operators, work = found.call[on_device], work_extents(of)
-    return call_table(of.calls, tiles, commands, operators, first, before, work, total)
+    operators, work, share = found.call[on_device], work_extents(of), _call_shares(of)
+    return call_table(of.calls, tiles, commands, operators, first, before, work, share)
+
+
+def _call_shares(of: Inputs) -> pl.Series:
+    """The share of the end-to-end time in the tile of each call of the run."""
+    axis, total = of.axis, _whole_ns(of)
+    inside = np.zeros(len(axis.begin), dtype=np.int64)
+    told = of.pipelines.apart
+    for code in range(len(axis.first)) if told else (None,):
+        own = np.flatnonzero(axis.code == code) if told else np.arange(len(inside))
+        inside[own] = axis.counted_in(code).within(axis.begin[own], axis.end[own])
+    return pl.Series(inside / total if total else [None] * len(inside), dtype=pl.Float64)
 
 
 TABLES = (

@@ -827,7 +827,7 @@ def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
         tiles = tiles_on(axis, axes.launches, lost, rows, ranges)
         for name, column in found.items():
             column[rows] = getattr(tiles, name)
-    on_several = _with_other_devices(found["busy"], axes, worked)
+    on_several = _with_other_devices(found, axes, worked)
     return RunTiles(
         calls=_frame(calls, names, place, found),
         devices=_devices(axes),
@@ -868,20 +868,27 @@ def _places(
 
 
 def _with_other_devices(
-    busy: Times, axes: Axes, counts: npt.NDArray[np.int64]
+    found: dict[str, Times], axes: Axes, counts: npt.NDArray[np.int64]
 ) -> tuple[Times, Times]:
-    """Make `busy` the union over all devices, of the calls that worked on several; their rows, and
-    when the last of their work ended."""
+    """Make `busy` and what is `hidden` of it unions over all devices, of the calls that worked on
+    several; their rows, and when the last of their work ended."""
     several = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if not len(several):
         return several, several
-    number = np.full(len(busy) + 1, -1)
+    number = np.full(len(found["busy"]) + 1, -1)
     number[several] = np.arange(len(several))
     parts = [(a.start, a.end, number[a.call]) for a in axes.axes.values()]
     start, end, group = (np.concatenate(column) for column in zip(*parts, strict=True))
-    busy[several] = union_by(start, end, group, len(several))
+    own = group >= 0
+    start, end, group = start[own], end[own], group[own]
+    busy = union_by(start, end, group, len(several))
+    begun = np.maximum(start, found["begin"][several][group])
+    ended = np.minimum(end, found["end"][several][group])
+    inside = ended > begun
+    in_tiles = union_by(begun[inside], ended[inside], group[inside], len(several))
+    found["busy"][several], found["hidden"][several] = busy, busy - in_tiles
     last = np.full(len(several), np.iinfo(np.int64).min)
-    np.maximum.at(last, group[group >= 0], end[group >= 0])
+    np.maximum.at(last, group, end)
     return several, last
 
 

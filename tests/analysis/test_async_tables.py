@@ -82,8 +82,10 @@ class _Truth:
         return cls(machine, _places(machine), until, last, tiles, lost, counts, in_calls, host)
 
     def analysis(self) -> Analysis:
-        """The analysis of what a recorder would have made of it."""
-        return analyze(self.machine.run(self.places, self.until))
+        """The analysis of what a recorder would have made of it, whose figures all agree."""
+        found = analyze(self.machine.run(self.places, self.until))
+        assert found.contradictions["sentence"].to_list() == []
+        return found
 
     def parts(self, begin: int, end: int) -> tuple[int, int, int, int]:
         """Elapsed, in calls, host work and idle of a stretch, in ns."""
@@ -143,12 +145,15 @@ def _check_steps(analysis: Analysis, truth: _Truth) -> None:
         begin, end = min(tile.begin for tile in own), max(tile.end for tile in own)
         row = steps[step]
         assert tuple(row[name] for name in _PARTS) == truth.parts(begin, end)
-        between = None if before is None else (begin - before) * TICK_NS
-        assert row["between_ns"] == between
+        passed = truth.counts & set(range(begin if before is None else before, begin))
+        assert row["between_ns"] == (None if before is None else len(passed) * TICK_NS)
         calls = [at for at, place in enumerate(truth.places) if place.step == step]
         busy = _ticks(piece for piece in truth.machine.pieces if piece.call in calls)
-        assert row["busy_ns"] == len(busy) * TICK_NS
-        before = end
+        hidden = busy - set(range(begin, end))
+        assert (row["busy_ns"], row["hidden_ns"]) == _ns(len(busy), len(hidden))
+        span = range(min([begin, *busy]), max([end - 1, *busy]) + 1)
+        assert row["span_ns"] == len(span) * TICK_NS
+        before = max(end, before or 0)
 
 
 @given(machines())

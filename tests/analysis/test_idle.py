@@ -352,6 +352,7 @@ def test_the_table_of_devices_agrees_where_files_are_cut(parts, cut):
         if cut >> call.index & 1
     )
     analysis = analyze(linked(make_run(calls, commands, spans, drops=drops), *pairs))
+    assert analysis.contradictions["sentence"].to_list() == []
     names = ("device", "idle_ns", "unrecorded_ns", "idle_share")
     devices = {row[0]: row for row in analysis.devices.select(names).rows()}
     for row in analysis.idle.select(names).rows():

@@ -198,6 +198,7 @@ SENTENCES: Sentences = {
         "possible",
         DropReason.KILLED_BEFORE_READ: "the run was killed before what was traced of them was read",
         DropReason.CALL_NOT_RETURNED: "the call did not return, so it has no file",
+        DropReason.BRANCH_GUESSED: "nothing showed the branch of guidance: it is a guess",
         DropReason.STEP_NOT_RETURNED: "the call of step {step} did not return, so it has no file",
         DropReason.NOT_RECORDED: "no operators: what was recorded of the calls was interrupted or "
         "is not there",

@@ -287,8 +287,9 @@ class Invocation:
     trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
     not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
     kept its operators from being traced, `skipped` is what a step cache did in it. `hooks_ns` is
-    time in our own code around a call of no pipeline call, which else has it. `device_lag_ns` and
-    `device_duration_ns` are as the `Call` has them; `noting` tells that they are still to come.
+    time in our own code around a call of no pipeline call, which else has it. `branch_guessed`
+    tells that nothing shows its branch. `device_lag_ns` and `device_duration_ns` are as the `Call`
+    has them; `noting` tells that they are still to come.
     """
 
     submodule: str
@@ -316,6 +317,7 @@ class Invocation:
     device_lag_ns: int = UNKNOWN
     device_duration_ns: int = UNKNOWN
     noting: bool = False
+    branch_guessed: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""

@@ -8,11 +8,14 @@ Capture imports no library that the script does not import. A finder at the head
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from itertools import islice
 from types import FrameType, ModuleType
@@ -197,6 +200,37 @@ def interrupts_wait() -> Iterator[None]:
 def _give_back(handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
     for number in reversed(handlers):  # SIGINT's, which raises, at last
         signal.signal(number, handlers[number])
+
+
+# --- The first call of a model does not wait for what can be done before it, or not at all.
+
+
+_AHEAD = ("profiler.capture.session", "profiler.capture.pipelines.submodules")
+_AHEAD_OF_TORCH = ("profiler.capture.torch.operators", "profiler.capture.torch.model_settings")
+
+
+@contextmanager
+def collection_waits() -> Iterator[None]:
+    """Inside, Python collects no garbage: objects that we make would set off a look at all of the
+    program's. The setting of the program is restored."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@cache
+def import_ahead(*, torch: bool) -> None:
+    """Import what the first call needs, while the program makes its models."""
+    try:
+        with collection_waits():
+            for name in _AHEAD + (_AHEAD_OF_TORCH if torch else ()):
+                import_module(name)
+    except Exception as error:  # noqa: BLE001 - the first call says what is wrong
+        let_pass(error)
 
 
 # --- Classes of modules, as the manifest keeps them: `submodules.NAME.modules`, path → class.

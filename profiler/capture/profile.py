@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from profiler.capture.calls import Clock, RunClock, give_name
+from profiler.capture.imports import collection_waits
 from profiler.capture.patching import is_wrapped
 from profiler.capture.pipelines.discovery import is_executed
 from profiler.capture.pipelines.pipeline_hooks import check_devices
@@ -164,10 +165,11 @@ class Profile:
 
         session = self._open_session()
         try:
-            for pipeline in self._pipelines:
-                release(pipeline)  # in a process that is switched on, the script's own block wins
-                session.attach(pipeline)
-            session.begin_block()
+            with collection_waits():
+                for pipeline in self._pipelines:
+                    release(pipeline)  # in a switched-on process, the script's own block wins
+                    session.attach(pipeline)
+                session.begin_block()
         except BaseException:
             if len(self._pipelines) > 1:
                 session.close()

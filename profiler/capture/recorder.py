@@ -31,7 +31,7 @@ from profiler.capture.operator_source import SizeLimit
 from profiler.capture.pipelines.script_loops import ScriptLoops
 from profiler.capture.registry import notice
 from profiler.plugins import let_pass
-from profiler.trace.events import NO_STEP, UNKNOWN, Call, Span
+from profiler.trace.events import NO_STEP, UNKNOWN, Branch, Call, Span
 from profiler.trace.manifest_fields import Coverage, Uncaptured
 
 # --- How much of what modules and sessions execute lies in captured calls, and what does not.
@@ -490,6 +490,13 @@ class Recorder:
         changed = was_provisional or told != (place.stage, place.step, place.iteration)
         if changed and invocation.index >= 0 and self.on_call_placed is not None:
             self.on_call_placed(invocation)
+
+    def label_call(self, invocation: Invocation, branch: Branch) -> None:
+        """The branch of an invocation is known now."""
+        if invocation.branch != branch:
+            invocation.branch = branch
+            if invocation.index >= 0 and self.on_call_placed is not None:
+                self.on_call_placed(invocation)
 
     def add_host_work(self, name: str, start_ns: int, end_ns: int) -> None:
         """Keep a piece of host work of this thread's pipeline call."""

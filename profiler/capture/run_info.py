@@ -287,6 +287,7 @@ def run_drops(
         *known,
         *_not_returned(recorder, failure),
         *_failures(recorder),
+        *_guessed(recorder),
         *_unnamed(recorder, [*known, *written]),
         *_ended_with(failure),
         *written,
@@ -311,6 +312,14 @@ def _not_returned(recorder: Recorder, failure: str) -> Iterator[Drop]:
             found[call.submodule, detail] += 1
     for (submodule, detail), count in found.items():
         yield Drop(DropKind.UNTRACED_CALL, submodule, count, "calls", detail)
+
+
+def _guessed(recorder: Recorder) -> Iterator[Drop]:
+    """Calls whose branch nothing showed."""
+    found = Counter(call.submodule for call in recorder.finished() if call.branch_guessed)
+    for submodule, count in found.items():
+        detail = Note.of(DropReason.BRANCH_GUESSED)
+        yield Drop(DropKind.DOUBTFUL_LABEL, submodule, count, "calls", detail)
 
 
 def _failures(recorder: Recorder) -> Iterator[Drop]:

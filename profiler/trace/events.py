@@ -59,6 +59,7 @@ class DropReason(NoteCode):
     KILLED_BEFORE_READ = "killed_before_read"
     CALL_NOT_RETURNED = "call_not_returned"
     STEP_NOT_RETURNED = "step_not_returned"  # (step)
+    BRANCH_GUESSED = "branch_guessed"
     # Operators that were not recorded
     NOT_RECORDED = "not_recorded"
     PROFILER_FAILED = "profiler_failed"  # (error)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
@@ -24,7 +25,14 @@ from profiler.capture.calls import (
     scope,
 )
 from profiler.capture.operator_source import OperatorSource
-from profiler.capture.pipelines.steps import GENERATING, PipelineLabels, by_name, first_batch
+from profiler.capture.pipelines.script_loops import latents_batch
+from profiler.capture.pipelines.steps import (
+    GENERATING,
+    PipelineLabels,
+    by_name,
+    first_batch,
+    latents_rows,
+)
 from profiler.capture.pipelines.submodules import PREPARE_LATENTS, Entry, device_reader
 from profiler.capture.recorder import Noting, Recorder
 from profiler.capture.registry import backend_of
@@ -257,13 +265,16 @@ class CallHook:
         if said is not None:
             stage, moves, step = "denoise", False, said.step
             labels.stages.said(said)
-        branch = ""
+        branch, note = "", None
         generating = GENERATING.get()
         if entry.labelled == "prompt" and not generating:
             branch = labels.encoder_branch(entry.submodule)
+            note = labels.script.encoded if labels.script else None
         elif entry.labelled == "denoiser":
             guided = _guided(pipeline)
             branch = labels.denoiser_branch(entry.submodule, arguments, guided=guided)
+            if labels.script and not labels.shows_branch(arguments):
+                note = partial(labels.script.denoised, rows=latents_rows(arguments))
         invocation = Invocation(
             submodule=entry.submodule,
             stage=stage,
@@ -279,6 +290,8 @@ class CallHook:
             branch or stage == "denoise" or entry.method.startswith(_NO_PASSES)
         )
         labels.stages.opened(invocation, moves=moves, passes=passes)
+        if note is not None:
+            note(invocation)
         return invocation
 
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
@@ -430,6 +443,9 @@ class HostWorkHook:
     def _loops(self, work: _OpenHostWork, arguments: tuple[Any, Any], end: int) -> None:
         """Let the run know of a scheduler that a script uses by itself."""
         scheduler, recorder = self._scheduler(), self._hooks.recorder
+        script = work.labels.script
+        if scheduler is not None and script is not None:
+            script.stepped(latents_batch(*arguments)) if self._steps else script.begin_loop()
         if scheduler is None or work.before.pipeline is not None or not recorder.recording:
             return
         if self._steps:

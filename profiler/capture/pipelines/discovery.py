@@ -8,6 +8,7 @@ imports nothing and calls nothing of the pipeline.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from profiler.capture.imports import collection_waits, import_ahead
 from profiler.capture.patching import WRAPPED, ClassPatches, attributes, weakly
 from profiler.capture.registry import backend_of, notice
 from profiler.plugins import let_pass
@@ -214,6 +216,7 @@ class NewPipelines:
             for known in type(pipeline).__mro__[:-1]:
                 self.watch_class(known)
             self._note(modules)
+            import_ahead(torch="torch.nn" in sys.modules)
             return register(pipeline, **modules)
 
         self._patches.replace(base, "register_modules", register_modules)
@@ -272,7 +275,8 @@ class NewPipelines:
             if pipeline in self._seen:
                 return self._seen[pipeline]
             try:
-                attached = self._attach(pipeline)
+                with collection_waits():
+                    attached = self._attach(pipeline)
             except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 notice(f"{type(pipeline).__name__} is not profiled: {error}")

@@ -26,6 +26,7 @@ from profiler.capture.pipelines.call_hooks import (
     live_scope,
 )
 from profiler.capture.pipelines.discovery import Together, schedulers, title
+from profiler.capture.pipelines.script_branches import ScriptBranches
 from profiler.capture.pipelines.script_loops import generation
 from profiler.capture.pipelines.script_objects import names_of
 from profiler.capture.pipelines.steps import (
@@ -221,10 +222,12 @@ class PipelineHooks:
         self._measure_pieces(PieceCoverage.called)
         if self._outside is None:
             self._outside = self.new_labels()
+            self._outside.script = ScriptBranches(self.recorder.label_call)
         pipeline = self.pipeline()
         if isinstance(pipeline, Together) and pipeline.look and not self._outside.stages.looping:
             pipeline.look()
-        return PipelineLabels(self._outside.steps, self._outside.stages)
+        outside = self._outside
+        return PipelineLabels(outside.steps, outside.stages, script=outside.script)
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
         before = live_scope()

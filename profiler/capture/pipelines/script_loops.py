@@ -210,7 +210,7 @@ class ScriptLoops:
             if len(self._loops) >= _MOST:
                 return
             begin_ns = max((one.ends_ns[-1] for one in self._loops), default=-1)
-            made = scheduled_by(scheduler, batch=_batch(*arguments))
+            made = scheduled_by(scheduler, batch=latents_batch(*arguments) or None)
             loop = self._open[id(scheduler)] = _Loop(weakly(scheduler), made, begin_ns, unseen)
             self._loops.append(loop)
         loop.last_step = step
@@ -260,11 +260,11 @@ def _begins_again(scheduler: Any, step: int, loop: _Loop) -> bool:
         return False
 
 
-def _batch(args: Any, kwargs: Mapping[str, Any]) -> int | None:
-    """How many latents a step has: the first dimension of its sample."""
+def latents_batch(args: Any, kwargs: Mapping[str, Any]) -> int:
+    """How many latents a step has: the first dimension of its sample, 0 if it has none."""
     named = next((kwargs[name] for name in _SAMPLE if name in kwargs), None)
     sample = named if named is not None or len(args) <= _AT else args[_AT]
-    return first_dimension(sample) or None
+    return first_dimension(sample)
 
 
 def _passes(denoised: Iterable[Invocation], latents: int) -> int | None:

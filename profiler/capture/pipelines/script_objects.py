@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_OPTIMIZED
+from itertools import compress
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -170,7 +171,9 @@ def instances(kinds: Sequence[type], caller: FrameType | None = None) -> list[An
     wanted = _with_subclasses(kinds)
     if not wanted:
         return []
-    found = [one for one in gc.get_objects() if type(one) in wanted]
+    objects = gc.get_objects()
+    found = list(compress(objects, map(wanted.__contains__, map(type, objects))))  # no bytecode
+    del objects
     if gc.get_freeze_count():
         known = set(map(id, found))
         roots = [*_script_globals(), *values_around(caller)]

@@ -22,6 +22,7 @@ from typing import Any
 from profiler.capture.calls import Invocation, Place, first_dimension, scope
 from profiler.capture.patching import weakly
 from profiler.capture.pipelines.discovery import held
+from profiler.capture.pipelines.script_branches import ScriptBranches
 from profiler.capture.pipelines.submodules import part_of, present_entries
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
@@ -423,10 +424,15 @@ def denoiser_branch(
         return "skip_layers"
     if given:
         return "uncond" if given == "negative_prompt" else "cond"
-    batch = first_batch([arguments.get(name) for name in _LATENTS])
+    batch = latents_rows(arguments)
     if not batch or not latents_batch:
         return "batched" if guided else "cond"
     return "batched" if batch > latents_batch and batch % latents_batch == 0 else "cond"
+
+
+def latents_rows(arguments: Mapping[str, Any]) -> int:
+    """The batch of the latents among a denoiser's arguments, 0 if there are none."""
+    return first_batch([arguments.get(name) for name in _LATENTS])
 
 
 def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -487,8 +493,10 @@ class Steps:
         return not same
 
     def now(self) -> int:
-        """The step that the scheduler's next `step` closes."""
+        """The step that the scheduler's next `step` closes; `NO_STEP` if there is none."""
         scheduler = self._scheduler()
+        if scheduler is None and not self._found:
+            return NO_STEP
         if not hasattr(scheduler, "step_index"):
             return self._ended
         index = scheduler.step_index
@@ -525,6 +533,7 @@ class PipelineLabels:
     steps: Steps
     stages: Stages
     latents_batch: int = 0
+    script: ScriptBranches | None = None  # outside every pipeline call
     guidance: Guidance = field(default_factory=Guidance)
     _encodings: int = 0  # calls of encode_prompt that have started
     _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one
@@ -579,9 +588,14 @@ class PipelineLabels:
             CACHE_CONTEXT.get(),
             arguments,
             self._given(arguments),
-            self.latents_batch,
+            self.script.latents_batch if self.script else self.latents_batch,
             guided=guided,
         )
+
+    def shows_branch(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether anything but the batch shows the branch of a script's call with these."""
+        named = CACHE_CONTEXT.get() in _OF_CONTEXT or arguments.get("skip_layers") is not None
+        return named or bool(self._given(arguments))
 
     def _given(self, arguments: Mapping[str, Any]) -> str:
         given = [arguments[name] for name in _EMBEDDINGS if arguments.get(name) is not None]

@@ -25,6 +25,7 @@ from profiler.capture.backend import (
     Watching,
     device_name,
 )
+from profiler.capture.imports import collection_waits, import_ahead
 from profiler.capture.patching import Around, Wraps
 from profiler.capture.registry import notice
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
@@ -326,6 +327,7 @@ class ScriptModules:
             if _is_compilers(new) and not _may_be_scripts(new):
                 return  # in the middle of a call
             self._new.append(weakref.ref(new))
+            import_ahead(torch=True)
             if not self._armed:
                 self._arm()
 
@@ -380,7 +382,9 @@ class ScriptModules:
             if str(caller.f_globals.get("__name__")).startswith(_OWN):
                 return
             try:
-                self._hand_over([found for r in references if (found := r()) is not None], caller)
+                with collection_waits():
+                    alive = [found for r in references if (found := r()) is not None]
+                    self._hand_over(alive, caller)
             except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 notice(f"modules outside pipelines are not recorded: {error}")

@@ -21,6 +21,7 @@ from profiler.capture.pipelines.steps import (
     first_batch,
     returned_names,
 )
+from profiler.trace import NO_STEP
 
 FOUR = np.zeros((4, 16, 8, 8), np.float32)
 
@@ -58,11 +59,12 @@ def test_the_branch_of_a_denoiser(context, arguments, given, latents, guided, br
         (SimpleNamespace(step_index=13, begin_index=12), 13),
         (SimpleNamespace(step_index=np.array([4, 5])), 0),
         (SimpleNamespace(), 0),
-        (None, 0),
+        (None, NO_STEP),
     ],
 )
 def test_the_step_is_the_schedulers(scheduler, step):
-    """`step_index`, before the first step `begin_index`, else 0; one for each sample is none."""
+    """`step_index`, before the first step `begin_index`, else 0; one for each sample is none.
+    Without a scheduler there is no step."""
     assert Steps(lambda: scheduler).now() == step
 
 

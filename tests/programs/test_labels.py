@@ -1,0 +1,42 @@
+"""Labels of calls in loops that a script writes itself, without a pipeline object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.capture.switched_on import CALLS_ONLY, drops, labels
+
+pytest.importorskip("diffusers", reason="needs the torch extra")
+pytestmark = pytest.mark.torch
+
+HERE = Path(__file__).parent
+GUESS = "nothing showed the branch of guidance: it is a guess"
+
+
+def test_doubled_latents(scripts):
+    """The scheduler's step has one latent, the denoiser got two: both branches at once. The
+    encoder's second call was then for the negative prompt, by its order alone: that is a guess."""
+    program = (HERE / "hand_written_loop.py").read_text(encoding="utf-8")
+    plain = scripts.run(program, RBLN_PROFILER=None)
+    ours = scripts.run(program, **CALLS_ONLY)
+    assert (ours.code, ours.out) == (0, plain.out)
+    assert labels(ours.bundle) == [
+        ("text_encoder", "encode", "prompt", -1),
+        ("text_encoder", "encode", "negative_prompt", -1),
+        *(("unet", "denoise", "batched", step) for step in range(5)),
+        ("vae", "decode", "", -1),
+    ]
+    assert drops(ours.bundle) == [("doubtful_label", GUESS)]
+
+
+def test_a_loop_without_a_scheduler(scripts):
+    """Nothing counts its steps, so its calls are of none, and nothing shows their branch."""
+    program = (HERE / "two_ranks.py").read_text(encoding="utf-8")
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    one = program.replace("both[1]", "both[0]").replace("range(2)", "range(1)")
+    ours = scripts.run(one, **CALLS_ONLY, **alone)
+    assert ours.code == 0, ours.err
+    assert labels(ours.bundle) == [("transformer", "denoise", "cond", -1)] * 4
+    assert drops(ours.bundle) == [("doubtful_label", GUESS)]

@@ -196,7 +196,8 @@ def test_a_loop_of_ones_own(tmp_path):
         *(("transformer", "denoise", step) for step in range(4)),
         ("vae", "decode", -1),
     ]
-    assert recorded.drops == ()
+    guess = [(drop.kind, drop.where, drop.count) for drop in recorded.drops]
+    assert guess == [("doubtful_label", "transformer", 4)]  # its `step` is given no latents
     (made,) = recorded.info.generations
     assert (made.scheduler.name, made.steps, made.pipelines) == ("Sampler", 4, ())
     assert (made.batch, made.width, made.denoiser_passes) == (None, None, None)  # nobody tells

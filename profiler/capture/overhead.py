@@ -263,15 +263,37 @@ def tracing_cost(
     least, most = _bounds(measured, estimate)
     least, most = least + opened.least_ns, most + opened.most_ns
     cost_ns += round(opened.ns)
+    untraced_ns = without - cost_ns
+    if untraced_ns <= 0:
+        event_ns = round(cost_ns / max(found.operator_events or 0, 1), 1)
+        implausible = UnknownCost(why=WhyUnknown.IMPLAUSIBLE, event_ns=event_ns)
+        return structs.replace(found, unknown=(implausible,))
+    low_ns, high_ns = _untraced_bounds(untraced_ns, cost_ns, (least, most), noise_ns / traced_ns)
     return structs.replace(
         found,
-        untraced_ns=without - cost_ns,
-        untraced_low_ns=round(without - most - noise_ns),
-        untraced_high_ns=round(without - least + noise_ns),
+        untraced_ns=untraced_ns,
+        untraced_low_ns=round(low_ns),
+        untraced_high_ns=round(high_ns),
         method=_method(estimate, costs),
         share=(hooks_ns + cost_ns) / traced_ns,  # 1 - untraced / traced
         share_of=share_of,
     )
+
+
+def _untraced_bounds(
+    untraced_ns: float, cost_ns: float, bounds: tuple[float, float], noise: float
+) -> tuple[float, float]:
+    """Between what a run may have taken without us, if recording operators cost `cost_ns`, between
+    the `bounds`, and the run varies by the share `noise`.
+
+    What is known of a cost is how it compares with the program's own work: where an event costs
+    twice as much, that work is slower, too. So the most that it may have cost is a proportion of
+    the untraced time, and all times that come of it are possible ones.
+    """
+    least, most = min(bounds[0], cost_ns), max(bounds[1], cost_ns)
+    without_hooks = untraced_ns + cost_ns
+    low = without_hooks / (1 + most / untraced_ns)
+    return low / (1 + noise), (without_hooks - least) * (1 + noise)
 
 
 def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:

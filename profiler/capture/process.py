@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -365,6 +366,7 @@ class SwitchedOn:
         """Hook a pipeline; None if the script has put it under a `profile` of its own."""
         from profiler.capture.patching import is_wrapped
 
+        begin_ns = time.perf_counter_ns()
         if _is_part_of_running(pipeline):
             return None
         with self._lock:
@@ -377,6 +379,7 @@ class SwitchedOn:
                 attachment = self._session.attach(pipeline)
                 self._attachments[pipeline] = attachment
                 _tell(self.settings, bundle=str(self._session.directory))
+                self._session.recorder.add_first_use(time.perf_counter_ns() - begin_ns)
             except BaseException as error:
                 if attachment is not None:  # interrupted: it is asked again on the next use
                     attachment.detach()
@@ -458,6 +461,7 @@ class SwitchedOn:
         beside the schedulers that are there."""
         from profiler.capture.pipelines.script_objects import look_for_schedulers, names_of
 
+        begin_ns = time.perf_counter_ns()
         if self.settings is None:
             return
         attached = list(self._attachments.values())
@@ -472,6 +476,7 @@ class SwitchedOn:
                 session.add_part(name, part)
             look_for_schedulers(session, caller)
             session.pass_over(self._passed.alive())
+            session.recorder.add_first_use(time.perf_counter_ns() - begin_ns)
 
     def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
         """Those of these objects that the script's variables hold, or attributes of what these

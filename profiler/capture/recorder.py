@@ -300,7 +300,7 @@ class Recorder:
         self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
         self.on_converted: Callable[[], None] | None = None
-        self.opening_ns = 0  # that profiled sessions of bare ones took to open
+        self.opening_ns = 0  # of first uses: attaching, and profiled sessions of bare ones
         self.coverage = CoverageTally()
         self.device_times = DeviceTimes(clock)
         self.loops = ScriptLoops()  # outside every pipeline call
@@ -384,6 +384,15 @@ class Recorder:
         """Time in the calls that returned and belong to no pipeline call."""
         outside = (c for c in list(self.invocations) if c.pipeline is None and c.index >= 0)
         return sum(call.end_ns - call.start_ns for call in outside)
+
+    def add_first_use(self, duration_ns: int) -> None:
+        """A caller has waited for something to be attached: in a pipeline call, or ahead of all
+        that is recorded."""
+        pipeline = scope().pipeline
+        if pipeline is not None:
+            pipeline.hooks_ns += duration_ns
+        else:
+            self.opening_ns += duration_ns
 
     def spent(self, invocation: Invocation, begin_ns: int) -> None:
         """Our own code has run for `invocation` since `begin_ns`."""

@@ -114,8 +114,8 @@ def test_an_exception_leaves_the_pipeline_as_it_was(tmp_path, flux, part, monkey
 
 
 def test_a_call_that_is_tried_again_is_recorded(tmp_path, flux, monkeypatch):
-    """A module that fails once, inside the caller's `except`, and then works, is one lost call
-    and one recorded call."""
+    """A module that fails once, inside the caller's `except`, and then works, is one recorded call,
+    and nothing is lost."""
     forward, tries = type(flux.text_encoder).forward, []
 
     def once(*args, **kwargs):
@@ -133,7 +133,7 @@ def test_a_call_that_is_tried_again_is_recorded(tmp_path, flux, monkeypatch):
             flux.text_encoder(ids)
     loaded = profiler.load(run.path)
     assert submodules(loaded) == ["text_encoder"]
-    assert [drop.kind for drop in loaded.drops] == ["untraced_call"]
+    assert loaded.drops == ()
 
 
 def test_an_interrupted_call_does_not_hide_later_ones(tmp_path, flux, monkeypatch):
@@ -283,7 +283,7 @@ def test_an_interrupted_module_does_not_hide_later_calls(tmp_path, flux, monkeyp
             flux.text_encoder_2(ids)
     loaded = profiler.load(run.path)
     assert submodules(loaded) == ["text_encoder", "text_encoder_2"] * 2
-    assert [(drop.where, drop.count) for drop in loaded.drops] == [("text_encoder", 2)]
+    assert loaded.drops == ()  # the script caught both
 
 
 def test_a_session_without_pipelines_leaves_nothing(tmp_path):

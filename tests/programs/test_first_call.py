@@ -1,4 +1,4 @@
-"""The first call of a model waits for no import of ours and no look at all of the script's garbage."""
+"""The first call of a model waits for no import of ours and no look at all of the garbage."""
 
 from __future__ import annotations
 

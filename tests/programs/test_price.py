@@ -16,7 +16,7 @@ PROGRAM = (Path(__file__).parent / "first_pipe.py").read_text(encoding="utf-8")
 
 def test_the_first_use_is_counted(scripts):
     """`traced_ns` is what the script saw of its first `pipe()`: attaching, opening the run and all
-    of our hooks are in it and in `hooks_ns`. What is left is the way from one clock to the other."""
+    of our hooks are in it and in `hooks_ns`. What is left lies between the two clocks."""
     ended = scripts.run(PROGRAM, **CALLS_ONLY)
     assert ended.code == 0, ended.err
     overhead, seen_ns = whole(ended.bundle).info.overhead, int(ended.out)

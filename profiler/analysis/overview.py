@@ -121,6 +121,7 @@ def extent(run: Run) -> tuple[int, int]:
 _RESIDUAL_LIMIT = 0.01
 _DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
 # later host, which taking the hooks' time out does not undo
+_WIDE = 0.1  # of what callers waited: an interval wider than that is shown in place of a figure
 _MOST_UNCAPTURED = 3  # that are named
 
 
@@ -295,7 +296,19 @@ def cost_fact(analysis: Analysis) -> Fact:
     notes += [_distorted(overhead, behind=has_queues(analysis))] if alert else []
     notes += [how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
-    return Fact(name, percent(share), joined(", ", notes), alert=alert)
+    return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), alert=alert)
+
+
+def _share_or_interval(overhead: Overhead, share: float) -> Said:
+    """What tracing took of the run; an interval if one figure would say more than is known."""
+    traced = overhead.traced_ns
+    low_ns, high_ns = overhead.untraced_low_ns, overhead.untraced_high_ns
+    if not traced or low_ns is None or high_ns is None or high_ns - low_ns <= _WIDE * traced:
+        return percent(share)
+    low, high = 1 - high_ns / traced, 1 - low_ns / traced
+    if low <= 0:
+        return said("up to {high}", high=percent(high))
+    return said("{low} to {high}", low=percent(low), high=percent(high))
 
 
 def _distorted(overhead: Overhead, *, behind: bool) -> Said:

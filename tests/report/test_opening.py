@@ -104,6 +104,19 @@ def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
 
 
 @pytest.mark.parametrize(
+    ("low_ns", "high_ns", "told"),
+    [(580, 640, "40 %"), (500, 700, "30 % to 50 %"), (500, 1_100, "up to 50 %")],
+)
+def test_a_wide_interval_stands_in_place_of_the_cost(low_ns, high_ns, told):
+    """One figure would say more than is known if the bounds lie more than a tenth apart."""
+    overhead = {"share": 0.4, "traced_ns": 1_000, "untraced_ns": 600}
+    overhead |= {"untraced_low_ns": low_ns, "untraced_high_ns": high_ns}
+    info = structs.replace(TINY_INFO, overhead=make_info(overhead=overhead).overhead)
+    (cost,) = [f for f in _opening(tiny_run(info=info)).checks if f.label == "Cost of tracing"]
+    assert _plain(cost.value) == told
+
+
+@pytest.mark.parametrize(
     ("recording", "said"),
     [
         (Recording(with_stack=True, record_shapes=True), "(Python stacks slow the host)"),

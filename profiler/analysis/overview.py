@@ -299,7 +299,7 @@ def cost_fact(analysis: Analysis) -> Fact:
     return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), alert=alert)
 
 
-def _share_or_interval(overhead: Overhead, share: float) -> Said:
+def _share_or_interval(overhead: Overhead, share: float) -> str:
     """What tracing took of the run; an interval if one figure would say more than is known."""
     traced = overhead.traced_ns
     low_ns, high_ns = overhead.untraced_low_ns, overhead.untraced_high_ns

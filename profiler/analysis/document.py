@@ -128,7 +128,8 @@ class Part(Struct, frozen=True, eq=False):
 
     `anchor` is what a link to it names; `beside` stands next to the part before if there is
     room, `folded` is only its title until a reader opens it. A part that holds nothing but texts is
-    left out unless it is `always` worth them. `noun` is what its findings call commands.
+    left out unless it is `always` worth them; a `quiet` one recedes. `noun` is what its findings
+    call commands.
     """
 
     title: str = ""
@@ -142,6 +143,7 @@ class Part(Struct, frozen=True, eq=False):
     beside: bool = False
     folded: bool = False
     always: bool = False
+    quiet: bool = False
     noun: Noun = Noun.COMMANDS
 
     @property

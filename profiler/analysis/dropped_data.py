@@ -127,6 +127,52 @@ _ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to recor
 }
 
 
+RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
+    "timeline": frozenset(
+        (
+            *("cpu_fallback", "host_between_steps", "host_bound", "idle_device", "idle_gaps"),
+            *("scheduler_sync", "straggler", "transfers_exposed"),
+        )
+    ),
+    "shapes": frozenset(
+        (
+            *("elementwise_chains", "launch_bound", "norm_chains", "single_precision"),
+            "slow_products",
+        )
+    ),
+    "launches": frozenset(("host_bound", "idle_gaps", "scheduler_sync")),
+    "memory": frozenset(("decode_peak", "little_headroom")),
+}
+"""By code the rules that find nothing without it."""
+
+
+def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
+    """By what the trace lacks the rules that could not be checked, each once, and how to record
+    it, "" if nobody knows."""
+    producer = analysis.inputs.run.info.producer
+    found: dict[str, tuple[frozenset[str], str]] = {}
+    seen: frozenset[str] = frozenset()
+    for code in _lacking(analysis):
+        some = RULES_THAT_NEED[code] - seen
+        if some:
+            found[code] = some, _ADVICE.get((code, producer), "")
+        seen |= some
+    return found
+
+
+def unchecked_text(analysis: Analysis) -> Said | None:
+    """`"5 need shapes: Record with record_shapes=True"`; None if all rules could be checked."""
+    parts = []
+    for code, (some, advice) in unchecked(analysis).items():
+        given = {"number": len(some), "what": said(code)}
+        text = said("{number} need {what}", **given)
+        if len(some) == 1:
+            text = said("{number} needs {what}", **given)
+        how = advice.changed(lambda one: one.rstrip(".")) if isinstance(advice, Said) else advice
+        parts.append(said("{text}: {how}", text=text, how=how) if how else text)
+    return joined("; ", parts) if parts else None
+
+
 def told(codes: Collection[str]) -> list[str]:
     """What is told, in the order of the meanings; codes without one at the end."""
     known = [meaning for code, meaning in _MEANINGS.items() if code in codes]
@@ -371,7 +417,7 @@ SENTENCES: Sentences = {
 
 def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     """A line for each capability that the run's producer lacks and the section needs, one of all
-    if rules look for findings. Nothing for runs that were captured here, whose producer states
+    that rules need below findings. Nothing for runs that were captured here, whose producer states
     none."""
     producer = analysis.inputs.run.info.producer
     lacking = _lacking(analysis)
@@ -380,14 +426,12 @@ def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
         if where == section:
             lead = joined(" ", filter(None, (sentence, _ADVICE.get((code, producer)))))
             yield Part(lead=lead, always=True)
-    if section == "findings" and lacking:
-        what = joined(", ", [CONSEQUENCES[code][2] for code in lacking])
-        yield Part(
-            lead=said(
-                "Some rules could not be checked, because the trace lacks: {what}.", what=what
-            ),
-            always=True,
-        )
+    if section == "findings" and analysis.findings:
+        rest = unchecked_text(analysis)
+        if rest is not None:
+            yield Part(
+                lead=said("Rules that could not be checked: {rest}.", rest=rest), always=True
+            )
 
 
 def _lacking(analysis: Analysis) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.document import Part, SectionKind
+from profiler.analysis.dropped_data import unchecked, unchecked_text
 from profiler.analysis.finding_text import (
     end_to_end_ns,
     has_other_advice,
@@ -43,7 +44,7 @@ from profiler.analysis.runtime import Runtime, runtime_of
 from profiler.analysis.table_text import Sentences, WordedTable
 from profiler.files import plain
 from profiler.run.columns import STRING, Column, col, schema
-from profiler.text import Value, counted, plain_value, said
+from profiler.text import Said, Value, counted, plain_value, said
 from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
 # --- What a rule says of several ranks or devices alike, said once.
@@ -253,11 +254,13 @@ def findings_table(findings: Sequence[Finding]) -> pl.DataFrame:
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     """All findings, or that no rule has evidence."""
-    return (findings_part(of.analysis.findings),)
+    return (findings_part(of.analysis),)
 
 
-def findings_part(found: tuple[Finding, ...]) -> Part:
-    """The findings, worst first, and how many there are."""
+def findings_part(analysis: Analysis) -> Part:
+    """The findings, worst first, and how many there are; of none how many rules were checked, and
+    what to record for the others."""
+    found = analysis.findings
     lead = said("{findings}.", findings=counted(len(found), "finding"))
     if len(found) > 1:
         lead = said(
@@ -265,8 +268,19 @@ def findings_part(found: tuple[Finding, ...]) -> Part:
             findings=counted(len(found), "finding"),
         )
     elif not found:
-        lead = said("None: {rules} found no evidence.", rules=counted(len(rules()), "rule"))
+        lead = said("{checked}.", checked=checked_text(analysis))
     return Part(lead=lead, findings=found, always=True)
+
+
+def checked_text(analysis: Analysis) -> Said:
+    """`"14 rules checked, none applies; 3 need shapes: Record with record_shapes=True"`, of a run
+    without findings."""
+    left = sum(len(some) for some, _ in unchecked(analysis).values())
+    checked = counted(len(rules()) - left, "rule")
+    rest = unchecked_text(analysis)
+    if rest is None:
+        return said("{rules} checked, none applies", rules=checked)
+    return said("{rules} checked, none applies; {rest}", rules=checked, rest=rest)
 
 
 SECTION = SectionKind(

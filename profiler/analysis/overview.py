@@ -34,6 +34,7 @@ from profiler.analysis.finding_text import (
     words,
     works_behind,
 )
+from profiler.analysis.findings import checked_text
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import health_facts, is_sound, lacks_work
 from profiler.analysis.operators_section import with_template_arguments
@@ -580,7 +581,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         bars=bars[:1],
         submodules=_submodules(of),
         advice=tuple(_advice(finding) for finding in best),
-        advice_title=_advice_title(analysis.findings, best),
+        advice_title=_advice_title(analysis, best),
         shapes=_shapes(of),
         sections=_next(best, served=of_requests(analysis)),
     )
@@ -759,9 +760,10 @@ def _gain(finding: Finding) -> str:
     return duration(finding.cost_ns)
 
 
-def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
+def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
+    findings = analysis.findings
     if not findings:
-        return said("Findings: none")
+        return said("Findings: {checked}", checked=checked_text(analysis))
     if not shown:
         return said("Findings: none of the run, {count} of its trace", count=len(findings))
     return said(

@@ -9,6 +9,7 @@ each run is compared with the first. A change that exceeds noise has a star.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,13 @@ _FIRST = (  # what decides how the rest is read
     ComparisonNote.TRACED_ON_ONE_SIDE,
     ComparisonNote.ASYNCHRONOUS,
 )
+_ONE_RUN = said("One run each: that cannot tell noise from change, so read what follows as a hint.")
+_FIVE_RUNS = said(
+    "Record five of each: for i in 1 2 3 4 5; do profile-sd3 record --out new/ -- COMMAND; done; "
+    "then: profile-sd3 diff base/ new/"
+)
+_OF_ONE = 2  # rows of modules, and of operations
+_TRIFLE = 0.01  # of a step
 _MORE = said("--full prints everything, --section NAME some of it, --list-sections the names")
 
 
@@ -86,11 +94,15 @@ def brief_report(
     more = (_MORE,) if hints else ()
     where = said("Where the difference is: means, in lines that add up")
     several = comparison.metrics.filter(pl.col("level") == "submodule")["submodule"].n_unique() > 1
+    once = one_run_each(comparison)
+    if once:
+        room = _for_one_run(room)
+    first = (_ONE_RUN, *((_FIVE_RUNS,) if hints else ())) if once else ()
     parts = (
-        Part(notes=(*_first_notes(comparison, room.notes, hints=hints),), always=True),
+        Part(notes=(*first, *_first_notes(comparison, room.notes, hints=hints)), always=True),
         Part(where, table=waterfall_view(comparison.waterfall, room.lines)),
-        _modules(comparison, room.modules, several=several),
-        _changed_operations(comparison, room.operations),
+        _modules(comparison, room.modules, several=several, once=once),
+        _changed_operations(comparison, room.operations, once=once),
         Part(notes=(*_alone(comparison), *more), always=True),
     )
     shown = tuple(part for part in parts if part.shows_something and (part.notes or part.table))
@@ -101,6 +113,26 @@ def brief_report(
     )
 
 
+def one_run_each(comparison: Comparison) -> bool:
+    """Whether each side is one run, so that how runs differ by chance is not known."""
+    sides = comparison.runs.group_by("side").len()
+    return len(sides) == len(Side) and bool((sides["len"] == 1).all())
+
+
+def _for_one_run(room: Room) -> Room:
+    """With less room for parts: what decides is the whole."""
+    return dataclasses.replace(
+        room, modules=min(room.modules, _OF_ONE), operations=min(room.operations, _OF_ONE)
+    )
+
+
+def _matters(comparison: Comparison) -> pl.Expr:
+    """What differs by a hundredth of a step, of a pipeline call if there are none."""
+    whole = comparison.metrics.filter(pl.col("metric").is_in(["denoise.step", "end_to_end"]))
+    least = _TRIFLE * min(whole["base_ns"].drop_nulls().to_list(), default=0)
+    return pl.col("difference_ns").abs() >= least
+
+
 def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator[str]:
     first = [note for code in _FIRST for note in comparison.notes if note.code is code]
     yield from map(worded_note, first[:shown])
@@ -109,12 +141,14 @@ def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator
         yield said("{n} more notes: --full", n=left) if hints else said("{n} more notes", n=left)
 
 
-def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
-    """The modules that differ most, equal blocks together; roles if there are none."""
+def _modules(comparison: Comparison, shown: int, *, several: bool, once: bool) -> Part:
+    """The modules that differ most, equal blocks together; of one run each (`once`) without those
+    that hardly matter."""
     metrics = comparison.metrics.drop_nulls(["base_ns", "new_ns"])
     modules = words.with_blocks_together(metrics)
     if modules.is_empty() or not shown or comparison.level is not Level.MODULE:
         return Part()
+    modules = modules.filter(_matters(comparison)) if once else modules
     rows = words.largest(modules).head(shown)
     found = [
         (
@@ -126,10 +160,10 @@ def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
         for row in rows.iter_rows(named=True)
     ]
     title = said("Modules that differ most: medians {sample}", sample=words.sample_text(comparison))
-    return Part(title, table=lines_view("brief_modules", found))
+    return Part(title, table=lines_view("brief_modules", found), quiet=once)
 
 
-def _changed_operations(comparison: Comparison, shown: int) -> Part:
+def _changed_operations(comparison: Comparison, shown: int, *, once: bool) -> Part:
     """Nodes, shapes or kernels, whichever the sides know first, with what tells why."""
     for title, frame in (
         ("ONNX nodes that differ most: means {sample}", comparison.nodes),
@@ -138,8 +172,9 @@ def _changed_operations(comparison: Comparison, shown: int) -> Part:
     ):
         both = frame.drop_nulls("difference_ns")
         if len(both):
-            table = operations_view("brief_operations", both, shown)
-            return Part(said(title, sample=words.sample_text(comparison)), table=table)
+            rows = both.filter(_matters(comparison)) if once else both
+            table = operations_view("brief_operations", rows, shown)
+            return Part(said(title, sample=words.sample_text(comparison)), table=table, quiet=once)
     return Part()
 
 

@@ -284,7 +284,7 @@ def analysis_excerpt(analysis: Analysis) -> Report:
     lines = (headline(analysis, 0),) if total else ()
     parts = [submodules_part(analysis)]
     if analysis.findings:
-        parts.append(findings_part(analysis.findings))
+        parts.append(findings_part(analysis))
     return Report(Summary(analysis.run.run_id, lines), (Section("time", parts=tuple(parts)),))
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
+from rich.styled import Styled
 from rich.text import Text
 
 from profiler.analysis.document import (
@@ -480,7 +481,8 @@ def _content(part: Part, width: int) -> Iterator[RenderableType]:
     if part.groups:
         yield _groups(part.groups, width)
     if part.table is not None:
-        yield from table_texts(part.table, width)
+        rows = table_texts(part.table, width)
+        yield from (Styled(row, "dim") for row in rows) if part.quiet else rows
     yield from _lines_of_bars(_bars(part), width)
     if part.table is not None or part.always or _bars(part):
         for note in part.notes:

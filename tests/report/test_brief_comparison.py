@@ -152,3 +152,14 @@ def test_a_shape_that_one_side_alone_has_says_its_kernel():
     }
     assert str(why(row)) == "gemm → no kernel's name"
     assert str(why({**row, "base_kernel": None})) == ""
+
+
+def test_one_run_each_is_told_and_takes_few_lines():
+    """It says that noise is not known and how to know it, and shows nothing that differs by less
+    than a hundredth of a step; several runs a side are told nothing of that."""
+    lines = _brief(compared([steps_run(BASE)], [steps_run(SLOWER)]))
+    text = " ".join(lines)
+    assert "One run each: that cannot tell noise from change" in text
+    assert "for i in 1 2 3 4 5; do profile-sd3 record" in text
+    several = _brief(compared([steps_run(BASE)] * 2, [steps_run(SLOWER)] * 2))
+    assert "One run each" not in " ".join(several)

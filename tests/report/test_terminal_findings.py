@@ -89,7 +89,7 @@ def test_many_findings():
 def test_no_finding():
     """The section says so, and how many rules looked."""
     found = printed(replace(analyze(tiny_run()), findings=()))
-    assert part_lines(found, "Findings") == [f"None: {len(rules())} rules found no evidence."]
+    assert part_lines(found, "Findings") == [f"{len(rules())} rules checked, none applies."]
 
 
 def test_narrow_terminal_and_hostile_names():

@@ -1,0 +1,100 @@
+"""Advice that knows what executed a run, and empty answers that say what to record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import profiler
+from profiler.analysis import Finding, change, rules, words
+from profiler.analysis.analyze import analyze
+from profiler.analysis.dropped_data import RULES_THAT_NEED, unchecked
+from profiler.analysis.finding_text import has_other_advice
+from profiler.analysis.findings import checked_text
+from profiler.analysis.runtime import INSTEAD, Runtime, is_compiled, runtime_of
+from tests.runs import Command, make_call, make_info, make_run
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+H200 = Path(__file__).parents[1] / "evidence/h200"
+
+
+@pytest.mark.parametrize(
+    ("path", "runtime"),
+    [
+        (SAMPLES / "sd35_mi300x", Runtime.COMPILED),
+        (SAMPLES / "tiny_two_devices", Runtime.ONNXRUNTIME),
+        (H200 / "flux-eager.json.gz", Runtime.TORCH),
+        (H200 / "flux-compiled.json.gz", Runtime.COMPILED),
+    ],
+)
+def test_what_executed_a_run(path, runtime):
+    """Generated Triton kernels are of torch.compile, models that end with .onnx of ONNX Runtime."""
+    assert runtime_of(analyze(profiler.load(path))) is runtime
+
+
+def test_a_part_that_is_compiled():
+    """FLUX with its transformer compiled: the decoder is not, and may be advised to be."""
+    analysis = analyze(profiler.load(H200 / "flux-compiled.json.gz"))
+    assert is_compiled(analysis, "transformer")
+    assert not is_compiled(analysis, "vae")
+
+
+def _xla_run():
+    call = make_call(0, "transformer", 0, 90, device="tpu:0")
+    work = [Command(0, "tpu:0", "XLA Ops", "compute", "fusion", 0, 50)]
+    return make_run([call], work, info=make_info("xplane"))
+
+
+def test_an_xla_run_is_told_nothing_of_torch():
+    """No recommendation of a rule with other words for XLA names torch, CUDA graphs or ONNX."""
+    assert runtime_of(analyze(_xla_run())) is Runtime.XLA
+    for rule in ("elementwise_chains", "norm_chains", "single_precision"):
+        found = Finding(rule, {"runtime": Runtime.XLA})
+        assert has_other_advice(found, Runtime.XLA), rule
+        for text in (words(found).recommendation, change(found)):
+            assert not any(word in text for word in ("torch", "ONNX", "CUDA")), text
+
+
+def test_a_compiled_run_is_not_advised_to_compile():
+    """What it says in place of that."""
+    for rule in ("elementwise_chains", "norm_chains"):
+        found = Finding(rule, {"runtime": Runtime.COMPILED})
+        assert "ompiled already" in change(found)
+        assert "torch.compile" not in words(found).recommendation
+    waits = Finding("host_bound", {"runtime": Runtime.COMPILED})
+    assert "torch.compile" not in change(waits)
+
+
+def test_every_text_that_is_replaced_is_one_of_a_rule():
+    """A text that a rule words anew must be worded anew in `INSTEAD`, too."""
+    sources = Path(profiler.__file__).parent.joinpath("analysis").glob("*.py")
+    joined = "".join(
+        path.read_text()
+        .replace('"\n    "', "")
+        .replace('"\n        "', "")
+        .replace('"\n                "', "")
+        for path in sources
+        if path.name != "runtime.py"
+    )
+    for text in INSTEAD:
+        assert text in joined, text
+
+
+def test_an_empty_answer_says_what_to_record():
+    """A torch trace without shapes: rules that need them are counted, with the option."""
+    info = make_info("kineto", capabilities=("timeline", "launches", "memory"))
+    call = make_call(0, "vae", 0, 90, device="cuda:0")
+    work = [Command(0, "cuda:0", "stream 7", "compute", "conv", 0, 90)]
+    analysis = analyze(make_run([call], work, info=info))
+    (some, advice) = unchecked(analysis)["shapes"]
+    assert {"slow_products", "elementwise_chains"} <= some
+    assert "record_shapes=True" in advice
+    text = str(checked_text(analysis))
+    assert text.startswith(f"{len(rules()) - len(some)} rules checked, none applies; ")
+    assert text.endswith(f"{len(some)} need shapes: Record with record_shapes=True")
+
+
+def test_rules_that_need_something_are_rules():
+    """Each name is a rule's, whatever it is found by."""
+    assert {name for some in RULES_THAT_NEED.values() for name in some} <= {*rules()}

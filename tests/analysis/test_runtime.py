@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_an_xla_run_is_told_nothing_of_torch():
     assert runtime_of(analyze(_xla_run())) is Runtime.XLA
     for rule in ("elementwise_chains", "norm_chains", "single_precision"):
         found = Finding(rule, {"runtime": Runtime.XLA})
-        assert has_other_advice(found, Runtime.XLA), rule
+        assert has_other_advice(Finding(rule, {}), Runtime.XLA), rule
         for text in (words(found).recommendation, change(found)):
             assert not any(word in text for word in ("torch", "ONNX", "CUDA")), text
 
@@ -69,14 +70,8 @@ def test_a_compiled_run_is_not_advised_to_compile():
 def test_every_text_that_is_replaced_is_one_of_a_rule():
     """A text that a rule words anew must be worded anew in `INSTEAD`, too."""
     sources = Path(profiler.__file__).parent.joinpath("analysis").glob("*.py")
-    joined = "".join(
-        path.read_text()
-        .replace('"\n    "', "")
-        .replace('"\n        "', "")
-        .replace('"\n                "', "")
-        for path in sources
-        if path.name != "runtime.py"
-    )
+    text_of = (path.read_text() for path in sources if path.name != "runtime.py")
+    joined = re.sub(r'"\s*\n\s*"', "", "".join(text_of))
     for text in INSTEAD:
         assert text in joined, text
 

@@ -57,8 +57,9 @@ def titles(page):
 
 
 def test_sections_go_from_the_whole_to_its_parts(everything):
-    """Time and findings first; then what explains them; what ran comes last."""
+    """What to do, time and findings first; then what explains them; what ran comes last."""
     assert sections(everything) == [
+        "ladder",
         "time",
         "requests",
         "findings",

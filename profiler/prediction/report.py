@@ -50,8 +50,9 @@ PERCENTILES = (50, 90, 99)
 _SCENARIO_KEYS = {"memory": "device_memory"}
 
 
-def prediction_document(prediction: Prediction) -> dict[str, Any]:
-    """The prediction as plain values: mappings, lists, text, numbers, booleans, None."""
+def prediction_document(prediction: Prediction, ladder: Ladder | None = None) -> dict[str, Any]:
+    """The prediction as plain values: mappings, lists, text, numbers, booleans, None. `ladder` is
+    what to do first, if nothing was asked."""
     scenario, request = prediction.scenario, prediction.request
     return {
         "version": PREDICT_VERSION,
@@ -85,6 +86,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
         "assumes_codes": _codes(prediction.assumes),
         "unknown": _sentences(prediction.unknown),
         "unknown_codes": _codes(prediction.unknown),
+        "ladder": ladder_document(ladder),
     }
 
 
@@ -143,9 +145,8 @@ def _best(best: BestPlacement | None) -> dict[str, Any] | None:
 
 
 def prediction_to_json(prediction: Prediction, ladder: Ladder | None = None) -> str:
-    """The document as JSON text that ends with a newline; no NaN, no Infinity. `ladder` is what to
-    do first, if nothing was asked."""
-    document = {**prediction_document(prediction), "ladder": ladder_document(ladder)}
+    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
+    document = prediction_document(prediction, ladder)
     return json_text(document) + "\n"
 
 

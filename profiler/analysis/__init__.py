@@ -9,7 +9,7 @@ __getattr__ = lazy_names(
         "context": "Inputs Selection",
         "device_profiles": "DeviceProfile",
         "document": "Report SURFACE submodule_colours",
-        "end_to_end": "account headline",
+        "end_to_end": "account",
         "finding_text": "rules words",
         "findings": "find",
         "flop_shapes": "parse_shapes",
@@ -21,6 +21,7 @@ __getattr__ = lazy_names(
         "roles": "with_roles",
         "roofline": "Bound call_costs",
         "table_text": "pattern worded_note",
+        "run_headline": "headline",
         "timeline": "Axis PipelineCalls",
     },
 )

@@ -8,14 +8,10 @@ the times at which the host worked,
 
     calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
 
-Waiting for a device is not host work. The headline above every report is made here:
-
-    28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %
+Waiting for a device is not host work.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
@@ -23,15 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.commands import (
-    are_apart,
     are_single,
-    has_accelerators,
-    is_accelerator,
-    times_recorded,
 )
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.finding_text import captures_and_replays
-from profiler.analysis.health import busy_unknown, is_damaged, is_host_only
 from profiler.analysis.question import Table
 from profiler.analysis.result import Accounting, Analysis, StageAccount, SubmoduleTime
 from profiler.analysis.table_text import Sentences
@@ -61,16 +51,13 @@ from profiler.run.run import Run
 from profiler.text import (
     Note,
     NoteCode,
-    Said,
     count,
     counted,
     duration,
     filled,
-    joined,
-    percent,
     said,
 )
-from profiler.trace.events import GRAPH_CAPTURE, DropKind
+from profiler.trace.events import DropKind
 
 # --- Words of the accounting: closed sets.
 
@@ -476,220 +463,13 @@ TABLES = (
 )
 
 
-# --- The one sentence above every report: what ran, for how long, what took it, what was idle.
-#
-# headline(analysis, span_ns)
-# == "28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %"
-#
-# Shares are of the end-to-end time on the devices' axis; that of a role is of device time, which
-# the line says where devices were busy for less than most of it.
-
-
-_ENOUGH = 0.8  # of the time: the parts that take it are named
-_MOST = 3  # of parts, and of devices that are named
-_KNOWN = 0.5  # of device time with a role, for the share of one to say anything
-_WORTH = 0.05  # share of a role
-_BUSY = 0.9  # of a submodule's time: its device time is all of it but for gaps
-_ENCODERS = "text_encoder"
-
-
-def headline(analysis: Analysis, span_ns: int) -> str:
-    """One line: steps and time, the submodules with most of it, the first role, idle devices.
-
-    `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
-    time if the run has no pipeline span. Shares of submodules are of the sum of the pipeline
-    calls' times, that of a role of the device time of its submodule, that of idle of the time in
-    which any pipeline call ran. Of a selection only the first are known for the whole run.
-    """
-    account = analysis.accounting
-    total = account.end_to_end_ns or span_ns
-    what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
-    health = analysis.inputs.run.info.health
-    if is_host_only(health):
-        what = said("no GPU work recorded, times of the host: {what}", what=what)
-    elif is_damaged(health):
-        what = said("damaged recording: {what}", what=what)
-    if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
-        what = said("graph capture, not serving: {what}", what=what)
-    elif captures_and_replays(analysis):
-        what = said("graphs captured and replayed: {what}", what=what)
-    if measured_apart(analysis):
-        what = said("measured one by one: {what}", what=what)
-    parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]
-    return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
+# --- What reports say of the account.
 
 
 def measured_apart(analysis: Analysis) -> bool:
     """Whether nobody knows how often a pipeline calls the components, each of which was measured by
     itself: their sum is no end-to-end time."""
     return are_single(analysis.drops)
-
-
-def _what(analysis: Analysis) -> str:
-    account = analysis.accounting
-    parts = []
-    if account.pipelines > 1 and not are_apart(analysis.drops):
-        parts.append(counted(account.pipelines, "pipeline call"))
-    if account.steps:
-        parts.append(counted(account.steps, "step"))
-    if account.in_iterations:
-        parts.append(counted(account.iterations, "iteration"))
-    if not parts and analysis.run.calls:
-        parts.append(counted(analysis.run.calls, "call"))
-    if not parts:
-        parts.append(counted(analysis.run.commands, "command"))
-    job = analysis.inputs.run.info.job
-    if job is not None and len(job.ranks) > 1:
-        parts.append(counted(len(job.ranks), "rank"))
-    return joined(", ", parts)
-
-
-def _passed(account: Accounting, total: int) -> str:
-    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` if pipeline calls ran at the same time."""
-    if account.overlapping and account.told_apart:
-        wall = duration(account.wall_ns)
-        return said("{time} ({sum} in sum)", time=wall, sum=duration(total))
-    return duration(total)
-
-
-def _parts(analysis: Analysis, total: int) -> str:
-    """`"92 % transformer, of which 41 % attention"`, `"48 % transformer (of which 41 % attention),
-    35 % vae"`; "" if no submodule is known."""
-    shares = _grouped(
-        (part.submodule, part.wall_ns / total) for part in analysis.accounting.submodules if total
-    )
-    named: list[str] = []
-    reached = 0.0
-    for _, name, share in shares[:_MOST]:
-        if reached >= _ENOUGH:
-            break
-        reached += share
-        named.append(said("{share} {name}", share=percent(share), name=name))
-    if not named or measured_apart(analysis):
-        return ""
-    first = shares[0][0]
-    bound, role = _launch_bound(analysis, first), _role(analysis, first)
-    if role and _is_busy(analysis, first):
-        role = said("of which {role}", role=role)
-    elif role:
-        role = said("of its device time {role}", role=role)
-    named[0] = _with_notes(named[0], bound, role, among=len(named) > 1)
-    return joined(", ", named)
-
-
-def _with_notes(part: str, bound: str, role: str, *, among: bool) -> str:
-    """A submodule with how much of it is launch-bound, and what most of it is for: in one pair of
-    parentheses `among` others, else the latter behind them."""
-    inside = [note for note in (bound, role if among else "") if note]
-    if inside:
-        part = said("{part} ({notes})", part=part, notes=joined("; ", inside))
-    return said("{part}, {role}", part=part, role=role) if role and not among else part
-
-
-def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
-    """Whether devices worked for most of the submodules' time, as far as calls were traced."""
-    elapsed, busy = _traced(analysis, submodules, "busy_ns")
-    return busy >= _BUSY * elapsed
-
-
-def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
-    """`"37 % of it launch-bound"`; "" if that is little."""
-    elapsed, bound = _traced(analysis, submodules, "launch_bound_ns")
-    if not elapsed or bound < _WORTH * elapsed:
-        return ""
-    return said("{share} of it launch-bound", share=percent(bound / elapsed))
-
-
-def _traced(analysis: Analysis, submodules: tuple[str, ...], column: str) -> tuple[int, int]:
-    """How long the submodules' calls took, and a column of theirs: of calls that were traced alone,
-    for of others nobody knows it. Without any of these, of all."""
-    rows = analysis.calls.filter(pl.col("submodule").is_in(submodules))
-    traced = rows.filter(pl.col("ops_traced") | (pl.col("commands") > 0))
-    if len(traced) in (0, len(rows)):
-        rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
-        return int(rows["elapsed_ns"].sum()), int(rows[column].sum())
-    return int(traced["elapsed_ns"].sum()), int(traced[column].sum())
-
-
-def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...], str, float]]:
-    """Submodules, their name and their share, the largest first; several text encoders as one."""
-    found = list(shares)
-    encoders = [part for part in found if part[0].startswith(_ENCODERS)]
-    rest = [part for part in found if part not in encoders] if len(encoders) > 1 else found
-    parts = [((name,), name, share) for name, share in rest]
-    if len(encoders) > 1:
-        names, each = zip(*encoders, strict=True)
-        parts.append((names, said("text encoders"), sum(each)))
-    return sorted(parts, key=lambda part: -part[2])
-
-
-def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
-    """`"41 % attention"`, the role with most of their device time; "" if most of it has none."""
-    if analysis.run.selection:
-        return ""
-    roles = analysis.roles.filter(pl.col("submodule").is_in(submodules))
-    sums = dict(roles.group_by("role", maintain_order=True).agg(pl.col("total_ns").sum()).rows())
-    busy = sum(sums.values())
-    known = {name: ns for name, ns in sums.items() if name != "other"}
-    if not busy or sum(known.values()) < _KNOWN * busy:
-        return ""
-    name, ns = max(known.items(), key=lambda part: part[1])
-    if ns < _WORTH * busy:
-        return ""
-    return said("{share} {name}", share=percent(ns / busy), name=name)
-
-
-def _idle(analysis: Analysis) -> str:
-    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. If calls of a
-    device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`; a CPU that
-    drives accelerators is no such device. "" if the tables are of a selection, and if nobody
-    recorded when commands ran."""
-    info = analysis.inputs.run.info
-    if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
-        return ""
-    damaged = busy_unknown(info.health)
-    idle, without_call = [], []
-    rows = analysis.devices.select("device", "calls", "idle_share", "calls_share").rows()
-    driven = has_accelerators(device for device, *_ in rows)
-    for device, calls, idle_share, calls_share in rows:
-        if device in damaged:
-            continue
-        if idle_share is not None:
-            idle.append((idle_share, device))
-        elif calls and calls_share is not None and is_accelerator(device) == driven:
-            without_call.append((1 - calls_share, device))
-    parts = []
-    if idle:
-        said_of = (
-            said("device {device} idle {share}"),
-            said("devices idle: {devices}"),
-            said("{devices} idle {low} to {high}"),
-            said("{devices} idle {low}"),
-        )
-        parts.append(_of_devices(sorted(idle), *said_of))
-    if without_call:
-        said_of = (
-            said("device {device} without a call for {share}"),
-            said("devices without a call: {devices}"),
-            *(said("{devices} without a call for {low} to {high}"),) * 2,
-        )
-        parts.append(_of_devices(sorted(without_call), *said_of))
-    return joined("; ", parts) if parts else ""
-
-
-def _of_devices(
-    shares: list[tuple[float, str]], one: Said, few: Said, many: Said, alike: Said
-) -> str:
-    """What is said of one device, of a few by name, or of many by the least and the most."""
-    each = [{"device": device, "share": percent(share)} for share, device in shares]
-    if len(each) == 1:
-        return filled(one, each[0])
-    if len(each) <= _MOST:
-        named = [said("{device} {share}", **values) for values in each]
-        return filled(few, {"devices": joined(", ", named)})
-    ends = {"low": each[0]["share"], "high": each[-1]["share"]}
-    found = {"devices": counted(len(shares), "device"), **ends}
-    return filled(alike if ends["low"] == ends["high"] else many, found)
 
 
 def at_once(account: Accounting) -> str:

@@ -23,7 +23,6 @@ from profiler.analysis.end_to_end import (
     asynchronous,
     at_once,
     carried_over,
-    headline,
     measured_apart,
 )
 from profiler.analysis.finding_text import (
@@ -60,6 +59,7 @@ from profiler.analysis.result import (
     StepSummary,
 )
 from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
+from profiler.analysis.run_headline import headline
 from profiler.analysis.self_check import contradiction_facts
 from profiler.analysis.shapes import SHAPES, costliest_shapes
 from profiler.analysis.stages import calls_overlap

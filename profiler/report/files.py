@@ -22,11 +22,11 @@ from msgspec.structs import replace
 
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Part, Report, Section, Summary, TableView
-from profiler.analysis.end_to_end import headline
 from profiler.analysis.finding_text import words
 from profiler.analysis.findings import findings_part
 from profiler.analysis.question import Table, tables
 from profiler.analysis.result import Accounting, Analysis, Finding, RunSummary, StepSummary
+from profiler.analysis.run_headline import headline
 from profiler.analysis.stages import submodules_part
 from profiler.analysis.steps import outlier_count
 from profiler.analysis.submodules import SUBMODULES, recorded_submodules

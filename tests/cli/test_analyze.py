@@ -47,7 +47,7 @@ def test_prints_the_report_and_writes_the_page(bundle, capsys):
     """The page goes into the bundle, and its place is named."""
     analyze(AnalyzeOptions(path=bundle))
     out = capsys.readouterr().out
-    assert out.startswith("2 steps in 1.00 µs: 50 % transformer")
+    assert out.startswith("1.00 µs for 2 steps: 2 NPUs compute 7.0 % to 48 %")
     assert out.endswith(f"\nwrote {bundle / 'report.html'}\n")
     assert "<html" in (bundle / "report.html").read_text(encoding="utf-8")
 
@@ -107,7 +107,7 @@ def test_single_trace(bundle, capsys, tmp_path, monkeypatch):
     """The merged trace alone: the page has its name and is in the current folder."""
     monkeypatch.chdir(tmp_path)
     analyze(AnalyzeOptions(path=bundle / "merged.pb"))
-    assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
+    assert capsys.readouterr().out.startswith("1.00 µs for 2 steps")
     assert (tmp_path / "merged.report.html").is_file()
 
 
@@ -176,7 +176,7 @@ def test_parquet_run_is_analyzed_too(bundle, tmp_path, capsys):
     analyze(AnalyzeOptions(path=bundle, parquet_dir=tmp_path / "run", no_html=True))
     capsys.readouterr()
     analyze(AnalyzeOptions(path=tmp_path / "run"))
-    assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
+    assert capsys.readouterr().out.startswith("1.00 µs for 2 steps")
     assert (tmp_path / "run" / "report.html").is_file()
 
 
@@ -450,7 +450,7 @@ def test_the_summary_is_a_section(bundle, capsys):
     """What stands above all sections: headline, key figures, accounting."""
     analyze(AnalyzeOptions(path=bundle, no_html=True, section=["summary"]))
     out = capsys.readouterr().out
-    assert out.startswith("2 steps in 1.00 µs")
+    assert out.startswith("1.00 µs for 2 steps")
     assert "End to end 1.00 µs = calls" in " ".join(out.split())
     assert " ──" not in out
 

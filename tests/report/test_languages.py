@@ -202,14 +202,14 @@ def test_the_page_knows_the_language_it_opens_in():
 
 
 def test_a_launch_bound_headline_is_korean_throughout():
-    """Of a device that waits for launches the share in parentheses has its template, too."""
+    """What a device does and waits for has words of its own in the sentence."""
     call = QueuedCall("transformer", "batched", kernels=50)
     run = QueuedPipeline((), [[call]] * 2, ()).simulated().run
     text = headline(analyze(run), 10**9)
-    assert "of it launch-bound" in text
+    assert "waits for the host" in text
     korean = in_language(text, catalogue("ko"))
-    assert "런치 바운드" in korean
-    assert "launch-bound" not in korean
+    assert "호스트 대기" in korean
+    assert "waits" not in korean
 
 
 def test_pages_hold_both_languages_of_their_headline():

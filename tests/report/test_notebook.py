@@ -63,7 +63,7 @@ def test_an_analysis_says_its_headline_and_findings() -> None:
     terminal prints of them, in as many columns as there is room for."""
     analysis = profiler.analyze(_SAMPLE)
     html = _shown(analysis)
-    assert "2 steps in 62.7 ms: 55 % transformer" in html
+    assert "62.7 ms for 2 steps: 2 CPUs compute 10 % to 67 %" in html
     assert ["transformer", "cpu:0", "2", "34.4", "54.9", "20.8", "13.6"] in _cells(html)
     terminal = printed(analysis)
     for cell in ("elapsed ms", "first call ms", "34.4", "20.8"):

@@ -155,8 +155,8 @@ def test_parts_recorded_one_by_one_are_no_pipeline_calls():
     spans = [make_span("pipeline", "P", 100 * n, 100 * n + 100, pipeline=n) for n in range(2)]
     apart = Drop(DropKind.ESTIMATED_TIMES, "t", 2, "timelines", Note.of(DropReason.TIMELINES_APART))
     for drops, headline, fact in (
-        ((apart,), "2 calls in 200 ns", ("Together", "2 recordings, one after another")),
-        ((), "2 pipeline calls in 200 ns", ("End to end", "2 pipeline calls")),
+        ((apart,), "200 ns for 2 calls", ("Together", "2 recordings, one after another")),
+        ((), "200 ns for 2 pipeline calls", ("End to end", "2 pipeline calls")),
     ):
         opening = _opening(make_run(calls, spans=spans, drops=drops))
         assert _plain(opening.headline).startswith(headline)

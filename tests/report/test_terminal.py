@@ -45,7 +45,7 @@ def generated(tmp_path_factory):
 def test_first_line_is_the_answer():
     """How many steps in what time, and where it went."""
     first = _text(tiny_run()).splitlines()[0]
-    assert first.startswith("2 steps in 1.00 µs: 50 % transformer")
+    assert first.startswith("1.00 µs for 2 steps: 2 NPUs compute 7.0 % to 48 %")
 
 
 def test_accounting_adds_up_in_view():

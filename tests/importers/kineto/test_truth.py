@@ -184,7 +184,7 @@ def test_the_headline_has_the_shares_of_the_device():
     with_close = load(SD35)
     text = headline(analyze(with_close), 0).replace("\N{NO-BREAK SPACE}", " ")
     with_close.close()
-    assert text.startswith("4 steps in 1.19 s: 83 % transformer (37 % of it launch-bound)")
+    assert text.startswith("1.19 s for 4 steps: the GPU computes 60 % and waits for the host 38 %")
 
 
 def test_each_step_says_how_much_of_it_is_launch_bound():

@@ -129,7 +129,8 @@ export class Icicle extends FirstCanvas {
   // Of what the time of a node with others in it consists: a parent is what its children are.
   mix(node) {
     const waits = this.waited[node] / this.values.elapsed_ns[node];
-    if (!this.children[node].length || !waits) return "";
+    const sum = page.icicle.together && this.is(node, "run", "stage"); // of devices: no share of the run
+    if (!this.children[node].length || !waits || sum) return "";
     return say("{busy} busy, {waits} waiting", { busy: format.percent(1 - waits), waits: format.percent(waits) });
   }
 

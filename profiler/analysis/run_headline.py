@@ -1,0 +1,233 @@
+"""The sentence above every report: how long it took, how busy devices were, what took the time.
+
+    headline(analysis, span_ns)
+    == "1.19 s for 4 steps: the GPU computes 60 % and waits for the host 38 %; transformer takes "
+       "83 %, text encoders 9.9 %, vae 4.2 %"
+
+All shares are of the end-to-end time on the devices' axis. What is no news is left out: a submodule
+that takes all of it, waiting that is little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
+from profiler.analysis.end_to_end import measured_apart
+from profiler.analysis.finding_text import captures_and_replays
+from profiler.analysis.health import busy_unknown, is_damaged, is_host_only
+from profiler.analysis.result import Accounting, Analysis
+from profiler.text import counted, duration, filled, joined, percent, said
+from profiler.trace.events import GRAPH_CAPTURE, device_kind
+
+_MOST = 3  # of parts, and of devices that are named
+_PART = 0.02  # share of a submodule that is named
+_NEARLY_ALL = 0.985  # share of a submodule that is no news
+_AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
+_WAITS = 0.05  # share of waiting that is named
+_MOVED = 0.01  # share of busy time that is not computing
+_ENCODERS = "text_encoder"
+
+_BETWEEN = "host_ns"  # before the first call and behind the last one, too
+
+_CAUSES = {  # column of the idle table: what one device does, what several do
+    "launch_ns": (said("waits for the host"), said("wait for the host")),
+    "copy_wait_ns": (said("waits for copies"), said("wait for copies")),
+    "other_device_ns": (said("waits for another device"), said("wait for another device")),
+    "queue_ns": (said("waits in the queue"), said("wait in the queue")),
+    "data_ns": (said("waits for transfers"), said("wait for transfers")),
+    _BETWEEN: (said("is idle between calls"), said("are idle between calls")),
+}
+_IDLE = (said("is idle"), said("are idle"))
+_GPU = (said("the GPU"), "GPU")
+_NPU = (said("the NPU"), "NPU")
+_KINDS = {  # of devices: one of them, and the noun
+    **dict.fromkeys(("cuda", "rocm", "xpu", "gpu", "mps"), _GPU),
+    **dict.fromkeys(("rbln", "npu", "qnn", "neuron"), _NPU),
+    "tpu": (said("the TPU"), "TPU"),
+    "cpu": (said("the CPU"), "CPU"),
+}
+
+
+def headline(analysis: Analysis, span_ns: int) -> str:
+    """One line: time and steps, how busy devices were and what they waited for most, the
+    submodules with most of the time.
+
+    `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
+    time if the run has no pipeline span. Of a selection only the submodules are known.
+    """
+    account, apart = analysis.accounting, measured_apart(analysis)
+    total = account.end_to_end_ns or span_ns
+    what = said("{time} for {what}", what=_what(analysis), time=_passed(account, total))
+    info = analysis.inputs.run.info
+    if is_host_only(info.health):
+        what = said("no GPU work recorded, times of the host: {what}", what=what)
+    elif is_damaged(info.health):
+        what = said("damaged recording: {what}", what=what)
+    if GRAPH_CAPTURE in info.capabilities:
+        what = said("graph capture, not serving: {what}", what=what)
+    elif captures_and_replays(analysis):
+        what = said("graphs captured and replayed: {what}", what=what)
+    if apart:
+        what = said("measured one by one: {what}", what=what)
+    parts = [_devices(analysis), "" if apart else _submodules(account, total)]
+    parts = [part for part in parts if part]
+    return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
+
+
+def _what(analysis: Analysis) -> str:
+    account = analysis.accounting
+    parts = []
+    if account.pipelines > 1 and not are_apart(analysis.drops):
+        parts.append(counted(account.pipelines, "pipeline call"))
+    if account.steps:
+        parts.append(counted(account.steps, "step"))
+    if account.in_iterations:
+        parts.append(counted(account.iterations, "iteration"))
+    if not parts and analysis.run.calls:
+        parts.append(counted(analysis.run.calls, "call"))
+    if not parts:
+        parts.append(counted(analysis.run.commands, "command"))
+    job = analysis.inputs.run.info.job
+    if job is not None and len(job.ranks) > 1:
+        parts.append(counted(len(job.ranks), "rank"))
+    return joined(", ", parts)
+
+
+def _passed(account: Accounting, total: int) -> str:
+    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` if pipeline calls ran at the same time."""
+    if account.overlapping and account.told_apart:
+        wall = duration(account.wall_ns)
+        return said("{time} ({sum} in sum)", time=wall, sum=duration(total))
+    return duration(total)
+
+
+# --- How busy devices were.
+
+
+def _devices(analysis: Analysis) -> str:
+    """`"the GPU computes 60 % and waits for the host 38 %"`. If calls of a device were not traced
+    that is not known: `"device cuda:0 without a call for 6.0 %"`; a CPU that drives accelerators is
+    no such device. "" for a selection, and if it was not recorded when commands ran."""
+    info = analysis.inputs.run.info
+    if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
+        return ""
+    damaged = busy_unknown(info.health)
+    rows = [row for row in analysis.devices.rows(named=True) if row["device"] not in damaged]
+    driven = has_accelerators(row["device"] for row in rows)
+    known = [row for row in rows if row["idle_share"] is not None]
+    without_call = sorted(
+        (1 - row["calls_share"], row["device"])
+        for row in rows
+        if row not in known
+        and row["calls"]
+        and row["calls_share"] is not None
+        and is_accelerator(row["device"]) == driven
+    )
+    parts = _known(analysis, known)
+    if without_call and without_call[-1][0] >= _WAITS:
+        parts.append(_without_call(without_call))
+    return joined("; ", parts)
+
+
+def _known(analysis: Analysis, devices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What devices did: those of one kind together, or a few of several kinds by name."""
+    kinds = {device_kind(row["device"]) for row in devices}
+    if len(kinds) > 1 and len(devices) <= _MOST:
+        return [_did(analysis, [row], row["device"]) for row in devices]
+    if not devices:
+        return []
+    one, noun = _KINDS.get(min(kinds), ("", "device")) if len(kinds) == 1 else ("", "device")
+    if len(devices) == 1:
+        return [_did(analysis, devices, one or devices[0]["device"])]
+    return [_did(analysis, devices, counted(len(devices), noun))]
+
+
+def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) -> str:
+    """How busy devices with a name were, and what they waited for most."""
+    several = len(devices) > 1
+    names = {row["device"] for row in devices}
+    total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
+    waits = [row for row in analysis.idle.rows(named=True) if row["device"] in names]
+    words = {"device": name, "busy": _range(1 - row["idle_share"] for row in devices)}
+    words["works"] = said("compute") if several else said("computes")
+    moved = [row["data_ns"] + row["exposed_ns"] for row in waits]
+    if total and max(moved, default=0) > _MOVED * total:
+        words["works"] = said("are busy") if several else said("is busy")
+    cause, shares = _most(waits, total)
+    phrase = _CAUSES.get(cause, _IDLE)
+    if cause not in _CAUSES:
+        shares = [row["idle_share"] for row in devices]
+    if max(shares) < _WAITS:
+        return said("{device} {works} {busy}", **words)
+    share = _range(shares)
+    return said(
+        "{device} {works} {busy} and {waits} {share}", **words, waits=phrase[several], share=share
+    )
+
+
+def _most(waits: Sequence[dict[str, Any]], total: int) -> tuple[str, list[float]]:
+    """What devices waited for most, and for which share of the time each; "" if that is little, or
+    nothing of a host that launches: a CPU waits for itself."""
+    waits = [row | {_BETWEEN: row[_BETWEEN] + row["unused_ns"]} for row in waits]
+    sums = {cause: sum(row[cause] for row in waits) for cause in _CAUSES}
+    cause = max(sums, key=lambda name: sums[name])
+    on_cpu = any(device_kind(row["device"]) == "cpu" for row in waits)
+    shares = [row[cause] / total for row in waits] if total else []
+    if not shares or max(shares) < _WAITS or (cause == "launch_ns" and on_cpu):
+        return "", []
+    return cause, shares
+
+
+def _range(shares: Iterable[float]) -> str:
+    """`60 %`, or `2.9 % to 3.0 %`."""
+    ordered = sorted(shares)
+    low, high = percent(ordered[0]), percent(ordered[-1])
+    return low if low == high else said("{low} to {high}", low=low, high=high)
+
+
+def _without_call(shares: list[tuple[float, str]]) -> str:
+    """How long one device had no call, a few by name, or many by the range."""
+    each = [{"device": device, "share": percent(share)} for share, device in shares]
+    if len(each) == 1:
+        return filled(said("device {device} without a call for {share}"), each[0])
+    if len(each) <= _MOST:
+        named = [said("{device} {share}", **values) for values in each]
+        return said("devices without a call: {devices}", devices=joined(", ", named))
+    return said(
+        "{devices} without a call for {share}",
+        devices=counted(len(each), "device"),
+        share=_range(share for share, _ in shares),
+    )
+
+
+# --- What took the time.
+
+
+def _submodules(account: Accounting, total: int) -> str:
+    """`"transformer takes 83 %, text encoders 9.9 %, vae 4.2 %"`; "" if one takes all of it, or
+    they ran at the same time: shares would add up to more."""
+    shares = _grouped(
+        (part.submodule, part.wall_ns / total) for part in account.submodules if total
+    )
+    if not shares or shares[0][1] >= _NEARLY_ALL or sum(each for _, each in shares) > _AT_ONCE:
+        return ""
+    (name, share), *others = shares[:_MOST]
+    first = said("{name} takes {share}", name=name, share=percent(share))
+    rest = [
+        said("{name} {share}", name=name, share=percent(share))
+        for name, share in others
+        if share >= _PART
+    ]
+    return joined(", ", [first, *rest])
+
+
+def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The name and share of submodules, the largest first; several text encoders as one."""
+    found = list(shares)
+    encoders = [part for part in found if part[0].startswith(_ENCODERS)]
+    if len(encoders) > 1:
+        together = (said("text encoders"), sum(share for _, share in encoders))
+        found = [part for part in found if part not in encoders] + [together]
+    return sorted(found, key=lambda part: -part[1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from profiler.analysis.compilation import COMPILATIONS
-from profiler.analysis.document import Opens, Part, SectionKind
+from profiler.analysis.document import Opens, Part, SectionGroup, SectionKind
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.result import ReportInput
 from profiler.analysis.submodules import CALLS, are_hidden
@@ -124,5 +124,10 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 SECTION = SectionKind(
-    "calls", 100, said("Calls"), _parts, tables=("calls", "compilations", "operators")
+    "calls",
+    100,
+    said("Calls"),
+    _parts,
+    tables=("calls", "compilations", "operators"),
+    group=SectionGroup.MODEL,
 )

@@ -19,7 +19,7 @@ from profiler.analysis.commands import (
     times_recorded,
 )
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import Fact, Figure, Part, SectionKind
+from profiler.analysis.document import Fact, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
     Rule,
@@ -718,4 +718,6 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     )
 
 
-SECTION = SectionKind("devices", 110, said("Devices"), _parts, tables=("devices",))
+SECTION = SectionKind(
+    "devices", 110, said("Devices"), _parts, tables=("devices",), group=SectionGroup.DEVICE
+)

@@ -37,12 +37,14 @@ TOP = 15  # rows of a table of operators
 
 
 class Fact(Struct, frozen=True):
-    """A key figure: `value` under `label`, explained by `note`; `alert` if it is bad news."""
+    """A key figure: `value` under `label`, explained by `note`. `alert` if data is lost or
+    contradicts itself; `remark` if the note is worth reading though nothing is wrong."""
 
     label: str
     value: str
     note: str = ""
     alert: bool = False
+    remark: bool = False
 
 
 class Group(Struct, frozen=True):
@@ -153,29 +155,43 @@ class Part(Struct, frozen=True, eq=False):
         )
 
 
+class SectionGroup(StrEnum):
+    """What sections are about; in this order they are in a report and in a page's contents."""
+
+    SUMMARY = "summary"
+    FINDINGS = "findings"
+    MODEL = "model"
+    DEVICE = "device"
+    RUN = "run"
+
+
 class Section(Struct, frozen=True, eq=False):
-    """Parts under a heading, if it has a `title`, which is its name in the list of contents."""
+    """Parts under a heading, if it has a `title`, which is its name in the list of contents, below
+    that of its `group`."""
 
     key: str
     title: str = ""
     parts: tuple[Part, ...] = ()
+    group: SectionGroup = SectionGroup.FINDINGS
 
 
 class SectionKind(Struct, frozen=True):
-    """What a module of `report.sections` declares: the section's key, its place among all (they
-    stand in ascending order), its heading, how its parts are made, and which `tables` of the
-    analysis they show. Other tables that name the section stand at its end."""
+    """What a question declares: the section's key, its place among those of its `group` (they are
+    in ascending order), its heading, how its parts are made, and which `tables` of the analysis
+    they show. Other tables that name the section are at its end."""
 
     key: str
     place: int
     title: str
     parts: Callable[[ReportInput], Iterable[Part]]
     tables: tuple[str, ...] = ()
+    group: SectionGroup = SectionGroup.FINDINGS
 
 
 class Summary(Struct, frozen=True):
     """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
-    what is missing, how the run compares with its baseline, key figures, the accounting."""
+    what is missing, and whether any time is (`lost`), how the run compares with its baseline, key
+    figures, the accounting."""
 
     headline: str
     subject: tuple[str, ...] = ()
@@ -183,6 +199,7 @@ class Summary(Struct, frozen=True):
     accounting: str = ""
     selection: str = ""
     missing: tuple[str, ...] = ()
+    lost: bool = False
     against: str = ""
 
 

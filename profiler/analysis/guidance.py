@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import Part, SectionKind
+from profiler.analysis.document import Part, SectionGroup, SectionKind
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.question import Table
 from profiler.analysis.redundant_work import REDUNDANT_WORK
@@ -330,7 +330,12 @@ def _savings(analysis: Analysis) -> str:
 
 
 SECTION = SectionKind(
-    "guidance", 90, said("Guidance and redundancy"), _parts, tables=("guidance", "redundant_work")
+    "guidance",
+    90,
+    said("Guidance and redundancy"),
+    _parts,
+    tables=("guidance", "redundant_work"),
+    group=SectionGroup.MODEL,
 )
 
 

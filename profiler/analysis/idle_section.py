@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.critical_path import CRITICAL_PATH
-from profiler.analysis.document import Bars, Figure, Part, SectionKind
+from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
     Rule,
@@ -730,7 +730,7 @@ SENTENCES: Sentences = {
 
 SECTION = SectionKind(
     "idle",
-    70,
+    40,
     said("Idle time"),
     _parts,
     tables=(
@@ -742,4 +742,5 @@ SECTION = SectionKind(
         "device_transitions",
         "cpu_fallback",
     ),
+    group=SectionGroup.DEVICE,
 )

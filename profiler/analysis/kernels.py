@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from profiler.analysis.commands import are_apart
-from profiler.analysis.document import TOP, Part, SectionKind
+from profiler.analysis.document import TOP, Part, SectionGroup, SectionKind
 from profiler.analysis.question import Table
 from profiler.analysis.result import ReportInput
 from profiler.analysis.table_text import on_devices, table
@@ -143,4 +143,6 @@ def _most(rows: pl.DataFrame) -> str:
     )
 
 
-SECTION = SectionKind("kernels", 65, said("Kernels"), _parts, tables=("kernels",))
+SECTION = SectionKind(
+    "kernels", 65, said("Kernels"), _parts, tables=("kernels",), group=SectionGroup.DEVICE
+)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.document import Bars, Figure, Part, SectionKind
+from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import Rule, Words, calls_of, number, share, texts
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
@@ -821,7 +821,12 @@ def memory_figure(analysis: Analysis) -> Figure:
 
 
 SECTION = SectionKind(
-    "memory", 80, said("Memory"), _parts, tables=("memory_devices", "memory", "memory_timeline")
+    "memory",
+    80,
+    said("Memory"),
+    _parts,
+    tables=("memory_devices", "memory", "memory_timeline"),
+    group=SectionGroup.DEVICE,
 )
 
 

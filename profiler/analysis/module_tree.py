@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.commands import CallKinds, are_single
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import TOP, Figure, Part, SectionKind
+from profiler.analysis.document import TOP, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.module_paths import (
     BOUNDS,
@@ -684,7 +684,9 @@ def _most(tree: pl.DataFrame) -> str:
     return said("{node} of {submodule} takes {time}, {share} of the whole.", **words)
 
 
-SECTION = SectionKind("modules", 47, said("Module tree"), _parts, tables=("module_tree",))
+SECTION = SectionKind(
+    "modules", 47, said("Module tree"), _parts, tables=("module_tree",), group=SectionGroup.MODEL
+)
 
 
 # --- What is said of the nodes of the module tree.

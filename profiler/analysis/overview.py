@@ -18,7 +18,15 @@ from msgspec.structs import replace
 from profiler.analysis.as_recorded import as_recorded_facts
 from profiler.analysis.commands import are_apart, timelines_of
 from profiler.analysis.devices import device_facts
-from profiler.analysis.document import Advice, Fact, Opening, SectionKind, Summary, TableView
+from profiler.analysis.document import (
+    Advice,
+    Fact,
+    Opening,
+    SectionGroup,
+    SectionKind,
+    Summary,
+    TableView,
+)
 from profiler.analysis.end_to_end import (
     asynchronous,
     at_once,
@@ -197,7 +205,7 @@ def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
             "of calls are not the device's; --ops first,last records these",
             device=behind,
         )
-        yield Fact(said("Calls"), said("the host's times"), note, alert=True)
+        yield Fact(said("Calls"), said("the host's times"), note, remark=True)
 
 
 def noted_times_facts(analysis: Analysis) -> Iterator[Fact]:
@@ -291,13 +299,13 @@ def cost_fact(analysis: Analysis) -> Fact:
             )
         return Fact(name, said("not known"), how_known(overhead, stated=False))
     fired = {finding.rule for finding in analysis.findings}
-    alert = share >= _DISTORTING or tracing_overhead.__name__ in fired
+    distorts = share >= _DISTORTING or tracing_overhead.__name__ in fired
     event = overhead.operator_event_ns
     notes = [said("of {whole}", whole=share_of(overhead))]
-    notes += [_distorted(overhead, behind=has_queues(analysis))] if alert else []
+    notes += [_distorted(overhead, behind=has_queues(analysis))] if distorts else []
     notes += [how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
-    return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), alert=alert)
+    return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), remark=distorts)
 
 
 def _share_or_interval(overhead: Overhead, share: float) -> str:
@@ -361,7 +369,8 @@ def drops_fact(analysis: Analysis) -> Fact:
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     missing = any(drop.kind.time_missing for drop in analysis.drops)
     name = said("Dropped") if missing else said("Doubtful")
-    return Fact(name, counted(len(analysis.drops), "record"), kinds, alert=True)
+    number = counted(len(analysis.drops), "record")
+    return Fact(name, number, kinds, alert=missing, remark=not missing)
 
 
 def recording_facts(analysis: Analysis) -> Iterator[Fact]:
@@ -419,6 +428,7 @@ def summary_of(of: ReportInput) -> Summary:
         accounting=joined(" ", _accounting(analysis.accounting)),
         selection=_selection(analysis.run, noun_of(analysis)),
         missing=tuple(missing_lines(analysis.drops)),
+        lost=any(drop.kind.time_missing for drop in analysis.drops),
     )
 
 
@@ -514,7 +524,7 @@ def _identity(account: Accounting) -> Iterator[str]:
         yield said("Unaccounted: {parts}.", parts=joined(", ", causes))
 
 
-SECTION = SectionKind("summary", 10, said("Summary"), lambda _: ())
+SECTION = SectionKind("summary", 10, said("Summary"), lambda _: (), group=SectionGroup.SUMMARY)
 
 
 # --- What a reader with thirty seconds needs of a run: the 40 lines of a terminal, a page's first
@@ -631,12 +641,13 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     for fact in coverage_facts(analysis.run.coverage):
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
     for fact in unrecorded_facts(analysis):
-        yield replace(fact, note=said("neither idle nor end to end"), alert=True)
+        note = said("counted neither as idle nor as end to end")
+        yield replace(fact, note=note, remark=True)
     yield from host_times_facts(analysis)
     recording = analysis.run.recording
     if recording is not None and recording.calls_from is not None and recording.calls_from.guessed:
         for fact in calls_from_facts(analysis):
-            yield replace(fact, alert=True)
+            yield replace(fact, remark=True)
 
 
 def _dropped(analysis: Analysis) -> Fact:

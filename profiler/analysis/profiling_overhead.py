@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.commands import times_recorded
-from profiler.analysis.document import Fact, Part, SectionKind
+from profiler.analysis.document import Fact, Part, SectionGroup, SectionKind
 from profiler.analysis.end_to_end import asynchronous
 from profiler.analysis.finding_text import (
     Rule,
@@ -753,4 +753,4 @@ def _attribution(attribution: Mapping[str, Attribution]) -> str:
     )
 
 
-SECTION = SectionKind("overhead", 120, said("Cost of tracing"), _parts)
+SECTION = SectionKind("overhead", 120, said("Cost of tracing"), _parts, group=SectionGroup.RUN)

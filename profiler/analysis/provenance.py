@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from profiler.analysis.document import Group, Part, SectionKind
+from profiler.analysis.document import Group, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import all_events, grouped, grouped_by_name, noun_of
 from profiler.analysis.health import is_sound
 from profiler.analysis.overview import missing_rows
@@ -261,4 +261,6 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (Part(groups=tuple(group for group in _groups(of) if group.rows)),)
 
 
-SECTION = SectionKind("provenance", 130, said("Provenance"), _parts, tables=("drops",))
+SECTION = SectionKind(
+    "provenance", 130, said("Provenance"), _parts, tables=("drops",), group=SectionGroup.RUN
+)

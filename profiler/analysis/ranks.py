@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.document import Part, SectionKind
+from profiler.analysis.document import Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import MATERIAL, Rule, Words, end_to_end_ns, share
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
@@ -745,4 +745,5 @@ SECTION = SectionKind(
     said("Ranks"),
     _parts,
     tables=("ranks", "collectives", "collective_arrivals", "rank_imbalance"),
+    group=SectionGroup.DEVICE,
 )

@@ -10,7 +10,7 @@ import polars as pl
 
 from profiler.analysis.commands import are_apart
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.document import Fact, Part, SectionKind
+from profiler.analysis.document import Fact, Part, SectionGroup, SectionKind
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.table_text import table
@@ -357,5 +357,10 @@ def _queued(analysis: Analysis) -> Iterator[str]:
 
 
 SECTION = SectionKind(
-    "requests", 22, said("Requests"), _parts, tables=("requests", "request_percentiles")
+    "requests",
+    22,
+    said("Requests"),
+    _parts,
+    tables=("requests", "request_percentiles"),
+    group=SectionGroup.MODEL,
 )

@@ -9,7 +9,7 @@ import polars as pl
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.document import Figure, Part, SectionKind
+from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, scaled, share
 from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.operators_section import operator_parts
@@ -410,6 +410,7 @@ SECTION = SectionKind(
         "roofline_roles",
         "fusions",
     ),
+    group=SectionGroup.DEVICE,
 )
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from profiler.analysis.commands import SUBMODULE, Kinds, ratio, timelines_of
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import TOP, Part, SectionKind
+from profiler.analysis.document import TOP, Part, SectionGroup, SectionKind
 from profiler.analysis.flop_formulas import heads_first, sequence_first
 from profiler.analysis.flop_shapes import (
     Family,
@@ -579,4 +579,6 @@ def _costliest(rows: pl.DataFrame) -> str:
     return said("{shape} takes the most time: {time}, {share} of its device's work.", **words)
 
 
-SECTION = SectionKind("shapes", 45, said("Shapes"), _parts, tables=("shapes",))
+SECTION = SectionKind(
+    "shapes", 45, said("Shapes"), _parts, tables=("shapes",), group=SectionGroup.DEVICE
+)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import polars as pl
 
-from profiler.analysis.document import Figure, Part, SectionKind, TableView
+from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
 from profiler.analysis.guidance import GuidanceKind
@@ -343,4 +343,5 @@ SECTION = SectionKind(
         "step_operators",
         "step_outliers",
     ),
+    group=SectionGroup.MODEL,
 )

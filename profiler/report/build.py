@@ -22,6 +22,7 @@ from profiler.analysis.document import (
     Part,
     Report,
     Section,
+    SectionGroup,
     SectionKind,
     Summary,
     TableView,
@@ -59,10 +60,11 @@ _MAKES = "_figure"
 
 @cache
 def section_kinds() -> tuple[SectionKind, ...]:
-    """All sections that are declared, in the order in which they stand."""
+    """All sections that are declared, by group and place."""
     declared = [module.SECTION for module in question_modules() if hasattr(module, "SECTION")]
     kinds = [SECTION, ladder_section.SECTION, *declared]
-    return tuple(sorted(kinds, key=lambda kind: kind.place))
+    groups = [*SectionGroup]
+    return tuple(sorted(kinds, key=lambda kind: (groups.index(kind.group), kind.place)))
 
 
 @cache
@@ -122,7 +124,7 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
         if part.shows_something
     )
     parts += tuple(untold_parts(kind.key, of.analysis))
-    return Section(kind.key, kind.title, parts)
+    return Section(kind.key, kind.title, parts, kind.group)
 
 
 def _limited(part: Part, top: int | None) -> Part:

@@ -204,12 +204,12 @@ def _subject(
 
 
 def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[RenderableType]:
-    """The figures, each beside its name; bars of the steps below the last; what is wrong with the
+    """The figures, each beside its name; bars of the steps below the last; what is to know of the
     recording, a line each, and what is right in one."""
-    wrong = [check for check in opening.checks if check.alert]
-    right = [f"{_small(one.label)} {one.value}" for one in opening.checks if not one.alert]
+    told = [check for check in opening.checks if check.alert or check.remark]
+    right = [f"{_small(one.label)} {one.value}" for one in opening.checks if one not in told]
     recording = [Fact("Recording", ", ".join(right))] if right else []
-    shown = (*opening.facts, *wrong, *recording)
+    shown = (*opening.facts, *told, *recording)
     label = (
         min(max((cell_len(clean(fact.label)) for fact in shown), default=0), _OPENING_LABEL) + _GAP
     )
@@ -222,7 +222,7 @@ def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[Render
             each = -(-len(bars.values) // beside)
             note = shorten(f"each bar the highest of up to {each}", beside)
             yield Text(" " * label).append(note, style="dim")
-    for fact in (*wrong, *recording):
+    for fact in (*told, *recording):
         yield from _labelled_fact(fact, width, label, room)
 
 
@@ -436,7 +436,7 @@ def _summary(summary: Summary, width: int) -> Iterator[Text]:
     if summary.selection:
         yield _paragraph(summary.selection, width, "yellow")
     for line in summary.missing:
-        yield _paragraph(line, width, _ALERT)
+        yield _paragraph(line, width, _ALERT if summary.lost else "")
     if summary.against:
         yield _paragraph(summary.against, width)
     if summary.facts:

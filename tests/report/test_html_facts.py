@@ -266,7 +266,8 @@ def test_what_is_doubtful_is_not_dropped():
     """Where everything that ran is here, nothing is said to be dropped."""
     doubtful = Drop(DropKind.ESTIMATED_TIMES, "a.yaml", 3, "calls", why("averages"))
     facts = facts_of(tiny_run(drops=(doubtful,)))
-    assert facts["Doubtful"].alert
+    assert facts["Doubtful"].remark
+    assert not facts["Doubtful"].alert
     assert "Dropped" not in facts
 
 

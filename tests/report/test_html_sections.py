@@ -57,31 +57,23 @@ def titles(page):
 
 
 def test_sections_go_from_the_whole_to_its_parts(everything):
-    """What to do, time and findings first; then what explains them; what ran comes last."""
+    """Findings first; then the model, the device, where idle time comes before what ran, and the
+    recording."""
     assert sections(everything) == [
         "ladder",
-        "time",
-        "requests",
         "findings",
-        "shapes",
-        "modules",
-        "roofline",
-        "kernels",
-        "idle",
-        "ranks",
-        "memory",
-        "guidance",
-        "calls",
-        "devices",
-        "overhead",
-        "provenance",
+        *("time", "requests", "modules", "guidance", "calls"),
+        *("idle", "shapes", "roofline", "kernels", "ranks", "memory", "devices"),
+        *("overhead", "provenance"),
     ]
 
 
 def test_the_contents_lead_to_every_section(everything):
-    """Each section has a link, the timeline too, and no link leads nowhere."""
+    """Each section has a link, summary and timeline too, below the name of its group."""
     links = re.findall(r'href="#(\w+)"', everything.contents)
-    assert links == ["timeline", *sections(everything)]
+    assert links == ["summary", "timeline", *sections(everything)]
+    groups = re.findall(r'<span class="group">(.*?)</span>', english(everything.contents))
+    assert groups == ["Model", "Device", "Run"]
 
 
 def test_the_contents_name_sections_as_their_headings_do(everything):
@@ -91,9 +83,9 @@ def test_the_contents_name_sections_as_their_headings_do(everything):
             r'<section id="(\w+)".*?<h2[^>]*>(.*?)</h2>', english(everything.sections), re.DOTALL
         )
     )
-    names = dict(re.findall(r'<a href="#(\w+)">(.*?)</a>', english(everything.contents)))
+    names = dict(re.findall(r'<a[^>]* href="#(\w+)">(.*?)</a>', english(everything.contents)))
     assert len(headings) > 10
-    assert names == {"timeline": "Timeline", **headings}
+    assert names == {"summary": "Summary", "timeline": "Timeline", **headings}
 
 
 def test_every_table_of_the_analysis_is_shown(everything):
@@ -208,12 +200,12 @@ def test_a_gain_has_an_interval_where_its_ends_differ(high, said):
 
 
 def test_findings_stand_in_the_order_given():
-    """Worst first, right below where the time went."""
+    """Worst first, before the sections that explain them."""
     given = tuple(Finding(rule, {}) for rule in ("worst", "other"))
     page = page_of(replace(analyze(tiny_run()), findings=given), EPOCH)
     assert re.findall(r'data-rule="(\w+)"', page.sections) == ["worst", "other"]
     assert "2 findings, worst first." in page.sections.replace("\N{NO-BREAK SPACE}", " ")
-    assert '<a href="#time">Stages and steps</a><a href="#findings">Findings</a>' in english(
+    assert '<a href="#timeline">Timeline</a><a href="#findings">Findings</a>' in english(
         page.contents
     )
 

@@ -21,17 +21,11 @@ from tests.runs import tiny_run
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 KEYS = (
     *(
-        "summary",
-        "time",
-        "requests",
-        "findings",
-        "comparison",
-        "shapes",
-        "modules",
-        "roofline",
-        "kernels",
+        *("summary", "findings", "comparison"),
+        *("time", "requests", "modules", "guidance", "calls"),
+        *("idle", "shapes", "roofline", "kernels", "ranks", "memory", "devices"),
+        *("overhead", "provenance"),
     ),
-    *("idle", "ranks", "memory", "guidance", "calls", "devices", "overhead", "provenance"),
 )
 _UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")
 _WIDE = 2000  # characters: every column has room

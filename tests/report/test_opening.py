@@ -68,14 +68,16 @@ def test_many_devices_are_a_range_and_the_idlest():
 
 
 def test_checks_alert_only_where_something_is_wrong():
-    """A whole run has no alert; a drop, a costly tracing, a residual each have one."""
+    """A whole run has no alert; a drop and a residual each have one; a costly tracing loses
+    nothing and is a remark."""
     assert not any(check.alert for check in _opening(tiny_run()).checks)
     drop = Drop(DropKind.MISSING_FILE, "host.pb", 1, "files", why("the run was killed"))
     alerts = [check.label for check in _opening(tiny_run(drops=(drop,))).checks if check.alert]
     assert alerts == ["Dropped"]
     info = structs.replace(TINY_INFO, overhead=make_info(overhead={"share": 0.4}).overhead)
-    alerts = [check.label for check in _opening(tiny_run(info=info)).checks if check.alert]
-    assert alerts == ["Cost of tracing"]
+    checks = _opening(tiny_run(info=info)).checks
+    assert not any(check.alert for check in checks)
+    assert [check.label for check in checks if check.remark] == ["Cost of tracing"]
     spans = [make_span("pipeline", "P", 10, 110), make_span("stage", "denoise", 10, 110)]
     run = make_run([make_call(0, "t", 0, 100)], (), spans)
     assert [check.label for check in _opening(run).checks if check.alert] == ["Unaccounted"]
@@ -90,14 +92,14 @@ def test_checks_alert_only_where_something_is_wrong():
     ],
 )
 def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
-    """Hooks alone, which no operator's time has in it, raise the alarm too: in the opening and
+    """Hooks alone, which no operator's time has in it, are worth a remark, too: in the opening and
     among the key figures, with what to do where operators were recorded."""
     overhead = {"share": share, "operators_ns": 1, "untraced_ns": 1000, "operator_events": events}
     info = structs.replace(TINY_INFO, overhead=make_info(overhead=overhead).overhead)
     report = report_of(analyze(tiny_run(info=info)))
     for facts in (report.opening.checks, report.summary.facts):
         (cost,) = [fact for fact in facts if fact.label == "Cost of tracing"]
-        assert cost.alert == bool(told)
+        assert cost.remark == bool(told)
         assert told in cost.note
         assert ("distort" in cost.note) == bool(told)
         assert ("--ops none" in cost.note) == ("--ops none" in told)
@@ -327,7 +329,7 @@ def test_times_of_calls_alone_are_the_hosts_where_a_gpu_works_behind_them(device
     run = make_run([call], info=make_info("capture"))
     facts = [fact for fact in _opening(run).checks if fact.label == "Calls"]
     assert [fact.value for fact in facts] == (["the host's times"] if said else [])
-    assert all(f"{device} works behind them" in fact.note and fact.alert for fact in facts)
+    assert all(f"{device} works behind them" in fact.note and fact.remark for fact in facts)
 
 
 def test_calls_that_their_device_has_timed_have_its_times():

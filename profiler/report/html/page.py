@@ -23,6 +23,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -44,6 +45,7 @@ from profiler.analysis.document import (
     Part,
     Report,
     Section,
+    SectionGroup,
     Summary,
     TableView,
     Theme,
@@ -53,6 +55,7 @@ from profiler.analysis.finding_text import evidence_pairs, number, words
 from profiler.analysis.overview import extent
 from profiler.analysis.provenance import EmbeddedTrace, deflated, embedded_trace, pack
 from profiler.analysis.result import Analysis, Finding, ReportInput, Severity, Where
+from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline_section import bounds
 from profiler.analysis.stages import submodule_names
 from profiler.files import ascii_json, write_atomically
@@ -320,6 +323,27 @@ def contents(names: Iterable[tuple[str, str]]) -> str:
     return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
 
 
+_GROUPS: dict[SectionGroup, Said] = {
+    SectionGroup.FINDINGS: said("Findings"),
+    SectionGroup.MODEL: said("Model"),
+    SectionGroup.DEVICE: said("Device"),
+    SectionGroup.RUN: said("Run"),
+}
+
+
+def grouped_contents(sections: Sequence[Section]) -> str:
+    """Links to the summary, the timeline and the sections, these below the name of their group; a
+    group of one section of that name is its link."""
+    links = contents([("summary", said("Summary")), ("timeline", said("Timeline"))])
+    for group, name in _GROUPS.items():
+        own = [(one.key, one.title) for one in sections if one.group == group and one.title]
+        alone = len(own) == 1 and own[0][1] == name
+        title = f'<span class="group">{spoken(name)}</span>' if own and not alone else ""
+        inner = contents(own) if alone else contents(own).replace("<a ", '<a class="in-group" ')
+        links += title + inner
+    return links
+
+
 def sections_html(sections: Sequence[Section], rooms: Mapping[str, Room]) -> str:
     """The sections one after another; figures get their `rooms` (by key) at once, so that nothing
     moves when they are drawn."""
@@ -439,9 +463,8 @@ def body_of(report: Report) -> Body:
     drawn = {key for key, chart in figures["light"].items() if _draws_something(chart)}
     sections = list(_with_drawn(report.sections, drawn))
     rooms = {key: room_of(figures["light"][key]) for key in drawn}
-    names = [(section.key, section.title) for section in sections]
     return Body(
-        contents=contents([("timeline", said("Timeline")), *names]),
+        contents=grouped_contents(sections),
         sections=sections_html(sections, rooms),
         tables={
             part.table.key: table_json(part.table)
@@ -562,8 +585,9 @@ def _paragraph(style: str, text: str) -> str:
 def _bookkeeping(summary: Summary, checks: tuple[Fact, ...]) -> str:
     """One line on how far the report can be trusted; what is wrong stands out in it, and first."""
     wrong = any(fact.alert for fact in checks)
-    items = "".join(map(_item, sorted(checks, key=lambda fact: not fact.alert)))
-    body = _missing(summary.missing) + _facts(summary.facts)
+    ordered = sorted(checks, key=lambda fact: (not fact.alert, not fact.remark))
+    items = "".join(map(_item, ordered))
+    body = _missing(summary) + _facts(summary.facts)
     body += _paragraph("accounting", summary.accounting)
     style = "bookkeeping wrong" if wrong else "bookkeeping"
     return (
@@ -576,8 +600,10 @@ _MORE: Said = said("Key figures")
 
 
 def _item(fact: Fact) -> str:
-    """A fact with its note if it is bad news."""
+    """A fact, with its note if that is worth reading."""
     text = f"{spoken(fact.label)} <b>{spoken(fact.value)}</b>"
+    if fact.remark:
+        return f'<span class="remark">{text}, {spoken(fact.note)}</span>'
     if not fact.alert:
         return f"<span>{text}</span>"
     return (
@@ -586,14 +612,15 @@ def _item(fact: Fact) -> str:
     )
 
 
-def _missing(lines: tuple[str, ...]) -> str:
+def _missing(summary: Summary) -> str:
     """What was executed but is not in the trace, below a line that says so; "" if that is
     nothing."""
-    if not lines:
+    if not summary.missing:
         return ""
-    opening, *rest = lines
+    opening, *rest = summary.missing
+    style = "notice drops" if summary.lost else "notice"
     items = "".join(f"<li>{spoken(line)}</li>" for line in rest)
-    return f'<div class="notice drops"><strong>{spoken(opening)}</strong><ul>{items}</ul></div>'
+    return f'<div class="{style}"><strong>{spoken(opening)}</strong><ul>{items}</ul></div>'
 
 
 def _against(text: str) -> str:
@@ -714,7 +741,9 @@ def html_page(
     was made of all these already.
     """
     packing = packing or Packing(source)
-    timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=bounds(analysis))
+    timeline = timeline_of(
+        run, axis=analysis.inputs.axis, bounds=bounds(analysis), roles=_roles(analysis)
+    )
     cells, sums = packed_cells(cells_of(analysis.inputs), timeline.strings)
     tables, columns = pack(timeline.tables, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
@@ -748,6 +777,14 @@ def html_page(
     hashes = [*(script_hash(text.encode()) for text in (script, late)), library.hash]
     top = Top(body.contents, "timeline", said("Skip to the timeline"))
     return document(top, page, title, style, hashes)
+
+
+def _roles(analysis: Analysis) -> pl.Series | None:
+    """What each command of the run is for; None if that was asked of some of them alone."""
+    of = analysis.inputs
+    if of.selection:
+        return None
+    return of.kinds.spread(kind_roles(of)["role"])
 
 
 def _first(

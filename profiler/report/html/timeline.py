@@ -347,13 +347,16 @@ def timeline_of(
     limit: int = COMMAND_LIMIT,
     axis: Axis | None = None,
     bounds: pl.DataFrame | None = None,
+    roles: pl.Series | None = None,
 ) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them; `axis` is the
     run's, if it is there already, `bounds` the table `roofline`, which tells what commands are
-    bound by."""
+    bound by, `roles` what each command is for."""
     begin, end = extent(run)
     strings = Strings()
     commands = _longest(run.commands, limit)
+    if roles is not None:
+        commands = commands.with_columns(role=roles.gather(commands["_row_of_run"]))
     tables: dict[str, Table] = {}
     lanes = [
         *_span_lanes(run, axis, begin, strings, tables),

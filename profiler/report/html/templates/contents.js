@@ -15,7 +15,7 @@ export function startContents() {
       if (i !== now) link.removeAttribute("aria-current");
       else if (!link.hasAttribute("aria-current")) {
         link.setAttribute("aria-current", "true");
-        const list = link.parentElement;
+        const list = link.closest("nav");
         if (list.scrollWidth > list.clientWidth) list.scrollLeft = link.offsetLeft - list.offsetLeft - list.clientWidth / 3;
       }
     });

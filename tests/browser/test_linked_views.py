@@ -356,7 +356,7 @@ def test_matches_are_calls_where_no_work_is_chosen(report, run):
 
 def test_an_address_shows_the_same_to_others(chromium, path, report):
     """Choice, window, colours and section of one page are those of another with its address."""
-    report.page.locator("#timeline-colour").select_option("role")
+    report.page.locator("#timeline-colour").select_option("submodule")
     report.page.locator("nav a[href='#roofline']").click()
     choose(report, step=1, role="attention", operator=SDPA)
     report.page.evaluate("profileReport.timeline.show(123456789, 234567891)")
@@ -364,7 +364,7 @@ def test_an_address_shows_the_same_to_others(chromium, path, report):
     window = report.window()
     assert report.page.evaluate("location.hash") == (
         f"#section=roofline&step=1&role=attention&operator={SDPA}"
-        "&from=123.456789ms&to=234.567891ms&colour=role"
+        "&from=123.456789ms&to=234.567891ms&colour=submodule"
     )
     with opened(chromium, path) as other:
         other.page.goto("about:blank")
@@ -372,7 +372,7 @@ def test_an_address_shows_the_same_to_others(chromium, path, report):
         other.page.wait_for_selector("html[data-timeline=drawn]", state="attached")
         assert chips(other) == chips(report) != []
         assert other.window() == pytest.approx(window, abs=1)
-        assert other.page.locator("#timeline-colour").input_value() == "role"
+        assert other.page.locator("#timeline-colour").input_value() == "submodule"
         assert other.cells("[data-table=operators]", 1) == [SDPA]
         top = other.page.evaluate("document.getElementById('roofline').getBoundingClientRect().top")
         assert -5 <= top < 200

@@ -10,7 +10,8 @@ import pytest
 from profiler import text
 from profiler.analysis import SURFACE, extent, pattern, submodule_colours
 from profiler.analysis.analyze import analyze
-from profiler.analysis.document import TEXT
+from profiler.analysis.document import PAGE, TEXT
+from profiler.analysis.roles import kind_roles
 from profiler.report import html_page, timeline_of, write_html
 from profiler.trace import Drop, DropKind
 from tests.browser.report_page import opened, page_of, with_figures
@@ -44,8 +45,10 @@ def test_the_timeline_is_drawn(report, run):
 
 
 def test_the_page_holds_the_run(report, run):
-    """What the page unpacks is, number by number, what Python packed."""
-    tables = timeline_of(run).tables
+    """What the page unpacks is, number by number, what Python packed, with the roles of commands
+    that the analysis knows."""
+    of = analyze(run).inputs
+    tables = timeline_of(run, roles=of.kinds.spread(kind_roles(of)["role"])).tables
     found = report.page.evaluate(
         """() => Object.fromEntries(Object.entries(profileReport.timeline.tables).map(
           ([name, { rows, ...columns }]) => [name, Object.fromEntries(
@@ -330,7 +333,7 @@ def test_the_theme_can_be_chosen(chromium, path):
         report.page.wait_for_selector('html[data-theme="light"]', state="attached")
         report.page.evaluate("() => profileReport.timeline.drawNow()")
         assert SURFACE.light in report.colours()
-        assert SURFACE.dark not in report.colours()
+        assert PAGE["line"].dark not in report.colours()
         assert luminance(colours_of(report, "h1")[0]) < 0.1
 
 
@@ -446,7 +449,7 @@ def test_a_foreign_trace_is_a_page(chromium, tmp_path):
         assert report.page.locator("#steps, #calls").count() == 0
         links = report.page.locator("nav a").all_inner_texts()
         expected = [
-            *("Timeline", "Findings", "Operators and roofline", "Idle time"),
+            *("Summary", "Timeline", "Findings", "Idle time", "Operators and roofline"),
             *("Devices", "Cost of tracing", "Provenance"),
         ]
         assert links == expected
@@ -478,7 +481,7 @@ def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
     monkeypatch.setattr(
         "profiler.report.html.page.timeline_of",
-        lambda run, axis, bounds: timeline_of(run, 5, axis, bounds),
+        lambda run, **known: timeline_of(run, 5, **known),
     )
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:
         status = report.page.locator("#timeline-status")

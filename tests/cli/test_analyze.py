@@ -457,7 +457,9 @@ def test_the_summary_is_a_section(bundle, capsys):
 
 def test_a_section_that_is_none(bundle, capsys):
     """One sentence, before anything is read or written."""
-    with pytest.raises(InputError, match="there is no section 'idel': there is summary, findings, "):
+    with pytest.raises(
+        InputError, match="there is no section 'idel': there is summary, findings, "
+    ):
         analyze(AnalyzeOptions(path=bundle, section=["time,idel"]))
     with pytest.raises(InputError, match="--full and --section contradict each other"):
         analyze(AnalyzeOptions(path=bundle, section=["time"], full=True))

@@ -106,14 +106,14 @@ export class Icicle extends FirstCanvas {
   }
 
   sentence({ node }) {
-    const { elapsed_ns: elapsed, share, role, executions } = this.values, notes = [];
+    const { role, executions } = this.values, notes = [];
     const names = [];
     for (let at = node; at >= 0; at = this.parent[at]) names.unshift(this.name(at));
     if (executions[node] !== null) notes.push(say("executions: {count}", { count: format.count(executions[node]) }));
     if (role[node]) notes.push(say("role {value}", { value: role[node] }));
     notes.push(this.peak(node), this.bound(node), this.mix(node));
     if (this.is(node, "waiting")) notes.push(say("a click leads to the gaps"));
-    return [`${names.join(" › ")}: ${this.time(node)}`, format.percent(share[node] ?? 0), ...notes.filter(Boolean)].join(", ");
+    return [`${names.join(" › ")}: ${this.time(node)}`, format.percent(this.share(node)), ...notes.filter(Boolean)].join(", ");
   }
 
   peak(node) {
@@ -133,6 +133,8 @@ export class Icicle extends FirstCanvas {
     if (!this.children[node].length || !waits || sum) return "";
     return say("{busy} busy, {waits} waiting", { busy: format.percent(1 - waits), waits: format.percent(waits) });
   }
+
+  share(node) { return this.values.elapsed_ns[node] / this.values.elapsed_ns[this.root]; }
 
   // How long a node took; of the run also what this is the sum of.
   time(node) {
@@ -156,7 +158,7 @@ export class Icicle extends FirstCanvas {
   // The name with what the colour says, as far as there is room.
   texts(node) {
     const name = this.name(node), short = shortened(name, 24);
-    const time = this.time(node), share = format.percent(this.values.share[node] ?? 0);
+    const time = this.time(node), share = format.percent(this.share(node));
     if (this.is(node, "waiting")) return [`${name} · ${time} · ${share}`, `${name} · ${time}`, name, `${time}`];
     const mix = this.mix(node), more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
     if (mix) return [`${name} · ${time}: ${mix}`, `${name} · ${time}`, name, short, shortened(name, 10)];

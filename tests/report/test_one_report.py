@@ -21,7 +21,7 @@ from tests.runs import tiny_run
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 KEYS = (
     *(
-        *("summary", "findings", "comparison"),
+        *("summary", "ladder", "findings", "comparison"),
         *("time", "requests", "modules", "guidance", "calls"),
         *("idle", "shapes", "roofline", "kernels", "ranks", "memory", "devices"),
         *("overhead", "provenance"),

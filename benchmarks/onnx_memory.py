@@ -85,10 +85,10 @@ def measure(way: int, folder: Path, size: int) -> None:
     if way == 1:
         options.add_session_config_entry("session.disable_prepacking", "1")
     feeds = {"x": np.ones((1, size), np.float32)}
-    before = held_bytes()
+    before = retained_bytes()
     part = Part(str(folder / "model.onnx"), options)
     part.session.run(None, feeds)
-    first = held_bytes()
+    first = retained_bytes()
     selection = parse_ops("first").of("transformer")
     with tempfile.TemporaryDirectory() as work:
         request = SourceRequest(
@@ -96,7 +96,7 @@ def measure(way: int, folder: Path, size: int) -> None:
         )
         source = ProfiledPart(request)
         part.session.run(None, feeds)
-        both = held_bytes()
+        both = retained_bytes()
         source.close()
     row = ((first - before) / MIB, (both - before) / MIB)
     print(f"{WAYS[way]:40}{row[0]:8.0f}{row[1]:8.0f}", flush=True)
@@ -112,7 +112,7 @@ class Part:
         self.session = onnxruntime.InferenceSession(path, options, providers=providers)
 
 
-def held_bytes() -> int:
+def retained_bytes() -> int:
     """This process's proportional set size: what it shares with itself counts once."""
     gc.collect()
     text = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ _CALLS = (
     "before_kernel_ns",
     "hidden_ns",
     "unrecorded_ns",
-    "lead_ns",
+    "queue_lead_ns",
     "duration_ns",
     "commands",
     "operators",

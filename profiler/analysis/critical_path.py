@@ -358,7 +358,7 @@ class _Activities(Struct, frozen=True, eq=False):
         free = _free_rows(timeline)
         nothing = np.full(len(free), len(names.submodules) - 1)
         started, ended = _outside_of_tiles(timeline, free)
-        launched = timeline.run.tiles.calls["lead_ns"].is_not_null().to_numpy()
+        launched = timeline.run.tiles.calls["queue_lead_ns"].is_not_null().to_numpy()
         behind, returned = _worked_behind(timeline, launched)
         until = axis.end.copy()
         until[behind] = returned

@@ -100,7 +100,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "idle_ns",
         NS,
-        "span_ns - busy_ns - outside_ns - unrecorded_ns; null if calls are untraced, or only host "
+        "span_ns - busy_ns - before_after_ns - unrecorded_ns; null if calls are untraced, or only host "
         "work ran",
         True,
         importance=4,
@@ -115,7 +115,7 @@ DEVICES: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col(
-        "outside_ns",
+        "before_after_ns",
         NS,
         "how long it worked outside of the end-to-end time",
         label="busy outside",
@@ -125,7 +125,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "carried_over_ns",
         NS,
-        "union of its work that was launched before the recording began; in outside_ns where no "
+        "union of its work that was launched before the recording began; in before_after_ns where no "
         "other work ran",
         importance=7,
         hide_if_zero=True,
@@ -204,7 +204,7 @@ def device_table(
             "commands": commands_by_category.sum(axis=1),
             "calls_ns": union_by(*at.tile_span, at.tiles, len(at.names)),
             "busy_ns": inside,
-            "outside_ns": worked - inside,
+            "before_after_ns": worked - inside,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
             **_times(at, (worked, inside), calls, ran, run, axis, missing),
             "carried_over_ns": [carried.get(name, 0) for name in at.names],
@@ -581,7 +581,7 @@ _CAUSES: Mapping[str, Said] = {
     "copy_wait_ns": said("waiting for copies {share}"),
     "other_device_ns": said("waiting for another device {share}"),
     "host_ns": said("between calls {share}"),
-    "unused_ns": said("before and after its work {share}"),
+    "unallocated_ns": said("before and after its work {share}"),
 }
 """Of what `idle_share` is the sum, by column: shares of the end-to-end time."""
 

@@ -27,7 +27,7 @@ from profiler.trace.manifest_fields import CallsFrom
 DROPS: tuple[Column, ...] = (
     col("kind", STRING, ", ".join(f"`{kind}`" for kind in DropKind)),
     col(
-        "time_missing",
+        "has_missing_time",
         BOOL,
         "whether time of the run is missing from the report because of it",
         importance=DATA_ONLY,
@@ -49,7 +49,7 @@ DROPS: tuple[Column, ...] = (
 
 def _drops(of: Inputs) -> pl.DataFrame:
     rows = [
-        (one.kind, one.kind.time_missing, one.where, one.count, one.unit, notes_text([one.detail]))
+        (one.kind, one.kind.has_missing_time, one.where, one.count, one.unit, notes_text([one.detail]))
         for one in of.run.drops
     ]
     return pl.DataFrame(rows, schema=schema(DROPS), orient="row")

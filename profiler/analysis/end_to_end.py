@@ -91,7 +91,7 @@ PIPELINES: tuple[Column, ...] = (
         importance=16,
     ),
     col(
-        "overlapping",
+        "concurrent",
         BOOL,
         "whether another pipeline call ran at the same time",
         label="at once",
@@ -111,11 +111,11 @@ PIPELINES: tuple[Column, ...] = (
         importance=9,
         hide_if_zero=True,
     ),
-    col("residual_ns", NS, "elapsed_ns - calls_ns - host_ns - idle_ns", True, importance=DATA_ONLY),
+    col("unaccounted_ns", NS, "elapsed_ns - calls_ns - host_ns - idle_ns", True, importance=DATA_ONLY),
     col(
         "residual_share",
         SHARE,
-        "(residual_ns and tiles outside of the pipeline call) / elapsed_ns",
+        "(unaccounted_ns and tiles outside of the pipeline call) / elapsed_ns",
         True,
         label="unaccounted",
         importance=1,
@@ -265,9 +265,9 @@ def account(
         steps=_step_count(run),
         iterations=_iteration_count(run),
         stages=(),
-        residual_ns=0,
+        unaccounted_ns=0,
         residual_share=0.0,
-        outside_ns=0,
+        before_after_ns=0,
         unrecorded_ns=int(balance.unrecorded.sum()),
         carried_over_ns=int(balance.carried.sum()),
         profiler_ns=int(balance.own.sum()),
@@ -287,9 +287,9 @@ def account(
                 StageAccount(name, *row)
                 for name, row in zip(rows.names, balance.of_stages(), strict=True)
             ),
-            residual_ns=end_to_end - int(balance.accounted.sum()),
+            unaccounted_ns=end_to_end - int(balance.accounted.sum()),
             residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
-            outside_ns=int(balance.outside.sum()),
+            before_after_ns=int(balance.outside.sum()),
         )
     return (
         accounting,
@@ -374,7 +374,7 @@ def _pipeline_table(
             host_ns=balance.host.sum(axis=1),
             idle_ns=balance.idle.sum(axis=1),
             unrecorded_ns=balance.unrecorded,
-            residual_ns=total - balance.accounted,
+            unaccounted_ns=total - balance.accounted,
             residual_share=balance.unexplained / np.maximum(total, 1),
         )
     )

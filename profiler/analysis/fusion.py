@@ -242,7 +242,7 @@ def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
         evidence: dict[str, Value] = {"norm": row["name"], "norm_total_ns": round(row["total_ns"])}
         known = analysis.roofline.filter(
             (pl.col("submodule") == found.where.submodule) & (pl.col("op_types") == row["name"])
-        ).select(pl.col("roofline_ns", "beyond_ns").sum())
+        ).select(pl.col("roofline_ns", "excess_ns").sum())
         least, beyond = known.row(0)
         if least:
             evidence["norm_of_roofline_share"] = least / (least + beyond)

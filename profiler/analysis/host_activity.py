@@ -43,7 +43,7 @@ def dropped_tiles(run: Run) -> Stretches:
 
 def dropped_calls(run: Run) -> list[int]:
     """The rows of `run.calls` whose own file a drop names that says that time is missing."""
-    named = {drop.where for drop in run.drops if drop.kind.time_missing}
+    named = {drop.where for drop in run.drops if drop.kind.has_missing_time}
     if not named:
         return []
     columns = ("call", "submodule", "stage", "branch", "step")

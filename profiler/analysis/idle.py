@@ -126,7 +126,7 @@ IDLE: tuple[Column, ...] = (
     col("other_device_ns", NS, "waiting for another device, which was running", hide_if_zero=True),
     col("host_ns", NS, "between calls", label="between calls", importance=1, hide_if_zero=True),
     col(
-        "outside_ns",
+        "before_after_ns",
         NS,
         "outside of the end-to-end time",
         label="outside of end to end",
@@ -172,7 +172,7 @@ IDLE: tuple[Column, ...] = (
     ),
     col("idle_inside_ns", NS, "part of idle_ns within tiles of its calls", importance=DATA_ONLY),
     col(
-        "unused_ns",
+        "unallocated_ns",
         NS,
         "part of the end-to-end time outside of span_ns",
         label="before and behind",
@@ -181,7 +181,7 @@ IDLE: tuple[Column, ...] = (
     col(
         "idle_share",
         SHARE,
-        "idle_ns - outside_ns + unused_ns, of what was recorded of the end-to-end time",
+        "idle_ns - before_after_ns + unallocated_ns, of what was recorded of the end-to-end time",
         True,
         label="idle of run",
     ),
@@ -226,7 +226,7 @@ IDLE: tuple[Column, ...] = (
 )
 IDLE_SHOWN = (  # in the report, in this order
     "device span_ns computing_ns idle_ns idle_share launch_ns unknown_cause_ns sync_ns "
-    "queue_ns copy_wait_ns other_device_ns host_ns host_work_ns outside_ns unused_ns "
+    "queue_ns copy_wait_ns other_device_ns host_ns host_work_ns before_after_ns unallocated_ns "
     "collective_ns exposed_ns data_ns unrecorded_ns long_gaps long_gap_ns transfer_ns "
     "overlap_share"
 )
@@ -277,7 +277,7 @@ GAPS: tuple[Column, ...] = (
     col("submodule", STRING, "that of the call", True, importance=1),
     col("step", STEP, "that of the call; null or -1 outside denoise", True),
     col(
-        "host_doing",
+        "host_activity",
         LAYER,
         "what the launching thread was executing: the innermost function that covers half of the "
         "gap, else the one that covers most of it; null if unknown",
@@ -285,18 +285,18 @@ GAPS: tuple[Column, ...] = (
         label="the host was in",
     ),
     col(
-        "host_doing_kind",
+        "host_activity_kind",
         STRING,
-        "kind of host_doing",
+        "kind of host_activity",
         True,
         label="kind",
         codes=HostDoing,
         importance=5,
     ),
     col(
-        "host_doing_share",
+        "host_activity_share",
         SHARE,
-        "share of the gap that host_doing covers, including time outside of the end-to-end time",
+        "share of the gap that host_activity covers, including time outside of the end-to-end time",
         True,
         label="covers",
         importance=4,
@@ -304,7 +304,7 @@ GAPS: tuple[Column, ...] = (
     col(
         "repeated",
         LAYER,
-        "what host_doing called most often during the gap; null below ten times",
+        "what host_activity called most often during the gap; null below ten times",
         True,
         label="calling",
         importance=3,
@@ -312,8 +312,8 @@ GAPS: tuple[Column, ...] = (
     col("repeated_times", INT64, "how often", True, label="times", importance=3),
 )
 GAPS_SHOWN = (  # after the time at which it started
-    "length_ns cause position submodule step call device host_doing host_doing_kind "
-    "host_doing_share repeated repeated_times"
+    "length_ns cause position submodule step call device host_activity host_activity_kind "
+    "host_activity_share repeated repeated_times"
 )
 
 
@@ -485,13 +485,13 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
         **{f"{name}_ns": sums[name] for name in _IN_TILES},
         "host_ns": sums["host"],
         "host_work_ns": sums["host_work"],
-        "outside_ns": sums[OUTSIDE],
+        "before_after_ns": sums[OUTSIDE],
         "data_ns": data,
         "collective_ns": communicated,
         "exposed_ns": exposed,
         "unrecorded_ns": sums["unrecorded"],
         "idle_inside_ns": sums["inside"],
-        "unused_ns": unused,
+        "unallocated_ns": unused,
         "idle_share": (idle - sums[OUTSIDE] + unused) / total if total else None,
         "transfer_ns": moved,
         "overlapped_ns": moved - data,

@@ -314,10 +314,10 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
     many; nothing if that is not most of them, or long gaps are not most of what it waited."""
     listed = analysis.gaps.filter(pl.col("device") == row["device"])
     inside = listed.filter(
-        pl.col("host_doing").fill_null("").str.contains(_DATA_LOADER)
+        pl.col("host_activity").fill_null("").str.contains(_DATA_LOADER)
         & pl.col("cause").is_in([WaitCause.LAUNCH, WaitCause.SYNC])
     )
-    covered = inside.select(pl.col("length_ns") * pl.col("host_doing_share")).to_series().sum()
+    covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()
     if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
         return {}
     return {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
@@ -329,14 +329,14 @@ def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
     idle = pl.col("cause") != WaitCause.UNRECORDED
     doing = (
         analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
-        .drop_nulls("host_doing")
-        .group_by("host_doing")
-        .agg(took=(pl.col("length_ns") * pl.col("host_doing_share")).sum())
-        .sort("took", "host_doing", descending=True)
+        .drop_nulls("host_activity")
+        .group_by("host_activity")
+        .agg(took=(pl.col("length_ns") * pl.col("host_activity_share")).sum())
+        .sort("took", "host_activity", descending=True)
     )
     if doing.is_empty() or doing["took"][0] < _WORTH_NAMING * row["long_gap_ns"]:
         return {}
-    return {"host_in": str(doing["host_doing"][0]), "host_in_ns": round(doing["took"][0])}
+    return {"host_in": str(doing["host_activity"][0]), "host_in_ns": round(doing["took"][0])}
 
 
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:

@@ -327,7 +327,7 @@ def stalls_of(
     causes = (WaitCause.LAUNCH,) if device else (WaitCause.LAUNCH, WaitCause.SYNC)
     waited = analysis.gaps.filter(
         pl.col("cause").is_in(causes) & pl.col("call").is_not_null()
-    ).select("device", "call", pl.col("submodule").cast(pl.String), "length_ns", "host_doing")
+    ).select("device", "call", pl.col("submodule").cast(pl.String), "length_ns", "host_activity")
     calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
     several = {name for name, number in calls.iter_rows() if number > 1}
     found = []
@@ -344,5 +344,5 @@ def stalls_of(
         return None
     found.sort(key=lambda row: -row["length_ns"])
     return Stalls(
-        len(found), sum(row["length_ns"] for row in found), str(found[0]["host_doing"] or "")
+        len(found), sum(row["length_ns"] for row in found), str(found[0]["host_activity"] or "")
     )

@@ -61,7 +61,7 @@ def little_headroom(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             "little_headroom",
             {
-                "needed_bytes": row["needed_bytes"],
+                "required_bytes": row["required_bytes"],
                 "size_bytes": size,
                 "headroom_bytes": left,
                 "headroom_share": share(left, size),
@@ -79,7 +79,7 @@ def decode_peak(analysis: Analysis) -> Iterator[Finding]:
             (pl.col("device") == row["device"]) & (pl.col("submodule") == row["submodule"])
         )
         activations = held["activation_bytes"][0] if len(held) else None
-        needed, size = row["needed_bytes"], row["size_bytes"]
+        needed, size = row["required_bytes"], row["size_bytes"]
         if activations is None or not needed or share(activations, needed) < _ACTIVATIONS:
             continue
         if (share(needed, size) < _OF_SIZE) if size else activations < _LARGE:
@@ -87,7 +87,7 @@ def decode_peak(analysis: Analysis) -> Iterator[Finding]:
         evidence: dict[str, Value] = {
             "activation_bytes": activations,
             "activation_share": share(activations, needed),
-            "needed_bytes": needed,
+            "required_bytes": needed,
         }
         if size:
             evidence["size_bytes"] = size
@@ -108,7 +108,7 @@ def _at_peak(analysis: Analysis, row: dict[str, Any]) -> Where:
 
 
 def _little_headroom(found: Finding) -> Words:
-    needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
+    needed, whole = number(found, "required_bytes"), number(found, "size_bytes")
     title = said("{device} has {headroom_share} of its memory left at the peak")
     if needed > whole:
         over = percent(needed / whole).replace("\N{NO-BREAK SPACE}", " ")
@@ -198,7 +198,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     col("submodule", STRING, "submodule whose call ran then", True, label="in", importance=1),
     col("stage", STRING, "stage of that call", True, importance=DATA_ONLY),
     col("step", STEP, "step of that call; -1 outside denoise", True, importance=1),
-    col("least_bytes", BYTES, "smallest sum of these counters during the run", True, importance=4),
+    col("min_bytes", BYTES, "smallest sum of these counters during the run", True, importance=4),
     col(
         "weight_bytes",
         BYTES,
@@ -210,7 +210,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     ),
     col("weights_counted", BOOL, "whether the counters count weights", True, importance=DATA_ONLY),
     col(
-        "needed_bytes",
+        "required_bytes",
         BYTES,
         "peak_bytes plus weights that are not counted in it; only weights if there are no counters",
         True,
@@ -226,7 +226,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     col(
         "headroom_bytes",
         BYTES,
-        "size_bytes - needed_bytes; below 0, memory is too small",
+        "size_bytes - required_bytes; below 0, memory is too small",
         True,
         label="head-room",
     ),
@@ -266,8 +266,8 @@ MEMORY: tuple[Column, ...] = (
         label="weights",
         hide_if_zero=True,
     ),
-    col("held_bytes", BYTES, "its part of the device's needed_bytes at the peak", True),
-    col("share", SHARE, "held_bytes / needed_bytes of the device", True),
+    col("retained_bytes", BYTES, "its part of the device's required_bytes at the peak", True),
+    col("share", SHARE, "retained_bytes / required_bytes of the device", True),
 )
 
 MEMORY_TIMELINE: tuple[Column, ...] = (
@@ -511,12 +511,12 @@ class _OfDevice(Struct, frozen=True, eq=False):
         """The device's row."""
         uncounted = sum(map(self._uncounted, self.submodules))
         needed: int | None = self.weights
-        found: dict[str, Any] = {"peak_bytes": None, "peak_ns": None, "least_bytes": None}
+        found: dict[str, Any] = {"peak_bytes": None, "peak_ns": None, "min_bytes": None}
         call: dict[str, Any] = {}
         if self.peak is not None:
             time, most = self.peak
             needed = max(most, 0) + uncounted  # changes can be below what the pipeline started with
-            found = {"peak_bytes": most, "peak_ns": time, "least_bytes": int(self.values.min())}
+            found = {"peak_bytes": most, "peak_ns": time, "min_bytes": int(self.values.min())}
             call = self._running(time) or {}
         return {
             "device": self.device,
@@ -525,7 +525,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
             **{name: call.get(name) for name in ("submodule", "stage", "step")},
             "weight_bytes": self.weights,
             "weights_counted": self.counted if self.counters else None,
-            "needed_bytes": needed,
+            "required_bytes": needed,
             "size_bytes": size,
             "headroom_bytes": None if size is None or needed is None else size - needed,
         }
@@ -534,22 +534,22 @@ class _OfDevice(Struct, frozen=True, eq=False):
         """A row for each submodule, and one for what none is known to hold."""
         time = self.peak[0] if self.peak else 0
         running = (self._running(time) or {}).get("submodule") if self.peak else None
-        needed = self.row(None)["needed_bytes"]
+        needed = self.row(None)["required_bytes"]
         rows = [self._holder(name, time, running) for name in self.submodules]
-        rest = (needed or 0) - sum(row["held_bytes"] or 0 for row in rows)
+        rest = (needed or 0) - sum(row["retained_bytes"] or 0 for row in rows)
         if self.counters and rest < 0:  # not all weights were there: which, nobody tells
             for row in rows:
                 if row["submodule"] != running:
-                    row["held_bytes"] = None
-                elif row["held_bytes"] is not None:  # its call started below what was there first
-                    row["held_bytes"] = min(row["held_bytes"], needed or 0)
-            rest = (needed or 0) - sum(row["held_bytes"] or 0 for row in rows)
+                    row["retained_bytes"] = None
+                elif row["retained_bytes"] is not None:  # its call started below what was there first
+                    row["retained_bytes"] = min(row["retained_bytes"], needed or 0)
+            rest = (needed or 0) - sum(row["retained_bytes"] or 0 for row in rows)
         if self.counters and rest > 0:
-            rows.append({"device": self.device, "submodule": None, "calls": 0, "held_bytes": rest})
+            rows.append({"device": self.device, "submodule": None, "calls": 0, "retained_bytes": rest})
         for row in rows:
-            held = row.get("held_bytes")
+            held = row.get("retained_bytes")
             row["share"] = held / needed if needed and held is not None else None
-        return sorted(rows, key=lambda row: -(row["held_bytes"] or 0))
+        return sorted(rows, key=lambda row: -(row["retained_bytes"] or 0))
 
     def timeline(self) -> list[dict[str, Any]]:
         """The most in each of some equal intervals."""
@@ -584,7 +584,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
             "peak_bytes": _peak(own or torch, None if own else calls),
             "activation_bytes": self._activations(name, own, torch, calls),
             "weight_bytes": weight,
-            "held_bytes": held if own or weight is not None or running == name else None,
+            "retained_bytes": held if own or weight is not None or running == name else None,
         }
 
     def _activations(
@@ -750,9 +750,9 @@ _DEVICES = (
     "peak_ns",
     "submodule",
     "step",
-    "least_bytes",
+    "min_bytes",
     "weight_bytes",
-    "needed_bytes",
+    "required_bytes",
     "size_bytes",
     "headroom_bytes",
     "counters",
@@ -760,7 +760,7 @@ _DEVICES = (
 _HOLDERS = (
     "submodule",
     "device",
-    "held_bytes",
+    "retained_bytes",
     "share",
     "weight_bytes",
     "activation_bytes",
@@ -780,7 +780,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         return (Part(notes=why, always=True),) if why else ()
     relative = devices.with_columns(pl.col("peak_ns") - of.begin_ns)
     notes = why if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS), *why)
-    holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0).with_columns(
+    holders = analysis.memory.filter(pl.col("retained_bytes").fill_null(0) > 0).with_columns(
         pl.col("submodule").fill_null("other")
     )
     return (

@@ -164,7 +164,7 @@ _EXECUTIONS = MEASURES.index("executions")
 
 class Around(Struct, frozen=True, eq=False):
     """What is around modules: the `name` of the run, its number of `pipelines`, the time in none of
-    its `stages` (`self_ns`), of each of these the time in no call (`outside_ns`). `submodules` has
+    its `stages` (`self_ns`), of each of these the time in no call (`before_after_ns`). `submodules` has
     a row a stage and submodule in order of first calls: stage, submodule, calls, elapsed_ns,
     untraced, untraced_ns."""
 
@@ -172,7 +172,7 @@ class Around(Struct, frozen=True, eq=False):
     pipelines: int
     self_ns: int
     stages: Sequence[str]
-    outside_ns: Sequence[int]
+    before_after_ns: Sequence[int]
     submodules: pl.DataFrame
 
 
@@ -217,7 +217,7 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
         if parent >= 0:
             children[parent].append(node)
     roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
-    elapsed = around.self_ns + sum(around.outside_ns) + _elapsed(around.submodules)
+    elapsed = around.self_ns + sum(around.before_after_ns) + _elapsed(around.submodules)
     rows = [_Row(-1, 0, Node.RUN, around.name, elapsed, around.pipelines or None)]
 
     def add(row: _Row) -> int:
@@ -246,7 +246,7 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
             )
             add_below(add(below))
 
-    for number, (stage, outside) in enumerate(zip(around.stages, around.outside_ns, strict=True)):
+    for number, (stage, outside) in enumerate(zip(around.stages, around.before_after_ns, strict=True)):
         own = around.submodules.filter(stage=stage)
         took = outside + _elapsed(own)
         at = add(_Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage))
@@ -383,7 +383,7 @@ def _around(of: Inputs, calls: pl.DataFrame) -> Around:
     if not of.selection:
         account = accounting(of)
         pipelines = account.pipelines
-        lost = account.residual_ns
+        lost = account.unaccounted_ns
         if not account.possible:
             lost = sum(group.counted.minus(group.tiles).length for group in _groups(of))
         stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}

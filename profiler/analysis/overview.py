@@ -367,7 +367,7 @@ def drops_fact(analysis: Analysis) -> Fact:
     if not analysis.drops:
         return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
-    missing = any(drop.kind.time_missing for drop in analysis.drops)
+    missing = any(drop.kind.has_missing_time for drop in analysis.drops)
     name = said("Dropped") if missing else said("Doubtful")
     number = counted(len(analysis.drops), "record")
     return Fact(name, number, kinds, alert=missing, remark=not missing)
@@ -388,7 +388,7 @@ def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
     """What was executed and is not in the trace, or not surely: a sentence that says which of the
     two, then one a drop; nothing without drops."""
     drops = list(drops)
-    if any(drop.kind.time_missing for drop in drops):
+    if any(drop.kind.has_missing_time for drop in drops):
         yield said("This report does not cover everything that was executed.")
     elif drops:
         yield said(
@@ -428,7 +428,7 @@ def summary_of(of: ReportInput) -> Summary:
         accounting=joined(" ", _accounting(analysis.accounting)),
         selection=_selection(analysis.run, noun_of(analysis)),
         missing=tuple(missing_lines(analysis.drops)),
-        lost=any(drop.kind.time_missing for drop in analysis.drops),
+        lost=any(drop.kind.has_missing_time for drop in analysis.drops),
     )
 
 
@@ -503,14 +503,14 @@ def _identity(account: Accounting) -> Iterator[str]:
         "+ residual {residual} ({share}).",
         total=duration(account.end_to_end_ns),
         share=percent(account.residual_share),
-        residual=duration(account.residual_ns),
+        residual=duration(account.unaccounted_ns),
         **{name: duration(ns) for name, ns in sums.items()},
     )
     causes = [
         said(template, time=duration(ns))
         for template, ns in (
-            (said("{time} in no stage"), account.residual_ns),
-            (said("{time} outside of the pipeline call"), account.outside_ns),
+            (said("{time} in no stage"), account.unaccounted_ns),
+            (said("{time} outside of the pipeline call"), account.before_after_ns),
         )
         if ns
     ]
@@ -655,11 +655,11 @@ def _dropped(analysis: Analysis) -> Fact:
     fact, drops = drops_fact(analysis), analysis.drops
     if not drops:
         return fact
-    worst = next((drop for drop in drops if drop.kind.time_missing), drops[0])
+    worst = next((drop for drop in drops if drop.kind.has_missing_time), drops[0])
     note = said("{kind} in {where}", kind=label(worst.kind), where=worst.where)
     if len(drops) > 1:
         note = said("{first} and {more} more", first=note, more=count(len(drops) - 1))
-    if worst.kind.time_missing:
+    if worst.kind.has_missing_time:
         note = said("{what}; not everything that ran is in the figures", what=note)
     return replace(fact, note=note)
 

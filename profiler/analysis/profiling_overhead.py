@@ -81,7 +81,7 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
         return None
     kinds = tuple(dict.fromkeys(drop.kind for drop in drops))
     known = [drop for drop in drops if drop.count >= 0]
-    worst = next((drop for drop in drops if drop.kind.time_missing), drops[0])
+    worst = next((drop for drop in drops if drop.kind.has_missing_time), drops[0])
     evidence: dict[str, Value] = {
         "drops": len(drops),
         "kinds": ", ".join(kinds),
@@ -95,12 +95,12 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
     return Finding(
         rule="incomplete_trace",
         evidence=evidence,
-        severity="high" if worst.kind.time_missing else "medium",
+        severity="high" if worst.kind.has_missing_time else "medium",
     )
 
 
 def _incomplete_trace(found: Finding) -> Words:
-    if not DropKind(str(found.evidence["worst_kind"])).time_missing:
+    if not DropKind(str(found.evidence["worst_kind"])).has_missing_time:
         return Words(
             title=said(
                 "Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}"
@@ -282,8 +282,8 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
         rule="unaccounted_time",
         evidence={
             "residual_share": account.residual_share,
-            "residual_ns": account.residual_ns,
-            "outside_pipeline_ns": account.outside_ns,
+            "unaccounted_ns": account.unaccounted_ns,
+            "outside_pipeline_ns": account.before_after_ns,
         },
         severity="medium" if account.residual_share >= _RESIDUAL_MEDIUM else "low",
     )
@@ -481,7 +481,7 @@ def _clock(part: PartOfRun) -> str:
         "median and {worst} at most",
         offset=duration(part.offset_ns),
         pairs=count(part.pairs),
-        residual=duration(part.residual_ns or 0),
+        residual=duration(part.unaccounted_ns or 0),
         worst=duration(part.worst_ns or 0),
     )
 

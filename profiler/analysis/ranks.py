@@ -60,10 +60,10 @@ def straggler(analysis: Analysis) -> Finding | None:
     compared = rows.filter(pl.col("compared") >= _FEWEST)
     if len(rows) < 2 or compared.is_empty():
         return None
-    worst = compared.sort("late_ns", "rank", descending=[True, False]).row(0, named=True)
+    worst = compared.sort("launch_delay_ns", "rank", descending=[True, False]).row(0, named=True)
     often = (1 + 1 / len(rows)) / 2
     total = end_to_end_ns(analysis)
-    if worst["last_share"] < often or share(worst["late_ns"], total) < MATERIAL:
+    if worst["last_share"] < often or share(worst["launch_delay_ns"], total) < MATERIAL:
         return None
     waited = int(rows.filter(pl.col("rank") != worst["rank"])["waited_ns"].sum())
     return Finding(
@@ -74,11 +74,11 @@ def straggler(analysis: Analysis) -> Finding | None:
             "last": worst["last"],
             "compared": worst["compared"],
             "last_share": worst["last_share"],
-            "late_ns": worst["late_ns"],
+            "launch_delay_ns": worst["launch_delay_ns"],
             "others_waited_ns": waited,
         },
         where=Where(device=worst["devices"].partition(", ")[0] or None),
-        cost_ns=worst["late_ns"],
+        cost_ns=worst["launch_delay_ns"],
     )
 
 
@@ -87,7 +87,7 @@ RULES = (
         straggler,
         Words(
             title=said(
-                "Rank {rank} is the last to begin {last} of {compared} collectives, {late_ns} in "
+                "Rank {rank} is the last to begin {last} of {compared} collectives, {launch_delay_ns} in "
                 "all: the others wait for it"
             ),
             caveat=said(
@@ -167,7 +167,7 @@ RANKS: tuple[Column, ...] = (
     col("last", INT64, "those of them in which it was the last", importance=7),
     col("last_share", SHARE, "last / compared", True, label="was last"),
     col(
-        "late_ns",
+        "launch_delay_ns",
         NS,
         "in these, time from the previous rank's start to its own: what the others would wait "
         "less if it were on time",
@@ -189,7 +189,7 @@ RANKS: tuple[Column, ...] = (
         importance=8,
     ),
     col(
-        "residual_ns",
+        "unaccounted_ns",
         NS,
         "median distance of the ends of its collectives after that",
         True,
@@ -254,12 +254,12 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
     col("message_bytes", BYTES, f"{_BYTES}; null if unknown", True, importance=2),
     col("ranks", INT64, "ranks that recorded it"),
     col("last_rank", STEP, f"rank that started last; null {_LATE}", True),
-    col("late_ns", NS, "from the second-latest start to the latest"),
+    col("launch_delay_ns", NS, "from the second-latest start to the latest"),
     col("spread_ns", NS, "from the first start to the last: the longest wait"),
     col("waited_ns", NS, "time that all ranks together waited for the last one", hide_if_zero=True),
     col("transfer_ns", NS, "from the last start to the last end", hide_if_zero=True),
     col(
-        "ends_apart_ns",
+        "end_skew_ns",
         NS,
         "from the first end to the last; the ends are really one moment, so this is the error of "
         "the clocks",
@@ -290,7 +290,7 @@ def matched(members: pl.DataFrame, job: Job | None) -> pl.DataFrame:
     """The `members` of collectives that several ranks on one clock recorded, with `latest_ns`, the
     last start, and `known_ns`, how well the clock of their rank is known."""
     ranks = job.ranks if job is not None else ()
-    known = {one.rank: one.residual_ns or 0 for one in ranks if one.aligned is not False}
+    known = {one.rank: one.unaccounted_ns or 0 for one in ranks if one.aligned is not False}
     clocks = pl.DataFrame(
         list(known.items()), schema={"rank": pl.Int32, "known_ns": pl.Int64}, orient="row"
     )
@@ -311,11 +311,11 @@ def arrivals(own: pl.DataFrame) -> pl.DataFrame:
         begin_ns=start.min(),
         ranks=pl.col("rank").n_unique(),
         last_rank=pl.when(late > known).then(pl.col("rank").sort_by("start_ns").last()),
-        late_ns=late,
+        launch_delay_ns=late,
         spread_ns=start.max() - start.min(),
         waited_ns=(start.max() - start).sum(),
         transfer_ns=end.max() - start.max(),
-        ends_apart_ns=end.max() - end.min(),
+        end_skew_ns=end.max() - end.min(),
     )
     types = schema(COLLECTIVE_ARRIVALS)
     return found.select("number", *(pl.col(name).cast(dtype) for name, dtype in types.items()))
@@ -556,14 +556,14 @@ def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, 
         "compared": len(told),
         "last": len(last),
         "last_share": len(last) / len(told) if len(told) else None,
-        "late_ns": int(last["late_ns"].sum()),
+        "launch_delay_ns": int(last["launch_delay_ns"].sum()),
     }
 
 
 def _clock(clocks: Mapping[int, Rank], rank: int) -> dict[str, Any]:
     """How the clock of a rank was laid onto the job's."""
     clock = clocks.get(rank)
-    names = ("offset_ns", "drift_ppm", "residual_ns", "aligned")
+    names = ("offset_ns", "drift_ppm", "unaccounted_ns", "aligned")
     return {name: getattr(clock, name) if clock is not None else None for name in names}
 
 
@@ -609,7 +609,7 @@ TABLES = (
         section="ranks",
         columns=COLLECTIVE_ARRIVALS,
         make=lambda of: _arrived(of).drop("number"),
-        rank=("-late_ns",),
+        rank=("-launch_delay_ns",),
         title="Who came last",
         about="Rows cover the whole run, whatever is selected.",
     ),
@@ -661,7 +661,7 @@ def _clocks(job: Job) -> str:
     if not aligned:
         return said("no clock of a rank is related to another's: each has a timeline of its own")
     pairs = [one.pairs for one in aligned]
-    residual = [one.residual_ns or 0 for one in aligned]
+    residual = [one.unaccounted_ns or 0 for one in aligned]
     return said(
         "the clocks of {ranks} are aligned by the ends of {pairs} collectives or more each: these "
         "are then {residual} apart in the median of the worst rank, {worst} at most",

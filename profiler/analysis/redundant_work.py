@@ -101,7 +101,7 @@ REDUNDANT_WORK: tuple[Column, ...] = (
         codes=RedundancyKind,
     ),
     col(
-        "same_over",
+        "constant_over",
         STRING,
         "steps, branches, or both; known_ahead: depends only on the timestep",
         importance=1,
@@ -443,7 +443,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
             layer=pl.when(pl.col("layers") == 1)
             .then(pl.col("first_layer"))
             .otherwise(pl.col("pattern")),
-            same_over=pl.col("over"),
+            constant_over=pl.col("over"),
             estimated=pl.col("over").is_in(_AHEAD_OF_STEPS),
             evidence=pl.format("{}, {}", pl.col("evidence").str.strip_suffix("]"), shapes),
         )

@@ -101,7 +101,7 @@ ROLES: tuple[Column, ...] = (
         importance=2,
     ),
     col(
-        "decided_by",
+        "limited_by",
         STRING,
         "evidence for the role, longest time first, joined with commas",
         kind="list",
@@ -207,10 +207,10 @@ def _roles(of: Inputs) -> pl.DataFrame:
             corrected_ns=corrected(pl.col("total_ns")),
         )
     )
-    for name, joined in (("norm_kind", "norm_kinds"), ("role_by", "decided_by")):
+    for name, joined in (("norm_kind", "norm_kinds"), ("role_by", "limited_by")):
         texts = texts_by_time(known, ["submodule", "role"], name, joined)
         table = table.join(texts, on=["submodule", "role"], how="left", nulls_equal=True)
-    table = table.with_columns(pl.col("norm_kinds", "decided_by").fill_null("")).sort(
+    table = table.with_columns(pl.col("norm_kinds", "limited_by").fill_null("")).sort(
         ["submodule", "total_ns", "role"], descending=[False, True, False], nulls_last=True
     )
     return _declared(table, ROLES)
@@ -352,7 +352,7 @@ _WITHOUT_CLASSES = said(
 )
 _ROLES = (
     "submodule role commands total_ns share corrected_ns image_stream_ns text_stream_ns",
-    "norm_kinds decided_by",
+    "norm_kinds limited_by",
 )
 _OF_BLOCKS = (
     "block submodule commands total_ns norm_ns norm_share modulation_ns modulation_share",
@@ -378,7 +378,7 @@ def role_parts(of: ReportInput) -> Iterator[Part]:
     roles = analysis.roles.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
     if roles.is_empty():
         return
-    known = any("class" in by for by in roles["decided_by"])
+    known = any("class" in by for by in roles["limited_by"])
     of_submodule = pl.col("total_ns").sum().over("submodule")
     blocks = analysis.blocks.filter(pl.col("total_ns") > 0).sort(
         of_submodule, descending=True, maintain_order=True

@@ -182,18 +182,18 @@ class Scaled(Struct, frozen=True):
 
 
 class CallCosts(Struct, frozen=True):
-    """The traced calls of a submodule: `duration_ns` in all of them, of it `outside_ns` in none of
+    """The traced calls of a submodule: `duration_ns` in all of them, of it `before_after_ns` in none of
     the commands of `kinds`."""
 
     kinds: tuple[KindCost, ...]
     duration_ns: float
-    outside_ns: float
+    before_after_ns: float
     profile: DeviceProfile | None
 
     @property
     def on_device(self) -> CallCosts:
         """Without the time in which no command ran."""
-        return replace_struct(self, duration_ns=self.duration_ns - self.outside_ns, outside_ns=0.0)
+        return replace_struct(self, duration_ns=self.duration_ns - self.before_after_ns, before_after_ns=0.0)
 
     @property
     def fixed_ns(self) -> float:
@@ -222,12 +222,12 @@ class CallCosts(Struct, frozen=True):
             _then(kind, scaled, fixed, kind.flops * peak(kind), kind.nbytes * bandwidth)
             for kind, scaled in zip(self.kinds, scales, strict=True)
         ]
-        fixed_total = self.outside_ns + sum(one.stays for one in then)
+        fixed_total = self.before_after_ns + sum(one.stays for one in then)
         tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)
         total = max(self.duration_ns - tracing, 1.0)
-        new = self.outside_ns + sum(one.value for one in then)
-        low = self.outside_ns * outside + sum(one.low for one in then)
-        high = self.outside_ns + sum(one.high for one in then)
+        new = self.before_after_ns + sum(one.value for one in then)
+        low = self.before_after_ns * outside + sum(one.low for one in then)
+        high = self.before_after_ns + sum(one.high for one in then)
         value, least, largest = ((time - tracing) / total for time in (new, low, high))
         value = max(value, 0.0)
         pairs = zip(self.kinds, scales, strict=True)
@@ -409,7 +409,7 @@ _WORK: tuple[Column, ...] = (
     ),
     col("unknown_ns", NS, "sum of the durations of these", importance=15, hide_if_zero=True),
     col(
-        "refuted_ns",
+        "not_explained_ns",
         NS,
         "sum of the durations of commands that were faster than their roofline, which is then "
         "taken as unknown",
@@ -417,7 +417,7 @@ _WORK: tuple[Column, ...] = (
     ),
     col("roofline_ns", NS, "shortest time by the device's profile, of the known work", True),
     col(
-        "beyond_ns",
+        "excess_ns",
         NS,
         "time above the roofline: total_ns - roofline_ns, of the known work",
         True,
@@ -547,9 +547,9 @@ def _memory_ns() -> pl.Expr:
 #
 # The roofline is a bound. Commands that were faster still (a cache whose rate is not known, a
 # profile that is too low, more FLOPs or bytes in the formula than were needed) show that the
-# roofline is not theirs: it is not known, and `refuted_ns` counts their time. `of_roofline` is
+# roofline is not theirs: it is not known, and `not_explained_ns` counts their time. `of_roofline` is
 # roofline / total over what is known, if that is half of its time: 1 is as fast as the device can
-# be. `beyond_ns` is total - roofline over what is known: what better kernels could save at most.
+# be. `excess_ns` is total - roofline over what is known: what better kernels could save at most.
 #
 # Verdict, for a row (an operator or a role on one device):
 #
@@ -565,7 +565,7 @@ def _memory_ns() -> pl.Expr:
 # own.
 
 
-_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "beyond_ns", "saved_bytes", "saved_ns"))
+_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "excess_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
 
 
@@ -726,7 +726,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         unknown_ns=pl.col("total_ns").filter(~whole).sum(),
         roofline_ns=_sum_or_null("roofline_ns"),
         known_ns=pl.col("total_ns").filter(known).sum(),
-        refuted_ns=pl.col("total_ns").filter(pl.col("refuted")).sum(),
+        not_explained_ns=pl.col("total_ns").filter(pl.col("refuted")).sum(),
         both_flops=pl.col("flops").filter(pl.col("bytes").is_not_null()).sum(),
         both_bytes=pl.col("bytes").filter(pl.col("flops").is_not_null()).sum(),
         **by_bound,
@@ -739,7 +739,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         of_roofline=pl.when((pl.col("known_ns") > 0) & ~too_little).then(
             pl.col("roofline_ns") / pl.col("known_ns")
         ),
-        beyond_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
+        excess_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
         bound=bound_by(
             dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), by_bound, strict=True)),
             known=pl.col("roofline_ns").is_not_null() & ~too_little,

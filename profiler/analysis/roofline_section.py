@@ -93,7 +93,7 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
     roofline = pl.max_horizontal(
         pl.col("flops") / pl.col("peak"), pl.col("bytes") / pl.col("bandwidth")
     )
-    known = pl.when(pl.col("of_roofline") > 0).then(pl.col("roofline_ns") + pl.col("beyond_ns"))
+    known = pl.when(pl.col("of_roofline") > 0).then(pl.col("roofline_ns") + pl.col("excess_ns"))
     work = pl.min_horizontal(1e9 * roofline, known).fill_null(0.0)
     return rows.hstack(rates).with_columns(work_ns=work, saved_ns=(known - work).fill_null(0.0))
 
@@ -127,7 +127,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     )
     found = []
     for row in scaled(
-        analysis, rows, "total_ns", "roofline_ns", "beyond_ns", "commands"
+        analysis, rows, "total_ns", "roofline_ns", "excess_ns", "commands"
     ).to_dicts():
         profile = analysis.device_profiles.get(row["device"] or "")
         if not is_accelerator(row["device"]) or profile is None:
@@ -148,8 +148,8 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                     "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["beyond_ns"]),
-                effect=Effect((row["submodule"],), row["beyond_ns"]),
+                cost_ns=round(row["excess_ns"]),
+                effect=Effect((row["submodule"],), row["excess_ns"]),
             )
         )
     return tuple(found)
@@ -288,7 +288,7 @@ def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
 
 _HELD = 100  # rows of a table
 _RATE_COLUMNS = (
-    "device total_ns roofline_ns of_roofline beyond_ns bound",
+    "device total_ns roofline_ns of_roofline excess_ns bound",
     col(
         "rate",
         TFLOPS,

@@ -170,7 +170,7 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
 def _most(waits: Sequence[dict[str, Any]], total: int) -> tuple[str, list[float]]:
     """What devices waited for most, and for which share of the time each; "" if that is little, or
     nothing of a host that launches: a CPU waits for itself."""
-    waits = [row | {_BETWEEN: row[_BETWEEN] + row["unused_ns"]} for row in waits]
+    waits = [row | {_BETWEEN: row[_BETWEEN] + row["unallocated_ns"]} for row in waits]
     sums = {cause: sum(row[cause] for row in waits) for cause in _CAUSES}
     cause = max(sums, key=lambda name: sums[name])
     on_cpu = any(device_kind(row["device"]) == "cpu" for row in waits)

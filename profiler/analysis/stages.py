@@ -188,7 +188,7 @@ _PIPELINES = (
     "name",
     "start_ns",
     "elapsed_ns",
-    "overlapping",
+    "concurrent",
     "steps",
     "calls",
     "calls_ns",
@@ -210,7 +210,7 @@ _CALL_TIMES = (
     "busy_ns",
     "duration_ns",
 )
-_ON_DEVICE = ("idle_inside_ns", "launch_bound_ns", "hidden_ns", "unrecorded_ns", "lead_ns")
+_ON_DEVICE = ("idle_inside_ns", "launch_bound_ns", "hidden_ns", "unrecorded_ns", "queue_lead_ns")
 _SUBMODULES = (
     "submodule",
     "stage",
@@ -308,7 +308,7 @@ def _stage_table(analysis: Analysis) -> TableView | None:
         totals = pl.DataFrame(
             {
                 "stage": [said("residual"), said("end to end")],
-                "elapsed_ns": [account.residual_ns, account.end_to_end_ns],
+                "elapsed_ns": [account.unaccounted_ns, account.end_to_end_ns],
                 "share": [account.residual_share, 1.0],
                 **sums,
             },

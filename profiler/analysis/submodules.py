@@ -91,7 +91,7 @@ SUBMODULES: tuple[Column, ...] = (
     ),
     _sum("idle_inside_ns", importance=16),
     _sum("launch_bound_ns", importance=4),
-    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls"),
+    column_of(TILES, "queue_lead_ns", meaning="median queue_lead_ns of its calls"),
     _sum("hidden_ns"),
     _sum("unrecorded_ns"),
     col(
@@ -167,7 +167,7 @@ CALLS: tuple[Column, ...] = (
         importance=13,
         hide_if_zero=True,
     ),
-    column_of(TILES, "lead_ns"),
+    column_of(TILES, "queue_lead_ns"),
     column_of(TILES, "hidden_ns"),
     column_of(TILES, "unrecorded_ns"),
     col(
@@ -286,7 +286,7 @@ def submodule_table(
             **_durations(),
             commands=pl.col("commands").sum(),
             **{name: pl.col(name).sum() for name in _SUMS},
-            lead_ns=pl.col("lead_ns").median(),
+            queue_lead_ns=pl.col("queue_lead_ns").median(),
             overhead_ratio=_overhead_ratio(),
             rows=pl.col("row"),
         )

@@ -129,7 +129,7 @@ def roofline_sentence(
 
 def _refuted(roles: pl.DataFrame, busy: int) -> list[Said]:
     """That commands were faster than their roofline, which no device can be."""
-    wrong = roles.filter(pl.col("refuted_ns") > 0).sort("refuted_ns", descending=True)
+    wrong = roles.filter(pl.col("not_explained_ns") > 0).sort("not_explained_ns", descending=True)
     if wrong.is_empty() or not busy:
         return []
     most = wrong.row(0, named=True)
@@ -142,7 +142,7 @@ def _refuted(roles: pl.DataFrame, busy: int) -> list[Said]:
         "{share} of the total time was faster than its roofline, which is then not known ({role}): "
         "data stays in a cache whose rate is not known, or the profile is too low "
         "(benchmark-device on a machine at rest measures it again)",
-        share=percent(int(wrong["refuted_ns"].sum()) / busy),
+        share=percent(int(wrong["not_explained_ns"].sum()) / busy),
         role=role,
     )
     return [sentence]

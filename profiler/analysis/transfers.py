@@ -104,7 +104,7 @@ def _outside_nodes_of_device(
     yield Finding(
         "outside_nodes",
         {
-            "outside_ns": outside,
+            "before_after_ns": outside,
             "outside_share": share(outside, total),
             "nodes_ns": nodes.both(whole).length,
             "parts": tuple(Note.of(AroundNodes.PART, name=n, time_ns=ns) for n, ns in parts),
@@ -225,7 +225,7 @@ _CAVEAT_OF_QNN = said(
 def _outside_nodes(found: Finding) -> Words:
     return Words(
         title=said(
-            "{outside_share} of the time, {outside_ns}, lies outside of the nodes that {device} "
+            "{outside_share} of the time, {before_after_ns}, lies outside of the nodes that {device} "
             "ran: {parts}"
         ),
         caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,

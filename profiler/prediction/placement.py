@@ -320,7 +320,7 @@ class TooLarge:
             PlacementNote.TOO_LARGE,
             submodules=self.need.submodules,
             device=self.need.device,
-            needed_bytes=self.need.needed,
+            required_bytes=self.need.needed,
             weights_bytes=self.need.weights,
             activations_bytes=self.need.activations,
             memory_bytes=self.memory,

@@ -692,7 +692,7 @@ SENTENCES: Sentences = {
             "activations of {submodules} are not known and count as nothing"
         ),
         PlacementNote.TOO_LARGE: said(
-            "{device} has {memory_bytes} and would hold {needed_bytes} of {submodules} "
+            "{device} has {memory_bytes} and would hold {required_bytes} of {submodules} "
             "({weights_bytes} of weights, {activations_bytes} of activations)"
         ),
         PlacementNote.SEARCH_CUT: said(

@@ -129,7 +129,7 @@ def kept_of(analysis: Analysis) -> dict[str, int]:
     running = analysis.memory_devices.select("device", running="submodule")
     held = analysis.memory.join(running, on="device", how="left")
     others = held.filter(pl.col("submodule").ne_missing(pl.col("running")))
-    kept = pl.col("held_bytes") - pl.col("weight_bytes").fill_null(0)
+    kept = pl.col("retained_bytes") - pl.col("weight_bytes").fill_null(0)
     found = _known(others.with_columns(kept=kept), "kept")
     return {name: size for name, size in found.items() if size > 0}
 

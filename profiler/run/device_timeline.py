@@ -74,7 +74,7 @@ TILES: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col(
-        "lead_ns",
+        "queue_lead_ns",
         NS,
         "from the launch of its first kernel to its start; null if no launch is known",
         True,
@@ -935,7 +935,7 @@ def _frame(
             "busy_ns": found["busy"],
             "idle_inside_ns": found["idle_inside"],
             "launch_bound_ns": found["launch_bound"],
-            "lead_ns": lead.set(lead == NO_LEAD, None),
+            "queue_lead_ns": lead.set(lead == NO_LEAD, None),
             "hidden_ns": found["hidden"],
             "unrecorded_ns": found["unrecorded"],
         },

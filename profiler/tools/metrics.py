@@ -862,7 +862,7 @@ def _times(run: Run, source: Source) -> _Times:
 
 
 def _quality(analysis: Analysis) -> Mapping[str, Any]:
-    missing = [drop for drop in analysis.drops if drop.kind.time_missing]
+    missing = [drop for drop in analysis.drops if drop.kind.has_missing_time]
     shares = analysis.pipelines["residual_share"].abs().drop_nulls()
     residual = max(shares.to_list(), default=None)
     cost = analysis.run.overhead.share

@@ -325,7 +325,7 @@ class DropKind(StrEnum):
     ESTIMATED_TIMES = "estimated_times"  # averages, or an order in place of starts
 
     @property
-    def time_missing(self) -> bool:
+    def has_missing_time(self) -> bool:
         """Whether time that the run spent is missing from the report. Elsewhere it is there, but
         not broken down, or under a doubtful name or moment."""
         return self in _TIME_MISSING

@@ -87,15 +87,15 @@ def accounting(run: Run, analysis: Analysis) -> None:
     found = analysis.accounting
     parts = sum(s.calls_ns + s.host_ns + s.idle_ns for s in found.stages)
     if found.possible:
-        assert found.end_to_end_ns == parts + found.residual_ns
-        assert found.residual_ns >= 0
-    assert min(found.outside_ns, found.unrecorded_ns) >= 0
+        assert found.end_to_end_ns == parts + found.unaccounted_ns
+        assert found.unaccounted_ns >= 0
+    assert min(found.before_after_ns, found.unrecorded_ns) >= 0
     assert found.residual_share >= 0
     assert found.wall_ns <= max(found.end_to_end_ns, found.wall_ns if found.overlapping else 0)
     for row in analysis.pipelines.iter_rows(named=True):
         if row["calls_ns"] is not None:
             parts = row["calls_ns"] + row["host_ns"] + row["idle_ns"]
-            assert row["elapsed_ns"] == parts + row["residual_ns"]
+            assert row["elapsed_ns"] == parts + row["unaccounted_ns"]
     inside = analysis.stages["calls"].sum() + found.calls_outside
     assert inside == len(run.calls)
 
@@ -113,7 +113,7 @@ def calls_and_submodules(run: Run, analysis: Analysis) -> None:
     )
     for call, busy in calls.select("call", "busy_ns").iter_rows():
         assert 0 <= busy <= by_call.get(call, 0)
-    all_at_least(calls, 0, "elapsed_ns", "hidden_ns", "unrecorded_ns", "lead_ns", "launch_bound_ns")
+    all_at_least(calls, 0, "elapsed_ns", "hidden_ns", "unrecorded_ns", "queue_lead_ns", "launch_bound_ns")
     assert (calls["launch_bound_ns"] <= calls["idle_inside_ns"]).all()
     assert (calls["idle_inside_ns"] <= calls["elapsed_ns"]).all()
     assert (calls["hidden_ns"] <= calls["busy_ns"]).all()
@@ -237,7 +237,7 @@ def roofline(run: Run, analysis: Analysis) -> None:
             assert (table[name] <= table["total_ns"]).all()
         all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
         assert (table["of_roofline"].drop_nulls() <= 1).all()
-        assert (table["roofline_ns"] + table["beyond_ns"] <= table["total_ns"]).drop_nulls().all()
+        assert (table["roofline_ns"] + table["excess_ns"] <= table["total_ns"]).drop_nulls().all()
         known = pl.Series(["compute", "memory", "launch", "host"])
         assert table["bound"].drop_nulls().is_in(known.implode()).all()
         late = table.filter(pl.col("bound") == "host")
@@ -336,12 +336,12 @@ def memory(run: Run, analysis: Analysis) -> None:
         held = analysis.memory.filter(device)
         if row["peak_bytes"] is not None:
             assert course["bytes"].max() == row["peak_bytes"]
-            assert row["least_bytes"] <= row["peak_bytes"] <= row["needed_bytes"]
-            assert row["needed_bytes"] >= 0
-            assert held["held_bytes"].sum() == row["needed_bytes"]
+            assert row["min_bytes"] <= row["peak_bytes"] <= row["required_bytes"]
+            assert row["required_bytes"] >= 0
+            assert held["retained_bytes"].sum() == row["required_bytes"]
             assert course["time_ns"].is_sorted()
         if row["headroom_bytes"] is not None:
-            assert row["headroom_bytes"] == row["size_bytes"] - row["needed_bytes"]
+            assert row["headroom_bytes"] == row["size_bytes"] - row["required_bytes"]
         if held["share"].null_count() < len(held):
             assert held["share"].sum() <= 1 + 1e-9
 
@@ -350,7 +350,7 @@ def idle(run: Run, analysis: Analysis) -> None:
     """Every moment of a device's span counts once; idle is what the table of devices says, of its
     span and of the end-to-end time."""
     in_tiles = ("launch_ns", "unknown_cause_ns", "sync_ns", "queue_ns")
-    causes = (*in_tiles, "copy_wait_ns", "other_device_ns", "host_ns", "outside_ns")
+    causes = (*in_tiles, "copy_wait_ns", "other_device_ns", "host_ns", "before_after_ns")
     total = Axis.of(run, PipelineCalls.of(run)).counted.length
     for row in analysis.idle.iter_rows(named=True):
         device = analysis.devices.filter(pl.col("device") == row["device"]).row(0, named=True)
@@ -360,19 +360,19 @@ def idle(run: Run, analysis: Analysis) -> None:
         assert sum(row[name] for name in causes) == row["idle_ns"]
         assert row["waiting_ns"] == row["idle_ns"] + row["data_ns"] + row["exposed_ns"]
         assert row["exposed_ns"] <= row["collective_ns"]
-        assert min(row[name] for name in (*parts, *causes, "unused_ns")) >= 0
+        assert min(row[name] for name in (*parts, *causes, "unallocated_ns")) >= 0
         assert 0 <= row["host_work_ns"] <= row["host_ns"]
-        assert 0 <= row["idle_inside_ns"] <= row["idle_ns"] - row["outside_ns"]
+        assert 0 <= row["idle_inside_ns"] <= row["idle_ns"] - row["before_after_ns"]
         assert row["transfer_ns"] - row["overlapped_ns"] == row["data_ns"]
         assert row["overlap_share"] is None or 0 <= row["overlap_share"] <= 1
-        assert row["long_gap_ns"] <= row["idle_ns"] - row["outside_ns"]
+        assert row["long_gap_ns"] <= row["idle_ns"] - row["before_after_ns"]
         assert (row["idle_ns"], row["unrecorded_ns"]) == (
             device["idle_ns"],
             device["unrecorded_ns"],
         )
         assert row["idle_share"] == device["idle_share"]
         if row["idle_share"] is not None:
-            part = row["idle_ns"] - row["outside_ns"] + row["unused_ns"]
+            part = row["idle_ns"] - row["before_after_ns"] + row["unallocated_ns"]
             assert part == pytest.approx(row["idle_share"] * total)
         here = durations(run, "compute", "other", "dma", "copy", "collective")
         here = here.filter(pl.col("device").cast(pl.String) == row["device"])

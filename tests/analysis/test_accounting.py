@@ -30,7 +30,7 @@ def test_stages_split_into_calls_host_work_and_idle():
         StageAccount("denoise", 660, 500, 40, 120),
         StageAccount("decode", 240, 80, 40, 120),
     )
-    assert (accounting.end_to_end_ns, accounting.residual_ns) == (1000, 0)
+    assert (accounting.end_to_end_ns, accounting.unaccounted_ns) == (1000, 0)
     assert (accounting.pipelines, accounting.steps) == (1, 2)
     assert table["calls"].to_list() == [1, 2, 1]
     assert table["share"].to_list() == [0.1, 0.66, 0.24]
@@ -56,7 +56,7 @@ def test_stages_partition_the_pipeline_call():
         StageAccount("encode", 55, 25, 0, 30),
         StageAccount("denoise", 45, 20, 0, 25),
     )
-    assert (accounting.residual_ns, accounting.residual_share) == (0, 0.0)
+    assert (accounting.unaccounted_ns, accounting.residual_share) == (0, 0.0)
     assert table["duration_ns"].to_list() == [40, 40]
 
 
@@ -78,7 +78,7 @@ def test_a_tile_before_its_pipeline_call_is_residual():
     """20 ns that no stage accounts for."""
     spans = [make_span("pipeline", "P", 20, 120), make_span("stage", "denoise", 20, 120)]
     accounting, _, _ = account(make_run([make_call(0, "t", 0, 70)], (), spans))
-    assert (accounting.end_to_end_ns, accounting.residual_ns, accounting.outside_ns) == (100, 0, 20)
+    assert (accounting.end_to_end_ns, accounting.unaccounted_ns, accounting.before_after_ns) == (100, 0, 20)
     assert accounting.residual_share == 0.2
 
 
@@ -98,7 +98,7 @@ def test_the_profilers_own_work_is_not_the_programs():
     accounting, _, pipelines = account(make_run(calls, [work], spans))
     assert (accounting.end_to_end_ns, accounting.profiler_ns) == (70, 30)
     assert accounting.stages == (StageAccount("denoise", 70, 60, 0, 10),)
-    assert (accounting.residual_ns, accounting.unrecorded_ns) == (0, 0)
+    assert (accounting.unaccounted_ns, accounting.unrecorded_ns) == (0, 0)
     assert pipelines["elapsed_ns"].to_list() == [70]
 
 
@@ -120,7 +120,7 @@ def test_the_pipeline_call_lasts_to_its_last_command():
         StageAccount("denoise", 40, 40, 0, 0),
         StageAccount("decode", 75, 65, 0, 10),
     )
-    assert (accounting.end_to_end_ns, accounting.residual_ns) == (115, 0)
+    assert (accounting.end_to_end_ns, accounting.unaccounted_ns) == (115, 0)
     assert table["duration_ns"].to_list() == [40, 60]
 
 
@@ -140,7 +140,7 @@ def test_concurrent_calls_on_two_devices_count_once():
     ]
     accounting, table, _ = account(make_run(calls, (), spans))
     assert accounting.stages == (StageAccount("encode", 100, 50, 0, 50),)
-    assert accounting.residual_ns == 0
+    assert accounting.unaccounted_ns == 0
     assert table["calls"].to_list() == [2]
 
 
@@ -166,7 +166,7 @@ def test_several_pipeline_calls_add_up():
     accounting, _, _ = account(make_run(calls, (), spans))
     assert (accounting.end_to_end_ns, accounting.pipelines) == (200, 2)
     assert accounting.stages == (StageAccount("denoise", 200, 170, 0, 30),)
-    assert accounting.residual_ns == 0
+    assert accounting.unaccounted_ns == 0
 
 
 def test_a_stage_needs_no_span_of_its_own():
@@ -175,7 +175,7 @@ def test_a_stage_needs_no_span_of_its_own():
     calls = [make_call(0, "t", 0, 100), make_call(1, "vae", 90, 120, stage="decode")]
     accounting, table, _ = account(make_run(calls, (), spans))
     assert accounting.stages[1] == StageAccount("decode", 20, 20, 0, 0)
-    assert (accounting.end_to_end_ns, accounting.residual_ns) == (120, 0)
+    assert (accounting.end_to_end_ns, accounting.unaccounted_ns) == (120, 0)
     assert table["stage"].to_list() == ["denoise", "decode"]
     assert table["duration_ns"].to_list() == [100, None]
 
@@ -188,7 +188,7 @@ def test_run_without_spans_has_no_accounting():
     assert why_not(accounting.why_not) == (
         "the trace holds no pipeline and no stage span, host.pb is missing"
     )
-    assert (accounting.stages, accounting.residual_ns) == ((), 0)
+    assert (accounting.stages, accounting.unaccounted_ns) == ((), 0)
     assert accounting.end_to_end_ns == 980  # from the first tile to the last
     assert table["calls_ns"].to_list() == [90, 500, 80]
     assert table["elapsed_ns"].null_count() == table["idle_ns"].null_count() == 3
@@ -227,6 +227,6 @@ def test_stages_account_for_everything_whatever_happens(spans, calls, host):
     parts = [n for s in accounting.stages for n in (s.calls_ns, s.host_ns, s.idle_ns)]
     end = max([100, *(a + n for _, a, n in calls)])
     assert accounting.end_to_end_ns == sum(parts) == end
-    assert accounting.residual_ns == 0
+    assert accounting.unaccounted_ns == 0
     assert all(s.elapsed_ns == s.calls_ns + s.host_ns + s.idle_ns for s in accounting.stages)
-    assert min([*parts, accounting.outside_ns]) >= 0
+    assert min([*parts, accounting.before_after_ns]) >= 0

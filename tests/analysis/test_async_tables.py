@@ -113,7 +113,7 @@ def test_stages_and_steps_are_what_counting_ticks_gives(machine):
     truth = _Truth.of(machine)
     analysis = truth.analysis()
     assert analysis.accounting.end_to_end_ns == len(truth.counts) * TICK_NS
-    assert analysis.accounting.residual_ns == 0
+    assert analysis.accounting.unaccounted_ns == 0
     took = [(p.stage, tile) for p, tile in zip(truth.places, truth.tiles, strict=True)]
     took = [(stage, tile) for stage, tile in took if tile.end > tile.begin]
     begin, expected = 0, {}
@@ -174,7 +174,7 @@ def test_submodules_are_sums_of_tiles(machine):
             for name in _SUMMED
         ]
         leads = [tile.lead for tile in tiles if tile.lead is not None]
-        assert row["lead_ns"] == (statistics.median(leads) * TICK_NS if leads else None)
+        assert row["queue_lead_ns"] == (statistics.median(leads) * TICK_NS if leads else None)
         busy = _ticks(piece for piece in machine.pieces if piece.call in calls)
         assert row["busy_ns"] == len(busy) * TICK_NS
         taken = {tick for tile in tiles for tick in range(tile.begin, tile.end)} & truth.counts
@@ -208,7 +208,7 @@ def test_devices_are_what_counting_ticks_gives(machine):
         lost = unrecorded(machine, name) & set(range(begin, end))
         carried = _ticks(piece for piece in carried_over(machine) if piece.device == name)
         inside = _counting(truth, busy)
-        found = ("busy_ns", "outside_ns", "span_ns", "unrecorded_ns", "carried_over_ns")
+        found = ("busy_ns", "before_after_ns", "span_ns", "unrecorded_ns", "carried_over_ns")
         assert tuple(row[name] for name in found) == _ns(
             len(inside), len(busy - inside), end - begin, len(lost), len(carried)
         )

@@ -41,9 +41,9 @@ def test_savings_are_parts_of_what_was_measured(analysis):
 
 def test_memory_adds_up(analysis):
     """What submodules held at the peak is the peak; nobody needs more than there is."""
-    held = analysis.memory.group_by("device").agg(pl.col("held_bytes").sum())
+    held = analysis.memory.group_by("device").agg(pl.col("retained_bytes").sum())
     devices = analysis.memory_devices.drop_nulls("peak_bytes").join(held, on="device")
-    assert (devices["held_bytes"] == devices["needed_bytes"]).all()
+    assert (devices["retained_bytes"] == devices["required_bytes"]).all()
     assert (analysis.memory_devices["headroom_bytes"].drop_nulls() > 0).all()
 
 

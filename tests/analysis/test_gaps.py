@@ -105,7 +105,7 @@ def test_gaps_are_what_counting_ticks_gives(machine):
     """Begin, length, place and what the host did of the longest gaps of simulated devices."""
     table = analyze(machine.run()).gaps
     assert table["length_ns"].is_sorted(descending=True)
-    assert table["host_doing_share"].drop_nulls().is_between(0, 1).all()
+    assert table["host_activity_share"].drop_nulls().is_between(0, 1).all()
     for device in {piece.device for piece in machine.pieces}:
         rows = table.filter(pl.col("device") == device).to_dicts()
         expected = _gaps(machine, device)
@@ -119,8 +119,8 @@ def test_gaps_are_what_counting_ticks_gives(machine):
             position, calls = _position(machine, device, start, end)
             assert (row["position"], row["call"] in calls) == (position, True)
             doing = None
-            if row["host_doing"] is not None:
-                doing = row["host_doing"], round(row["host_doing_share"] * (end - start))
+            if row["host_activity"] is not None:
+                doing = row["host_activity"], round(row["host_activity_share"] * (end - start))
             assert doing in _doings(machine, device, start, end)
 
 
@@ -134,7 +134,7 @@ def test_gaps_add_up_to_idle_and_unrecorded_time(machine):
     for row in analysis.idle.to_dicts():
         gaps = analysis.gaps.filter(pl.col("device") == row["device"])
         if len(gaps) < 20:
-            idle = row["idle_ns"] - row["outside_ns"] + row["unrecorded_ns"]
+            idle = row["idle_ns"] - row["before_after_ns"] + row["unrecorded_ns"]
             assert gaps["length_ns"].sum() == idle
         unrecorded = gaps.filter(pl.col("cause") == "unrecorded")["length_ns"].sum()
         assert (unrecorded > 0) <= (row["unrecorded_ns"] + row["unknown_cause_ns"] > 0)
@@ -144,10 +144,10 @@ def test_a_wait_of_another_thread_is_not_what_the_host_did():
     """Thread 1 launches too late, in an eighth of the gap; thread 2 waits in most of it."""
     machine = _two_threads()
     row = analyze(machine.run()).gaps.row(0, named=True)
-    assert (row["length_ns"], row["host_doing"]) == (8 * TICK_NS, "cudaLaunchKernel")
+    assert (row["length_ns"], row["host_activity"]) == (8 * TICK_NS, "cudaLaunchKernel")
     machine.waits[0].thread = 1
     row = analyze(machine.run()).gaps.row(0, named=True)
-    assert (row["host_doing_kind"], row["host_doing_share"]) == ("wait", 6 / 8)
+    assert (row["host_activity_kind"], row["host_activity_share"]) == ("wait", 6 / 8)
 
 
 def _two_threads() -> Machine:
@@ -182,9 +182,9 @@ def test_the_longest_gaps_of_sd35(sd35):
     for row in longest:
         assert (row["submodule"], row["cause"]) == ("transformer", "launch")
         assert row["position"] == "before_first_kernel"
-        assert row["host_doing"].startswith("tmp/torchinductor_root/")
-        assert row["host_doing"].endswith(".py: call")
-        assert (row["host_doing_kind"], row["repeated"]) == ("function", "assert_size_stride")
+        assert row["host_activity"].startswith("tmp/torchinductor_root/")
+        assert row["host_activity"].endswith(".py: call")
+        assert (row["host_activity_kind"], row["repeated"]) == ("function", "assert_size_stride")
         assert row["repeated_times"] == 1231
-        assert 0.87 < row["host_doing_share"] < 1
+        assert 0.87 < row["host_activity_share"] < 1
         assert row["begin_ns"] > begin

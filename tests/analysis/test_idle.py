@@ -13,7 +13,7 @@ from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run,
 
 PARTS = ("data_ns", "other_device_ns", "launch_ns", "queue_ns", "host_ns")
 IN_TILES = ("launch_ns", "unknown_cause_ns", "sync_ns", "queue_ns")
-CAUSES = (*IN_TILES, "copy_wait_ns", "other_device_ns", "host_ns", "outside_ns")
+CAUSES = (*IN_TILES, "copy_wait_ns", "other_device_ns", "host_ns", "before_after_ns")
 
 
 def _rows(run):
@@ -238,7 +238,7 @@ def _reason(moment, device, calls, commands, pipelines, tiles, counted):
         if any(m.category in working for m in here):
             return part
     if not any(first <= moment < last for first, last in counted):
-        return "outside_ns"
+        return "before_after_ns"
     elsewhere = (m for m in commands if m.device != device and runs(m) and m.call in numbers)
     if any(m.category == "sync" for m in here) or any(
         m.category not in ("host", "sync") for m in elsewhere
@@ -275,7 +275,7 @@ def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
         for moment in range(first, first + row["span_ns"]):
             found[_reason(moment, device, calls, commands, numbers, tiles, counted)] += 1
         assert found["computing"] == row["computing_ns"]
-        for name in ("data_ns", "exposed_ns", "other_device_ns", "outside_ns"):
+        for name in ("data_ns", "exposed_ns", "other_device_ns", "before_after_ns"):
             assert found[name] == row[name]
         waited = row["sync_ns"]  # in calls, or between them
         assert 0 <= found["host_ns"] - row["host_ns"] <= waited
@@ -326,7 +326,7 @@ def test_what_was_carried_over_is_outside():
     calls = [make_call(0, "t", 20, 40, device="cuda:0")]
     commands = [host(0, 20, 21), gpu(-1, 0, 10), gpu(0, 24, 40)]
     row = _rows(linked(make_run(calls, commands), (0, 2)))["cuda:0"]
-    assert (row["outside_ns"], row["launch_ns"], row["idle_ns"]) == (10, 4, 14)
+    assert (row["before_after_ns"], row["launch_ns"], row["idle_ns"]) == (10, 4, 14)
     assert row["idle_share"] == 4 / 20
 
 

@@ -54,9 +54,9 @@ def test_arenas_add_up():
     row = found.memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["peak_ns"] - EPOCH) == (850, 150)
     assert (row["submodule"], row["stage"], row["step"]) == ("transformer", "denoise", 0)
-    assert (row["weight_bytes"], row["weights_counted"], row["needed_bytes"]) == (650, True, 850)
+    assert (row["weight_bytes"], row["weights_counted"], row["required_bytes"]) == (650, True, 850)
     assert (row["size_bytes"], row["headroom_bytes"]) == (1000, 150)
-    held = found.memory.select("submodule", "held_bytes", "activation_bytes", "peak_bytes").rows()
+    held = found.memory.select("submodule", "retained_bytes", "activation_bytes", "peak_bytes").rows()
     assert held == [
         ("transformer", 700, 200, 700),
         ("text_encoder", 100, 20, 120),
@@ -100,8 +100,8 @@ def test_torch_on_a_gpu_counts_everything():
     devices = {"cuda:0": {"memory_bytes": 2000}}
     found = analyze(_run(samples, calls, submodules=known, devices=devices))
     row = found.memory_devices.row(0, named=True)
-    assert (row["peak_bytes"], row["needed_bytes"], row["headroom_bytes"]) == (990, 990, 1010)
-    held = dict(found.memory.select("submodule", "held_bytes").iter_rows())
+    assert (row["peak_bytes"], row["required_bytes"], row["headroom_bytes"]) == (990, 990, 1010)
+    held = dict(found.memory.select("submodule", "retained_bytes").iter_rows())
     assert held == {"transformer": 800, "text_encoder": 100, "vae": 50, None: 40}
 
 
@@ -110,7 +110,7 @@ def test_torch_on_a_cpu_counts_changes_alone():
     name = "torch allocated since the pipeline began"
     samples = [(1, "cpu:0", name, 100, 0), (1, "cpu:0", name, 150, 300)]
     row = analyze(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
-    assert (row["peak_bytes"], row["weights_counted"], row["needed_bytes"]) == (300, False, 950)
+    assert (row["peak_bytes"], row["weights_counted"], row["required_bytes"]) == (300, False, 950)
 
 
 def test_weights_that_moved_between_devices_are_not_all_held():
@@ -122,7 +122,7 @@ def test_weights_that_moved_between_devices_are_not_all_held():
         (1, "cuda:0", "torch allocated", 150, 200),
     ]
     found = analyze(_run(samples, calls, submodules=known)).memory
-    held = dict(found.select("submodule", "held_bytes").iter_rows())
+    held = dict(found.select("submodule", "retained_bytes").iter_rows())
     assert held == {"transformer": 200, "text_encoder": None, "vae": None}
 
 
@@ -137,7 +137,7 @@ def test_asked_for_sizes_go_first():
 def test_weights_alone_where_nothing_was_counted():
     """No counters: what weights need is known, the peak is not."""
     row = analyze(_run([], submodules=WEIGHTS)).memory_devices.row(0, named=True)
-    assert (row["peak_bytes"], row["needed_bytes"], row["weights_counted"]) == (None, 650, None)
+    assert (row["peak_bytes"], row["required_bytes"], row["weights_counted"]) == (None, 650, None)
 
 
 @given(
@@ -154,16 +154,16 @@ def test_parts_add_up_to_the_peak(samples):
     rows = [(0, "cpu:0", f"{name} arena in use", at, value) for name, at, value in samples]
     found = analyze(_run(rows, calls))
     row = found.memory_devices.row(0, named=True)
-    assert found.memory["held_bytes"].sum() == row["peak_bytes"]
+    assert found.memory["retained_bytes"].sum() == row["peak_bytes"]
     assert (found.memory["peak_bytes"].drop_nulls() <= row["peak_bytes"]).all()
-    assert row["least_bytes"] <= row["peak_bytes"] == found.memory_timeline["bytes"].max()
+    assert row["min_bytes"] <= row["peak_bytes"] == found.memory_timeline["bytes"].max()
 
 
 def test_less_than_before_still_needs_the_weights():
     """torch on a CPU freed 70 bytes of before: the 650 of weights are needed all the same."""
     samples = [(0, "cpu:0", "torch allocated since the pipeline began", 10, -70)]
     row = analyze(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
-    assert (row["peak_bytes"], row["needed_bytes"]) == (-70, 650)
+    assert (row["peak_bytes"], row["required_bytes"]) == (-70, 650)
 
 
 def test_nobody_holds_more_than_is_needed():
@@ -172,8 +172,8 @@ def test_nobody_holds_more_than_is_needed():
     samples = [(1, "cpu:0", name, 100, -100), (1, "cpu:0", name, 150, 10)]
     known = {"transformer": {"device": "cpu:0", "weight_bytes": 0}}
     found = analyze(_run(samples, calls=CALLS[1:2], submodules=known))
-    assert found.memory_devices["needed_bytes"].to_list() == [10]
-    assert found.memory.select("submodule", "held_bytes").rows() == [("transformer", 10)]
+    assert found.memory_devices["required_bytes"].to_list() == [10]
+    assert found.memory.select("submodule", "retained_bytes").rows() == [("transformer", 10)]
 
 
 _SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12)

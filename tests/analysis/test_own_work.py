@@ -109,7 +109,7 @@ def test_between_two_pipeline_calls(name, span_ms):
     assert found.devices["span_ns"].item() == found.idle["span_ns"].item() == span_ms * MS
     assert found.devices["utilization"].item() == 1.0  # of the pipeline calls
     assert found.devices["idle_ns"].item() == found.idle["idle_ns"].item() == (span_ms - 20) * MS
-    assert found.idle["outside_ns"].item() == (span_ms - 20) * MS
+    assert found.idle["before_after_ns"].item() == (span_ms - 20) * MS
 
 
 def test_predictions_do_not_touch_it(pair):

@@ -29,7 +29,7 @@ from profiler.analysis.timeline import step_keys
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span
 
-_TIMES = ("elapsed_ns", "calls_ns", "host_ns", "idle_ns", "residual_ns")
+_TIMES = ("elapsed_ns", "calls_ns", "host_ns", "idle_ns", "unaccounted_ns")
 
 
 def _pipeline_call(number, at):
@@ -89,7 +89,7 @@ def test_pipeline_calls_at_once_are_accounted_for_one_by_one():
         (0, "P0", 100, 55, 10, 35, 0),
         (1, "P1", 100, 30, 35, 35, 0),
     ]
-    assert table.select("overlapping", "steps", "calls").rows() == [(True, 1, 2)] * 2
+    assert table.select("concurrent", "steps", "calls").rows() == [(True, 1, 2)] * 2
     assert table["residual_share"].to_list() == [0.0, 0.0]
 
 
@@ -99,7 +99,7 @@ def test_the_account_of_the_run_is_their_sum():
     accounting = analysis.accounting
     assert (accounting.end_to_end_ns, accounting.wall_ns) == (200, 130)
     assert (accounting.pipelines, accounting.overlapping, accounting.told_apart) == (2, 2, True)
-    assert (accounting.residual_ns, accounting.residual_share) == (0, 0.0)
+    assert (accounting.unaccounted_ns, accounting.residual_share) == (0, 0.0)
     assert accounting.stages == (
         StageAccount("encode", 15, 10, 0, 5),
         StageAccount("denoise", 185, 75, 45, 65),
@@ -124,7 +124,7 @@ def test_pipeline_calls_one_after_another_add_up_as_they_always_did():
     assert told.accounting.wall_ns == told.accounting.end_to_end_ns == 200
     assert told.accounting.overlapping == 0
     assert not untold.accounting.told_apart
-    for name in ("stages", "residual_ns", "residual_share", "end_to_end_ns", "submodules"):
+    for name in ("stages", "unaccounted_ns", "residual_share", "end_to_end_ns", "submodules"):
         assert getattr(told.accounting, name) == getattr(untold.accounting, name)
     assert told.stages.equals(untold.stages)
     assert told.steps.equals(untold.steps)
@@ -159,7 +159,7 @@ def test_calls_outside_every_pipeline_call_are_in_no_account():
     spans, calls, host = _pipeline_call(0, 0)
     own = make_call(2, "t", 40, 60, stage="encode")
     accounting, stages, _ = account(make_run([*calls, own], host, spans))
-    assert (accounting.end_to_end_ns, accounting.residual_ns) == (100, 0)
+    assert (accounting.end_to_end_ns, accounting.unaccounted_ns) == (100, 0)
     assert (accounting.calls_outside, accounting.calls_outside_ns) == (1, 20)
     assert stages["calls"].to_list() == [1, 1]
 
@@ -256,7 +256,7 @@ def test_what_tiles_a_pipeline_call_leaves_nothing(runs):
     accounting, stage_rows, pipelines = account(make_run(calls, host, spans))
     found = pipelines.select("pipeline", *_TIMES, "residual_share").sort("pipeline")
     assert found.rows() == expected
-    assert accounting.residual_ns == 0
+    assert accounting.unaccounted_ns == 0
     assert accounting.end_to_end_ns == sum(row[1] for row in expected)
     assert np.array(stage_rows["elapsed_ns"]).sum() == accounting.end_to_end_ns
 

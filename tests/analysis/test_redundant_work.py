@@ -47,7 +47,7 @@ def test_text_projection_is_needed_once():
     """Three steps of 10 ns: two of them could be spared."""
     linear = ("context_embedder", "aten::linear", "float[2,333,32] float[32,32]", 10)
     (row,) = _found(linear, modules={"context_embedder": "Linear"})
-    assert (row["rule"], row["same_over"]) == ("conditioning", "steps")
+    assert (row["rule"], row["constant_over"]) == ("conditioning", "steps")
     assert (row["calls"], row["minimum_executions"]) == (3, 1)
     assert (row["total_ns"], row["saved_ns"], row["estimated"]) == (30, 20, False)
     assert json.loads(row["evidence"]) == [
@@ -81,7 +81,7 @@ def test_positions_are_the_same_in_every_branch():
         branches=("cond", "uncond"),
         modules={"pos_embed": "FluxPosEmbed"},
     )[0]
-    assert (row["rule"], row["same_over"]) == ("position", "steps_and_branches")
+    assert (row["rule"], row["constant_over"]) == ("position", "steps_and_branches")
     assert (row["minimum_executions"], row["saved_ns"]) == (1, 50)
 
 
@@ -131,7 +131,7 @@ def test_timestep_is_known_ahead_and_of_every_branch():
         ),
         branches=("cond", "uncond"),
     )[0]
-    assert (row["rule"], row["same_over"]) == ("timestep", "known_ahead_and_branches")
+    assert (row["rule"], row["constant_over"]) == ("timestep", "known_ahead_and_branches")
     assert (row["saved_ns"], row["estimated"]) == (50, True)
 
 
@@ -149,7 +149,7 @@ def test_modulation_projects_vectors_not_tokens():
     assert set(found) == {"modulation", "conditioning"}
     row = found["modulation"]
     assert (row["layer"], row["layers"]) == ("transformer_blocks.*.norm1.linear", 2)
-    assert (row["same_over"], row["saved_ns"]) == ("known_ahead", 40)
+    assert (row["constant_over"], row["saved_ns"]) == ("known_ahead", 40)
 
 
 def test_arithmetic_with_shapes():

@@ -55,7 +55,7 @@ def test_roles_of_a_submodule():
         120,
         0.75,
     )
-    assert (mlp["corrected_ns"], mlp["decided_by"], mlp["norm_kinds"]) == (60, "class", "")
+    assert (mlp["corrected_ns"], mlp["limited_by"], mlp["norm_kinds"]) == (60, "class", "")
     assert (mlp["image_stream_ns"], mlp["text_stream_ns"]) == (100, 20)
     assert (norm["total_ns"], norm["norm_kinds"]) == (30, "AdaLayerNormZero")
     assert (modulation["total_ns"], modulation["share"]) == (10, 10 / 160)

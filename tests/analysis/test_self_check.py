@@ -72,7 +72,7 @@ def _tampered(table: str, **columns: pl.Expr) -> Inputs:
         ("submodules", {"median_ns": pl.lit(0, pl.Int64)}, Check.MEDIAN),
         ("submodules", {"share": pl.lit(1.7)}, Check.SHARE),
         ("stages", {"share": pl.lit(-0.1)}, Check.SHARE),
-        ("idle", {"outside_ns": pl.lit(-5, pl.Int64)}, Check.LENGTH),
+        ("idle", {"before_after_ns": pl.lit(-5, pl.Int64)}, Check.LENGTH),
         ("pipelines", {"idle_ns": pl.col("elapsed_ns")}, Check.PARTS),
         ("module_tree", {"elapsed_ns": pl.col("elapsed_ns") * 2}, Check.TREE),
         ("findings", {"cost_ns": pl.lit(10**9, pl.Int64)}, Check.GAIN),

@@ -99,4 +99,4 @@ def test_prefill_tells_unrecorded_work_from_idle_time(prefill):
     (idle,) = analysis.idle.to_dicts()
     assert (round(idle["idle_ns"] / 1e6, 2), round(idle["unrecorded_ns"] / 1e6)) == (1.24, 493)
     longest = analysis.gaps.row(0, named=True)
-    assert (longest["cause"], longest["host_doing_kind"]) == ("unrecorded", "wait")
+    assert (longest["cause"], longest["host_activity_kind"]) == ("unrecorded", "wait")

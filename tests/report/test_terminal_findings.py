@@ -19,7 +19,7 @@ FINDING = Finding(
     evidence={
         "wait_ns": 1_500_000,
         "wait_share": 0.31,
-        "held_bytes": 2048,
+        "retained_bytes": 2048,
         "calls": 12_345,
         "ratio": 1.25,
         "layer": "conv",

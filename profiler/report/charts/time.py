@@ -214,7 +214,7 @@ _CAUSES = (  # column, what it is called, its colour
     ("queue_ns", said("queued"), SERIES[5]),
     ("host_work_ns", said("between calls, host work"), SERIES[7]),
     ("host_ns", said("between calls, nothing"), PAGE["wait-line"]),
-    ("outside_ns", said("outside of end to end"), IDLE),
+    ("before_after_ns", said("outside of end to end"), IDLE),
     ("unrecorded_ns", said("not recorded"), SERIES[4]),
 )
 

@@ -260,7 +260,7 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
     pipelines = PipelineCalls.of(run) if axis is None else axis.pipelines
     axis = Axis.of(run, pipelines) if axis is None else axis
     noted = run.calls["device_duration_ns"].is_not_null()
-    behind = bool((run.tiles.calls["lead_ns"].is_not_null() | noted).any())
+    behind = bool((run.tiles.calls["queue_lead_ns"].is_not_null() | noted).any())
     found = []
     stages = _recorded(run, "stage", SpanLane.HOST_STAGES)
     parts = pl.DataFrame(schema=stages.schema)
@@ -505,12 +505,12 @@ def _on_axis(run: Run) -> pl.DataFrame:
     """The calls, on devices with recorded launches, and on those that noted calls, with start and
     length of their tiles, so that they lie above their kernels; `host_ns` is how long the host's
     range is."""
-    tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "lead_ns")
+    tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "queue_lead_ns")
     calls = run.calls.with_columns(host_ns=pl.col("duration_ns")).join(
         tiles, on="call", how="left", maintain_order="left"
     )
     device = pl.col("device").cast(pl.String)
-    told = pl.col("lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
+    told = pl.col("queue_lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
     launched = told.any().over("tile_device")
     there = launched & (device == pl.col("tile_device"))
     return calls.with_columns(

@@ -19,12 +19,12 @@ def _memory(needed, size, activations=1):
     return analyzed([call], samples=samples, submodules=known, hardware=hardware)
 
 
-@triggers("little_headroom", needed_bytes=901, size_bytes=1000, headroom_bytes=99, peak_in="vae")
+@triggers("little_headroom", required_bytes=901, size_bytes=1000, headroom_bytes=99, peak_in="vae")
 def less_than_a_tenth_is_left():
     return _memory(901, 1000)
 
 
-@triggers("little_headroom", needed_bytes=1100, headroom_bytes=-100)
+@triggers("little_headroom", required_bytes=1100, headroom_bytes=-100)
 def more_than_there_is():
     return _memory(1100, 1000)
 
@@ -39,7 +39,7 @@ def memory_of_unknown_size():
     return _memory(900, 0)
 
 
-@triggers("decode_peak", activation_bytes=300, needed_bytes=1000, size_bytes=2000)
+@triggers("decode_peak", activation_bytes=300, required_bytes=1000, size_bytes=2000)
 def activations_of_three_tenths():
     return _memory(1000, 2000, 300)
 

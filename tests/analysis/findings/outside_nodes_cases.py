@@ -29,7 +29,7 @@ def _part(name, time_ns):
 
 @triggers(
     "outside_nodes",
-    outside_ns=600,
+    before_after_ns=600,
     outside_share=0.6,
     nodes_ns=400,
     parts=(_part("RPC", 200), _part("accelerator", 150), _part("wait", 50)),
@@ -39,7 +39,7 @@ def nodes_of_less_than_half_a_call():
     return _execution(400)
 
 
-@triggers("outside_nodes", outside_ns=600, parts=(_part("wait", 50),))
+@triggers("outside_nodes", before_after_ns=600, parts=(_part("wait", 50),))
 def a_wait_alone_has_a_name():
     return _execution(400, around=())
 

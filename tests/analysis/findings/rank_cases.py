@@ -20,17 +20,17 @@ def _ranks(*late, residual=0, end=1000):
     for number, by in enumerate(late):
         starts = [EPOCH + number * _EVERY + max(-by, 0), EPOCH + number * _EVERY + max(by, 0)]
         collectives.append({"kind": "all_reduce", "members": list(enumerate(starts))})
-    clocks = [{"rank": 0}, {"rank": 1, "aligned": True, "residual_ns": residual, "pairs": 5}]
+    clocks = [{"rank": 0}, {"rank": 1, "aligned": True, "unaccounted_ns": residual, "pairs": 5}]
     job = {"world_size": 2, "ranks": clocks, "collectives": collectives}
     return analyzed(calls, commands, end=end, job=job)
 
 
-@triggers("straggler", rank=1, ranks=2, last=4, compared=5, late_ns=40, others_waited_ns=40)
+@triggers("straggler", rank=1, ranks=2, last=4, compared=5, launch_delay_ns=40, others_waited_ns=40)
 def last_in_four_of_five():
     return _ranks(10, 10, 10, 10, -10)
 
 
-@triggers("straggler", rank=0, last=5, compared=5, late_ns=50)
+@triggers("straggler", rank=0, last=5, compared=5, launch_delay_ns=50)
 def last_in_all_of_five():
     return _ranks(-10, -10, -10, -10, -10)
 

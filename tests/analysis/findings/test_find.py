@@ -133,6 +133,6 @@ def test_what_was_not_recorded_is_no_time_of_the_host():
     info = make_info(host_activities=(polls,))
     analysis = analyze(linked(make_run(calls, commands, info=info), (0, 3), (1, 4), (2, 5)))
     assert analysis.gaps["cause"].to_list()[:2] == ["unrecorded", "host"]
-    assert analysis.gaps["host_doing"][0] == "poll"
+    assert analysis.gaps["host_activity"][0] == "poll"
     (found,) = [one for one in find(analysis) if one.rule == "idle_gaps"]
     assert "host_in" not in found.evidence

@@ -116,7 +116,7 @@ def test_what_does_not_fit_as_placed_has_a_best_placement_that_does():
         PlacementNote.TOO_LARGE,
         submodules=("text_encoder", "transformer", "vae"),
         device="rbln:0",
-        needed_bytes=1200,
+        required_bytes=1200,
         weights_bytes=1200,
         activations_bytes=0,
         memory_bytes=1000,

@@ -152,7 +152,7 @@ def test_weights_and_the_largest_activations_must_fit():
     assert found.note.values == {
         "submodules": ("text_encoder_3", "vae"),
         "device": "cpu:1",
-        "needed_bytes": 2048,
+        "required_bytes": 2048,
         "weights_bytes": 1024,
         "activations_bytes": 1024,
         "memory_bytes": 2047,

@@ -26,14 +26,14 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 
 @dataclass
 class Job:
-    """`offsets_ns` and `drifts` say what each rank's clock has added, `late_ns` how much longer the
+    """`offsets_ns` and `drifts` say what each rank's clock has added, `launch_delay_ns` how much longer the
     compute of the `straggler` is. `told` is what kernels tell: `sequence`, `group` or nothing."""
 
     offsets_ns: tuple[int, ...] = (0, 300_000, -700_000, 45_000)
     drifts: tuple[float, ...] = ()
     rounds: int = 12
     straggler: int = 2
-    late_ns: int = 1_500_000
+    launch_delay_ns: int = 1_500_000
     told: str = "sequence"
     jitter_ns: int = 0  # by which ends of collectives differ
     skipped: dict[int, tuple[int, ...]] = field(default_factory=dict)  # rounds a rank lost
@@ -46,7 +46,7 @@ class Job:
 
     def begin_ns(self, number: int, rank: int) -> int:
         """When a rank begins a collective."""
-        late = self.late_ns if rank == self.straggler else 0
+        late = self.launch_delay_ns if rank == self.straggler else 0
         return number * ROUND_NS + COMPUTE_NS + late
 
     def end_ns(self, number: int) -> int:

@@ -76,7 +76,7 @@ def test_the_table_of_gaps_says_it(tmp_path):
     row = analyze(_trace().imported(tmp_path)).gaps.row(0, named=True)
     assert (row["begin_ns"], row["length_ns"]) == (BASE_NS + 50_000, 400_000)
     assert (row["cause"], row["position"], row["submodule"]) == ("launch", "inside", "Model")
-    assert (row["host_doing"], row["host_doing_share"]) == ("model.py: check", 0.85)
+    assert (row["host_activity"], row["host_activity_share"]) == ("model.py: check", 0.85)
     assert (row["repeated"], row["repeated_times"]) == ("assert_size_stride", 12)
 
 

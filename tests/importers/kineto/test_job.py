@@ -94,7 +94,7 @@ def test_exposed_communication_and_waits_are_exact(tmp_path):
     straggler is what its compute takes longer; sums over 12 rounds."""
     job = Job(offsets_ns=(0, 0, 0, 0))
     made = analyze(_loaded(job, tmp_path))
-    late, rounds = job.late_ns, job.rounds
+    late, rounds = job.launch_delay_ns, job.rounds
     table = made.ranks
     assert table["rank"].to_list() == [0, 1, 2, 3]
     waits = [late * rounds, late * rounds, 0, late * rounds]
@@ -103,7 +103,7 @@ def test_exposed_communication_and_waits_are_exact(tmp_path):
     assert table["exposed_ns"].to_list() == [exposed + wait for wait in waits]
     assert table["collective_ns"].to_list() == [TRANSFER_NS * rounds + wait for wait in waits]
     assert table["last"].to_list() == [0, 0, 12, 0]
-    assert table["late_ns"].to_list() == [0, 0, late * rounds, 0]
+    assert table["launch_delay_ns"].to_list() == [0, 0, late * rounds, 0]
     (row,) = made.collectives.to_dicts()
     assert (row["kind"], row["size"], row["message_bytes"]) == ("all_reduce", 4, BYTES)
     assert (row["commands"], row["transfer_ns"]) == (48, TRANSFER_NS)
@@ -121,7 +121,7 @@ def test_the_straggler_is_named(tmp_path):
     assert straggler.evidence["last_share"] == 1.0
     assert straggler.where.device == "rank2/cuda:2"
     assert straggler.cost_ns == pytest.approx(12 * 1_500_000, abs=12 * _NEAR_NS)
-    for name, job in {"b": Job(late_ns=5_000), "c": Job(rounds=4)}.items():
+    for name, job in {"b": Job(launch_delay_ns=5_000), "c": Job(rounds=4)}.items():
         made = analyze(_loaded(job, tmp_path / name))
         assert not [one for one in made.findings if one.rule == "straggler"]
 
@@ -172,7 +172,7 @@ def test_ranks_that_were_not_given_are_a_drop(tmp_path):
     run = _loaded(Job(world_size=8), tmp_path)
     (drop,) = run.drops
     assert (drop.kind, drop.count, drop.unit) == (DropKind.MISSING_RANK, 4, "ranks")
-    assert drop.kind.time_missing
+    assert drop.kind.has_missing_time
 
 
 def test_a_folder_and_folders_of_ranks_are_one_run(tmp_path):
@@ -236,7 +236,7 @@ def test_shared_ranks_agree_with_their_truth():
     assert devices["unrecorded_ns"].to_list() == [298_522_000, 262_397_000]
     (first, second) = with_close.info.job.ranks
     assert (second.pairs, second.left_out, second.offset_ns) == (4, 6, 23_500)
-    apart = made.collective_arrivals["ends_apart_ns"].sort().to_list()
+    apart = made.collective_arrivals["end_skew_ns"].sort().to_list()
     assert apart == [31_500, 31_500, 165_500, 355_500]
     assert first.aligned is None
     with_close.close()

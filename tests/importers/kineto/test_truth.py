@@ -90,7 +90,7 @@ def test_calls_and_their_time_on_the_device(pair):
         assert tile["hidden_ns"] / 1e6 == _near(expected["hidden"])
         if not any(part in truth["name"] for part in _SAMPLED):
             assert tile["unrecorded_ns"] / 1e6 == _near(expected["unrecorded"])
-        lead = tile["lead_ns"]
+        lead = tile["queue_lead_ns"]
         assert (lead is None) == (expected["lead"] is None)
         assert (lead or 0) / 1e6 == _near(expected["lead"] or 0)
 

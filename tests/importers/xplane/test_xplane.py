@@ -251,7 +251,7 @@ def test_what_the_program_did_in_long_gaps_is_kept(tmp_path):
     ]
     assert kept == [("api.py:9 block_until_ready", "function", 20_000, 200_000)]
     (gap,) = analyze(run).gaps.filter(pl.col("length_ns") == 300_000).rows(named=True)
-    assert (gap["host_doing"], gap["host_doing_share"]) == (kept[0][0], pytest.approx(2 / 3))
+    assert (gap["host_activity"], gap["host_activity_share"]) == (kept[0][0], pytest.approx(2 / 3))
 
 
 def test_a_device_that_did_nothing_is_no_error(tmp_path):

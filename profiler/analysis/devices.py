@@ -100,8 +100,8 @@ DEVICES: tuple[Column, ...] = (
     col(
         "idle_ns",
         NS,
-        "span_ns - busy_ns - before_after_ns - unrecorded_ns; null if calls are untraced, or only host "
-        "work ran",
+        "span_ns - busy_ns - before_after_ns - unrecorded_ns; null if calls are untraced, or only "
+        "host work ran",
         True,
         importance=4,
     ),
@@ -125,7 +125,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "carried_over_ns",
         NS,
-        "union of its work that was launched before the recording began; in before_after_ns where no "
+        "union of its work that was launched before the recording began; in before_after_ns if no "
         "other work ran",
         importance=7,
         hide_if_zero=True,

@@ -49,7 +49,10 @@ DROPS: tuple[Column, ...] = (
 
 def _drops(of: Inputs) -> pl.DataFrame:
     rows = [
-        (one.kind, one.kind.has_missing_time, one.where, one.count, one.unit, notes_text([one.detail]))
+        (
+            *(one.kind, one.kind.has_missing_time, one.where, one.count, one.unit),
+            notes_text([one.detail]),
+        )
         for one in of.run.drops
     ]
     return pl.DataFrame(rows, schema=schema(DROPS), orient="row")

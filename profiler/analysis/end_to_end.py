@@ -111,7 +111,13 @@ PIPELINES: tuple[Column, ...] = (
         importance=9,
         hide_if_zero=True,
     ),
-    col("unaccounted_ns", NS, "elapsed_ns - calls_ns - host_ns - idle_ns", True, importance=DATA_ONLY),
+    col(
+        "unaccounted_ns",
+        NS,
+        "elapsed_ns - calls_ns - host_ns - idle_ns",
+        True,
+        importance=DATA_ONLY,
+    ),
     col(
         "residual_share",
         SHARE,
@@ -368,7 +374,7 @@ def _pipeline_table(
         .select("pipeline", "start_ns", "duration_ns", name=pl.col("name").cast(pl.String))
         .with_columns(
             elapsed_ns=total,
-            overlapping=pipelines.overlapping(),
+            concurrent=pipelines.overlapping(),
             **counted,
             calls_ns=balance.calls.sum(axis=1),
             host_ns=balance.host.sum(axis=1),

@@ -253,7 +253,8 @@ _UPPER = said(
 )
 _GUIDANCE = "what submodule branch calls elapsed_ns corrected_ns busy_ns share estimated evidence"
 _REDUNDANT_WORK = (
-    "layer submodule rule constant_over calls minimum_executions total_ns saved_ns estimated evidence"
+    "layer submodule rule constant_over calls minimum_executions total_ns saved_ns estimated "
+    "evidence"
 )
 
 

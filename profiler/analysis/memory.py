@@ -541,11 +541,15 @@ class _OfDevice(Struct, frozen=True, eq=False):
             for row in rows:
                 if row["submodule"] != running:
                     row["retained_bytes"] = None
-                elif row["retained_bytes"] is not None:  # its call started below what was there first
+                elif (
+                    row["retained_bytes"] is not None
+                ):  # its call started below what was there first
                     row["retained_bytes"] = min(row["retained_bytes"], needed or 0)
             rest = (needed or 0) - sum(row["retained_bytes"] or 0 for row in rows)
         if self.counters and rest > 0:
-            rows.append({"device": self.device, "submodule": None, "calls": 0, "retained_bytes": rest})
+            rows.append(
+                {"device": self.device, "submodule": None, "calls": 0, "retained_bytes": rest}
+            )
         for row in rows:
             held = row.get("retained_bytes")
             row["share"] = held / needed if needed and held is not None else None

@@ -164,8 +164,8 @@ _EXECUTIONS = MEASURES.index("executions")
 
 class Around(Struct, frozen=True, eq=False):
     """What is around modules: the `name` of the run, its number of `pipelines`, the time in none of
-    its `stages` (`self_ns`), of each of these the time in no call (`before_after_ns`). `submodules` has
-    a row a stage and submodule in order of first calls: stage, submodule, calls, elapsed_ns,
+    its `stages` (`self_ns`), of each of these the time in no call (`before_after_ns`). `submodules`
+    has a row a stage and submodule in order of first calls: stage, submodule, calls, elapsed_ns,
     untraced, untraced_ns."""
 
     name: str
@@ -246,7 +246,9 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
             )
             add_below(add(below))
 
-    for number, (stage, outside) in enumerate(zip(around.stages, around.before_after_ns, strict=True)):
+    for number, (stage, outside) in enumerate(
+        zip(around.stages, around.before_after_ns, strict=True)
+    ):
         own = around.submodules.filter(stage=stage)
         took = outside + _elapsed(own)
         at = add(_Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage))

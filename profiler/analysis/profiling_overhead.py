@@ -481,7 +481,7 @@ def _clock(part: PartOfRun) -> str:
         "median and {worst} at most",
         offset=duration(part.offset_ns),
         pairs=count(part.pairs),
-        residual=duration(part.unaccounted_ns or 0),
+        residual=duration(part.residual_ns or 0),
         worst=duration(part.worst_ns or 0),
     )
 

@@ -87,8 +87,8 @@ RULES = (
         straggler,
         Words(
             title=said(
-                "Rank {rank} is the last to begin {last} of {compared} collectives, {launch_delay_ns} in "
-                "all: the others wait for it"
+                "Rank {rank} is the last to begin {last} of {compared} collectives, "
+                "{launch_delay_ns} in all: the others wait for it"
             ),
             caveat=said(
                 "Were it on time, the second latest rank would be the last: the gain is at most "
@@ -290,7 +290,7 @@ def matched(members: pl.DataFrame, job: Job | None) -> pl.DataFrame:
     """The `members` of collectives that several ranks on one clock recorded, with `latest_ns`, the
     last start, and `known_ns`, how well the clock of their rank is known."""
     ranks = job.ranks if job is not None else ()
-    known = {one.rank: one.unaccounted_ns or 0 for one in ranks if one.aligned is not False}
+    known = {one.rank: one.residual_ns or 0 for one in ranks if one.aligned is not False}
     clocks = pl.DataFrame(
         list(known.items()), schema={"rank": pl.Int32, "known_ns": pl.Int64}, orient="row"
     )
@@ -661,7 +661,7 @@ def _clocks(job: Job) -> str:
     if not aligned:
         return said("no clock of a rank is related to another's: each has a timeline of its own")
     pairs = [one.pairs for one in aligned]
-    residual = [one.unaccounted_ns or 0 for one in aligned]
+    residual = [one.residual_ns or 0 for one in aligned]
     return said(
         "the clocks of {ranks} are aligned by the ends of {pairs} collectives or more each: these "
         "are then {residual} apart in the median of the worst rank, {worst} at most",

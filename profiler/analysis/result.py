@@ -124,11 +124,11 @@ class Accounting(Struct, frozen=True):
     pipeline call, which are in no stage and not in the end-to-end time; they took
     `calls_outside_ns`.
 
-    `unaccounted_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `before_after_ns` is how
-    long tiles were outside of their pipeline call, in no stage. `residual_share` is
-    `(unaccounted_ns + before_after_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
-    and counts neither there nor in a stage: nothing was recorded though work waited. Nor does
-    `carried_over_ns`, in which only what had been launched before the recording ran, or
+    `unaccounted_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `before_after_ns` is
+    how long tiles were outside of their pipeline call, in no stage. `residual_share` is
+    `(unaccounted_ns + before_after_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline
+    calls' time and counts neither there nor in a stage: nothing was recorded though work waited.
+    Nor does `carried_over_ns`, in which only what had been launched before the recording ran, or
     `profiler_ns`, in which the pipeline waited for the profiler's own work.
 
     `possible` is False, with the reason in `why_not`, if the run holds no pipeline or stage

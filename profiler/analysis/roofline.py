@@ -182,8 +182,8 @@ class Scaled(Struct, frozen=True):
 
 
 class CallCosts(Struct, frozen=True):
-    """The traced calls of a submodule: `duration_ns` in all of them, of it `before_after_ns` in none of
-    the commands of `kinds`."""
+    """The traced calls of a submodule: `duration_ns` in all of them, `before_after_ns` of it in
+    none of the commands of `kinds`."""
 
     kinds: tuple[KindCost, ...]
     duration_ns: float
@@ -193,7 +193,9 @@ class CallCosts(Struct, frozen=True):
     @property
     def on_device(self) -> CallCosts:
         """Without the time in which no command ran."""
-        return replace_struct(self, duration_ns=self.duration_ns - self.before_after_ns, before_after_ns=0.0)
+        return replace_struct(
+            self, duration_ns=self.duration_ns - self.before_after_ns, before_after_ns=0.0
+        )
 
     @property
     def fixed_ns(self) -> float:
@@ -547,9 +549,10 @@ def _memory_ns() -> pl.Expr:
 #
 # The roofline is a bound. Commands that were faster still (a cache whose rate is not known, a
 # profile that is too low, more FLOPs or bytes in the formula than were needed) show that the
-# roofline is not theirs: it is not known, and `not_explained_ns` counts their time. `of_roofline` is
-# roofline / total over what is known, if that is half of its time: 1 is as fast as the device can
-# be. `excess_ns` is total - roofline over what is known: what better kernels could save at most.
+# roofline is not theirs: it is not known, and `not_explained_ns` counts their time. `of_roofline`
+# is roofline / total over what is known, if that is half of its time: 1 is as fast as the device
+# can be. `excess_ns` is total - roofline over what is known: at most that much could better kernels
+# save.
 #
 # Verdict, for a row (an operator or a role on one device):
 #

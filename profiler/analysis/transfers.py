@@ -225,8 +225,8 @@ _CAVEAT_OF_QNN = said(
 def _outside_nodes(found: Finding) -> Words:
     return Words(
         title=said(
-            "{outside_share} of the time, {before_after_ns}, lies outside of the nodes that {device} "
-            "ran: {parts}"
+            "{outside_share} of the time, {before_after_ns}, lies outside of the nodes that "
+            "{device} ran: {parts}"
         ),
         caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
         recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,

@@ -113,7 +113,9 @@ def calls_and_submodules(run: Run, analysis: Analysis) -> None:
     )
     for call, busy in calls.select("call", "busy_ns").iter_rows():
         assert 0 <= busy <= by_call.get(call, 0)
-    all_at_least(calls, 0, "elapsed_ns", "hidden_ns", "unrecorded_ns", "queue_lead_ns", "launch_bound_ns")
+    all_at_least(
+        calls, 0, "elapsed_ns", "hidden_ns", "unrecorded_ns", "queue_lead_ns", "launch_bound_ns"
+    )
     assert (calls["launch_bound_ns"] <= calls["idle_inside_ns"]).all()
     assert (calls["idle_inside_ns"] <= calls["elapsed_ns"]).all()
     assert (calls["hidden_ns"] <= calls["busy_ns"]).all()

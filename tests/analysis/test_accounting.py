@@ -78,7 +78,11 @@ def test_a_tile_before_its_pipeline_call_is_residual():
     """20 ns that no stage accounts for."""
     spans = [make_span("pipeline", "P", 20, 120), make_span("stage", "denoise", 20, 120)]
     accounting, _, _ = account(make_run([make_call(0, "t", 0, 70)], (), spans))
-    assert (accounting.end_to_end_ns, accounting.unaccounted_ns, accounting.before_after_ns) == (100, 0, 20)
+    assert (accounting.end_to_end_ns, accounting.unaccounted_ns, accounting.before_after_ns) == (
+        100,
+        0,
+        20,
+    )
     assert accounting.residual_share == 0.2
 
 

@@ -56,7 +56,9 @@ def test_arenas_add_up():
     assert (row["submodule"], row["stage"], row["step"]) == ("transformer", "denoise", 0)
     assert (row["weight_bytes"], row["weights_counted"], row["required_bytes"]) == (650, True, 850)
     assert (row["size_bytes"], row["headroom_bytes"]) == (1000, 150)
-    held = found.memory.select("submodule", "retained_bytes", "activation_bytes", "peak_bytes").rows()
+    held = found.memory.select(
+        "submodule", "retained_bytes", "activation_bytes", "peak_bytes"
+    ).rows()
     assert held == [
         ("transformer", 700, 200, 700),
         ("text_encoder", 100, 20, 120),

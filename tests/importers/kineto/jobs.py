@@ -26,8 +26,9 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 
 @dataclass
 class Job:
-    """`offsets_ns` and `drifts` say what each rank's clock has added, `launch_delay_ns` how much longer the
-    compute of the `straggler` is. `told` is what kernels tell: `sequence`, `group` or nothing."""
+    """`offsets_ns` and `drifts` say what each rank's clock has added, `launch_delay_ns` how much
+    longer the compute of the `straggler` is. `told` is what kernels tell: `sequence`, `group` or
+    nothing."""
 
     offsets_ns: tuple[int, ...] = (0, 300_000, -700_000, 45_000)
     drifts: tuple[float, ...] = ()

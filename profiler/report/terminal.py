@@ -280,12 +280,13 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
 
 def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     """The rungs, a line each: from when to when, what to do, and what to know beside it; then all
-    of them together."""
-    gains = [_plain(clean(one.gain)) for one in opening.advice]
+    of them together. The last rungs are left out if there is little room."""
+    rungs = opening.advice[: 2 * room.findings - 1]
+    gains = [_plain(clean(one.gain)) for one in rungs]
     number = len(str(len(gains)))
     indent = number + _GAP + max(map(cell_len, gains)) + _GAP
     beside = max(width - indent, _NARROWEST)
-    for place, (one, gain) in enumerate(zip(opening.advice, gains, strict=True), 1):
+    for place, (one, gain) in enumerate(zip(rungs, gains, strict=True), 1):
         more = f" · {clean(one.change)}" if one.change else ""
         for row, part in enumerate(_parts(clean(one.title) + more, beside, min(room.lines, 2))):
             head = "" if row else f"{place:>{number}}{' ' * _GAP}{gain}"

@@ -14,6 +14,7 @@ import polars as pl
 
 from profiler.analysis import Analysis, Bound, change, profiling_overhead
 from profiler.analysis.flop_shapes import Family
+from profiler.analysis.health import is_sound
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.text import count, duration, percent
 
@@ -87,7 +88,8 @@ def _what_first(analysis: Analysis) -> Iterator[str]:
 
 def _trust(analysis: Analysis) -> Iterator[str]:
     number = len(analysis.drops)
-    yield f"{count(number)} record" if number else "dropped nothing"
+    if number or is_sound(analysis.inputs.run.info.health):
+        yield f"{count(number)} record" if number else "dropped nothing"
     fired = {finding.rule for finding in analysis.findings}
     if profiling_overhead.unaccounted_time.__name__ not in fired and analysis.accounting.possible:
         yield f"unaccounted {percent(analysis.accounting.residual_share)}"

@@ -125,7 +125,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 SECTION = SectionKind(
     "calls",
-    100,
+    45,
     said("Calls"),
     _parts,
     tables=("calls", "compilations", "operators"),

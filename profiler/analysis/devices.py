@@ -719,5 +719,5 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 SECTION = SectionKind(
-    "devices", 110, said("Devices"), _parts, tables=("devices",), group=SectionGroup.DEVICE
+    "devices", 80, said("Devices"), _parts, tables=("devices",), group=SectionGroup.DEVICE
 )

@@ -285,7 +285,7 @@ def checked_text(analysis: Analysis) -> Said:
 
 SECTION = SectionKind(
     "findings",
-    30,
+    20,
     said("Findings"),
     _parts,
     tables=("findings",),

@@ -332,7 +332,7 @@ def _savings(analysis: Analysis) -> str:
 
 SECTION = SectionKind(
     "guidance",
-    90,
+    40,
     said("Guidance and redundancy"),
     _parts,
     tables=("guidance", "redundant_work"),

@@ -730,7 +730,7 @@ SENTENCES: Sentences = {
 
 SECTION = SectionKind(
     "idle",
-    40,
+    50,
     said("Idle time"),
     _parts,
     tables=(

@@ -826,7 +826,7 @@ def memory_figure(analysis: Analysis) -> Figure:
 
 SECTION = SectionKind(
     "memory",
-    80,
+    75,
     said("Memory"),
     _parts,
     tables=("memory_devices", "memory", "memory_timeline"),

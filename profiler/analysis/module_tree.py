@@ -687,7 +687,7 @@ def _most(tree: pl.DataFrame) -> str:
 
 
 SECTION = SectionKind(
-    "modules", 47, said("Module tree"), _parts, tables=("module_tree",), group=SectionGroup.MODEL
+    "modules", 37, said("Module tree"), _parts, tables=("module_tree",), group=SectionGroup.MODEL
 )
 
 

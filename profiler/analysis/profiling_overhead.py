@@ -753,4 +753,4 @@ def _attribution(attribution: Mapping[str, Attribution]) -> str:
     )
 
 
-SECTION = SectionKind("overhead", 120, said("Cost of tracing"), _parts, group=SectionGroup.RUN)
+SECTION = SectionKind("overhead", 90, said("Cost of tracing"), _parts, group=SectionGroup.RUN)

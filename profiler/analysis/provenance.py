@@ -262,5 +262,5 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 SECTION = SectionKind(
-    "provenance", 130, said("Provenance"), _parts, tables=("drops",), group=SectionGroup.RUN
+    "provenance", 100, said("Provenance"), _parts, tables=("drops",), group=SectionGroup.RUN
 )

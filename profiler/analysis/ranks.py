@@ -741,7 +741,7 @@ def _imbalance(of: ReportInput) -> Iterator[Part]:
 
 SECTION = SectionKind(
     "ranks",
-    75,
+    70,
     said("Ranks"),
     _parts,
     tables=("ranks", "collectives", "collective_arrivals", "rank_imbalance"),

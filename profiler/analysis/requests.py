@@ -358,7 +358,7 @@ def _queued(analysis: Analysis) -> Iterator[str]:
 
 SECTION = SectionKind(
     "requests",
-    22,
+    32,
     said("Requests"),
     _parts,
     tables=("requests", "request_percentiles"),

@@ -580,5 +580,5 @@ def _costliest(rows: pl.DataFrame) -> str:
 
 
 SECTION = SectionKind(
-    "shapes", 45, said("Shapes"), _parts, tables=("shapes",), group=SectionGroup.DEVICE
+    "shapes", 55, said("Shapes"), _parts, tables=("shapes",), group=SectionGroup.DEVICE
 )

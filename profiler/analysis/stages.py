@@ -330,7 +330,7 @@ def _pipelines(of: ReportInput) -> Iterator[Part]:
 
 SECTION = SectionKind(
     "time",
-    20,
+    30,
     said("Stages and steps"),
     _parts,
     tables=(

@@ -89,7 +89,8 @@ def complete_runs(incomplete: str) -> list[str]:
 def _section_keys() -> list[str]:
     """The keys of sections, in their order, as the source of their modules has them: to import
     these takes what reports take."""
-    paths = [*_PACKAGE.glob("analysis/*.py"), _PACKAGE / "report" / "build.py"]
+    paths = [*_PACKAGE.glob("analysis/*.py"), *_PACKAGE.glob("prediction/*.py")]
+    paths.append(_PACKAGE / "report" / "build.py")
     texts = (path.read_text(encoding="utf-8") for path in paths)
     found = [(int(m[2]), m[1]) for text in texts for m in _SECTION.finditer(text)]
     return [key for _, key in sorted(found)]

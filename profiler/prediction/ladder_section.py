@@ -228,7 +228,7 @@ def _interval(found: Outcome) -> Iterator[str]:
         yield f"{duration(found.low)} to {duration(found.high)}"
 
 
-SECTION = SectionKind(KEY, 15, TITLE, _parts)
+SECTION = SectionKind("ladder", 15, TITLE, _parts)
 
 
 def ladder_report(ladder: Ladder) -> Report:

@@ -329,4 +329,4 @@ def _of_whole_runs(selected: bool) -> tuple[str, ...]:
     return (said("Whole runs are compared, whatever is selected."),) if selected else ()
 
 
-SECTION = SectionKind("comparison", 35, said("Against the baseline"), _parts)
+SECTION = SectionKind("comparison", 25, said("Against the baseline"), _parts)

@@ -290,7 +290,8 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
         more = f" · {clean(one.change)}" if one.change else ""
         for row, part in enumerate(_parts(clean(one.title) + more, beside, min(room.lines, 2))):
             head = "" if row else f"{place:>{number}}{' ' * _GAP}{gain}"
-            yield Text(head + " " * (indent - cell_len(head))).append(part)
+            line = Text(head + " " * (indent - cell_len(head)), style="green")
+            yield line.append(part, style="not dim not bold default")
     for place, note in enumerate(opening.advice_notes):
         style = "dim" if place else "bold"
         yield from _text_lines(

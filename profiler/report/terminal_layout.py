@@ -66,8 +66,9 @@ class Grid(Struct, frozen=True, eq=False):
 
     @property
     def row_count(self) -> int:
-        """Rows below the header."""
-        return len(self.columns[0].cells) if self.columns else 0
+        """Lines below the header: rows, and texts below rows."""
+        rows = len(self.columns[0].cells) if self.columns else 0
+        return rows + sum(map(bool, self.below[:rows]))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [

@@ -458,7 +458,7 @@ def test_the_summary_is_a_section(bundle, capsys):
 def test_a_section_that_is_none(bundle, capsys):
     """One sentence, before anything is read or written."""
     with pytest.raises(
-        InputError, match="there is no section 'idel': there is summary, findings, "
+        InputError, match="there is no section 'idel': there is summary, ladder, findings, "
     ):
         analyze(AnalyzeOptions(path=bundle, section=["time,idel"]))
     with pytest.raises(InputError, match="--full and --section contradict each other"):
@@ -470,7 +470,7 @@ def test_a_section_that_is_none(bundle, capsys):
 def test_sections_are_listed():
     """Key and heading of each; no run is needed."""
     done = CliRunner().invoke(command_line("analyze"), ["analyze", "--list-sections", "nowhere"])
-    assert (done.exit_code, done.output.splitlines()[1]) == (0, "findings    Findings")
+    assert (done.exit_code, done.output.splitlines()[1]) == (0, "ladder      What to do first")
     assert len(done.output.splitlines()) == len(section_kinds())
 
 

@@ -108,9 +108,18 @@ def _step(analysis: Analysis) -> Iterator[str]:
 
 
 def _cost_of_tracing(analysis: Analysis) -> Iterator[str]:
-    share = analysis.run.overhead.share
+    overhead = analysis.run.overhead
     yield "ost of tracing"
-    yield "not " if share is None else percent(share)
+    if overhead.share is None:
+        yield "not "
+    elif None in (overhead.untraced_low_ns, overhead.untraced_high_ns) or (
+        overhead.untraced_high_ns - overhead.untraced_low_ns <= overhead.traced_ns / 10
+    ):
+        yield percent(overhead.share)
+    else:  # one figure would say more than is known
+        low = 1 - overhead.untraced_high_ns / overhead.traced_ns
+        high = 1 - overhead.untraced_low_ns / overhead.traced_ns
+        yield f"{percent(low)} to {percent(high)}" if low > 0 else f"up to {percent(high)}"
 
 
 def _how_to_go_on(_analysis: Analysis) -> Iterator[str]:

@@ -20,7 +20,7 @@ def _ranks(*late, residual=0, end=1000):
     for number, by in enumerate(late):
         starts = [EPOCH + number * _EVERY + max(-by, 0), EPOCH + number * _EVERY + max(by, 0)]
         collectives.append({"kind": "all_reduce", "members": list(enumerate(starts))})
-    clocks = [{"rank": 0}, {"rank": 1, "aligned": True, "unaccounted_ns": residual, "pairs": 5}]
+    clocks = [{"rank": 0}, {"rank": 1, "aligned": True, "residual_ns": residual, "pairs": 5}]
     job = {"world_size": 2, "ranks": clocks, "collectives": collectives}
     return analyzed(calls, commands, end=end, job=job)
 

@@ -55,7 +55,8 @@ def call(rows, submodule="gather", inputs=True):
 
 
 def test_failing_runs(scripts):
-    """Runs that ONNX Runtime refuses, or ends early, leave the operators of the others theirs."""
+    """Runs that ONNX Runtime refuses, or ends early, leave the operators of the others theirs; the
+    script catches the errors, so that nothing is missing."""
     script = """
     session = made()
     run(session, 1)
@@ -79,9 +80,7 @@ def test_failing_runs(scripts):
     expected = ["InvalidArgument", "InvalidArgument", "ValueError", "Fail"]
     assert ended.out.split() == expected, ended.err
     assert ran(ended.bundle) == [call(1), call(2), call(5)]
-    (drop,) = whole(ended.bundle).info.drops
-    assert (drop.kind, drop.count) == ("untraced_call", len(expected))
-    assert told(drop) == "the call did not return, so it has no file"
+    assert whole(ended.bundle).info.drops == ()
 
 
 def test_asynchronous_runs_that_overlap(scripts):

@@ -177,8 +177,8 @@ class Section(Struct, frozen=True, eq=False):
 
 class SectionKind(Struct, frozen=True):
     """What a question declares: the section's key, its place among all (they are in ascending
-    order, those of a `group` together), its heading, how its parts are made, and which `tables` of the analysis
-    they show. Other tables that name the section are at its end."""
+    order, those of a `group` together), its heading, how its parts are made, and which `tables`
+    of the analysis they show. Other tables that name the section are at its end."""
 
     key: str
     place: int

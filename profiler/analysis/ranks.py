@@ -189,7 +189,7 @@ RANKS: tuple[Column, ...] = (
         importance=8,
     ),
     col(
-        "unaccounted_ns",
+        "residual_ns",
         NS,
         "median distance of the ends of its collectives after that",
         True,
@@ -563,7 +563,7 @@ def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, 
 def _clock(clocks: Mapping[int, Rank], rank: int) -> dict[str, Any]:
     """How the clock of a rank was laid onto the job's."""
     clock = clocks.get(rank)
-    names = ("offset_ns", "drift_ppm", "unaccounted_ns", "aligned")
+    names = ("offset_ns", "drift_ppm", "residual_ns", "aligned")
     return {name: getattr(clock, name) if clock is not None else None for name in names}
 
 

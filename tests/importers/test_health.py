@@ -142,7 +142,7 @@ def test_an_impossible_length_is_undone(analysis_of):
     analysis = analysis_of(DAMAGED / "a1_overflow_dur.json")
     headline, facts = screen(analysis)
     assert figures(analysis) == pytest.approx(figures(analysis_of(BASE)), rel=0.01)
-    assert headline.startswith("damaged recording: 4 iterations in 10.6 ms")
+    assert headline.startswith("damaged recording: 10.6 ms for 4 iterations: ")
     assert "1 kernel on cuda:0 stream 7" in facts["Corrected"]
     assert "Dropped" not in facts
     (row,) = analysis.health.to_dicts()
@@ -246,7 +246,7 @@ def test_merged_ranks_are_told_apart(analysis_of):
     calls = analysis.calls.group_by("device").len().sort("device").rows()
     assert calls == [("cuda:0", 6), ("cuda:1", 6)]
     headline, facts = screen(analysis)
-    assert headline.startswith("4 iterations in 10.6 ms")
+    assert headline.startswith("10.6 ms for 4 iterations: 2 GPUs ")
     assert facts["Iterations"] == "4"
     assert "Merged" in facts
     assert figures(analysis)[2] == pytest.approx(figures(twin)[2], rel=0.01)

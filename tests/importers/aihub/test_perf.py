@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.end_to_end import headline
+from profiler.analysis.run_headline import headline
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.aihub.read import measurements_in

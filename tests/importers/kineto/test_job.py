@@ -254,5 +254,5 @@ def test_what_holds_on_many_ranks_is_said_once(tmp_path):
     (straggler,) = [one for one in made.findings if one.rule == "straggler"]
     assert straggler.evidence["rank"] == 11
     summary = summary_of(ReportInput(made, *extent(made.inputs.run)))
-    assert summary.headline.startswith("12 iterations, 16 ranks in ")
+    assert " for 12 iterations, 16 ranks: 16 GPUs are busy " in summary.headline
     assert "and 20 more" in " ".join(summary.subject)

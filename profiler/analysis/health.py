@@ -379,21 +379,28 @@ def _front_end(note: HealthNote) -> Said:
 
 
 def _no_json(note: HealthNote) -> Said:
-    return said(
+    text = said(
         "skipped {count} of {total} events, whose text is no JSON; the first begins at byte "
         "{at_byte}",
         count=count(note.count),
         total=count(note.total),
         at_byte=count(note.at_byte),
     )
+    return _of_rank(note, text)
 
 
 def _broken_off(note: HealthNote) -> Said:
-    return said(
+    text = said(
         "read {events}; the file breaks off at byte {at_byte}",
         events=counted(note.count, "event"),
         at_byte=count(note.at_byte),
     )
+    return _of_rank(note, text)
+
+
+def _of_rank(note: HealthNote, text: Said) -> Said:
+    """What is said of a file, with the rank whose file it is if a job has several."""
+    return said("{rank}: {text}", rank=note.device, text=text) if note.device else text
 
 
 _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {

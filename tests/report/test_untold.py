@@ -6,7 +6,13 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.dropped_data import CONSEQUENCES, untold_parts
+from profiler.analysis.dropped_data import (
+    CONSEQUENCES,
+    RULES_THAT_NEED,
+    unchecked,
+    untold_parts,
+)
+from profiler.analysis.findings import checked_text, rules
 from tests.runs import TINY_INFO, Command, make_call, make_run, tiny_run
 
 
@@ -35,13 +41,18 @@ def test_a_captured_run_says_nothing():
 
 @pytest.mark.parametrize("code", CONSEQUENCES)
 def test_what_is_lacking_is_said_once(code):
-    """In one section, in one line, and in one of those that rules cannot look for; the others'
-    capabilities are there."""
-    section, sentence, result = CONSEQUENCES[code]
+    """In one section, in one line, and with the number of rules that need it where no rule found
+    anything; the others' capabilities are there."""
+    section, sentence, _ = CONSEQUENCES[code]
     there = {*CONSEQUENCES} - {code}
-    lacking = f"Some rules could not be checked, because the trace lacks: {result}."
-    found = _said(_on("cuda:0", *there, producer="toy"))
-    assert found == {section: [sentence], "findings": [lacking]}
+    run = _on("cuda:0", *there, producer="toy")
+    assert _said(run) == {section: [sentence]}
+    analysis = analyze(run)
+    assert analysis.findings == ()
+    number = len(RULES_THAT_NEED[code])
+    need = f"{number} need{'' if number > 1 else 's'} {code}"
+    checked = f"{len(rules()) - number} rules checked, none applies"
+    assert str(checked_text(analysis)) == f"{checked}; {need}"
 
 
 def test_the_line_says_how_to_record_it():
@@ -53,4 +64,6 @@ def test_the_line_says_how_to_record_it():
 
 def test_launches_are_of_devices_apart_from_the_host():
     """A CPU, whose nodes the host runs itself, lacks neither launches nor an allocator."""
-    assert set(_said(_on("cpu:0", "timeline", producer="onnxruntime"))) == {"shapes", "findings"}
+    run = _on("cpu:0", "timeline", producer="onnxruntime")
+    assert set(_said(run)) == {"shapes"}
+    assert set(unchecked(analyze(run))) == {"shapes"}

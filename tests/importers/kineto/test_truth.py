@@ -170,7 +170,7 @@ def test_stages_add_up_to_the_time_on_the_device(pair):
     account = analysis.accounting
     parts = [s.calls_ns + s.host_ns + s.idle_ns for s in account.stages]
     assert sum(parts) == account.end_to_end_ns
-    assert (account.residual_ns, account.residual_share) == (0, 0.0)
+    assert (account.unaccounted_ns, account.residual_share) == (0, 0.0)
     assert account.end_to_end_ns / 1e6 >= 0.99 * truth["end_to_end"]
     assert account.unrecorded_ns / 1e6 == _near(sum(d["unrecorded"] for d in truth["devices"]))
     for table in (analysis.calls, analysis.submodules, analysis.stages):

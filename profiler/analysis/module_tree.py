@@ -37,7 +37,6 @@ from profiler.analysis.table_text import (
     labelled,
     table,
 )
-from profiler.analysis.timeline import GroupAxis
 from profiler.run.columns import (
     DATA_ONLY,
     INT32,
@@ -352,42 +351,16 @@ def _derived() -> Iterator[pl.Expr]:
 _CALLS = 1 << 12  # at a time
 
 
-def _groups(of: Inputs) -> list[GroupAxis]:
-    """What belongs to each pipeline call; of all as if they were one, if nothing tells them
-    apart."""
-    pipelines = of.pipelines
-    if pipelines.apart and len(pipelines.numbers):
-        return [of.axis.of_pipeline(code) for code in range(len(pipelines.numbers))]
-    return [of.axis.of_all()]
-
-
-def _counted_tiles(of: Inputs, calls: pl.DataFrame) -> pl.DataFrame:
-    """The part of each call's tile that counts as end-to-end time of its pipeline call: begin_ns,
-    end_ns, elapsed_ns, a row a call of the run; of `calls` at most what they took."""
-    found = np.zeros((3, len(of.run.calls)), dtype=np.int64)
-    rows = of.run.calls.select("call").join(calls, on="call", how="left", maintain_order="left")
-    known = rows["elapsed_ns"].fill_null(0).to_numpy()
-    for group in _groups(of):
-        begin, end, counted = group.begin, np.maximum(group.begin, group.end), group.counted
-        if len(counted):  # within its window, which a call of no pipeline call may leave
-            begin, end = (np.clip(t, counted.start[0], counted.end[-1]) for t in (begin, end))
-        inside = np.minimum(counted.within(begin, end), known[group.rows])
-        found[:, group.rows] = begin, end, inside
-    names = ("begin_ns", "end_ns", "elapsed_ns")
-    columns = dict(zip(names, found, strict=True))
-    return pl.DataFrame({"call": of.run.calls["call"], **columns})
-
-
 def _around(of: Inputs, calls: pl.DataFrame) -> Around:
     """What is around modules; of a selection, calls alone."""
-    info, lost, pipelines = of.run.info, 0, 0
+    info, axis, lost, pipelines = of.run.info, of.axis.of_all(), 0, 0
     stages: dict[str, int] = {}
     if not of.selection:
         account = accounting(of)
         pipelines = account.pipelines
         lost = account.unaccounted_ns
         if not account.possible:
-            lost = sum(group.counted.minus(group.tiles).length for group in _groups(of))
+            lost = axis.counted.minus(axis.tiles).length
         stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}
     for stage in calls["stage"].unique(maintain_order=True).to_list():
         stages.setdefault(stage, 0)
@@ -506,10 +479,6 @@ def _module_tree(of: Inputs) -> pl.DataFrame:
     calls, kinds, cells = of.table("calls"), of.kinds, of.call_kinds
     if calls.is_empty():
         return pl.DataFrame(schema=schema(MODULE_TREE))
-    counted = _counted_tiles(of, calls)
-    calls = calls.drop(counted.columns[1:]).join(
-        counted, on="call", how="left", maintain_order="left"
-    )
     works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
     roles, part = kind_roles(of)["role"], pl.col("shapes").str.extract(r" part (\d+)/\d+$")
     table = kinds.table.with_columns(
@@ -526,7 +495,8 @@ def _module_tree(of: Inputs) -> pl.DataFrame:
     outside = _around(of, calls)
     number, stages = {name: at for at, name in enumerate(outside.stages)}, len(outside.stages)
     stage = calls["stage"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
-    tiles = calls["begin_ns"].to_numpy(), (calls["end_ns"] - calls["begin_ns"]).to_numpy()
+    begin = calls["begin_ns"].fill_null(0)
+    tiles = begin.to_numpy(), (calls["end_ns"].fill_null(0) - begin).to_numpy()
     own = own_times(of.commands, kinds.of_command, kept, tiles, stage, stages)
     code = stage[cells.call] * np.int64(len(kinds)) + cells.kind
     commands, totals = (
@@ -554,12 +524,11 @@ TABLES = (
         "command: of those that were running, the one that started first. Together the commands of "
         "a call have the union of their times, and the submodule itself has the rest, in which "
         "nothing ran. A stage has the host work and idle time between its calls, together with "
-        "device work of no call. The `elapsed_ns` of the run is the end-to-end time; if calls ran "
-        "at the same time on several devices, it is the sum over these, and a note says so. Time "
-        "outside of pipeline calls is in no node. For a selection, it is the sum of the selected "
-        "calls. Equal blocks are one node, which gives the minimum, median and "
-        "maximum over these blocks. If layers do not name modules, operators are grouped by "
-        "role. The table is empty without calls. [Why it is so](why.md#module-tree) "
+        "device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
+        "if calls overlapped or ran outside of pipeline calls: a note says so. For a selection, it "
+        "is the sum of the selected calls. Equal blocks are one node, which gives the minimum, "
+        "median and maximum over these blocks. If layers do not name modules, operators are "
+        "grouped by role. The table is empty without calls. [Why it is so](why.md#module-tree) "
         "has details.",
         reads=("calls",),
         shown=40,

@@ -17,33 +17,6 @@ pytestmark = pytest.mark.browser
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
-# Every text of the page, and every text of an attribute that people read, without names of the
-# trace, that has two English words in a row and no Korean.
-ENGLISH = r"""() => {
-  const { lanes, strings, devices } = page.timeline;
-  const tracks = lanes.map(({ track }) => track);
-  const names = [...new Set([...strings, ...tracks, ...Object.values(devices)])]
-    .filter((name) => name.includes(" ")).sort((a, b) => b.length - a.length);
-  const of = (text) => names.reduce((left, name) => left.replaceAll(name, ""), text);
-  const found = new Set();
-  const look = (text, where) => {
-    const english = /(^|[\s(])[A-Za-z]?[a-z]+ [a-z]+($|[\s,.;:)])/.test(of(text));
-    if (english && !/[가-힣]/.test(text)) found.add(`${where}: ${text}`);
-  };
-  const walker = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const { parentElement: holder, textContent } = walker.currentNode;
-    if (holder.closest("script, style, noscript, bdi, .groups, .evidence dd")) continue;
-    look(textContent.trim(), holder.tagName);
-  }
-  for (const name of ["title", "aria-label", "placeholder"]) {
-    for (const node of document.querySelectorAll(`[${name}]`)) {
-      look(node.getAttribute(name), `@${name}`);
-    }
-  }
-  return [...found];
-}"""
-
 
 @pytest.fixture(scope="module")
 def korean(chromium, tmp_path_factory):
@@ -64,27 +37,6 @@ def test_the_reader_s_language_is_spoken_first(korean):
     assert page.locator("#timeline-title").inner_text() == "타임라인"
     assert page.locator("#language").inner_text() == "English"
     assert not korean.said
-
-
-def test_no_english_sentence_is_left(korean):
-    """Sections, tables, figures, titles of their columns, labels; names of the trace stay."""
-    assert korean.page.evaluate(ENGLISH) == []
-
-
-def test_nor_in_what_appears_later(korean):
-    """The card and the table of a call, the card of a command, unfolded operators, the keys."""
-    page = korean.page
-    page.locator("#timeline-call").select_option("6")
-    page.locator("#timeline-details table").wait_for()
-    page.locator("[data-table=operators] .unfold").first.click()
-    page.locator("#timeline-colour").select_option("category")
-    assert page.evaluate(ENGLISH) == []
-    page.keyboard.press("?")
-    assert page.evaluate(ENGLISH) == []
-    page.keyboard.press("Escape")
-    x, y = korean.place("commands", 40)
-    page.mouse.click(x, y)
-    assert page.evaluate(ENGLISH) == []
 
 
 def test_a_switch_and_back_leaves_everything_as_it_was(chromium, path):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from profiler.analysis.document import CATEGORY_COLOURS
+from profiler.analysis.document import ROLE_COLOURS
 from tests.browser.report_page import opened, page_of
 from tests.runs import Command, make_run
 
@@ -122,7 +122,7 @@ def test_the_longest_command_stands_by_itself(dense):
     )
     width, colour = found
     assert width > 1.5
-    assert colour == CATEGORY_COLOURS["compute"].light
+    assert colour == ROLE_COLOURS["other"].light
 
 
 def test_one_chosen_command_among_thousands_is_seen(dense):

@@ -224,6 +224,7 @@ def test_a_call_is_chosen_by_keys(report):
 
 def test_shift_and_enter_choose_one_more(report):
     """On a name of a legend as in the search, Shift + Enter adds a value to those chosen."""
+    report.page.locator("#timeline-colour").select_option("submodule")
     legend = report.page.locator("#timeline-legend button.pick")
     legend.nth(0).press("Enter")
     legend.nth(1).press("Shift+Enter")

@@ -12,8 +12,11 @@ import pytest
 from PIL import Image
 
 from profiler.report.files import for_spreadsheets
+from profiler.tools.sources import load
 from tests.browser.report_page import choose, opened, page_of, values, with_figures
 from tests.runs import tiny_run
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 pytestmark = pytest.mark.browser
 
@@ -132,15 +135,14 @@ def test_a_finding_as_markdown_and_link(taking):
     page.wait_for_function("() => !profileReport.explorer.address.finding")
 
 
-def test_a_finding_of_the_first_screen_leads_to_it(taking):
-    """Its link focuses the finding, and the address keeps it."""
-    page = taking.page
-    link = page.locator(".gains a").first
-    if not link.count():
-        pytest.fail("the tiny run has findings")
-    link.click()
-    assert page.evaluate("document.activeElement.matches('article.finding')")
-    assert "finding=" in page.evaluate("location.hash")
+def test_a_finding_of_the_first_screen_leads_to_it(chromium, tmp_path):
+    """The link of what to do first focuses its finding, and the address keeps it."""
+    path = page_of(load(SAMPLES / "tiny_two_devices"), tmp_path)
+    with opened(chromium, path) as report:
+        report.page.wait_for_function("() => window.profileUsable")
+        report.page.locator(".gains a").first.click()
+        assert report.page.evaluate("document.activeElement.matches('article.finding')")
+        assert "finding=" in report.page.evaluate("location.hash")
 
 
 def test_nothing_was_asked_of_the_network(taking):

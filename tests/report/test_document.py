@@ -56,6 +56,7 @@ def _parts(found):
         "accounting": [found["accounting"]],
         "findings": found["findings"],
         "findings.where": [finding["where"] for finding in found["findings"]],
+        "ladder": [found["ladder"]],
         "step_summary": [found["step_summary"]],
         "device_profiles": [*found["device_profiles"].values()],
     }

@@ -228,13 +228,13 @@ def test_only_leaves_and_roles_have_a_role(generated):
         assert found["values"]["role"][row] is None or found["codes"]["kind"][row] == "role"
 
 
-def test_a_tree_of_several_devices_is_the_run():
-    """Two devices that work beside each other: each moment is of the call that began first."""
+def test_a_sum_over_devices_says_so():
+    """Two devices that work beside each other: the run's time is less than the tree's."""
     calls = [make_call(n, f"part_{n}", 0, 100, device=f"cuda:{n}") for n in range(2)]
     commands = [Command(n, f"cuda:{n}", "s", "compute", "k", 0, 100) for n in range(2)]
     found = icicle_json(analyze(make_run(calls, commands, [make_span("pipeline", "p", 0, 100)])))
-    assert found["values"]["elapsed_ns"][0] == 100
-    assert found["together"] is None
+    assert found["values"]["elapsed_ns"][0] == 200
+    assert found["together"] == {"devices": 2, "passed": 100}
 
 
 def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):

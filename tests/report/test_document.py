@@ -27,6 +27,8 @@ _TYPES = {
     "list of text": list,
     "list of integers": list,
     "list of objects": list,
+    "list": list,
+    "outcome": dict,
 }
 _DTYPES = {pl.String: str, pl.Boolean: bool, pl.Float64: (int, float)}
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
@@ -56,8 +58,8 @@ def _parts(found):
         "accounting": [found["accounting"]],
         "findings": found["findings"],
         "findings.where": [finding["where"] for finding in found["findings"]],
-        "ladder": [found["ladder"]],
         "step_summary": [found["step_summary"]],
+        "ladder": [found["ladder"]],
         "device_profiles": [*found["device_profiles"].values()],
     }
 

@@ -203,7 +203,9 @@ def test_host_work_on_a_track_of_a_device_is_told_apart(chromium, mixed, tmp_pat
 )
 def test_everything_is_chosen_by_keys(report, text, chip):
     """What a bar, a cell of the step matrix or a legend chooses by a click is found by its name."""
+    report.page.wait_for_function("() => window.profileUsable")
     report.page.keyboard.press("/")
+    report.page.wait_for_function("() => document.activeElement.id === 'choice-search'")
     report.page.keyboard.type(text)
     report.page.keyboard.press("Enter")
     assert report.page.locator(".chip").inner_text().startswith(chip)

@@ -37,6 +37,7 @@ from profiler.analysis.table_text import (
     labelled,
     table,
 )
+from profiler.analysis.timeline import GroupAxis
 from profiler.run.columns import (
     DATA_ONLY,
     INT32,
@@ -351,16 +352,25 @@ def _derived() -> Iterator[pl.Expr]:
 _CALLS = 1 << 12  # at a time
 
 
+def _groups(of: Inputs) -> list[GroupAxis]:
+    """The axis of each pipeline call; of all as if they were one, if it is not known which work
+    belongs to which."""
+    pipelines = of.pipelines
+    if pipelines.apart and len(pipelines.numbers):
+        return [of.axis.of_pipeline(code) for code in range(len(pipelines.numbers))]
+    return [of.axis.of_all()]
+
+
 def _around(of: Inputs, calls: pl.DataFrame) -> Around:
     """What is around modules; of a selection, calls alone."""
-    info, axis, lost, pipelines = of.run.info, of.axis.of_all(), 0, 0
+    info, lost, pipelines = of.run.info, 0, 0
     stages: dict[str, int] = {}
     if not of.selection:
         account = accounting(of)
         pipelines = account.pipelines
         lost = account.unaccounted_ns
         if not account.possible:
-            lost = axis.counted.minus(axis.tiles).length
+            lost = sum(group.counted.minus(group.tiles).length for group in _groups(of))
         stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}
     for stage in calls["stage"].unique(maintain_order=True).to_list():
         stages.setdefault(stage, 0)

@@ -206,7 +206,6 @@ def _give_back(handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> N
 
 
 _AHEAD = ("profiler.capture.session", "profiler.capture.pipelines.submodules")
-_AHEAD_OF_TORCH = ("profiler.capture.torch.operators", "profiler.capture.torch.model_settings")
 
 
 @contextmanager
@@ -223,11 +222,12 @@ def collection_waits() -> Iterator[None]:
 
 
 @cache
-def import_ahead(*, torch: bool) -> None:
-    """Import what the first call needs, while the program makes its models."""
+def import_ahead(*of_backend: str) -> None:
+    """Import what the first call needs, and these modules of a backend, while the program makes
+    its models."""
     try:
         with collection_waits():
-            for name in _AHEAD + (_AHEAD_OF_TORCH if torch else ()):
+            for name in (*_AHEAD, *of_backend):
                 import_module(name)
     except Exception as error:  # noqa: BLE001 - the first call says what is wrong
         let_pass(error)

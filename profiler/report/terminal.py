@@ -164,7 +164,7 @@ def opening_texts(
 def _height(text: RenderableType, width: int) -> int:
     """How many lines of a terminal it takes."""
     if isinstance(text, Grid):
-        return text.row_count + 1
+        return text.height
     assert isinstance(text, Text)
     return max(-(-text.cell_len // max(width, 1)), 1)
 

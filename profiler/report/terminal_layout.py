@@ -66,9 +66,13 @@ class Grid(Struct, frozen=True, eq=False):
 
     @property
     def row_count(self) -> int:
-        """Lines below the header: rows, and texts below rows."""
-        rows = len(self.columns[0].cells) if self.columns else 0
-        return rows + sum(map(bool, self.below[:rows]))
+        """Rows below the header."""
+        return len(self.columns[0].cells) if self.columns else 0
+
+    @property
+    def height(self) -> int:
+        """Lines: the header, rows, and texts below rows."""
+        return 1 + self.row_count + sum(map(bool, self.below[: self.row_count]))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [

@@ -64,7 +64,7 @@ def test_reports_fit_and_name_what_is_left_out(analysis, width):
         alone = Console(file=io.StringIO(), width=width)
         gone = narrow.gone
         alone.print(replace(narrow, gone=()))
-        assert len(alone.file.getvalue().splitlines()) == narrow.row_count + 1
+        assert len(alone.file.getvalue().splitlines()) == narrow.height
         lines = " ".join(console.file.getvalue().split())
         assert not gone or f"not shown: {' '.join(next(filter(None, gone)).split())}" in lines
 

@@ -6,7 +6,6 @@ __all__ = ["ELSEWHERE", "ENDS_WITH", "NEEDS", "PRELUDES", "SKETCHES", "WITHOUT_I
 
 _CI = "a fresh environment: .ci/run"
 _NOISE = "equal code, recorded twice: noise decides on a busy machine"
-_TOO_FEW = "one new run: where noise is larger than the limit, nobody can tell"
 _NSYS = "needs a GPU and NVIDIA's Nsight Systems"
 _NPU = "needs an NPU, or files that RBLN's profiler wrote"
 
@@ -46,7 +45,6 @@ NEEDS = {
 """Packages of extras that a page needs which says so; without them it is skipped."""
 
 ENDS_WITH: dict[str, tuple[set[int], str]] = {
-    "$ profile-sd3 diff branch/ --against main1/": ({0, 1, 2}, _TOO_FEW),
     "$ profile-sd3 diff baselines/ new/": ({0, 1}, _NOISE),
     "$ profile-sd3 diff baseline/ candidate/": ({0, 1}, _NOISE),
     "$ profile-sd3 predict sd35.json.gz": (

@@ -69,7 +69,7 @@ def test_memory_says_who_held_it():
     )
     text = _text(run)
     devices = part_lines(text, "Peak and head-room, whole run")
-    assert devices[0] == "device peak at ns in step least weights needed memory head-room counters"
+    assert devices[0] == "device peak at ns in step min weights required memory head-room counters"
     counters = ", ".join(f"{name} arena in use" for name in ("text_encoder", "transformer", "vae"))
     row = "cpu:0 850 B 150 transformer 0 650 B 650 B 850 B 1000 B 150 B"
     assert devices[1] == f"{row} {counters}"

@@ -55,7 +55,7 @@ def test_evidence_has_units():
     """By the end of their names."""
     text = evidence_text(FINDING).replace("\N{NO-BREAK SPACE}", " ")
     assert text == (
-        "wait 1.50 ms, wait share 31 %, held 2.00 KiB, calls 12,345, ratio 1.25, layer conv"
+        "wait 1.50 ms, wait share 31 %, retained 2.00 KiB, calls 12,345, ratio 1.25, layer conv"
     )
 
 
@@ -64,7 +64,7 @@ def test_finding_with_evidence_and_recommendation():
     parts = finding_texts([FINDING], 200)
     assert [line.rstrip() for line in _printed(parts).splitlines()] == [
         "high    vae takes 31 % of the run",
-        "        wait 1.50 ms, wait share 31 %, held 2.00 KiB, calls 12,345, ratio 1.25",
+        "        wait 1.50 ms, wait share 31 %, retained 2.00 KiB, calls 12,345, ratio 1.25",
         "        → Do something else.",
     ]
 
@@ -103,8 +103,8 @@ def test_narrow_terminal_and_hostile_names():
 
 
 def test_section_follows_the_time():
-    """It comes before operators and devices."""
+    """Findings come first, then stages and steps, then devices."""
     text = printed(analyze(tiny_run()), 120)
-    places = [text.index(name) for name in ("\nStages and steps", "\nFindings", "\nDevices")]
+    places = [text.index(name) for name in ("\nFindings", "\nStages and steps", "\nDevices")]
     assert places == sorted(places)
     assert len(rules()) > 12

@@ -64,7 +64,7 @@ def test_a_call_that_returns_early_has_the_time_of_its_kernels():
         launches=[_launch(0, 0, 1), _launch(1, 2, 3)],
         pieces=[_kernel(0, 1, 8, 0), _kernel(1, 8, 10, 1)],
     )
-    assert _table(machine, "elapsed", "busy", "idle_inside", "lead") == [
+    assert _table(machine, "elapsed", "busy", "idle_inside", "queue_lead") == [
         (8, 7, 1, 1),
         (2, 2, 0, 6),
     ]
@@ -142,7 +142,7 @@ def test_a_call_without_work_has_the_time_that_its_device_noted():
         Invocation(1, "cuda:0", 1, 2, noted=(8, 13)),
         Invocation(1, "cuda:0", 2, 3, noted=(15, 19)),
     ]
-    assert _table(Machine(calls=calls), "elapsed", "busy", "idle_inside", "lead") == [
+    assert _table(Machine(calls=calls), "elapsed", "busy", "idle_inside", "queue_lead") == [
         (8, 0, 0, None),
         (5, 0, 0, None),
         (4, 0, 0, None),

@@ -8,7 +8,6 @@ imports nothing and calls nothing of the pipeline.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -216,7 +215,7 @@ class NewPipelines:
             for known in type(pipeline).__mro__[:-1]:
                 self.watch_class(known)
             self._note(modules)
-            import_ahead(torch="torch.nn" in sys.modules)
+            import_ahead()
             return register(pipeline, **modules)
 
         self._patches.replace(base, "register_modules", register_modules)

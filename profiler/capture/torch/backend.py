@@ -282,6 +282,7 @@ BACKEND = Torch()
 
 
 _MODULE = "torch.nn.modules.module"  # if Module is defined
+_AHEAD = ("profiler.capture.torch.operators", "profiler.capture.torch.model_settings")
 _OWN = "profiler."
 _FRAMEWORK = "torch.nn."
 _COMPILER_AND_EXPORT_MODULES = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
@@ -327,7 +328,7 @@ class ScriptModules:
             if _is_compilers(new) and not _may_be_scripts(new):
                 return  # in the middle of a call
             self._new.append(weakref.ref(new))
-            import_ahead(torch=True)
+            import_ahead(*_AHEAD)
             if not self._armed:
                 self._arm()
 

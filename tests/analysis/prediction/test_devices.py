@@ -123,7 +123,8 @@ def test_what_does_not_fit_as_placed_has_a_best_placement_that_does():
     )
     assert found.best.placement["transformer"] != found.best.placement["vae"]
     text = _text(found)
-    assert text.startswith("does not fit into memory; if it did: ")
+    assert text.startswith("Best placement that fits: text_encoder on rbln:0, ")
+    assert "\ndoes not fit into memory; if it did: " in text
     assert "As placed it does not fit" in text
     assert "best placement" in text
     document = json.loads(json.dumps(prediction_document(found)))

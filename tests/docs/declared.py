@@ -54,7 +54,6 @@ ENDS_WITH: dict[str, tuple[set[int], str]] = {
     "$ profile-sd3 graph check legacy.onnx\n": ({1}, "the fault is an error"),
     "$ profile-sd3 graph check unet/model.onnx vae/": ({1}, "the models have dynamic shapes"),
     "$ profile-sd3 graph check unet/model.onnx --target qnn": ({1}, "the model has dynamic shapes"),
-    "$ profile-sd3 graph check sd3-onnx/ --target qnn --static": ({1}, "so has this one"),
 }
 """Exit codes other than 0 that commands which begin so may have, and why."""
 

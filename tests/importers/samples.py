@@ -157,13 +157,16 @@ def _count(drop) -> str:
 
 def _busy(run, importer: str) -> list[float]:
     """Of devices, in the order of their names; of the CPU where its work is not the host's."""
+    import polars as pl
+
     from profiler.analysis.analyze import analyze
 
     if importer == "aihub":  # true times are of components
         return [
             time / 1e6 for _, time in sorted(run.calls.select("submodule", "duration_ns").rows())
         ]
-    rows = analyze(run).devices.sort("device").select("device", "busy_ns").rows()
+    worked = pl.col("busy_ns") + pl.col("before_after_ns")
+    rows = analyze(run).devices.sort("device").select("device", worked).rows()
     if importer != "onnxruntime":
         rows = [(name, busy) for name, busy in rows if not name.startswith("cpu")]
     return [busy / 1e6 for _, busy in rows if busy]

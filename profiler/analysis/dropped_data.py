@@ -247,7 +247,7 @@ SENTENCES: Sentences = {
         "possible",
         DropReason.KILLED_BEFORE_READ: "the run was killed before what was traced of them was read",
         DropReason.CALL_NOT_RETURNED: "the call did not return, so it has no file",
-        DropReason.BRANCH_GUESSED: "nothing showed the branch of guidance: it is a guess",
+        DropReason.BRANCH_GUESSED: "the branch of guidance is not recorded: it is a guess",
         DropReason.STEP_NOT_RETURNED: "the call of step {step} did not return, so it has no file",
         DropReason.NOT_RECORDED: "no operators: what was recorded of the calls was interrupted or "
         "is not there",
@@ -338,8 +338,8 @@ SENTENCES: Sentences = {
         DropReason.MEDIAN_LATENCY: "the call is as long as the median latency of all inferences, "
         "its layers are those of the last one",
         DropReason.STEPS_UNKNOWN: "each component was measured once: how often a pipeline calls "
-        "it is not told, so this is no end-to-end time; of diffusion give --import steps=N and "
-        "--import guidance=SCALE",
+        "it is not known, so this is no end-to-end time; for a diffusion model give --import "
+        "steps=N and --import guidance=SCALE",
         DropReason.STEPS_GIVEN: "each component was measured once, and the pipeline is made of "
         "these times, with {steps} steps and {passes} passes a step; what lies between them is "
         "not in it",

@@ -492,7 +492,6 @@ _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
     **dict.fromkeys((HealthRule.HOST_ONLY, HealthRule.BROKEN_OFF), -1.0),
     **dict.fromkeys((HealthRule.REPLAYS, HealthRule.NO_JSON), _DOUBTFUL),
 }
-_MOST_LOST = 0.5  # of the launches: what a device did is not known
 
 
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
@@ -518,8 +517,8 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
 
 
 def is_sound(notes: tuple[HealthNote, ...]) -> bool:
-    """Whether a check counted nothing; what else the file has, or lacks as a whole, is no
-    count."""
+    """Whether no rule of the check counted anything. Front ends, and traces of devices alone, are
+    no damage."""
     return all(note.rule in (HealthRule.DEVICE_ONLY, HealthRule.FRONT_END) for note in notes)
 
 
@@ -529,8 +528,8 @@ def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
 
 
 def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
-    """What is so wrong with a recording that nothing is to be concluded from its times: gates take
-    them as missing. None if nothing is."""
+    """The worst damage of a recording whose times are useless: gates take them as missing. None if
+    its times can be used."""
     for note in sorted(notes, key=lambda one: -one.share):
         missing = note.share > _INCOMPLETE.get(note.rule, float("inf"))
         if missing or is_damaged((note,)) or busy_unknown((note,)):
@@ -554,8 +553,8 @@ def lacks_work(notes: tuple[HealthNote, ...]) -> bool:
 
 
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
-    """The devices of which nobody knows when they were busy: some of their work has no time, or
-    most of it is lost."""
+    """The devices whose busy time is not known: some of their work has no time, or so much of it
+    is lost that findings are doubtful."""
     return {
         device
         for note in notes
@@ -565,5 +564,5 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
             and note.rule is not HealthRule.TWICE
             and note.share > _FEW
         )
-        or (note.rule is HealthRule.LOST and note.share > _MOST_LOST)
+        or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
     }

@@ -114,8 +114,9 @@ def _devices(analysis: Analysis) -> str:
     if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
         return ""
     damaged = busy_unknown(info.health)
-    rows = [row for row in analysis.devices.rows(named=True) if row["device"] not in damaged]
-    driven = has_accelerators(row["device"] for row in rows)
+    every = analysis.devices.rows(named=True)
+    rows = [row for row in every if row["device"] not in damaged]
+    driven = has_accelerators(row["device"] for row in every)
     known = [row for row in rows if row["idle_share"] is not None]
     without_call = sorted(
         (1 - row["calls_share"], row["device"])

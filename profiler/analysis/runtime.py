@@ -1,4 +1,4 @@
-"""What a run was executed by, as its trace tells: torch, compiled torch, ONNX Runtime, XLA.
+"""What executed a run, by its trace: torch, compiled torch, ONNX Runtime, XLA.
 
     runtime_of(analysis)  == Runtime.TORCH
 
@@ -41,7 +41,7 @@ _PRODUCERS = {
 
 
 def runtime_of(analysis: Analysis) -> Runtime:
-    """What executed the run: its producer tells, else its models and its kernels."""
+    """What executed the run: by its producer, else by its models and kernels."""
     run = analysis.run
     known = _PRODUCERS.get(run.producer)
     if known is not None:
@@ -161,7 +161,7 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
         Runtime.OTHER: said("Convert it to float16 or bfloat16"),
     },
 }
-"""By the text of a rule (its English template) what runs are told that it does not apply to."""
+"""By the text of a rule (its English template) the advice for runs to which it does not apply."""
 
 
 def for_runtime(text: str, runtime: Runtime) -> str:

@@ -194,7 +194,7 @@ DAMAGED_EXIT = 3
 
 
 def damage_of(info: RunInfo) -> str:
-    """Return what is so wrong with a recording that nothing follows from its times, as a sentence;
+    """Return what makes the times of a recording useless, as a sentence;
     "" if nothing is."""
     from profiler.analysis.health import sentence_of, worst_damage
 
@@ -209,8 +209,8 @@ def damage_line(place: Path, info: RunInfo) -> list[str]:
 
 
 def refuse_damaged(place: Path, info: RunInfo, wanted: str) -> None:
-    """Raises InputError if the recording of the run at `place` is damaged: what is `wanted` of it
-    would follow from the damage."""
+    """Raises InputError if the recording of the run at `place` is damaged; `wanted` says what that
+    prevents."""
     damage = damage_of(info)
     if damage:
         raise InputError(

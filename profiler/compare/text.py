@@ -421,7 +421,7 @@ SENTENCES: Sentences = {
             "another"
         ),
         ComparisonNote.DAMAGED: said(
-            "{run} ({side}) is a damaged recording ({damage}): nothing follows from its times"
+            "{run} ({side}) is a damaged recording ({damage}): do not compare its times"
         ),
         ComparisonNote.ONE_RUN_EACH: said(
             "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "

@@ -80,7 +80,7 @@ class DamagedText:
         return True
 
     def _end(self, text: bytearray, last: int) -> int:
-        """Where the last event ends, which begins at `last`; what follows is of the header."""
+        """The end of the last event, which starts at `last`; the header's text follows."""
         plain = text[last:].decode("utf-8", "surrogateescape")
         size = 0
         try:

@@ -71,8 +71,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request takes then, in ns; `low` to `high` with 90 % confidence, None if nothing
-    tells."""
+    """What a request takes then, in ns; `low` to `high` with 90 % confidence, None if it
+    is not known."""
 
     ns: float
     low: float | None
@@ -121,7 +121,7 @@ def ladder_of(
     run: Run, analysis: Analysis, base: Scenario | None = None, pipeline: int | None = None
 ) -> Ladder:
     """The ladder of `run`; `analysis` is of all of it. `base` has what holds for every rung: what
-    the run takes untraced. Raises InputError if nothing of the run can be predicted."""
+    the run takes untraced. Raises InputError if the run cannot be predicted."""
     if recorded_by_server(run):
         raise InputError("a server's trace tells of requests, not of what a change would do to one")
     predictor = Predictor(run, analysis, pipeline)
@@ -129,7 +129,7 @@ def ladder_of(
 
 
 def asks_nothing(scenario: Scenario) -> bool:
-    """Whether nothing is asked of a prediction: at most what the run takes untraced is given."""
+    """Whether a prediction has no change to predict: at most the untraced time is given."""
     return scenario == Scenario(untraced_ns=scenario.untraced_ns)
 
 

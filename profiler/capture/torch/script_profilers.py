@@ -59,7 +59,7 @@ class ScriptProfilers:
                     patch(module)
 
     def leave(self, user: object) -> None:
-        """Leave torch as it was, if nobody else watches."""
+        """Leave torch as it was, unless another watcher is left."""
         with self._lock:
             self._users.discard(user)
             if not self._users:

@@ -98,7 +98,7 @@ def predict(options: PredictOptions) -> None:
 
         notes: list[str] = []
         run = load_as_recorded(found.newest, imports, notes)
-        refuse_damaged(found.newest.place, run.info, "from which nothing is predicted")
+        refuse_damaged(found.newest.place, run.info, "so predictions from it would be wrong")
         say("predicting")
         file = options.device_profile
         profiles = read_profiles(file) if file else find_profiles(found.newest.path)

@@ -168,7 +168,7 @@ def _passes(path: Path, steps: int, guidance: str) -> int:
     if not scale >= 0:
         raise InputError(f"guidance={guidance!r:.40} is no number from 0: give the guidance scale")
     if not steps:
-        raise InputError(f"guidance={guidance:.40} says nothing of {path} without steps=N: give it")
+        raise InputError(f"guidance={guidance:.40} needs steps=N for {path}: give both")
     return 2 if scale > 1 else 1
 
 

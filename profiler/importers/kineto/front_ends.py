@@ -1,4 +1,4 @@
-"""Processes that ran operators and launched nothing, beside one whose launches have work.
+"""Processes that ran operators without launching work, beside one that launched some.
 
 Front ends of servers and data loaders record themselves, too. What they do is no submodule of the
 model: their events are left out, and a note says so.
@@ -48,7 +48,7 @@ def without_front_ends(trace: KinetoTrace) -> KinetoTrace:
 
 
 def front_end(name: str, operators: int) -> HealthNote:
-    """The note of a process, or of a file, that launched nothing."""
+    """The note of a process, or of a file, without launches."""
     rule, action = HealthRule.FRONT_END, HealthAction.LEFT_OUT
     return HealthNote(rule=rule, count=operators, worst=name, action=action)
 

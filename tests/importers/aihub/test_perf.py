@@ -127,7 +127,7 @@ def test_stable_diffusion_of_the_corpus_with_steps(tmp_path):
     ("options", "sentence"),
     [
         ({"steps": "20", "guidance": "much"}, "is no number from 0"),
-        ({"guidance": "7.5"}, "without steps=N"),
+        ({"guidance": "7.5"}, "needs steps=N"),
         ({"steps": "20000"}, "are more than 10,000"),
         ({"steps": "0"}, "is no number from 1"),
     ],

@@ -502,12 +502,12 @@ _RECOMPUTED = Rule(
             "outputs of two steps before hoisting."
         ),
         recommendation=said(
-            "Compute it once before the loop and pass it in (projected text, rotary tables, keys "
-            "and values of the text); export with fixed shapes, so that arithmetic on shapes folds "
-            "away."
+            "Compute what no step changes once, before the loop (projected text, rotary tables, "
+            "keys and values of the text); export with fixed shapes, so that arithmetic on shapes "
+            "folds away."
         ),
     ),
-    said("Compute it once before the loop and pass it in"),
+    said("Compute once, before the loop, what no step changes"),
 )
 
 

@@ -245,11 +245,11 @@ _SINGLE_PRECISION = Rule(
             "float16: take bfloat16, and compare images."
         ),
         recommendation=said(
-            "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+            "Load the model in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
             "(torch.set_float32_matmul_precision('high'))."
         ),
     ),
-    said("Load it in bfloat16, or allow TF32"),
+    said("Load the model in bfloat16, or allow TF32"),
 )
 RULES = (
     _LAUNCH_BOUND,

@@ -83,10 +83,10 @@ _NORM = (
 )
 _NORM_SHORT = "Use the framework's norm, or compile the block"
 _SINGLE = (
-    "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+    "Load the model in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
     "(torch.set_float32_matmul_precision('high'))."
 )
-_SINGLE_SHORT = "Load it in bfloat16, or allow TF32"
+_SINGLE_SHORT = "Load the model in bfloat16, or allow TF32"
 
 _ONNX_FUSE = said(
     "Export activations and norms as one operator (Gelu, LayerNormalization), and let the "

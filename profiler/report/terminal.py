@@ -118,14 +118,15 @@ _LONGEST_NOTE = 240  # characters of what is said of how the run was chosen
 
 
 class _Room(Struct, frozen=True):
-    """How much of what there is room for: lines of a text, `notes`, rows of shapes, findings;
-    `blank` lines between blocks."""
+    """How much of what there is room for: lines of a text and of a rung, `notes`, rows of shapes,
+    findings; `blank` lines between blocks."""
 
     blank: bool
     lines: int
     notes: int = 3
     shapes: int = 6
     findings: int = 3
+    rung_lines: int = 2
 
 
 _ROOMS = (
@@ -135,8 +136,9 @@ _ROOMS = (
     _Room(blank=True, lines=1),
     _Room(blank=False, lines=1),
     _Room(blank=False, lines=1, shapes=3),
-    _Room(blank=False, lines=1, notes=2, shapes=3, findings=2),
-    _Room(blank=False, lines=1, notes=1, shapes=1, findings=1),
+    _Room(blank=False, lines=1, shapes=3, rung_lines=1),
+    _Room(blank=False, lines=1, notes=2, shapes=3, findings=2, rung_lines=1),
+    _Room(blank=False, lines=1, notes=1, shapes=1, findings=1, rung_lines=1),
 )
 
 
@@ -288,7 +290,7 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     beside = max(width - indent, _NARROWEST)
     for place, (one, gain) in enumerate(zip(rungs, gains, strict=True), 1):
         more = f" · {clean(one.change)}" if one.change else ""
-        for row, part in enumerate(_parts(clean(one.title) + more, beside, min(room.lines, 2))):
+        for row, part in enumerate(_parts(clean(one.title) + more, beside, room.rung_lines)):
             head = "" if row else f"{place:>{number}}{' ' * _GAP}{gain}"
             line = Text(head + " " * (indent - cell_len(head)), style="green")
             yield line.append(part, style="not dim not bold default")

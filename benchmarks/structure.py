@@ -59,20 +59,21 @@ root, sample = sys.argv[1:]
 package = os.path.join(root, "profiler", "")
 if not profiler.__file__.startswith(package):
     sys.exit(f"{root} is not installed in {sys.executable}")
-executed, called, depths, deepest = set(), set(), {}, 0
+executed, called, deepest = set(), set(), 0
 
 def note(frame, event, _):
     global deepest
     code = frame.f_code
-    if event not in ("call", "return") or not code.co_filename.startswith(package):
+    if event != "call" or not code.co_filename.startswith(package):
         return
-    thread = threading.get_ident()
-    depth = depths[thread] = depths.get(thread, 0) + (1 if event == "call" else -1)
-    if event == "call":
-        deepest = max(deepest, depth)
-        executed.add(code.co_filename)
-        if code.co_flags & 1:  # CO_OPTIMIZED: neither a module nor the body of a class
-            called.add(code.co_filename)
+    executed.add(code.co_filename)
+    if code.co_flags & 1:  # CO_OPTIMIZED: neither a module nor the body of a class
+        called.add(code.co_filename)
+    depth = 0
+    while frame is not None:
+        depth += frame.f_code.co_filename.startswith(package)
+        frame = frame.f_back
+    deepest = max(deepest, depth)
 
 sys.argv = ["profile-sd3", "analyze", sample, "--no-html"]
 threading.setprofile(note)

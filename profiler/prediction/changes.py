@@ -88,14 +88,12 @@ def half_batch_estimates(
     for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
         if name is None:
             continue
-        half = half_batch(
-            run.calls,
-            analysis.calls,
-            analysis.kinds.table,
-            analysis.device_profiles,
-            name,
-            workload.overhead_ratio.get(name, 1.0),
-        )
+        overhead = workload.overhead_ratio.get(name, 1.0)
+        made, key = analysis.inputs.made, (half_batch, name, overhead)
+        if key not in made:  # a ladder asks for it with every rung
+            kinds, profiles = analysis.kinds.table, analysis.device_profiles
+            made[key] = half_batch(run.calls, analysis.calls, kinds, profiles, name, overhead)
+        half: HalfBatch = made[key]
         ratio = ratios[name] = half.busy if name in on_device else half.wall
         if half.measured or half.from_operators:
             assumes.append(_half(half, name, ratio, queued=name in on_device))

@@ -42,6 +42,7 @@ from profiler.analysis.table_text import (
 )
 from profiler.compare.compare import Comparison
 from profiler.prediction import ladder_section
+from profiler.prediction.ladder import ladder_of_analysis
 from profiler.prediction.ladder_section import with_ladder
 from profiler.report.charts.style import drawings
 from profiler.run.columns import NS, col, schema
@@ -89,6 +90,7 @@ def figure_of(table: Table, analysis: Analysis) -> Figure:
 
 def build_report(of: ReportInput) -> Report:
     """The report of `of.analysis`; parts and sections without anything to show are left out."""
+    ladder_of_analysis(of.analysis)  # for its section, the opening and the JSON
     known = {name for kind in section_kinds() for name in kind.tables}
     rest = [_placed(table) for table in tables() if table.name not in known]
     sections = (_section(kind, of, rest) for kind in section_kinds())

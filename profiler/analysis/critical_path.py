@@ -88,10 +88,12 @@ class Window(Struct, frozen=True, eq=False):
 
 
 class BusySource(Struct, frozen=True, eq=False):
-    """The commands of a run by call, and from when to when those of each call ran."""
+    """The commands of a run by call with their tracks, and from when to when those of each call
+    ran."""
 
     run: Run
     commands: CommandArrays
+    tracks: Tracks
     rows: Mapping[int, slice | Times]
     first: Times
     last: Times
@@ -104,7 +106,7 @@ class BusySource(Struct, frozen=True, eq=False):
         for call, some in rows.items():
             first[call] = min(first[call], commands.start[some].min())
             last[call] = max(last[call], commands.end[some].max())
-        return cls(run, commands, rows, first, last)
+        return cls(run, commands, Tracks.of(run.commands["track"]), rows, first, last)
 
     def between(
         self, start: int, end: int, own: Set[int], limit: int
@@ -131,7 +133,7 @@ class BusySource(Struct, frozen=True, eq=False):
         frame, commands = self.run.commands, self.commands
         return {
             place: _Busy.of(commands.start[some], commands.end[some], frame["layer"].gather(some))
-            for place, some in rows_by_place(commands, frame["track"], rows)
+            for place, some in rows_by_place(commands, self.tracks, rows)
         }
 
     def _calls(self, calls: Times) -> dict[Place, _Busy]:
@@ -144,19 +146,30 @@ class BusySource(Struct, frozen=True, eq=False):
         }
 
 
+class Tracks(Struct, frozen=True, eq=False):
+    """The tracks of commands: their `names`, and a code for each, int [n]."""
+
+    names: pl.Series
+    codes: Codes
+
+    @classmethod
+    def of(cls, names: pl.Series) -> Tracks:
+        """The column `track` of a frame of commands."""
+        return cls(names, names.to_physical().to_numpy())
+
+
 def rows_by_place(
-    commands: CommandArrays, tracks: pl.Series, rows: Times
+    commands: CommandArrays, tracks: Tracks, rows: Times
 ) -> list[tuple[Place, Times]]:
-    """The places of some of `commands`, whose column `track` is `tracks`, each with its rows."""
-    devices, track = (*commands.devices, ""), tracks.gather(rows)
-    codes = track.to_physical().to_numpy()
+    """The places of some of `commands`, whose tracks are `tracks`, each with its rows."""
+    devices, codes = (*commands.devices, ""), tracks.codes[rows]
     width = int(codes.max(initial=0)) + 1
     code = commands.device[rows].astype(np.int64) * width + codes
     order = order_by(code, len(devices) * width)
     heads = np.flatnonzero(np.diff(code[order], prepend=-1))
-    groups = np.split(order, heads[1:]) if len(rows) else []
+    groups = np.split(rows[order], heads[1:]) if len(rows) else []
     return [
-        ((devices[int(commands.device[rows[some[0]]])], str(track[int(some[0])])), rows[some])
+        ((devices[int(commands.device[some[0]])], str(tracks.names[int(some[0])])), some)
         for some in groups
     ]
 

@@ -139,8 +139,11 @@ def _ranges(of: Inputs) -> Iterator[Contradiction]:
         frame, key = of.table(table.name), table.columns[0].name
         shares = [one.name for one in table.columns if _is_share(one)]
         times = [one.name for one in table.columns if _is_time(one)]
-        low = frame.select(pl.col(shares + times).min()).row(0) if shares or times else ()
-        high = frame.select(pl.col(shares).max()).row(0) if shares else ()
+        if not shares and not times:
+            continue
+        most = pl.col(shares).max().name.suffix(" at most")
+        values = frame.select(pl.col(shares + times).min(), most).row(0)
+        low, high = values[: len(shares + times)], values[len(shares + times) :]
         for name, least in zip(shares + times, low, strict=True):
             if least is not None and least < 0:
                 check = Check.SHARE if name in shares else Check.LENGTH

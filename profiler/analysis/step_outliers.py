@@ -20,7 +20,14 @@ from msgspec import Struct
 from profiler.analysis.commands import CommandArrays, Kinds, rows_by_call
 from profiler.analysis.compilation import compiled_in
 from profiler.analysis.context import Inputs
-from profiler.analysis.critical_path import BusySource, BusyTracks, Place, Window, rows_by_place
+from profiler.analysis.critical_path import (
+    BusySource,
+    BusyTracks,
+    Place,
+    Tracks,
+    Window,
+    rows_by_place,
+)
 from profiler.analysis.finding_text import (
     UNLABELLED,
     Rule,
@@ -144,7 +151,7 @@ def outlier_table(
     if not len(row):
         return empty(STEP_OUTLIERS)
     source = BusySource.of(run, everything)
-    looked = _Looked(matrix, calls, commands, frame["track"], kinds, source)
+    looked = _Looked(matrix, calls, commands, Tracks.of(frame["track"]), kinds, source)
     causes = [
         looked.cause(part, step, int(excess[part, step]))
         for part, step in zip(row.tolist(), column.tolist(), strict=True)
@@ -171,7 +178,7 @@ class _Looked:
     matrix: StepMatrix
     calls: pl.DataFrame
     commands: CommandArrays
-    tracks: pl.Series
+    tracks: Tracks
     kinds: Kinds
     source: BusySource
     _in_run: Codes = field(init=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
+from typing import TYPE_CHECKING
 
 import polars as pl
 from msgspec.structs import replace
@@ -40,7 +41,6 @@ from profiler.analysis.table_text import (
     renamed,
     table,
 )
-from profiler.compare.compare import Comparison
 from profiler.prediction import ladder_section
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.prediction.ladder_section import with_ladder
@@ -48,6 +48,9 @@ from profiler.report.charts.style import drawings
 from profiler.run.columns import NS, col, schema
 from profiler.text import count, counted, duration, said, sentence
 from profiler.trace.events import NO_STEP, Call
+
+if TYPE_CHECKING:
+    from profiler.compare.compare import Comparison
 
 # --- The report of an analysis: every section that has something to show, in its order.
 #

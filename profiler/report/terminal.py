@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +38,6 @@ from profiler.analysis.document import (
 )
 from profiler.analysis.finding_text import evidence_pairs, gained, words
 from profiler.analysis.result import Finding, Severity
-from profiler.compare.side_by_side import ROOMS, Room
 from profiler.report.terminal_layout import (
     Grid,
     clean,
@@ -49,6 +49,9 @@ from profiler.report.terminal_layout import (
     wrapped,
 )
 from profiler.text import Noun
+
+if TYPE_CHECKING:
+    from profiler.compare.side_by_side import Room
 
 # --- Findings in the terminal: what stands out, by which numbers, what to do.
 
@@ -519,12 +522,12 @@ def _paragraph(text: str, width: int, style: str = "") -> Text:
 # print_brief(Console(highlight=False), partial(brief_report, comparison, gates))
 
 
-def print_brief(
-    console: Console, made: Callable[[Room], Report], rooms: Sequence[Room] = ROOMS
-) -> None:
-    """Print what is `made` for the first of the `rooms` that gives few enough lines, else the
-    last."""
-    reports = map(made, rooms)
+def print_brief(console: Console, made: Callable[[Room], Report]) -> None:
+    """Print what is `made` for the first of the rooms of a comparison that gives few enough lines,
+    else the last."""
+    from profiler.compare.side_by_side import ROOMS
+
+    reports = map(made, ROOMS)
     found = next(reports)
     while _count_lines(found, console.width) > LINES:
         smaller = next(reports, None)

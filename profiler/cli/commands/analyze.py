@@ -132,12 +132,14 @@ def analyze(options: AnalyzeOptions) -> None:
         from profiler.analysis.profiling_overhead import beside
         from profiler.analysis.result import ReportInput
         from profiler.report.build import build_report
-        from profiler.report.html.page import Packing
         from profiler.tools.metrics import summarize_analysis
 
         source = imports.ready(found[0].newest)
-        # The trace is packed meanwhile.
-        packing = None if options.no_html else Packing(source.path)
+        packing = None
+        if not options.no_html:
+            from profiler.report.html.page import Packing
+
+            packing = Packing(source.path)  # the trace is packed meanwhile
         run = load_calls(source)
         if options.as_recorded:
             run = as_recorded(run)

@@ -40,6 +40,7 @@ from profiler.run.load import place_of
 from profiler.run.run import Run
 from profiler.trace.events import CATEGORIES, HOST_TRACK, Drop, DropReason, device_kind
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import HealthRule
 
 # --- Commands as NumPy arrays: what the interval arithmetic of this package works on.
 
@@ -184,8 +185,10 @@ def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.b
 
 
 def host_unseen(run: Run) -> bool:
-    """Whether a foreign trace has neither launches nor anything else of the host: what a device
-    waited for in a call is then not known."""
+    """Whether a foreign trace has neither launches nor anything else of the host, or a launch of no
+    work: what a device waited for in a call is then not known."""
+    if any(note.rule is HealthRule.DEVICE_ONLY for note in run.info.health):
+        return True
     told = run.info.capabilities
     if not told or "launches" in told:
         return False

@@ -134,7 +134,8 @@ _RANDOM = (
 )
 
 _FUNCTIONS: _Rules = (
-    (r"^(nccl|rccl|msccl)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", "collective"),
+    (r"^(nccl|rccl|msccl|hccl|hcom_)", "collective"),
+    (r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", "collective"),
     (r"cross_device_reduce|nvshmem|(?<![a-z])c10d|param_comms", "collective"),
     (r"^mem(cpy|set)\b|_foreach_(copy|zero)", "data_movement"),
     (_CACHE + "|kv_indices", "data_movement"),

@@ -26,7 +26,6 @@ _TEXT = 4096  # bytes by which text and binary are distinguished
 _NAME_LENGTH = 40
 _KEY = re.compile(rb'"((?:[^"\\\n]|\\.){1,60})"\s*:')
 _TABLE = re.compile(rb"CREATE (?:TABLE|VIEW) [\"'`\[]?(\w+)", re.IGNORECASE)
-_ASCEND = "ASCEND_PROFILER_OUTPUT"
 _SQLITE, _PICKLE = rb"SQLite format 3\0", rb"\x80[\x02-\x05]"
 _Matches = Callable[[Path, bytes], object]
 
@@ -76,14 +75,6 @@ def _columns(*names: str) -> _Matches:
         return {*names} <= {name.strip(' "\r') for name in line.split(",")}
 
     return matches
-
-
-def _ascend_folder(path: Path, _head: bytes) -> bool:
-    """A folder that torch_npu's profiler wrote, or one of several of these."""
-    if not path.is_dir():
-        return False
-    named = (path, *islice((one for one in path.glob("*") if one.is_dir()), _ENTRIES))
-    return any(one.name == _ASCEND or (one / _ASCEND).is_dir() for one in named)
 
 
 def _lies_beside_xplane(path: Path, head: bytes) -> bool:
@@ -197,8 +188,6 @@ def refusal_of(path: Path, head: bytes) -> Known | None:
     return next((refusal for refusal in REFUSALS if refusal.matches(path, head)), None)
 
 
-_NO_ASCEND = "no export of it can be read; give a trace that `profile-sd3 import --list` names"
-
 REFUSALS: tuple[Known, ...] = (
     Known(
         "a report of Nsight Systems, whose format is its own",
@@ -219,23 +208,7 @@ REFUSALS: tuple[Known, ...] = (
     Known(
         "an SQLite export of Ascend's msprof",
         _is(_SQLITE, b"STRING_IDS", b"PYTORCH_API"),
-        _NO_ASCEND,
-    ),
-    Known("a folder of Ascend's profiler (torch_npu)", _ascend_folder, _NO_ASCEND),
-    Known(
-        "a trace of Ascend's profiler (torch_npu, msprof)",
-        _is(rb"\s*[\[{]", b'"ph"', b'"Ascend Hardware"'),
-        _NO_ASCEND,
-    ),
-    Known(
-        "a table of Ascend's profiler (kernel_details.csv, op_summary.csv)",
-        _columns("Model ID", "Task ID", "Stream ID"),
-        _NO_ASCEND,
-    ),
-    Known(
-        "a trace of Intel's unitrace",
-        _is(rb"\s*\{", b'"traceEvents"', b"HOST<", b"DEVICE<"),
-        "record with torch.profiler.profile and ProfilerActivity.XPU",
+        "export it as text, too (torch_npu: export_type Text; `msprof --export=on --type=text`)",
     ),
     Known(
         "a trace of torch.autograd.profiler, whose rows of the GPU are no kernels",
@@ -245,11 +218,6 @@ REFUSALS: tuple[Known, ...] = (
     Known(
         "a trace of rocprof, the profiler before rocprofv3",
         _is(rb"\s*\{", b'"traceEvents"', b'"BeginNs"', b'"EndNs"'),
-        "record with `rocprofv3 --sys-trace --output-format json`",
-    ),
-    Known(
-        "a Perfetto trace of rocprofv3",
-        _is(rb"\n", b"kernel_dispatch", b"AGENT [", without=b"profile-sd3"),
         "record with `rocprofv3 --sys-trace --output-format json`",
     ),
     Known(
@@ -312,11 +280,6 @@ REFUSALS: tuple[Known, ...] = (
         "a view of the trace in the .xplane.pb beside it",
         _lies_beside_xplane,
         "give the .xplane.pb, which has all of it",
-    ),
-    Known(
-        "a view that XLA's profiler (JAX, TensorFlow) wrote for its viewer",
-        _is(rb"\s*\{", b'"traceEvents"', b'"process_name"', b'"/host:CPU"'),
-        "give the .xplane.pb that it wrote into the same folder (plugins/profile/TIME)",
     ),
     Known(
         "a memory snapshot of torch, a pickle, which is never opened, since it can run code",

@@ -53,6 +53,7 @@ _OWN = (  # categories in a list of events without anything around it
     rb'[kK]ernel|(?:gpu_)?[mM]em(?:cpy|set))"'
 )
 _ORT = rb'"cat"\s*:\s*"(?:Session|Node)"'
+_OTHERS = rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d|HOST<|DEVICE<)'  # XLA's viewer, unitrace
 
 
 def is_trace(head: bytes) -> bool:
@@ -60,7 +61,7 @@ def is_trace(head: bytes) -> bool:
     torch wrote before 1.8."""
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text[:1] == b"{":
-        return any(key in text for key in _KEYS)
+        return any(key in text for key in _KEYS) and not re.search(_OTHERS, text)
     return text[:1] == b"[" and bool(re.search(_OWN, text)) and not re.search(_ORT, text)
 
 

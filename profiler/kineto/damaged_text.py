@@ -1,8 +1,8 @@
 """The events of a trace whose text is no JSON, in parts, and what of it could not be read.
 
-    reader = DamagedText()
+    reader = DamagedText(readable, Event)
     for events, text in reader.parts(chunks): …
-    reader.read, reader.skipped, reader.first_skipped, reader.broken_at
+    reader.read, reader.skipped, reader.first_skipped, reader.broken_at, reader.notes()
 
 Events are decoded many at once; those that fail are halved until the ones that are no JSON are
 alone. After such a one reading goes on at the next text that begins like an event.
@@ -14,12 +14,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from profiler.files import decoder_of, paired
 from profiler.kineto import BYTE_ORDER_MARK
-from profiler.kineto.events import WRONG, Event, Text
+from profiler.kineto.events import WRONG, Text
+from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 # An event's own object, not the value of one of its keys (`"args": {"name": …}`).
 _EVENT = re.compile(rb'\{(?<!:\{)(?<!: \{)(?<!["\\]\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
@@ -31,20 +33,29 @@ _PART = 4 << 20  # bytes that are looked at once, at least
 _DECODER = json.JSONDecoder(strict=False)
 
 
-class DamagedText:
+class _Phased(Protocol):
+    @property
+    def ph(self) -> str: ...
+
+
+_Event = TypeVar("_Event", bound=_Phased)
+
+
+class DamagedText(Generic[_Event]):
     """Reads a text: how many events were `read`, how many `skipped`, at which byte the first of
     these began, and, if the text is no whole file, the byte at which it breaks off; -1 for none.
     `header` is what stands around the events. `valid` puts right what can be in a text that is no
-    JSON."""
+    JSON, `event` is what each is decoded as."""
 
-    def __init__(self, valid: Callable[[Text], bytes]) -> None:
+    def __init__(self, valid: Callable[[Text], bytes], event: type[_Event]) -> None:
         self.read = self.skipped = 0
         self.first_skipped = self.broken_at = -1
         self.header = b""
         self._valid = valid
+        self._event = event
         self._position = 0
 
-    def parts(self, chunks: Iterable[bytes]) -> Iterator[tuple[list[Event], Text]]:
+    def parts(self, chunks: Iterable[bytes]) -> Iterator[tuple[list[_Event], Text]]:
         """Lists of events, and the text of each: an object with `traceEvents`."""
         text, enough, started = bytearray(), _PART, False
         for chunk in chunks:
@@ -99,10 +110,10 @@ class DamagedText:
         self.header += b"," + rest.encode("utf-8", "surrogateescape")
         return end
 
-    def _decoded(self, text: Text, begins: list[int]) -> Iterator[tuple[list[Event], Text]]:
+    def _decoded(self, text: Text, begins: list[int]) -> Iterator[tuple[list[_Event], Text]]:
         """The events that begin at all but the last of some places in the text."""
         pieces = [bytes(text[begin:end]).rstrip(b", \t\r\n") for begin, end in pairwise(begins)]
-        decoder = decoder_of(list[Event], strict=False)
+        decoder = decoder_of(list[self._event], strict=False)  # type: ignore[name-defined]
         waiting = [(0, len(pieces))] if pieces else []
         while waiting:
             first, last = waiting.pop()
@@ -121,6 +132,21 @@ class DamagedText:
                 continue
             self.read += sum(event.ph != "" for event in events)
             yield events, b'{"traceEvents":' + some + b"}"
+
+    def notes(self) -> Iterator[HealthNote]:
+        """What a manifest says of the text."""
+        if self.skipped:
+            total = self.read + self.skipped
+            yield HealthNote(
+                rule=HealthRule.NO_JSON,
+                count=self.skipped,
+                total=total,
+                share=self.skipped / total,
+                at_byte=self.first_skipped,
+                action=HealthAction.LEFT_OUT,
+            )
+        if self.broken_at >= 0:
+            yield HealthNote(rule=HealthRule.BROKEN_OFF, count=self.read, at_byte=self.broken_at)
 
     def header_with(self, keys: Iterable[str]) -> bytes:
         """A JSON object of the keys that can be read in the header."""

@@ -318,8 +318,8 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
     """What follows the stream in the name of the track of device work, and its category.
 
     `activity` is Kineto's: `kernel`, `gpu_memcpy` or `gpu_memset`. Copies from and to the host
-    are on ` memcpy` (dma), those on a device or between devices and memset on ` copy`, NCCL's and
-    RCCL's kernels on ` collectives` (collective); other kernels on the stream itself (compute).
+    are on ` memcpy` (dma), those on a device or between devices and memset on ` copy`, kernels of
+    NCCL, RCCL and HCCL on ` collectives` (collective), others on the stream itself (compute).
     """
     if activity == "gpu_memcpy":
         ends = copy_name(name).rpartition(" ")[2]  # HtoD, DtoH, DtoD, PtoP
@@ -327,7 +327,7 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
         return (" memcpy", "dma") if to_host else (" copy", "copy")
     if activity == "gpu_memset":
         return " copy", "copy"
-    if name.lower().startswith(("nccl", "rccl", "mscclkernel")):
+    if name.lower().startswith(("nccl", "rccl", "mscclkernel", "hcom_", "hccl")):
         return " collectives", "collective"
     return "", "compute"
 

@@ -40,7 +40,7 @@ from profiler.kineto.events import (
 from profiler.kineto.operators import CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
-from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+from profiler.trace.manifest_fields import HealthNote, HealthRule
 
 # --- Members of zip and tar archives: the one that is a trace, as a stream.
 
@@ -288,7 +288,7 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
 
 def _damaged(path: Path, file: BinaryIO, limit: int) -> KinetoTrace | None:
     """The trace as far as its text can be read; None if that is no event."""
-    reader = DamagedText(_readable)
+    reader = DamagedText(readable, Event)
     columns = EventColumns(_out_of_range(path), bytes)
     for events, text in reader.parts(_file_chunks(path, file, limit)):
         columns.add(events, text)
@@ -297,25 +297,10 @@ def _damaged(path: Path, file: BinaryIO, limit: int) -> KinetoTrace | None:
     keys = [one.encode_name for one in msgspec.structs.fields(Header) if one.name != "traceEvents"]
     header = _LENIENT.header.decode(reader.header_with(keys))
     trace = _trace(path, header, columns)
-    return replace(trace, health=tuple(_text_notes(reader)))
+    return replace(trace, health=tuple(reader.notes()))
 
 
-def _text_notes(reader: DamagedText) -> Iterator[HealthNote]:
-    if reader.skipped:
-        total = reader.read + reader.skipped
-        yield HealthNote(
-            rule=HealthRule.NO_JSON,
-            count=reader.skipped,
-            total=total,
-            share=reader.skipped / total,
-            at_byte=reader.first_skipped,
-            action=HealthAction.LEFT_OUT,
-        )
-    if reader.broken_at >= 0:
-        yield HealthNote(rule=HealthRule.BROKEN_OFF, count=reader.read, at_byte=reader.broken_at)
-
-
-def _readable(text: Text) -> bytes:
+def readable(text: Text) -> bytes:
     """A text as UTF-8, with what Kineto is known to write wrongly put right."""
     return bytes(_LENIENT.valid(bytes(text).decode("utf-8", "replace").encode()))
 

@@ -39,7 +39,9 @@ _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 EMPTY_NS = 60_000_000_000
 _TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
 _NEAR_NS = 15_000
-_COLLECTIVE = re.compile("nccl|rccl|SendRecv|AllReduce", re.IGNORECASE)  # these wait for others
+_COLLECTIVE = re.compile(  # these wait for others
+    "nccl|rccl|hccl|hcom_|SendRecv|AllReduce", re.IGNORECASE
+)
 _CORRELATION_BITS = 40
 _MOST_PROCESSES = 64  # that are distinguished
 _MOST_NAMED = 8  # devices of a process
@@ -353,7 +355,9 @@ class _Check:
         agree = int(agreeing.sum()) >= _AGREE * number
         agree = agree and not self._few_among_healthy(number, latency[here & ~early])
         agree = agree and (slope is not None or self._holds(here & ~strayed, shift))
-        self._set_aside(HealthRule.CLOCK, strayed if agree else early, total=total)
+        # by less than clocks are exact to, work is early by no fault of its own
+        aside = (strayed if agree else early) & (latency < -_NEAR_NS)
+        self._set_aside(HealthRule.CLOCK, aside, total=total)
         if not agree:
             return
         whole = self.rows.device == device

@@ -219,6 +219,8 @@ class CommandWriter:
             module, paths, part = told.module, told.paths, told.part
         if operator is not None and operator.args is not None:
             shapes = self._shapes.of(operator.name, operator.args, event.name)
+        if not shapes and event.args is not None and event.cat == "kernel":  # as Ascend has them
+            shapes = self._shapes.of(event.name, event.args, event.name)
         path, layer = paths.path(module), paths.layer(module, label)
         training = self.launches.training if module < 0 and self.phases else None
         phase = training.phases[member] if training is not None else ""

@@ -16,7 +16,12 @@ from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
-_LAUNCHES = ("Launch", "Memcpy", "Memset")  # in names of calls that put work onto a device
+_LAUNCHES = (
+    "Launch",
+    "Memcpy",
+    "Memset",
+    "Enqueue",
+)  # in names of calls that put work onto a device
 
 
 def launches_work(trace: KinetoTrace) -> bool:

@@ -278,6 +278,7 @@ class KinetoRun(Struct, frozen=True):
     calls_from: CallsFrom | None
     graphs: Graphs | None
     job: Job | None = None  # that it is the only rank of which there is a trace
+    importer: str = "kineto"
 
     @property
     def name(self) -> str:
@@ -330,7 +331,9 @@ class KinetoRun(Struct, frozen=True):
         time."""
         trace, writer, header, stagings = self.trace, self.writer, self.trace.header, self.stagings
         launches = writer.launches
-        run = ForeignRunBuilder("kineto", self.name, self.path, None, job=self.job, all_traced=True)
+        run = ForeignRunBuilder(
+            self.importer, self.name, self.path, None, job=self.job, all_traced=True
+        )
         run.pipeline = stagings[0].section.name
         versions = {name: getattr(header, name) for name in _VERSIONS}
         run.versions = {name: str(value) for name, value in versions.items() if value is not None}
@@ -428,8 +431,9 @@ def run_of(
     *,
     prefix: str = "",
     job: Job | None = None,
+    importer: str = "kineto",
 ) -> KinetoRun:
-    """The run of a trace that was read; `prefix` starts the names of its devices."""
+    """The run of a trace that `importer` read; `prefix` starts the names of its devices."""
     if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
         raise InputError(
             f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
@@ -462,7 +466,8 @@ def run_of(
         placed = [replace(call, iteration=number) for call, number in both]
     memory = memory_levels(trace, writer.kind, set(writer.devices), prefix)
     calls, graphs = tuple(placed), _graphs(trace, replays)
-    return KinetoRun(path, trace, frames, stagings, calls, writer, memory, calls_from, graphs, job)
+    of_calls = frames, stagings, calls, writer, memory, calls_from
+    return KinetoRun(path, trace, *of_calls, graphs, job, importer)
 
 
 def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replays:
@@ -572,9 +577,17 @@ def says_its_rank(path: Path) -> bool:
 
 
 def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
-    """The run of several traces. Raises InputError if they are not of one job, or one of them
-    cannot be read."""
-    traces = [checked_trace(without_front_ends(read_kineto(path))) for path in paths]
+    """The run of several traces of torch.profiler. Raises InputError if they are not of one job,
+    or one of them cannot be read."""
+    return run_of_job(paths, [read_kineto(path) for path in paths])
+
+
+def run_of_job(
+    paths: Sequence[Path], traces: Sequence[KinetoTrace], importer: str = "kineto"
+) -> KinetoRun | JobRun:
+    """The run of the traces of a job's ranks, that `importer` read. Raises InputError if they are
+    not of one job."""
+    traces = [checked_trace(without_front_ends(trace)) for trace in traces]
     told = _told(paths, traces)
     order = sorted(range(len(paths)), key=lambda number: told[number].rank)
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
@@ -588,7 +601,7 @@ def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
             moved = replace(trace, start_ns=start, memory_ns=memory)
         on_one_clock.append(moved)
     runs = [
-        run_of(trace, path, prefix=device_of_rank(one.rank, ""))
+        run_of(trace, path, prefix=device_of_rank(one.rank, ""), importer=importer)
         for trace, path, one in zip(without_gaps(on_one_clock), paths, told, strict=True)
     ]
     job = job_of_ranks(told, [path.name for path in paths], aligned)

@@ -1,4 +1,4 @@
-"""What AMD's rocprofv3 writes: JSON, CSV files of a run, or rocpd."""
+"""What AMD's rocprofv3 writes: JSON, CSV files of a run, rocpd, or a Perfetto trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from profiler.importers.importer import SQLITE, Importer, Option, head_of, reade
 _ROCPD = b"rocpd_kernel_dispatch"
 _TOOL = b'"rocprofiler-sdk-tool"'
 _NAMES = 1 << 16  # bytes within which JSON's first key stands
-_ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".db", ".sqlite", ".db.gz")
+_ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".db", ".sqlite", ".db.gz", ".pftrace")
+_PERFETTO = (b"kernel_dispatch", b"AGENT [")  # in a trace that is not of our own
+_OURS = b"profile-sd3"
 _MARKS = (  # of a header of CSV: the columns that one of the kinds has
     frozenset((b"Kernel_Name", b"Agent_Id")),
     frozenset((b"Domain", b"Function", b"Start_Timestamp")),
@@ -28,12 +30,15 @@ class Form(StrEnum):
     ROCPD = "rocpd"
     JSON = "json"
     CSV = "csv"
+    PERFETTO = "pftrace"
 
 
 def form_in(head: bytes) -> Form | None:
     """The form of a file with this start, unpacked; None for another's."""
     if head.startswith(SQLITE):
         return Form.ROCPD if _ROCPD in head else None
+    if head[:1] == b"\n" and all(word in head for word in _PERFETTO) and _OURS not in head:
+        return Form.PERFETTO
     if head.lstrip()[:1] == b"{":
         return Form.JSON if _TOOL in head[:_NAMES] else None
     line = head.partition(b"\n")[0].strip().removeprefix(b"\xef\xbb\xbf")
@@ -61,7 +66,8 @@ def _recognises(path: Path, head: bytes) -> bool:
 IMPORTER = Importer(
     name="rocprofv3",
     title="rocprofv3",
-    accepts="what rocprofv3 writes (JSON, the CSV files of a run, rocpd), or a folder with it",
+    accepts="what rocprofv3 writes (JSON, the CSV files of a run, rocpd, pftrace), or a folder "
+    "with it",
     recognises=_recognises,
     read=reader(__name__),
     options=(
@@ -73,5 +79,5 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),
-    seen="ROCm 7 (JSON, CSV); rocpd and the CSV of ROCm 6 by their sources alone",
+    seen="ROCm 7 (JSON, CSV); rocpd, pftrace and the CSV of ROCm 6 by their sources alone",
 )

@@ -1,4 +1,4 @@
-"""Import rocprofv3 output: JSON, CSV or rocpd (SQLite).
+"""Import rocprofv3 output: JSON, CSV, rocpd (SQLite) or a Perfetto trace.
 
     import_trace(Path("4242_results.json"), Path("traces"))
     import_trace(Path("out/host"), Path("traces"))          # the CSV files of a run
@@ -25,6 +25,7 @@ from profiler.importers.gpu_calls import NO_TIME, asked_for
 from profiler.importers.gpu_run import gpu_run
 from profiler.importers.importer import head_of
 from profiler.importers.rocprofv3 import Form, files_in, form_in
+from profiler.importers.rocprofv3.perfetto_file import add_perfetto
 from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
 from profiler.importers.rocprofv3.text_files import add_csv, add_json
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
@@ -237,7 +238,7 @@ def _extra(text: object) -> _Extra:
 # Times are the machine's since its start, and no form tells wall time.
 
 
-_ENDINGS = (".gz", ".json", ".csv", ".db", ".sqlite")
+_ENDINGS = (".gz", ".json", ".csv", ".db", ".sqlite", ".pftrace")
 
 
 def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
@@ -273,13 +274,18 @@ def _add(files: Sequence[Path], rows: Rows) -> int:
             add_csv(chosen, rows)
         else:
             for file in chosen:
-                (add_rocpd if form is Form.ROCPD else add_json)(file, rows)
+                _READERS[form](file, rows)
         for file in files:
             if forms[file] is not form:
                 rows.drop(1, "files", DropReason.TOLD_IN_ANOTHER_FORM, file.name)
         return len(chosen)
     named = ", ".join(map(str, files[:3])) or "the folder"
-    raise InputError(f"{named} is nothing that rocprofv3 writes: give its JSON, CSV or rocpd")
+    raise InputError(
+        f"{named} is nothing that rocprofv3 writes: give its JSON, CSV, rocpd or pftrace"
+    )
+
+
+_READERS = {Form.ROCPD: add_rocpd, Form.JSON: add_json, Form.PERFETTO: add_perfetto}
 
 
 def _name(path: Path) -> str:

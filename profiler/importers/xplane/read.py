@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component, stages
-from profiler.importers.importer import content_of, only_path
-from profiler.importers.xplane import IMPORTER
+from profiler.importers.importer import content_of, head_of, only_path
+from profiler.importers.xplane import IMPORTER, is_view
 from profiler.kineto.operators import queue
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import (
@@ -63,10 +63,10 @@ from profiler.trace.runtime_calls import DeviceRows, host_calls
 # behind its lines, so that a plane that is cut has none: the whole planes of a cut file are read.
 
 
-_Stat = int | float | str
+Stat = int | float | str
 _PLANES = 0x0A  # tag of XSpace.planes: field 1, length-delimited
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # kinds of fields; lengths of those that are fixed
-_LATEST_PS = 1 << 62  # 53 days: a start and a length together fit 64 bits
+LATEST_PS = 1 << 62  # 53 days: a start and a length together fit 64 bits
 _TASK = "Task Environment"
 
 
@@ -79,7 +79,7 @@ class Event:
     text: str
     start_ps: int
     duration_ps: int
-    stats: Mapping[str, _Stat]
+    stats: Mapping[str, Stat]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,11 @@ class Plane:
     """Lines are read when they are asked for."""
 
     name: str
-    stats: Mapping[str, _Stat]
+    stats: Mapping[str, Stat]
     _message: Any = field(repr=False)
     _start_ns: int = 0
     _names: dict[int, str] = field(default_factory=dict, repr=False)
-    _kinds: dict[int, tuple[str, str, dict[str, _Stat]]] = field(default_factory=dict, repr=False)
+    _kinds: dict[int, tuple[str, str, dict[str, Stat]]] = field(default_factory=dict, repr=False)
 
     def lines(self) -> Iterator[Line]:
         """The lines in the order of the file."""
@@ -111,7 +111,7 @@ class Plane:
             events, untimed = [], 0
             for one in message.events:
                 start, length = base * 1000 + one.offset_ps, one.duration_ps
-                timed = 0 <= start < _LATEST_PS and 0 <= length < _LATEST_PS
+                timed = 0 <= start < LATEST_PS and 0 <= length < LATEST_PS
                 if one.WhichOneof("data") == "num_occurrences" or not timed:
                     untimed += 1
                     continue
@@ -120,7 +120,7 @@ class Plane:
                 events.append(Event(name, text, start, length, stats))
             yield Line(_text(message.name), tuple(events), untimed)
 
-    def _kind(self, number: int) -> tuple[str, str, dict[str, _Stat]]:
+    def _kind(self, number: int) -> tuple[str, str, dict[str, Stat]]:
         if number not in self._kinds:
             known = self._message.event_metadata
             if number in known:
@@ -209,9 +209,9 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     return 0, -1
 
 
-def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, _Stat]:
+def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, Stat]:
     """Values by their names; those of bytes are left out."""
-    found: dict[str, _Stat] = {}
+    found: dict[str, Stat] = {}
     for one in messages:
         kind = one.WhichOneof("value")
         if kind is None or kind == "bytes_value":
@@ -535,7 +535,7 @@ class _Found:
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError if it cannot be read or no device did anything."""
     path = only_path(paths, IMPORTER.accepts)
-    space = read_space(path)
+    space = _space(path)
     found = _Found()
     for plane in space.planes:
         device = _DEVICE.fullmatch(plane.name)
@@ -550,6 +550,14 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             "(jax.profiler.trace), and give that .xplane.pb"
         )
     return _run(path, space, found)
+
+
+def _space(path: Path) -> Space:
+    if not is_view(head_of(path)):
+        return read_space(path)
+    from profiler.importers.xplane.viewer_json import read_view
+
+    return read_view(path)
 
 
 def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Found) -> None:

@@ -1,0 +1,359 @@
+"""Import Ascend traces: trace_view.json of torch_npu or msprof, with the table of kernels beside.
+
+    import_trace(Path("host_123_ascend_pt"), Path("traces"))
+
+Work is what the process `Ascend Hardware` did, and the collectives of `Communication` (`HCCL`);
+waits for events and notifications are none. A flow `HostToDevice` leads from work to the call of
+CANN that launched it; if that ran for torch's task queue (`Dequeue@…`), the launch is its
+`Enqueue` on the program's thread. A flow `async_npu` leads to the operator. Shapes and kinds of
+cores come from kernel_details.csv or op_summary_*.csv, which are read alone, too.
+Sources: Ascend/pytorch, torch_npu/profiler/analysis; the reference of msprof's data files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from profiler.errors import InputError
+from profiler.importers.ascend import Form, files_in, form_in, outputs_in
+from profiler.importers.chrome_rows import Row, RowArgs, kineto_trace, read_rows
+from profiler.importers.foreign_run import component
+from profiler.importers.importer import content_of, head_of
+from profiler.importers.kineto.front_ends import without_front_ends
+from profiler.importers.kineto.health import checked_trace, without_gaps
+from profiler.importers.kineto.read import JobRun, KinetoRun, run_of, run_of_job
+from profiler.kineto.operators import Scalar
+from profiler.kineto.trace_file import Header, KinetoTrace
+
+_HARDWARE, _CANN, _COLLECTIVES = "Ascend Hardware", "CANN", ("Communication", "HCCL")
+_RUNTIME = "privateuse1_runtime"
+_CALLS = ("aclnn", "aclop")
+_AI_CPU = "AI_CPU"
+_LOOKED_BACK = 16  # ranges that began before a time, to find the one that is open then
+
+# --- The table of kernels: kernel_details.csv (torch_npu), op_summary_*.csv (msprof).
+
+
+_TYPES = {"DT_BF16": "bfloat16", "FLOAT16": "half"}
+_MOST_DEVICES = 4  # digits of a device's number
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A row of the table; `device` is -1 if the table does not say it."""
+
+    name: str
+    core: str
+    device: int
+    stream: str
+    time: Row
+    dims: msgspec.Raw
+    types: msgspec.Raw
+
+
+def _kernels(path: Path) -> list[_Kernel]:
+    """The rows of a table that have a time. Columns are known by their names: which there are, and
+    in which order, differs between versions. Raises InputError if it is no table."""
+    text = content_of(path).decode("utf-8-sig", "replace")
+    try:
+        found = [_kernel(cells) for cells in csv.DictReader(io.StringIO(text, newline=""))]
+    except csv.Error as error:
+        raise InputError(f"{path} is no table of kernels ({error}): export it again") from error
+    return [one for one in found if one.time.start_ns >= 0 and one.time.duration_ns >= 0]
+
+
+def _kernel(given: Mapping[str, object]) -> _Kernel:
+    cells = {str(name).strip(): str(cell or "").strip() for name, cell in given.items()}
+
+    def cell(*names: str) -> str:
+        text = next((cells[name] for name in names if name in cells), "")
+        return "" if text == "N/A" else text
+
+    device = cell("Device_id")
+    return _Kernel(
+        name=cell("Name", "Op Name"),
+        core=cell("Accelerator Core", "Task Type"),
+        device=int(device) if device.isdecimal() and len(device) <= _MOST_DEVICES else -1,
+        stream=cell("Stream ID"),
+        time=Row(
+            ts=msgspec.Raw(cell("Start Time(us)", "Task Start Time(us)").encode()),
+            dur=msgspec.Raw(cell("Duration(us)", "Task Duration(us)").encode()),
+        ),
+        dims=_json([_dims(one) for one in cell("Input Shapes").strip('"').split(";")]),
+        types=_json([_TYPES.get(one, one) for one in cell("Input Data Types").split(";")]),
+    )
+
+
+def _dims(text: str) -> list[int]:
+    sizes = [one.strip() for one in text.split(",")]
+    return [int(one) for one in sizes] if all(one.isdecimal() for one in sizes) else []
+
+
+def _json(values: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(values))
+
+
+def _rows_of(kernels: Iterable[_Kernel]) -> Iterator[Row]:
+    """Rows of work as a trace would have them; the process stands for the device."""
+    for one in kernels:
+        pid, stream = max(one.device, 0), one.stream or "communication"
+        args = RowArgs(dims=one.dims, types=one.types, task=one.core)
+        yield Row("X", "", one.name, pid, stream, one.time.ts, one.time.dur, args=args)
+
+
+# --- Rows of a trace: their processes, threads and flows.
+
+
+_HOST = frozenset({"cpu_op", "python_function", "user_annotation", "enqueue", "dequeue"})
+_FLOWS = ("HostToDevice", "async_npu")
+_LABEL = re.compile(r"NPU\s*[:_]?\s*(\d+)")
+_NO_WORK = re.compile(r"(?:event|notify|capture|mem|value)_?(?:wait|record)|place_?holder", re.I)
+_COPY = re.compile(r"mem_?cpy|pcie_dma|^sdma", re.I)
+_RANGE = re.compile(r"ProfilerStep#\d+|Optimizer\.|enumerate\(")
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Rows of one thread by start: `at` finds the innermost that is open at a time."""
+
+    starts: list[int] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def at(self, time_ns: int) -> Row | None:
+        last = bisect_right(self.starts, time_ns)
+        for place in range(last - 1, max(last - 1 - _LOOKED_BACK, -1), -1):
+            if self.starts[place] + self.rows[place].duration_ns >= time_ns:
+                return self.rows[place]
+        return None
+
+
+def _by_thread(rows: Iterable[Row]) -> dict[str, _Ranges]:
+    found: dict[str, _Ranges] = {}
+    for start, row in sorted(((row.start_ns, row) for row in rows), key=lambda one: one[0]):
+        own = found.setdefault(str(row.tid), _Ranges())
+        own.starts.append(start)
+        own.rows.append(row)
+    return found
+
+
+class _TraceView:
+    """The complete rows of a trace by what they are, and what leads from one to another."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.processes: dict[Scalar, str] = {}
+        self.labels: dict[Scalar, str] = {}
+        self.threads: dict[tuple[Scalar, Scalar], str] = {}
+        complete: list[Row] = []
+        flows: dict[str, dict[tuple[str, str], Row]] = {"s": {}, "f": {}}
+        for row in rows:
+            if row.ph == "X":
+                complete.append(row)
+            elif row.ph in flows and row.cat in _FLOWS:
+                flows[row.ph][row.cat, str(row.id)] = row
+            elif row.name == "process_name":
+                self.processes[row.pid] = row.named
+            elif row.name == "process_labels":
+                self.labels[row.pid] = str(row.args.labels) if row.args is not None else ""
+            elif row.name == "thread_name":
+                self.threads[row.pid, row.tid] = row.named
+        self.host = [row for row in complete if row.cat in _HOST]
+        self.runtime = [row for row in complete if self._is(row, _CANN)]
+        self.work = [row for row in complete if self._is_work(row)]
+        self._sources = {  # by kind of flow, and the place and time at which it ends
+            (kind, str(end.pid), str(end.tid), end.start_ns): flows["s"][kind, number]
+            for (kind, number), end in flows["f"].items()
+            if (kind, number) in flows["s"]
+        }
+
+    def source(self, kind: str, work: Row) -> Row | None:
+        """Where the flow that ends at the start of some work begins."""
+        return self._sources.get((kind, str(work.pid), str(work.tid), work.start_ns))
+
+    @property
+    def has_launches(self) -> bool:
+        return any(kind == "HostToDevice" for kind, *_ in self._sources)
+
+    def _is(self, row: Row, *names: str) -> bool:
+        return self.processes.get(row.pid) in names
+
+    def _is_work(self, row: Row) -> bool:
+        """Whether a device computes or copies in it: of a collective the row of the whole."""
+        if self._is(row, *_COLLECTIVES):
+            return self.threads.get((row.pid, row.tid), "").endswith("Communication")
+        task = str(row.args.task or "") if row.args is not None else ""
+        # a file that was cut lacks the names of processes, which stand at its end
+        on_device = self._is(row, _HARDWARE) or (bool(task) and row.pid not in self.processes)
+        return on_device and not _NO_WORK.search(f"{row.name} {task}")
+
+    def devices(self, known: Sequence[_Kernel]) -> dict[Scalar, str]:
+        """The device that each process of work stands for, by the number that its label or the
+        table says, else by their order."""
+        pids = list(dict.fromkeys(row.pid for row in self.work if not self._is(row, *_COLLECTIVES)))
+        labels = [_LABEL.search(self.labels.get(pid, "")) for pid in pids]
+        told = {one.device for one in known if one.device >= 0}
+        only = told.pop() if len(told) == len(pids) == 1 else None
+        numbers = [
+            int(label[1]) if label else at if only is None else only
+            for at, label in enumerate(labels)
+        ]
+        found: dict[Scalar, str] = {
+            pid: f"npu:{number}" for pid, number in zip(pids, numbers, strict=True)
+        }
+        first = next(iter(found.values()), "npu:0")
+        return {row.pid: first for row in self.work} | found
+
+
+# --- Work and its launches under Kineto's categories.
+
+
+def _categorized(
+    path: Path, view: _TraceView, kernels: Sequence[_Kernel]
+) -> tuple[list[Row], dict[Scalar, str]]:
+    """The rows under Kineto's categories, and the devices that processes stand for; `kernels` are
+    the table's. Raises InputError if there are none."""
+    if not view.work:  # an export that was cut, or the table alone
+        view.work = [*_rows_of(kernels)]
+    devices = view.devices(kernels)
+    known = {(one.name, one.time.start_ns): one for one in kernels}
+    _link(view)
+    for row in view.work:
+        args = row.args = row.args or RowArgs()
+        kernel = known.get((row.name, row.start_ns))
+        core = str(args.task or "") if kernel is None else kernel.core
+        if kernel is not None:
+            args.dims, args.types = kernel.dims, kernel.types
+        args.stream = f"{row.tid} AI CPU" if core == _AI_CPU else str(row.tid)
+        row.cat = "gpu_memcpy" if _COPY.search(f"{row.name} {core}") else "kernel"
+    owners = {str(row.tid): row.pid for row in view.host}
+    for row in view.runtime:
+        row.cat, row.pid = _RUNTIME, owners.get(str(row.tid), row.pid)
+    for row in view.host:
+        if row.cat == "enqueue":
+            row.cat = _RUNTIME
+        elif row.cat == "cpu_op" and (_RANGE.match(row.name) or component(row.name)):
+            row.cat = "user_annotation"  # which torch_npu does not tell from operators
+        elif row.cat == "cpu_op" and row.name.startswith(_CALLS):
+            row.cat = _RUNTIME  # a call within torch's operator
+    host = [row for row in view.host if row.cat != "dequeue"]
+    if not host and not view.work:
+        raise InputError(
+            f"{path} holds no work of an NPU and no operator: record with torch_npu.profiler, "
+            "activities CPU and NPU, and export it as text"
+        )
+    return [*host, *view.runtime, *view.work], devices
+
+
+def _link(view: _TraceView) -> None:
+    """Give work and its launch a number in common, and work and its operator another."""
+    calls = _by_thread(view.runtime)
+    dequeued = _by_thread(row for row in view.host if row.cat == "dequeue")
+    enqueued = {_queued(row): row for row in view.host if row.cat == "enqueue"}
+    connected = {} if view.has_launches else {_connected(row): row for row in view.runtime}
+    operators = {
+        (str(row.tid), row.start_ns): row for row in view.host if row.cat not in ("dequeue", "")
+    }
+    numbers: dict[int, int] = {}
+    for row in view.work:
+        source = view.source("HostToDevice", row)
+        launch = connected.get(_connected(row)) if row.args is not None else None
+        if source is not None:
+            launch = calls.get(str(source.tid), _Ranges()).at(source.start_ns)
+        if launch is not None:
+            ran = dequeued.get(str(launch.tid), _Ranges()).at(launch.start_ns)
+            launch = enqueued.get(_queued(ran), launch) if ran is not None else launch
+        operator = view.source("async_npu", row)
+        if operator is not None:
+            operator = operators.get((str(operator.tid), operator.start_ns))
+        if operator is not None and operator.cat == "enqueue":
+            launch = launch or operator
+        row.args = row.args or RowArgs()
+        if launch is not None:
+            launch.args = launch.args or RowArgs()
+            number = numbers.setdefault(id(launch), len(numbers) + 1)
+            row.args.correlation = launch.args.correlation = number
+        if operator is not None and operator.cat == "cpu_op":
+            operator.args = operator.args or RowArgs()
+            row.args.external_id = operator.args.external_id = f"operator {id(operator)}"
+
+
+def _queued(row: Row) -> str:
+    return str(row.args.queued) if row.args is not None else ""
+
+
+def _connected(row: Row) -> str:
+    return str(row.args.connection) if row.args is not None else ""
+
+
+# --- Files and folders of one process, or of the ranks of a job.
+
+
+_INFO = re.compile(r"profiler_info_(\d{1,6})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What one process wrote: its place, its trace and its table; `rank` if a folder says it."""
+
+    path: Path
+    trace: Path | None
+    kernels: Path | None
+    rank: int | None = None
+
+
+def read_run(paths: Sequence[Path]) -> KinetoRun | JobRun:
+    """Read what one process wrote, or the ranks of a job: a trace, a table or a folder each.
+
+    Raises InputError if a file is damaged or nothing of an NPU is there.
+    """
+    sources = [source for path in paths for source in _sources(path)]
+    if len(sources) == 1:
+        trace = checked_trace(without_front_ends(_read(sources[0])))
+        (trace,) = without_gaps([trace])
+        return run_of(trace, sources[0].path, importer="ascend")
+    ranks = [one.rank for one in sources]
+    if None in ranks or len(set(ranks)) < len(ranks):  # in order of their names
+        ranks = [*range(len(sources))]
+    size = max(len(ranks), *(1 + (rank or 0) for rank in ranks))
+    jobs = [{"rank": rank, "world_size": size, "backend": "hccl"} for rank in ranks]
+    traces = [
+        _read(source, Header([], distributedInfo=_json(job)))
+        for source, job in zip(sources, jobs, strict=True)
+    ]
+    return run_of_job([source.path for source in sources], traces, importer="ascend")
+
+
+def _sources(path: Path) -> Iterator[_Source]:
+    if not path.is_dir():
+        table = form_in(head_of(path)) is Form.KERNELS
+        beside = {} if table else files_in(path.parent)
+        alone = Form.TRACE not in beside or beside[Form.TRACE].name != path.name
+        kernels = path if table else None if alone else beside.get(Form.KERNELS)
+        yield _Source(path, None if table else path, kernels)
+        return
+    for folder in outputs_in(path):
+        files = files_in(folder)
+        if files:
+            place = folder if folder == path else folder.parent
+            yield _Source(place, files.get(Form.TRACE), files.get(Form.KERNELS), _rank(place))
+
+
+def _rank(folder: Path) -> int | None:
+    found = [_INFO.fullmatch(one.name) for one in folder.glob("profiler_info_*.json")]
+    return next((int(one[1]) for one in found if one), None)
+
+
+def _read(source: _Source, header: Header | None = None) -> KinetoTrace:
+    kernels = _kernels(source.kernels) if source.kernels is not None else []
+    rows, health = read_rows(source.trace) if source.trace is not None else ([], ())
+    view = _TraceView(rows)
+    rows, devices = _categorized(source.path, view, kernels)
+    names = devices, view.threads
+    return kineto_trace(source.path, rows, *names, health=health, header=header)

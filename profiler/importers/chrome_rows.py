@@ -1,0 +1,168 @@
+"""Chrome JSON of profilers other than torch's, as rows, and a Kineto trace made of chosen rows.
+
+    rows, notes = read_rows(path)
+    trace = kineto_trace(path, kept, {800: "npu:0"}, names_of_threads, health=notes)
+
+An importer says of each row which of Kineto's categories it has (`kernel`, `gpu_memcpy`,
+`privateuse1_runtime`, `cpu_op`, …) and links work to its launch by `correlation`. Calls, steps,
+modules and checks are then those of the importer of torch.profiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.files import decoder_of
+from profiler.importers.importer import content_of
+from profiler.kineto import BYTE_ORDER_MARK
+from profiler.kineto.damaged_text import DamagedText
+from profiler.kineto.events import LATEST_NS, WRONG, Args, Events
+from profiler.kineto.operators import Scalar
+from profiler.kineto.trace_file import Header, KinetoTrace, readable
+from profiler.trace.columns import Int32s
+from profiler.trace.manifest_fields import HealthNote
+
+_PART = 4 << 20  # bytes of a damaged text that are looked at together
+_NO_TIME = -1
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class RowArgs(
+    Args,
+    gc=False,
+    rename={"queued": "correlation_id", "connection": "connection_id", "task": "Task Type"},
+):
+    """What is read of a row's `args` beside what Kineto's have."""
+
+    queued: Scalar = None
+    connection: Scalar = None
+    task: Scalar = None
+    id: Scalar = None
+    labels: Scalar = None
+    hlo_module: Scalar = None
+    hlo_op: Scalar = None
+
+
+class Row(msgspec.Struct, gc=False):
+    """One event of the file; `ts` and `dur` are µs, as numbers or texts."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Scalar = None
+    tid: Scalar = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    id: Scalar = None
+    args: RowArgs | None = None
+
+    @property
+    def start_ns(self) -> int:
+        """When it started, in ns of the file; -1 if the file does not say so."""
+        return _ns(self.ts)
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took, in ns, 0 if the file does not say so; -1 for what is no length."""
+        return _ns(self.dur) if bytes(self.dur) else 0
+
+    @property
+    def named(self) -> str:
+        """What a row of metadata (`process_name`, `thread_name`) says."""
+        found = self.args.name if self.args is not None else None
+        return "" if found is None else str(found).strip()
+
+
+class _File(msgspec.Struct):
+    traceEvents: list[Row]  # noqa: N815  the key's own name
+
+
+def _ns(raw: msgspec.Raw) -> int:
+    """A time in µs, exactly: `"1704161511420306.491"` has more digits than a float64."""
+    text = bytes(raw).strip(b'" \t').decode("ascii", "replace")
+    try:
+        found = Decimal(text) * 1000
+        return round(found) if 0 <= found < LATEST_NS else _NO_TIME
+    except (InvalidOperation, ValueError):
+        return _NO_TIME
+
+
+def read_rows(path: Path) -> tuple[list[Row], tuple[HealthNote, ...]]:
+    """The events of a file, a list of them or an object with `traceEvents`, plain or gzip, and
+    what of its text could not be read. Raises InputError if none can be."""
+    text = content_of(path).removeprefix(BYTE_ORDER_MARK)
+    try:
+        if text.lstrip()[:1] == b"[":
+            return decoder_of(list[Row]).decode(text), ()
+        return decoder_of(_File).decode(text).traceEvents, ()
+    except WRONG:
+        pass
+    reader = DamagedText(readable, Row)
+    chunks = (text[at : at + _PART] for at in range(0, len(text), _PART))
+    rows = [row for part, _ in reader.parts(chunks) for row in part]
+    if not rows:
+        raise InputError(f"{path} is not valid JSON: export or copy it again")
+    return rows, tuple(reader.notes())
+
+
+def kineto_trace(
+    path: Path,
+    rows: Sequence[Row],
+    devices: Mapping[Scalar, str],
+    threads: Mapping[tuple[Scalar, Scalar], str],
+    *,
+    health: Iterable[HealthNote] = (),
+    header: Header | None = None,
+) -> KinetoTrace:
+    """A trace of the complete events of some rows, which have Kineto's categories already;
+    `devices` are the names of those that processes stand for, `threads` the names of threads."""
+    times = np.array([(row.start_ns, row.duration_ns) for row in rows], dtype=np.int64)
+    start, duration = times.reshape(-1, 2).T
+    timed = (start != _NO_TIME) & (duration != _NO_TIME)
+    kept = [row for row, told in zip(rows, timed.tolist(), strict=True) if told]
+    name, names = _codes(kept, lambda row: row.name)
+    category, categories = _codes(kept, lambda row: row.cat)
+    thread, of_threads = _codes(kept, lambda row: (row.pid, row.tid))
+    events = Events(
+        tuple(names),
+        tuple(categories),
+        tuple(of_threads),
+        name,
+        category,
+        thread,
+        [row.args for row in kept],
+    )
+    start_ns, duration_ns = start[timed].copy(), duration[timed].copy()
+    return KinetoTrace(
+        where=str(path),
+        header=header or Header([]),
+        events=events,
+        start_ns=start_ns,
+        duration_ns=duration_ns,
+        thread=thread,
+        threads=events.threads,
+        thread_names=dict(threads),
+        device_names=dict(devices),
+        rows={
+            one: np.flatnonzero(category == code).astype(np.int64)
+            for code, one in enumerate(categories)
+        },
+        memory=[],
+        memory_ns=np.zeros(0, dtype=np.int64),
+        dropped=len(rows) - len(kept),
+        health=tuple(health),
+    )
+
+
+def _codes(rows: Iterable[Row], of: Callable[[Row], _Key]) -> tuple[Int32s, list[_Key]]:
+    """The code of what each row has, int32, and what the codes stand for."""
+    known: dict[_Key, int] = {}
+    codes = [known.setdefault(of(row), len(known)) for row in rows]
+    return np.array(codes, dtype=np.int32), [*known]

@@ -1,0 +1,209 @@
+"""Ascend's traces and tables against sums over the files themselves: real ones, and generated."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from profiler.errors import InputError
+from profiler.importers import import_trace
+from profiler.tools.sources import load
+from tests.corpus import CORPUS, needs_corpus
+
+_DATA = Path(__file__).parent / "data"
+_TRACE, _TABLE = _DATA / "trace_view.json.gz", _DATA / "kernel_details.csv.gz"
+_WAIT = "EVENT_WAIT"
+
+
+def _imported(path, folder):
+    return load(import_trace(path, folder))
+
+
+def _work(run):
+    return run.commands.filter(pl.col("device").cast(pl.String).str.contains("npu"))
+
+
+def _union_ns(times):
+    total = reach = 0
+    for start, length in sorted(times):
+        total += max(start + length - max(start, reach), 0)
+        reach = max(reach, start + length)
+    return total
+
+
+def _times(frame):
+    return frame.select("start_ns", "duration_ns").rows()
+
+
+def _ns(text):
+    whole, _, rest = str(text).partition(".")
+    return int(whole) * 1000 + round(float(f"0.{rest or 0}") * 1000)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return json.loads(gzip.decompress(_TRACE.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    return _imported(_TRACE, tmp_path_factory.mktemp("traces"))
+
+
+def test_a_real_trace_has_all_work_of_the_hardware_at_its_time(real, rows):
+    """Rows of `Ascend Hardware` are the commands of npu:0, to the nanosecond."""
+    hardware = [row for row in rows if row["ph"] == "X" and row["pid"] == 800]
+    times = [(_ns(row["ts"]), _ns(row["dur"])) for row in hardware]
+    work = _work(real)
+    assert len(work) == len(hardware) == 276
+    assert set(work["device"].cast(pl.String)) == {"npu:0"}
+    assert _union_ns(_times(work)) == _union_ns(times)
+
+
+def test_work_has_the_operator_that_the_flow_names(real, rows):
+    """Kernels that were launched alone carry torch's operator: as many as flows lead from it."""
+    starts = [row for row in rows if row.get("cat") == "async_npu" and row["ph"] == "s"]
+    operators = [row for row in rows if row.get("cat") == "cpu_op" and "::" in row["name"]]
+
+    def around(start):
+        inside = (
+            row
+            for row in operators
+            if row["tid"] == start["tid"]
+            and 0 <= _ns(start["ts"]) - _ns(row["ts"]) <= _ns(row["dur"])
+        )
+        return min(inside, key=lambda row: _ns(row["dur"]))["name"]
+
+    led = Counter(map(around, starts))
+    assert len(starts) == len(real.flows) == 274  # an enqueue each; two copies have none
+    found = Counter(_work(real)["op_type"].cast(pl.String))
+    for name in ("aten::mul_", "aten::sqrt", "aten::addcdiv_", "aten::addcmul_"):
+        assert found[name] == led[name] > 0
+
+
+def test_a_real_table_alone_gives_kernels_with_shapes(tmp_path):
+    """Times and shapes are those of the rows; which launch each had is not known."""
+    text = gzip.decompress(_TABLE.read_bytes()).decode()
+    cells = list(csv.DictReader(io.StringIO(text)))
+    times = {(_ns(row["Start Time(us)"].strip()), _ns(row["Duration(us)"])) for row in cells}
+    run = _imported(_TABLE, tmp_path)
+    work = _work(run)
+    assert _union_ns(_times(work)) == _union_ns(times)
+    shapes = work.filter(pl.col("layer").cast(pl.String).str.contains("MatMulV2"))["shapes"]
+    assert set(shapes.cast(pl.String)) == {"in: bfloat16[81920,4096] bfloat16[8192,512]"}
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    "name", ["d_ascend_trace_view.json", "d2_ascend_pt", "d3_ascend_kernel_details.csv"]
+)
+def test_the_corpus_is_read_in_each_form(name, tmp_path):
+    """20 kernels of 150 µs on npu:0 (`damaged/README.md`)."""
+    work = _work(_imported(CORPUS / "damaged" / name, tmp_path))
+    assert work["duration_ns"].to_list() == [150_000] * 20
+
+
+def _generated(*, device: int = 0, shift: int = 0, collectives: bool = False) -> list[dict]:
+    """Four kernels of 100 µs, 200 µs apart, launched through the task queue; the third on the AI
+    CPU; a wait of the stream between them that is no work."""
+    hardware, cann, python, hccl = 3000 + device, 2000, 1000, 5000
+    events = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        for pid, name in (
+            (python, "Python"),
+            (cann, "CANN"),
+            (hardware, "Ascend Hardware"),
+            (hccl, "Communication"),
+        )
+    ]
+    events += [
+        {"ph": "M", "name": "process_labels", "pid": hardware, "args": {"labels": f"NPU {device}"}},
+        {
+            "ph": "M",
+            "name": "thread_name",
+            "pid": hccl,
+            "tid": 1,
+            "args": {"name": "Group 0 Communication"},
+        },
+        {"ph": "M", "name": "thread_name", "pid": hccl, "tid": 2, "args": {"name": "Plane 0"}},
+    ]
+
+    def add(name, pid, tid, ts, dur, cat=None, **args):
+        event = {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": f"{ts + shift}.000"}
+        events.append(event | {"dur": dur, "args": args} | ({"cat": cat} if cat else {}))
+
+    def flow(kind, number, start, end):
+        for phase, (pid, tid, ts) in (("s", start), ("f", end)):
+            place = {"pid": pid, "tid": tid, "ts": f"{ts + shift}.000"}
+            events.append({"ph": phase, "name": kind, "cat": kind, "id": str(number), **place})
+
+    for number in range(4):
+        at = 1_758_000_000_000_000 + 200 * number
+        add("aten::mm", python, 7, at, 20, "cpu_op", **{"Sequence number": number})
+        add("Enqueue", python, 7, at + 5, 4, "enqueue", correlation_id=number)
+        add("Dequeue@aclnnMm", python, 8, at + 12, 9, "dequeue", correlation_id=number)
+        add("AscendCL@aclnnMm", cann, 8, at + 14, 5, level="acl")
+        task = "AI_CPU" if number == 2 else "AI_CORE"
+        add("aclnnMm_MatMulV3", hardware, 2, at + 50, 100.0, **{"Task Type": task})
+        add(_WAIT, hardware, 2, at + 150, 40.0, **{"Task Type": _WAIT})
+        flow("HostToDevice", number, (cann, 8, at + 15), (hardware, 2, at + 50))
+        flow("async_npu", number, (python, 7, at), (hardware, 2, at + 50))
+        if collectives:
+            add(f"hcom_allReduce__1_{number}_1", hccl, 1, at + 60, 80.0)
+            add("Memcpy", hccl, 2, at + 60, 70.0)
+    return events
+
+
+def test_queue_leads_from_work_to_its_operator(tmp_path):
+    """The launch of a kernel is its `Enqueue`, in torch's operator; waits are no work; the AI
+    CPU's is a track of its own; of a collective the whole is work, not its parts."""
+    (tmp_path / "msprof_1.json").write_text(json.dumps(_generated(device=5, collectives=True)))
+    run = _imported(tmp_path / "msprof_1.json", tmp_path / "out")
+    work = _work(run)
+    assert set(work["device"].cast(pl.String)) == {"npu:5"}
+    kernels = work.filter(pl.col("layer").cast(pl.String).str.contains("mm"))
+    assert kernels["duration_ns"].to_list() == [100_000] * 4
+    assert set(kernels["op_type"].cast(pl.String)) == {"aten::mm"}
+    tracks = Counter(work["track"].cast(pl.String))
+    assert tracks == {"stream 2": 3, "stream 2 AI CPU": 1, "stream 1 collectives": 4}
+    launches = run.commands.filter(pl.col("layer").cast(pl.String) == "Enqueue")
+    assert len(launches) == 4
+    assert len(run.flows) == 4
+
+
+def test_a_trace_whose_export_was_cut_is_read_to_there(tmp_path):
+    """torch_npu closes the list last: a killed export has no `]`. What is whole is read, and the
+    run says that the text breaks off."""
+    text = json.dumps(_generated())
+    cut = text[: text.rindex('"HostToDevice"')]
+    (tmp_path / "trace_view.json").write_text(cut)
+    run = _imported(tmp_path / "trace_view.json", tmp_path / "out")
+    assert len(_work(run)) == 4
+    assert [str(note.rule) for note in run.info.health] == ["broken_off"]
+
+
+def test_folders_of_ranks_are_one_job(tmp_path):
+    """Each folder is a rank by its profiler_info_N.json; their devices have the rank's name."""
+    for rank in (0, 1):
+        folder = tmp_path / "job" / f"host_{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        folder.mkdir(parents=True)
+        (folder.parent / f"profiler_info_{rank}.json").write_text("{}")
+        rows = _generated(device=rank, collectives=True)
+        (folder / "trace_view.json").write_text(json.dumps(rows))
+    run = _imported(tmp_path / "job", tmp_path / "out")
+    assert run.info.job is not None
+    assert [one.rank for one in run.info.job.ranks] == [0, 1]
+    assert set(_work(run)["device"].cast(pl.String)) == {"rank0/npu:0", "rank1/npu:1"}
+
+
+def test_nothing_of_an_npu_is_one_sentence(tmp_path):
+    (tmp_path / "trace_view.json").write_text('[{"ph": "M", "name": "Ascend Hardware"}]')
+    with pytest.raises(InputError, match="holds no work of an NPU and no operator"):
+        import_trace(tmp_path / "trace_view.json", tmp_path / "out")

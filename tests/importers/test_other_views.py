@@ -1,0 +1,118 @@
+"""Forms in which others write what they recorded for a viewer: unitrace's JSON, XLA's
+trace.json.gz, rocprofv3's Perfetto trace, torch's JSON under a Perfetto name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import polars as pl
+import pytest
+
+from profiler.errors import InputError
+from profiler.importers import import_trace
+from profiler.tools.sources import load
+from tests.corpus import CORPUS, needs_corpus
+
+
+def _imported(path, folder):
+    return load(import_trace(path, folder))
+
+
+def _on(run, kind):
+    return run.commands.filter(pl.col("device").cast(pl.String).str.starts_with(kind))
+
+
+def _written(folder, name, document):
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("u_unitrace.json", "xpu:0"),
+        ("x_tensorboard.trace.json.gz", "gpu:0"),
+        ("y_rocprofv3.pftrace", "rocm:0"),
+    ],
+)
+def test_the_corpus_has_twenty_kernels_in_each_form(name, device, tmp_path):
+    """20 kernels of 150 µs on the one device (`damaged/README.md`)."""
+    work = _on(_imported(CORPUS / "damaged" / name, tmp_path), device)
+    assert work["duration_ns"].to_list() == [150_000] * 20
+
+
+def _unitrace():
+    """On two GPUs: a kernel each, and on the first a copy of 64 bytes and a barrier."""
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "HOST<machine>"}},
+        {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": "DEVICE<Max 1550>"}},
+        {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "DEVICE<Max 1550>"}},
+    ]
+    work = (
+        (2, "gemm[SIMD16 {128;1;1} {256;1;1}]", 100.0, 50.0),
+        (3, "norm[SIMD32 {64;1;1} {256;1;1}]", 110.0, 20.0),
+        (2, "zeCommandListAppendMemoryCopy(M2D)[64 bytes]", 160.0, 10.0),
+        (2, "zeCommandListAppendBarrier", 170.0, 5.0),
+    )
+    for number, (pid, name, start, length) in enumerate(work):
+        call = {"ph": "X", "pid": 1, "tid": 1, "cat": "cpu_op", "id": number, "dur": 2.0}
+        events.append(call | {"name": "zeCommandListAppend", "ts": 10.0 * number})
+        row = {"ph": "X", "pid": pid, "tid": 1, "cat": "gpu_op", "args": {"id": str(number)}}
+        events.append(row | {"name": name, "ts": start, "dur": length})
+    return {"traceEvents": events}
+
+
+def test_unitrace_has_kernels_copies_and_their_launches(tmp_path):
+    """Kernels by their names, without groups; a copy with its way and bytes; barriers are no
+    work; each is linked to the call that appended it."""
+    run = _imported(_written(tmp_path, "a.json", _unitrace()), tmp_path / "out")
+    found = _on(run, "xpu").select(
+        *(pl.col(name).cast(pl.String) for name in ("device", "layer", "kernel")), "duration_ns"
+    )
+    assert sorted(found.rows()) == [
+        ("xpu:0", "Memcpy HtoD", "Memcpy HtoD", 10_000),
+        ("xpu:0", "gemm", "gemm", 50_000),
+        ("xpu:1", "norm", "norm", 20_000),
+    ]
+    assert len(run.flows) == 3
+    assert run.info.devices["xpu:1"].hardware == "Max 1550"
+    copy = _on(run, "xpu").filter(pl.col("layer").cast(pl.String) == "Memcpy HtoD")
+    assert copy["bytes_written"].to_list() == [64]
+
+
+def test_unitrace_of_the_host_alone_is_one_sentence(tmp_path):
+    events = _unitrace()["traceEvents"][:1]
+    path = _written(tmp_path, "a.json", {"traceEvents": events})
+    with pytest.raises(InputError, match="holds no kernel and no copy of a GPU: record with"):
+        import_trace(path, tmp_path / "out")
+
+
+def test_the_view_of_xla_has_modules_of_a_tpu_as_calls(tmp_path):
+    """Lines of a TPU are read as those of its XSpace: two executed modules are two calls."""
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "/device:TPU:0"}},
+        {"ph": "M", "name": "thread_name", "pid": 3, "tid": 1, "args": {"name": "XLA Modules"}},
+        {"ph": "M", "name": "thread_name", "pid": 3, "tid": 2, "args": {"name": "XLA Ops"}},
+    ]
+    for start in (0.0, 100.0):
+        module = {"ph": "X", "pid": 3, "tid": 1, "ts": start, "dur": 80.0}
+        events.append(module | {"name": "jit_step(7)"})
+        op = {"ph": "X", "pid": 3, "tid": 2, "ts": start + 5, "dur": 60.0, "name": "fusion.1"}
+        events.append(op | {"args": {"hlo_category": "convolution fusion", "long_name": "%f"}})
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": [*events, {}]}).encode()))
+    run = _imported(path, tmp_path / "out")
+    assert run.calls["submodule"].cast(pl.String).to_list() == ["jit_step"] * 2
+    assert _on(run, "tpu")["duration_ns"].to_list() == [60_000] * 2
+
+
+@needs_corpus
+def test_json_under_the_name_of_a_perfetto_trace_is_read_by_content(tmp_path):
+    """torch 2.14's export_chrome_trace writes Chrome JSON into a file called .pftrace."""
+    path = tmp_path / "x.pftrace"
+    shutil.copy(CORPUS / "damaged" / "00_base_correct.json", path)
+    assert len(_on(_imported(path, tmp_path / "out"), "cuda")) == 34

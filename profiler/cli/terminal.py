@@ -238,7 +238,12 @@ def print_chosen(
         print_report(console, whole(), notes=notes)
     else:
         brief(console)
-    if written and (sections or full):
+    print_written(written, apart=bool(sections or full))
+
+
+def print_written(written: Sequence[Path], *, apart: bool) -> None:
+    """Name the files that were written, behind an empty line if they stand `apart`."""
+    if written and apart:
         tell()
     for path in written:
         tell(f"wrote {path}")

@@ -118,69 +118,102 @@ def analyze(options: AnalyzeOptions) -> None:
 
         path = watch(path, terminal.terminal(), drawn=terminal.is_drawn_on(sys.stdout))
     selected = [*map(name_list, (options.stage, options.submodule, options.device, options.step))]
-    paths, pages, failure = [path, *options.against], [], None
-    with (
-        terminal.progress(f"reading {path}") as say,
-        opened(paths, options.importing, options.out) as (found, imports),
-    ):
-        # What makes a report is imported once there is a run.
-        from profiler.analysis.analyze import analyze
-        from profiler.analysis.as_recorded import as_recorded
-        from profiler.analysis.context import Selection
-        from profiler.analysis.device_profiles import find_profiles, read_profiles
-        from profiler.analysis.overview import extent
-        from profiler.analysis.profiling_overhead import beside
-        from profiler.analysis.result import ReportInput
-        from profiler.report.build import build_report
-        from profiler.tools.metrics import summarize_analysis
+    paths = [path, *options.against]
+    packing = None
+    with opened(paths, options.importing, options.out) as (found, imports):
+        with terminal.progress(f"reading {path}") as say:
+            # What makes a report is imported once there is a run.
+            from profiler.analysis.analyze import analyze
+            from profiler.analysis.as_recorded import as_recorded
+            from profiler.analysis.context import Selection
+            from profiler.analysis.device_profiles import find_profiles, read_profiles
+            from profiler.analysis.overview import extent
+            from profiler.analysis.profiling_overhead import beside
+            from profiler.analysis.result import ReportInput
+            from profiler.report.build import build_report
+            from profiler.tools.metrics import summarize_analysis
 
-        source = imports.ready(found[0].newest)
-        packing = None
-        if not options.no_html:
-            from profiler.report.html.page import Packing
+            source = imports.ready(found[0].newest)
+            if not options.no_html:
+                from profiler.report.html.page import Packing
 
-            packing = Packing(source.path)  # the trace is packed meanwhile
-        run = load_calls(source)
-        if options.as_recorded:
-            run = as_recorded(run)
-        of_bases: list[str] = []
-        comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
-        measured = options.device_profile
-        profiles = read_profiles(measured) if measured else find_profiles(source.place)
-        say(f"analyzing {source.place}")
-        analysis = analyze(run, Selection(*selected), profiles, memory)
-        shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
-        report = build_report(shown)
-        if not options.as_recorded:
-            summarize_analysis(analysis, source)
-        notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
-        if comparison is None and options.against and not of_bases:
-            notes.insert(0, "not compared: files of this run are damaged")
-        if packing is not None:
-            # Before anything is printed, because `… | head` ends the program.
-            say("writing the page")
-            try:
-                pages = [_write_page(options, run, source, analysis, report, packing)]
-            except OutputError as error:
-                failure = error
-    written = [*_write_tables(options, run, analysis), *pages]
+                packing = Packing(source.path)  # the trace is packed meanwhile
+            run = load_calls(source)
+            if options.as_recorded:
+                run = as_recorded(run)
+            of_bases: list[str] = []
+            comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
+            measured = options.device_profile
+            profiles = read_profiles(measured) if measured else find_profiles(source.place)
+            say(f"analyzing {source.place}")
+            analysis = analyze(run, Selection(*selected), profiles, memory)
+            shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
+            report = build_report(shown)
+            if not options.as_recorded:
+                summarize_analysis(analysis, source)
+            notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
+            if comparison is None and options.against and not of_bases:
+                notes.insert(0, "not compared: files of this run are damaged")
+        # The text first: the page takes longer.
+        broken = _print_text(options, report, source.place, notes, sections)
+        files = run, source, analysis, report
+        written, failure = _write_files(options, *files, packing)
+    if broken is not None:
+        raise broken
     if options.json_file != STDOUT:
-        from profiler.report.terminal import print_opening
-
-        opening, lines, brief = report.opening, len(written), None
-        if opening is not None:
-            brief = partial(
-                print_opening, opening=opening, place=source.place, notes=notes, below=lines
-            )
-        full = options.full
-        terminal.print_chosen(
-            lambda: report, brief, sections, full=full, notes=notes, written=written
-        )
+        terminal.print_written(written, apart=bool(sections or options.full))
     if failure is not None:
         raise failure
     check_whole(run, source)
     if options.strict:
         exit_if_damaged(run)
+
+
+def _print_text(
+    options: AnalyzeOptions,
+    report: Report,
+    place: Path,
+    notes: Sequence[str],
+    sections: Sequence[str],
+) -> BrokenPipeError | None:
+    """Print the report as asked for, with room for a line about each file that is written then.
+    The files are still written if its reader is gone (`… | head`): that is returned."""
+    from profiler.report.terminal import print_opening
+
+    if options.json_file == STDOUT:
+        return None
+    files = (options.json_file, options.csv_dir, options.parquet_dir)
+    below = sum(one is not None for one in files) + (not options.no_html)
+    brief = None
+    if report.opening is not None:
+        brief = partial(
+            print_opening, opening=report.opening, place=place, notes=notes, below=below
+        )
+    try:
+        terminal.print_chosen(lambda: report, brief, sections, full=options.full, notes=notes)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        return error
+    return None
+
+
+def _write_files(
+    options: AnalyzeOptions,
+    run: Run,
+    source: Source,
+    analysis: Analysis,
+    report: Report,
+    packing: Packing | None,
+) -> tuple[list[Path], OutputError | None]:
+    """Write the page and the tables; return their paths, and why the page could not be written."""
+    pages, failure = [], None
+    if packing is not None:
+        try:
+            with terminal.progress("writing the page"):
+                pages = [_write_page(options, run, source, analysis, report, packing)]
+        except OutputError as error:
+            failure = error
+    return [*_write_tables(options, run, analysis), *pages], failure
 
 
 def _analyze_each(options: AnalyzeOptions) -> None:

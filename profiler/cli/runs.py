@@ -166,7 +166,8 @@ def _without_calls(source: Source) -> str:
     if (place.parent / MANIFEST_NAME).is_file():
         return f"{place} holds no call of its run: give the whole bundle {place.parent}"
     return (
-        f"{place} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
+        f"{place} is a Perfetto trace but holds no profile-sd3 call: say which tracks are those of "
+        "devices (--import device=REGEX), look at its slices with "
         f"profiler.load, or run `profile-sd3 import {place}` if RBLN's profiler wrote it"
     )
 

@@ -400,6 +400,12 @@ def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
     of_api = ranges.innermost(np.searchsorted(threads, api.thread).astype(np.int32), api.start)
     _lend(api, ranges, threads, of_api)
     of_work = np.where(launch >= 0, of_api[launch] if len(api) else NO_CALL, NO_CALL)
+    if not (launch >= 0).any():  # without any launch: the call that was open at its own start
+        no_thread = np.zeros(max(len(ranges), len(work)), dtype=np.int32)
+        rows = np.arange(len(ranges), dtype=np.int64)
+        together = Ranges.of(rows, no_thread[: len(rows)], ranges.start_ns, ranges.end_ns)
+        open_then = together.innermost(no_thread[: len(work)], work.start)
+        of_work = np.append(together.row, NO_CALL)[open_then]
     # the pass of the program's loop in which each call is; a single one is no loop
     passes = marks.ranges(marks.passes >= 0, threads)
     numbers = np.full(len(ranges), NO_ITERATION, dtype=np.int64)

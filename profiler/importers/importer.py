@@ -164,7 +164,8 @@ class Importer(Struct, frozen=True):
     (`analysis.dropped_data` says what they mean). `seen` names the versions of the
     producer whose files were read. `beside` names further files that `read` looks at beside one
     that it is given, and that are no trace by themselves. `together` parts files of one folder into
-    those that `read` takes as one run: all of them where it is None.
+    those that `read` takes as one run: all of them where it is None. What it recognises is its own
+    only if one of its options is given where it is so `if_asked`.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Importer(Struct, frozen=True):
     together: Callable[[Sequence[Path]], Sequence[Sequence[Path]]] | None = None
     title: str = ""
     beside: Callable[[Path], Sequence[Path]] | None = None
+    if_asked: bool = False
 
     def values(self, given: Mapping[str, object]) -> dict[str, str | int | Path]:
         """The options in `given`, read. Raises InputError for an unknown one or a wrong value."""
@@ -200,9 +202,10 @@ def reader(package: str, one: str = "") -> Callable[[Sequence[Path], Mapping[str
 
 
 def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
-    """Whether an importer recognises a path; one that fails on what it does not know does not."""
+    """Whether an importer recognises a path; one that fails on what it does not know does not, nor
+    one that has to be asked for."""
     try:
-        return bool(importer.recognises(path, head))
+        return not getattr(importer, "if_asked", False) and bool(importer.recognises(path, head))
     except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
         return False
 

@@ -64,6 +64,21 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     return found
 
 
+def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
+    """The importer that reads such a file only if one of its options is given, as it is here."""
+    head = head_of(path)
+    return next(
+        (
+            one
+            for one in importers()
+            if getattr(one, "if_asked", False)
+            and options.keys() & {option.name for option in one.options}
+            and one.recognises(path, head)
+        ),
+        None,
+    )
+
+
 def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
     """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
     from profiler.importers.mixed.align import contents_of
@@ -123,7 +138,7 @@ def _of_all(
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
     """The importer that recognises `paths`; if none does, the only one that has the `options`
     that were given. Raises InputError if there is none, with what the first looks like."""
-    found = recognised(paths)
+    found = recognised(paths) or (asked_for(paths[0], options) if len(paths) == 1 else None)
     if found is not None:
         return found
     able = [

@@ -34,7 +34,7 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
 from profiler.importers.importer import Importer, head_of
 from profiler.importers.refusals import likeness, producer
-from profiler.importers.registry import recognised, unread
+from profiler.importers.registry import asked_for, recognised, unread
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
 from profiler.run.run import Run
 from profiler.text import name_list
@@ -121,6 +121,7 @@ def resolve(
     found = [_found(tuple(paths)) for paths in names]
     if not options:
         return found
+    found = [_asked_for(each, options) for each in found]
     used = [each.newest.foreign.importer for each in found if each.newest.foreign is not None]
     if not used:
         named = ", ".join(options)
@@ -183,6 +184,13 @@ def _folder(path: Path) -> Found:
 
 def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:
     return Found(paths[0], (Source(paths[0], Kind.FOREIGN, Foreign(importer, paths)),))
+
+
+def _asked_for(found: Found, options: Mapping[str, object]) -> Found:
+    """A Perfetto trace as that of an importer whose options are given."""
+    source = found.newest
+    asked = asked_for(source.path, options) if source.kind is Kind.TRACE else None
+    return found if asked is None else _foreign(asked, (source.path,))
 
 
 def _given(found: Found, options: Mapping[str, object]) -> Found:

@@ -116,3 +116,66 @@ def test_json_under_the_name_of_a_perfetto_trace_is_read_by_content(tmp_path):
     path = tmp_path / "x.pftrace"
     shutil.copy(CORPUS / "damaged" / "00_base_correct.json", path)
     assert len(_on(_imported(path, tmp_path / "out"), "cuda")) == 34
+
+
+def _perfetto(folder):
+    """Ten slices of 80 µs on `GPU queue 1` within a slice `transformer` of a thread, and a flow
+    from a slice `launch` to each but the last."""
+    trace_pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    trace = trace_pb2.Trace()
+
+    def packet():
+        added = trace.packet.add()
+        added.trusted_packet_sequence_id = 1
+        return added
+
+    def event(time, track, name="", flow=None):
+        one = packet()
+        one.timestamp, one.track_event.track_uuid = time, track
+        one.track_event.type = 1 if name else 2
+        if name:
+            one.track_event.name = name
+        if flow is not None:
+            one.track_event.flow_ids.append(flow)
+
+    first = packet()
+    first.sequence_flags = 1
+    thread = first.track_descriptor
+    thread.uuid, thread.thread.pid, thread.thread.tid = 2, 5, 6
+    queue = packet().track_descriptor
+    queue.uuid, queue.name = 3, "GPU queue 1"
+    base = 10**12
+    event(base, 2, "transformer")
+    for number in range(10):
+        at = base + 100_000 * number
+        flow = number if number < 9 else None
+        event(at + 1_000, 2, "launch", flow)
+        event(at + 3_000, 2)
+        event(at + 5_000, 3, "gemm", flow)
+        event(at + 85_000, 3)
+    event(base + 1_100_000, 2)
+    path = folder / "app.pftrace"
+    path.write_bytes(trace.SerializeToString())
+    return path
+
+
+def test_any_perfetto_trace_is_read_if_the_user_says_what_devices_are(tmp_path):
+    """Slices of the tracks that match are work in the call whose range is open; flows lead from
+    launches; without device= its slices stay commands, as before."""
+    path = _perfetto(tmp_path)
+    options = {"device": r"GPU queue (\d+)"}
+    run = load(import_trace(path, tmp_path / "out", options=options))
+    work = _on(run, "gpu")
+    assert set(work["device"].cast(pl.String)) == {"gpu:1"}
+    assert work["duration_ns"].to_list() == [80_000] * 10
+    assert run.calls["submodule"].cast(pl.String).to_list() == ["transformer"]
+    assert len(run.flows) == 9
+    assert len(load(path).commands) == 21
+
+
+def test_a_track_that_is_not_there_is_named(tmp_path):
+    path = _perfetto(tmp_path)
+    with pytest.raises(InputError, match=r"matches device='TPU': .* there are .*GPU queue 1"):
+        import_trace(path, tmp_path / "out", options={"device": "TPU"})
+    with pytest.raises(InputError, match="is no regular expression"):
+        import_trace(path, tmp_path / "out", options={"device": "("})

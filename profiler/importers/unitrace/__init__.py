@@ -20,7 +20,7 @@ IMPORTER = Importer(
     title="unitrace",
     accepts=_ACCEPTS,
     recognises=_recognises,
-    read=reader(__name__),
+    read=reader(__name__, _ACCEPTS),
     capabilities=frozenset({"timeline", "launches", "bytes"}),
     seen="by its documentation alone",
 )

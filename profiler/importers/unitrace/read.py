@@ -11,17 +11,14 @@ appended it. Kernels are named with the width and sizes of their groups:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from profiler.errors import InputError
 from profiler.importers.chrome_rows import Row, RowArgs, kineto_trace, read_rows
-from profiler.importers.importer import only_path
 from profiler.importers.kineto.health import checked_trace, without_gaps
 from profiler.importers.kineto.read import KinetoRun, run_of
-from profiler.importers.unitrace import IMPORTER
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace
 
@@ -36,11 +33,10 @@ _WAY = re.compile(r"\b([MDHS]2[MDHS])\b")
 _BYTES = re.compile(r"\[(\d{1,18}) bytes\]")
 
 
-def read_run(paths: Sequence[Path]) -> KinetoRun:
+def read_run(path: Path) -> KinetoRun:
     """Read one file. Raises InputError if it cannot be read or no GPU did anything in it."""
-    path = only_path(paths, IMPORTER.accepts)
     (trace,) = without_gaps([checked_trace(_trace(path))])
-    return run_of(trace, path, importer=IMPORTER.name)
+    return run_of(trace, path, importer="unitrace")
 
 
 def _trace(path: Path) -> KinetoTrace:

@@ -1,0 +1,162 @@
+"""Import a Perfetto trace of any producer, some tracks of which are those of devices.
+
+    import_trace(Path("app.pftrace"), Path("traces"), options={"device": r"GPU (\\d+)"})
+
+Slices of these tracks are work, each track is a stream. All other slices are ranges of host
+threads; those from which a flow leads to work are its launches. Nothing is guessed by the look
+of a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.importers.foreign_run import ForeignRunBuilder, drops_of
+from profiler.importers.gpu_calls import (
+    KINDS,
+    NO_TIME,
+    Api,
+    Marks,
+    MarkTexts,
+    Names,
+    Work,
+    asked_for,
+    global_ids,
+)
+from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
+from profiler.trace.columns import Int64s, TraceColumns, TrackRow, read_trace
+from profiler.trace.events import DropKind, DropReason
+from profiler.trace.manifest_fields import Device
+
+_NAMED = 8  # tracks in a message
+_NONE = -1
+_LONGEST = 1000  # characters of a name in which the expression is searched
+
+
+def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBuilder:
+    """Read one trace; `device` says which tracks are those of devices, `submodules` which slices
+    are calls, with commas. Raises InputError if it cannot be read or no track matches."""
+    trace = read_trace(path)
+    number = _devices(path, trace, device)
+    given = asked_for(submodules)
+    on_device = number[trace.slices.track] != _NONE
+    work_rows, host_rows = np.flatnonzero(on_device), np.flatnonzero(~on_device)
+    launch = np.full(len(trace.slices), _NONE, dtype=np.int64)
+    leads = on_device[trace.flows[:, 1]] & ~on_device[trace.flows[:, 0]]
+    launch[trace.flows[leads, 1]] = trace.flows[leads, 0]
+    launches = np.unique(launch[launch != _NONE])
+    recorded = Recorded(
+        work=_work(trace, work_rows, number, launch),
+        api=_api(trace, launches),
+        marks=_marks(trace, np.setdiff1d(host_rows, launches), given),
+        drops=tuple(
+            drop
+            for lost in trace.drops
+            for drop in drops_of(
+                DropKind.DROPPED_EVENTS, lost.count, lost.unit, DropReason.DAMAGED, path.name
+            )
+        ),
+    ).timed(path.name)
+    recorded.marks.check(path, given, "slice")
+    codes, place = np.unique(recorded.work.device, return_inverse=True)
+    names = tuple(f"gpu:{code}" for code in codes.tolist())
+    machine = Machine(
+        base_ns=0,
+        clock=None,
+        placed=Devices(place.reshape(-1), names),
+        devices={name: Device() for name in names},
+    )
+    return gpu_run(ForeignRunBuilder("perfetto", path.stem, path, None), recorded, machine)
+
+
+def _devices(path: Path, trace: TraceColumns, device: str) -> Int64s:
+    """The number of the device that each track is of, -1 for those of the host."""
+    try:
+        pattern = re.compile(device)
+    except re.error as error:
+        raise InputError(f"device={device!r} is no regular expression ({error})") from error
+    matches = [pattern.search(_name(track)) if device else None for track in trace.tracks]
+    number = [_NONE if one is None else _group(one) for one in matches]
+    if max(number, default=_NONE) == _NONE:
+        known = dict.fromkeys(_name(track) for track in trace.tracks if track.kind != "counter")
+        named = ", ".join([*known][:_NAMED]) + (", …" if len(known) > _NAMED else "")
+        raise InputError(
+            f"no track of {path} matches device={device!r}: give a regular expression that finds "
+            f"those of devices; there are {named or 'none'}"
+        )
+    return np.array(number, dtype=np.int64)
+
+
+def _group(found: re.Match[str]) -> int:
+    told = found[1] if found.re.groups else None
+    return int(told) if told is not None and told.isdecimal() and len(told) < 6 else 0
+
+
+def _name(track: TrackRow) -> str:
+    return track.name[:_LONGEST]
+
+
+def _ends(trace: TraceColumns, rows: Int64s) -> Int64s:
+    slices = trace.slices
+    length = slices.duration_ns[rows]
+    return np.where(length < 0, NO_TIME, slices.start_ns[rows] + length)
+
+
+def _pids(trace: TraceColumns, rows: Int64s) -> Int64s:
+    known = [_NONE if track.pid is None else track.pid for track in trace.tracks]
+    return np.array([*known, _NONE], dtype=np.int64)[trace.slices.track[rows]]
+
+
+def _threads(trace: TraceColumns, rows: Int64s) -> Int64s:
+    """Global ids of the threads; a track that is of none is one by itself."""
+    known = [at if track.tid is None else track.tid for at, track in enumerate(trace.tracks)]
+    tid = np.array([*known, 0], dtype=np.int64)[trace.slices.track[rows]]
+    return global_ids(_pids(trace, rows), tid)
+
+
+def _work(trace: TraceColumns, rows: Int64s, number: Int64s, launch: Int64s) -> Work:
+    names = Names()
+    track = trace.slices.track[rows]
+    used, place = np.unique(trace.slices.name[rows], return_inverse=True)
+    return Work(
+        name=names.of([trace.strings[code] for code in used.tolist()], place.reshape(-1)),
+        start=trace.slices.start_ns[rows],
+        end=_ends(trace, rows),
+        pid=np.full(len(rows), _NONE, dtype=np.int64),
+        correlation=launch[rows] + 1,
+        names=tuple(names.codes),
+        kind=np.full(len(rows), KINDS.index("kernel"), dtype=np.int64),
+        device=number[track],
+        stream=track.astype(np.int64),
+        bytes=np.full(len(rows), _NONE, dtype=np.int64),
+        lane="track",
+    )
+
+
+def _api(trace: TraceColumns, rows: Int64s) -> Api:
+    names = Names()
+    used, place = np.unique(trace.slices.name[rows], return_inverse=True)
+    return Api(
+        name=names.of([trace.strings[code] for code in used.tolist()], place.reshape(-1)),
+        start=trace.slices.start_ns[rows],
+        end=_ends(trace, rows),
+        pid=_pids(trace, rows),
+        correlation=rows + 1,
+        names=tuple(names.codes),
+        thread=_threads(trace, rows),
+        waits=np.zeros(len(rows), dtype=np.bool_),
+    )
+
+
+def _marks(trace: TraceColumns, rows: Int64s, given: Sequence[str]) -> Marks:
+    ends = _ends(trace, rows)
+    kept = rows[ends > trace.slices.start_ns[rows]]
+    known = MarkTexts()
+    texts = [trace.strings[code] for code in trace.slices.name[kept].tolist()]
+    times = trace.slices.start_ns[kept], _ends(trace, kept), _threads(trace, kept)
+    return Marks.of(*times, *known.of(texts), known, given, int((ends == NO_TIME).sum()))

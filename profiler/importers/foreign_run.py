@@ -144,7 +144,8 @@ class ForeignRunBuilder:
     `make_host`, to build the commands of one call at a time while the bundle is written. Without
     `spans` they follow from the calls, in order of their starts; the first begins at `begin_ns` or
     earlier, the last ends at `end_ns` or later. `submodules` has what is known of each but its
-    device; `all_traced` means that operators of each were recorded.
+    device; `all_traced` means that operators of each were recorded. `others` are further runs of
+    the file: `import` makes a bundle of each.
     """
 
     producer: str
@@ -178,6 +179,7 @@ class ForeignRunBuilder:
     make_calls: Callable[[], Iterable[PlacedCall]] | None = None
     make_host: Callable[[], CommandColumns] | None = None
     make_landmarks: Callable[[], Iterable[tuple[str, int]]] = tuple
+    others: Sequence[ForeignRunBuilder] = ()
 
     def capability(self, **recorded: object) -> None:
         """Add the capabilities that are recorded: `shapes=True`."""

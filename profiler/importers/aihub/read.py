@@ -71,9 +71,9 @@ def read_run(
     guidance: str = "",
 ) -> ForeignRunBuilder:
     """Read the measurements of one device, runtime and precision; if several are left, those of
-    the first that measured most components, in the order of the file's devices. With `steps` they
-    make a pipeline: encoders, that many steps of the denoiser, the rest; `guidance` above 1 adds a
-    pass without the prompt.
+    the first that measured most components, in the order of the file's devices. If nothing was
+    chosen, those of all others are further runs. With `steps` they make a pipeline: encoders, that
+    many steps of the denoiser, the rest; `guidance` above 1 adds a pass without the prompt.
 
     Raises InputError if the file cannot be read, or has no measurement of what was asked for.
     """
@@ -98,7 +98,10 @@ def read_run(
     if steps and not any(is_denoiser(_name(one)) for one in taken):
         names = ", ".join(one.component for one in taken)
         raise InputError(f"{path} has no denoiser among {names:.200}: leave out steps={steps}")
-    return _run(path, taken, len(every), steps, passes)
+    run = _run(path, taken, len(every), steps, passes)
+    if not any(asked.values()):
+        run.others = [*_others(path, run, every, chosen, steps, passes)]
+    return run
 
 
 def measurements_in(document: Any) -> Iterator[Measurement]:
@@ -234,6 +237,24 @@ def _run(
         what, reason = "measurements", DropReason.ONE_COLUMN
         run.drop(DropKind.ESTIMATED_TIMES, len(taken), what, reason, measurements=measurements)
     return run
+
+
+def _others(
+    path: Path,
+    run: ForeignRunBuilder,
+    every: Sequence[Measurement],
+    chosen: tuple[str, str, str],
+    steps: int,
+    passes: int,
+) -> Iterator[ForeignRunBuilder]:
+    """Yield a run for what each other device, runtime and precision measured, if it can make the
+    same pipeline."""
+    for column in dict.fromkeys(one.column for one in every):
+        taken = [one for one in every if one.column == column]
+        if column != chosen and (not steps or any(is_denoiser(_name(one)) for one in taken)):
+            other = _run(path, taken, len(every), steps, passes)
+            other.name, other.pipeline = "-".join((run.name, *column)), run.name
+            yield other
 
 
 def _settings(taken: Sequence[Measurement]) -> dict[str, Setting]:

@@ -12,6 +12,7 @@ from profiler.analysis.run_headline import headline
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.aihub.read import measurements_in
+from profiler.importers.importing import import_all
 from profiler.importers.openvino.read import plain_yaml
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
@@ -182,6 +183,18 @@ def test_without_a_choice_it_is_the_first_device_that_has_most(tmp_path):
     run = imported(tmp_path, document())
     assert run.info.settings["device"] == "Laptop"
     assert run.drops[1].detail.values["measurements"] == 6
+
+
+def test_every_column_becomes_a_run_if_none_is_chosen(tmp_path):
+    """Three devices and runtimes are three runs that may be compared: six times in all; a choice
+    makes one."""
+    path = tmp_path / "sd.perf.yaml"
+    path.write_text(as_yaml(document()), encoding="utf-8")
+    runs = [load(bundle) for bundle in import_all(path, tmp_path / "traces")]
+    times = sorted(run.commands["duration_ns"].sum() / 1e6 for run in runs)
+    assert times == [11.0, 16.5, 33.0]  # 1 + 10 of each column's own
+    assert {run.info.pipeline for run in runs} == {"sd"}
+    assert len(import_all(path, tmp_path / "one", options={"device": "Phone"})) == 1
 
 
 def test_another_device_is_a_sentence(tmp_path):

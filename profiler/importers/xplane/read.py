@@ -745,6 +745,9 @@ def _submodule(module: str) -> str:
     return component(plain) or name or _ONLY
 
 
+_ENDINGS = re.compile(r"(?:\.xplane)?\.pb$|(?:\.trace)?\.json(?:\.gz)?$")
+
+
 def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     ranges = sorted(found.ranges, key=lambda one: (one.start_ns, one.device))
     outside = found.outside
@@ -758,7 +761,7 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
         ranges.sort(key=lambda one: one.start_ns)
         outside = []
     labels = stages([one.submodule for one in ranges], [NO_ITERATION] * len(ranges))
-    name = path.name.removesuffix(".pb").removesuffix(".xplane")
+    name = _ENDINGS.sub("", path.name)
     clocks = Clocks(clock=ClockName.REALTIME if space.start_ns else None, base_ns=space.start_ns)
     run = ForeignRunBuilder("xplane", name, path, clocks=clocks)
     for one, label in zip(ranges, labels, strict=True):

@@ -41,13 +41,13 @@ from profiler.fleet.history import (
 from profiler.fleet.storage import is_url
 from profiler.fleet.text import apart_line, change_lines, history_lines, value_text, when
 from profiler.plugins import plain_text
+from profiler.report.html.library import script_hash
 from profiler.report.html.page import (
     Top,
     contents,
     document,
     embedded,
     modules,
-    script_hash,
     script_of,
     style_sheet,
     template,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from profiler.analysis.document import Report
     from profiler.analysis.result import Analysis
     from profiler.compare.compare import Comparison
-    from profiler.report.html.page import Packing
+    from profiler.report.html.library import Packing
     from profiler.run.run import Run
     from profiler.tools.sources import Found, Imports, Source
 

@@ -9,15 +9,11 @@ Content-Security-Policy runs only the scripts whose hashes it lists and loads no
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from graphlib import TopologicalSorter
 from html import escape
 from importlib import resources
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from string import Template
@@ -53,7 +49,7 @@ from profiler.analysis.document import (
 )
 from profiler.analysis.finding_text import evidence_pairs, number, words
 from profiler.analysis.overview import extent
-from profiler.analysis.provenance import EmbeddedTrace, deflated, embedded_trace, pack
+from profiler.analysis.provenance import EmbeddedTrace, deflated, pack
 from profiler.analysis.result import Analysis, Finding, ReportInput, Severity, Where
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline_section import bounds
@@ -61,6 +57,7 @@ from profiler.analysis.stages import submodule_names
 from profiler.files import ascii_json, write_atomically
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart, draw
+from profiler.report.html.library import Packing, script_hash
 from profiler.report.html.tables import (
     busy_json,
     command_columns,
@@ -640,55 +637,6 @@ def _facts(facts: tuple[Fact, ...]) -> str:
     return f'<dl class="facts" style="--columns:{columns}">{cards}</dl>{of_whole()}'
 
 
-# --- What a page holds whatever a run is like: packed in a thread of its own, beside other work.
-#
-# packing = Packing(source)         # before the run is loaded
-# write_html(run, analysis, path, packing=packing)
-
-
-class Library(Struct, frozen=True):
-    """The library that draws figures: `packed` as a zlib stream in base64, and its `hash`."""
-
-    packed: str
-    hash: str
-
-
-class Packing:
-    """The library and the merged trace of the run at `source`, on their way from now on: deflating
-    leaves the interpreter to others."""
-
-    def __init__(self, source: Path | None = None) -> None:
-        pool = ThreadPoolExecutor(1)
-        self._library: Future[Library] = pool.submit(_plotly)
-        self._trace: Future[EmbeddedTrace | None] = pool.submit(embedded_trace, source)
-        pool.shutdown(wait=False)
-
-    @property
-    def library(self) -> Library:
-        """The library, once it is packed."""
-        return self._library.result()
-
-    @property
-    def trace(self) -> EmbeddedTrace | None:
-        """The trace, once it is packed; None if there is none to read."""
-        return self._trace.result()
-
-
-def script_hash(script: bytes) -> str:
-    """The hash by which a page's policy knows a script."""
-    return base64.b64encode(hashlib.sha256(script).digest()).decode()
-
-
-def _plotly() -> Library:
-    """The library that the installed plotly ships; plotly itself stays unimported."""
-    found = find_spec("plotly")
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
-    script = (Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
-    packed = deflated(script)
-    return Library(packed, script_hash(script))
-
-
 # --- One run as one HTML file: self-contained, offline, safe to open whatever the trace says.
 #
 #     write_html(run, analyze(run), Path("report.html"))
@@ -748,7 +696,10 @@ def html_page(
     tables, columns = pack(timeline.tables, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
     body, sentence = body_of(report), report.summary.headline
-    trace, library = packing.trace, packing.library
+    trace = packing.trace
+    library = packing.library(
+        {one["type"] for of in body.figures["light"].values() for one in of["data"]}
+    )
     script, late = page_scripts()
     first = _first(run, analysis, timeline, report, language)
     rest = _rest(body, timeline, trace, analysis.run.run_id) | {

@@ -40,6 +40,7 @@ from profiler.compare.text import difference_text, reason_text
 from profiler.compare.tree import Timeline
 from profiler.files import write_atomically
 from profiler.report.charts.style import FONT
+from profiler.report.html.library import script_hash
 from profiler.report.html.page import (
     Body,
     Top,
@@ -49,7 +50,6 @@ from profiler.report.html.page import (
     embedded,
     modules,
     pairs,
-    script_hash,
     script_of,
     style_sheet,
     template,

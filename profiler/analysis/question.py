@@ -109,7 +109,7 @@ _ORDER = (  # a tuple a line: the formatter keeps it
     *("partitioning", "ranks", "collectives", "collective_arrivals", "rank_imbalance"),
     *("requests", "request_percentiles", "roles", "blocks", "roofline", "roofline_roles"),
     *("fusions", "shapes", "cached_calls", "cache_use", "steps", "submodules", "branches"),
-    *("calls", "idle", "copies", "busy_timeline", "gaps", "critical_path"),
+    *("calls", "activity", "idle", "copies", "busy_timeline", "gaps", "critical_path"),
     *("device_transitions", "cpu_fallback"),
 )
 TAKEN = frozenset(

@@ -285,8 +285,8 @@ def calls_overlap(analysis: Analysis) -> bool:
 
 
 def stages_figure(analysis: Analysis) -> Figure:
-    """Calls, host work and idle time of each stage."""
-    data = (analysis.stages, analysis.calls, analysis.accounting)
+    """What devices did in each stage; if that is not known its calls, host work and idle time."""
+    data = (analysis.stages, analysis.calls, analysis.accounting, analysis.activity)
     return Figure("stages", "stages", data)
 
 
@@ -342,6 +342,7 @@ SECTION = SectionKind(
         "step_times",
         "step_operators",
         "step_outliers",
+        "activity",
     ),
     group=SectionGroup.MODEL,
 )

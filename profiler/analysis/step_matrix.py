@@ -44,7 +44,7 @@ from profiler.run.columns import (
     schema,
 )
 from profiler.run.intervals import Codes, Times, positions
-from profiler.text import Said, count, counted, joined, said
+from profiler.text import Said, count, counted, joined, percent, said
 
 # --- What calls take with another batch: half of it, as a batched denoiser call has for the prompt
 # alone, or several times as much.
@@ -673,7 +673,8 @@ TABLES = (
 _SHOWN_PARTS = 24  # parts with a row of their own, beside the step and its submodules
 _SHOWN_SUBMODULES = 6
 _SHOWN_COLUMNS = 60
-FARTHEST = 1.5  # a factor of the median: what is farther from it has the same colour
+_SMALL = 0.01  # of the time of all parts: those with less share a row
+_FAINTEST = 0.02  # of a step: colours end no nearer to the median
 _Reals = npt.NDArray[np.float64]
 _KEYS = ("submodule", "layer", "role")
 
@@ -682,7 +683,8 @@ class Matrix(Struct, frozen=True, eq=False):
     """The rows and columns that are shown.
 
     `time` is ns, float64 [rows, columns], NaN if a part was not traced; `median` float64 [rows]
-    over all steps. `left_out` parts share the last row, `steps` of them are `each` to a column.
+    over all steps. Rows of parts start at `first_part`, below the step and its submodules;
+    `left_out` parts share the last row, `steps` of them are `each` to a column.
     `row_picks` and `column_picks` are what a row and a column stand for (`chart_style.picking`).
     """
 
@@ -692,6 +694,7 @@ class Matrix(Struct, frozen=True, eq=False):
     column_picks: list[Pick]
     time: _Reals
     median: _Reals
+    first_part: int
     parts: int
     left_out: int
     steps: int
@@ -706,7 +709,7 @@ class Matrix(Struct, frozen=True, eq=False):
         if self.folded:
             which = said("{operations} (equal blocks aggregated)", operations=which)
         first = said(
-            "Device time of {operations} in each step, relative to the median of its row, longest "
+            "Device time of {operations} in each step against the median of its row, longest "
             "first. The first row is the wall time of the step.",
             operations=which,
         )
@@ -717,10 +720,25 @@ class Matrix(Struct, frozen=True, eq=False):
         if self.each > 1:
             rest.append(said("A column is the longest of {each} steps.", each=count(self.each)))
         gaps = said(
-            "Gaps: not traced in that step. Colours end at {farthest} times the median.",
-            farthest=f"{FARTHEST:g}",
+            "Colours are what a cell adds to its step or saves, up to {farthest} of the median "
+            "step. Gaps: not traced in that step.",
+            farthest=percent(self.farthest),
         )
         return joined(" ", [first, *rest, gaps])
+
+    @property
+    def added(self) -> _Reals:
+        """What each cell takes more than the median of its row, as a share of the median step."""
+        step = float(self.median[0]) or 1.0
+        added: _Reals = (self.time - self.median[:, None]) / step
+        return added
+
+    @property
+    def farthest(self) -> float:
+        """The largest of `added` among parts, at which colours end: steps and submodules may add
+        more."""
+        parts = np.abs(self.added[self.first_part :])
+        return max(_FAINTEST, float(np.nanmax(parts, initial=0.0)))
 
 
 def matrix_of(
@@ -739,10 +757,14 @@ def matrix_of(
         cells = cells.with_columns(pattern(pl.col("layer")))
     whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
     count_before = _number(times, "parts")
-    own = parts[:_SHOWN_PARTS]
-    rest = [part.time for part in parts[_SHOWN_PARTS:]]
+    least = _SMALL * sum(float(np.nansum(part.time)) for part in parts)
+    large = sum(float(np.nansum(part.time)) >= least for part in parts)
+    own = parts[: min(large, _SHOWN_PARTS)]
+    rest = [part.time for part in parts[len(own) :]]
     rows = [_Row(said("step"), {}, row.time) for row in whole[:1]]
-    rows += submodules[:_SHOWN_SUBMODULES] + own
+    rows += submodules[:_SHOWN_SUBMODULES]
+    first_part = len(rows)
+    rows += own
     if rest:
         total = np.nansum(rest, axis=0)
         others = said("{number} others", number=count(len(rest)))
@@ -756,6 +778,7 @@ def matrix_of(
         column_picks=_column_picks(steps, each),
         time=_longest(time, each),
         median=np.nanmedian(time, axis=1),
+        first_part=first_part,
         parts=len(parts),
         left_out=len(rest),
         steps=len(steps),

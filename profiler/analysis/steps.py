@@ -693,8 +693,9 @@ def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
 
 
 def steps_figure(analysis: Analysis) -> Figure:
-    """How long each step took."""
-    return Figure("steps", "steps", (analysis.steps, analysis.step_summary))
+    """How long each step took, and on what."""
+    data = (analysis.steps, analysis.step_summary, analysis.activity)
+    return Figure("steps", "steps", data)
 
 
 def step_operators_figure(analysis: Analysis) -> Figure:

@@ -76,14 +76,26 @@ def test_steps_that_were_not_traced_are_gaps():
     assert shown_matrix(analyze(run_of([[10], [10]], traced=[True, False]))) is None
 
 
-def test_colours_are_factors_of_the_median():
-    """On a logarithmic scale: the median is 0, 1.5 times and more 1, two thirds and less -1."""
-    lasting = (100, 100, 100, 150, 900, 50, 120)
-    chart = matrix_chart(shown_matrix(analyze(run_of([[t] for t in lasting]))))
+def test_colours_are_what_is_added_to_the_step():
+    """Of steps of 9 µs one has a part that takes 0.9 µs longer: it has the strongest colour, others
+    weaker ones by how much they add or save; what adds little to any step stays pale."""
+    lasting = (100, 100, 100, 550, 1000, 50, 100)
+    matrix = shown_matrix(analyze(run_of([[t] for t in lasting])))
+    assert matrix.farthest == pytest.approx(900 / 9000)
+    chart = matrix_chart(matrix)
     shades = chart["data"][0]["z"][-1]
-    assert shades == pytest.approx([0, 0, 0, 1, 1, -1, math.log(1.2) / math.log(1.5)], abs=0.005)
+    assert shades == pytest.approx([0, 0, 0, 0.5, 1, -50 / 900, 0], abs=0.005)
     text = chart["data"][0]["text"][-1][3].replace("\N{NO-BREAK SPACE}", " ")
-    assert text == "3: 150 ns, 1.50 x"
+    assert text == "3: 550 ns, 5.50 x"
+    pale = matrix_chart(shown_matrix(analyze(run_of([[100], [100], [109]]))))
+    assert pale["data"][0]["z"][-1] == pytest.approx([0, 0, 0.05], abs=0.005)
+
+
+def test_parts_with_less_than_a_hundredth_share_a_row():
+    """They hide nothing that matters, and their time is still there."""
+    matrix = shown_matrix(analyze(run_of([[3000, 20, 9], [3000, 20, 9]])))
+    assert matrix.names[2:] == ["layer_a", "2 others"]
+    assert matrix.time[3].tolist() == [29, 29]
 
 
 def test_a_run_without_steps_has_an_empty_chart():

@@ -15,7 +15,8 @@ import polars as pl
 
 from profiler.analysis.document import IDLE, SERIES, TEXT, Theme
 from profiler.analysis.result import StepSummary
-from profiler.analysis.step_matrix import FARTHEST, Matrix
+from profiler.analysis.step_matrix import Matrix
+from profiler.report.charts.activity import Bar, adds_up, stacked
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -28,20 +29,20 @@ from profiler.report.charts.style import (
     titled,
     unit_for,
 )
-from profiler.text import duration, said
+from profiler.text import duration, percent, said
 
 # --- The step matrix as a heat map: each part of a step against its median, step by step.
 
 
 @draws("step_matrix")
 def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
-    """The heat map: a row a part, a column a step, the colour its time against the row's median."""
+    """The heat map: a row a part, a column a step, the colour what it adds to the step."""
     made = layout(theme)
     if matrix is None:
         return {"data": [], "layout": made | {"height": 100}}
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = matrix.time / matrix.median[:, None]
-        shade = np.clip(np.log2(ratio) / np.log2(FARTHEST), -1, 1)
+    shade = np.clip(matrix.added / matrix.farthest, -1, 1)
     rows, columns = matrix.time.shape
     trace = {
         "type": "heatmap",
@@ -56,7 +57,7 @@ def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
         "zmax": 1,
         "xgap": 1 if columns <= 60 else 0,
         "ygap": 1,
-        "colorbar": _colorbar(theme),
+        "colorbar": _colorbar(matrix.farthest, theme),
         "picks": {"rows": matrix.row_picks, "columns": matrix.column_picks},
     }
     made["yaxis"] |= {
@@ -87,11 +88,11 @@ def _scale(theme: Theme) -> list[list[Any]]:
     return [[0, fast.on(theme)], [0.5, IDLE.on(theme)], [1, slow.on(theme)]]
 
 
-def _colorbar(theme: Theme) -> dict[str, Any]:
-    low, high = f"{1 / FARTHEST:.2f}", f"{FARTHEST:g}"
+def _colorbar(farthest: float, theme: Theme) -> dict[str, Any]:
+    end = percent(farthest)
     return {
         "tickvals": [-1, 0, 1],
-        "ticktext": [f"{low} x", said("median"), f"{high} x"],
+        "ticktext": [f"\N{MINUS SIGN}{end}", said("median"), f"+{end}"],
         "thickness": 10,
         "len": 1,
         "outlinewidth": 0,
@@ -102,31 +103,23 @@ def _colorbar(theme: Theme) -> dict[str, Any]:
 # --- The chart of how long each step took, as plain plotly JSON.
 
 
+_MOST_DIVIDED = 1000  # steps: more are bars of one colour
+
+
 @draws("steps")
-def steps(frame: pl.DataFrame, summary: StepSummary, theme: Theme = "light") -> Chart:
-    """Duration of each step from 0, the median as a line, outliers in another colour."""
+def steps(
+    frame: pl.DataFrame, summary: StepSummary, activity: pl.DataFrame, theme: Theme = "light"
+) -> Chart:
+    """Duration of each step from 0, divided by what devices did if that is known; the median as a
+    line, a mark above outliers."""
     rows = list(frame.iter_rows(named=True))
     several = len({row["pipeline"] for row in rows}) > 1
     names = [f"{row['pipeline']}:{row['step']}" if several else str(row["step"]) for row in rows]
     unit = unit_for(summary.max_ns)
-    data = []
-    for label, outlier, colour in (
-        (said("step"), False, SERIES[0]),
-        (said("outlier"), True, SERIES[4]),
-    ):
-        kept = [i for i, row in enumerate(rows) if row["outlier"] is outlier]
-        trace = {
-            "type": "bar",
-            "name": label,
-            "x": kept,
-            "y": [rows[i]["elapsed_ns"] * unit.per_ns for i in kept],
-            "width": 0.76 if len(rows) > 8 else 0.4,
-            "marker": {"color": colour.on(theme), "line": {"width": 0}},
-            "customdata": [escaped(_step_text(names[i], rows[i])) for i in kept],
-            "hovertemplate": HOVER,
-        }
-        if kept:
-            data.append(picking(trace, ({"step": rows[i]["step"]} for i in kept)))
+    data = _bars(frame, names, activity, unit, theme)
+    outliers = [at for at, row in enumerate(rows) if row["outlier"]]
+    if outliers:
+        data.append(_marks(rows, names, outliers, unit, theme))
     if rows:
         data.append(_median_line(len(rows), summary.median_ns, unit, theme))
     shown = range(0, len(rows), max(1, -(-len(rows) // 28)))
@@ -134,7 +127,58 @@ def steps(frame: pl.DataFrame, summary: StepSummary, theme: Theme = "light") -> 
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [names[i] for i in shown]}
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     titled(made, xaxis=said("step"), yaxis=unit.name)
-    return {"data": data, "layout": made | {"height": 290}}
+    return {"data": data, "layout": made | {"barmode": "stack", "height": 290}}
+
+
+def _bars(
+    frame: pl.DataFrame, names: list[str], activity: pl.DataFrame, unit: Unit, theme: Theme
+) -> list[dict[str, Any]]:
+    """The steps, divided by what devices did if that adds up to each of them."""
+    rows = list(frame.iter_rows(named=True))
+    keys = ("pipeline", "step")
+    width = 0.76 if len(rows) > 8 else 0.4
+    if len(rows) <= _MOST_DIVIDED and adds_up(activity, frame, keys):
+        bars = [
+            Bar(
+                f"{row['pipeline']}:{row['step']}",
+                said("step {step}", step=name),
+                row["elapsed_ns"],
+                {"step": row["step"]},
+            )
+            for row, name in zip(rows, names, strict=True)
+        ]
+        keyed = activity.with_columns(key=pl.format("{}:{}", *keys))
+        return [trace | {"width": width} for trace in stacked(keyed, bars, unit, theme)]
+    trace = {
+        "type": "bar",
+        "name": said("step"),
+        "x": [*range(len(rows))],
+        "y": [row["elapsed_ns"] * unit.per_ns for row in rows],
+        "width": width,
+        "marker": {"color": SERIES[0].on(theme), "line": {"width": 0}},
+        "customdata": [
+            escaped(_step_text(name, row)) for name, row in zip(names, rows, strict=True)
+        ],
+        "hovertemplate": HOVER,
+    }
+    return [picking(trace, ({"step": row["step"]} for row in rows))] if rows else []
+
+
+def _marks(
+    rows: list[dict[str, Any]], names: list[str], outliers: list[int], unit: Unit, theme: Theme
+) -> dict[str, Any]:
+    """A mark above each outlier."""
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": said("outlier"),
+        "x": outliers,
+        "y": [rows[i]["elapsed_ns"] * unit.per_ns * 1.03 for i in outliers],
+        "marker": {"symbol": "triangle-down", "size": 9, "color": SERIES[4].on(theme)},
+        "customdata": [escaped(_step_text(names[i], rows[i])) for i in outliers],
+        "hovertemplate": HOVER,
+    }
+    return picking(trace, ({"step": rows[i]["step"]} for i in outliers))
 
 
 def _median_line(count: int, median_ns: int, unit: Unit, theme: Theme) -> dict[str, Any]:

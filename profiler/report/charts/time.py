@@ -25,6 +25,7 @@ from profiler.analysis.document import (
 )
 from profiler.analysis.result import Accounting
 from profiler.analysis.table_text import labels, path_by_part
+from profiler.report.charts.activity import Bar, adds_up, stacked
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -461,13 +462,20 @@ _FIXED: dict[str, Colour] = {
 
 @draws("stages")
 def stages(
-    frame: pl.DataFrame, calls: pl.DataFrame, account: Accounting, theme: Theme = "light"
+    frame: pl.DataFrame,
+    calls: pl.DataFrame,
+    account: Accounting,
+    activity: pl.DataFrame,
+    theme: Theme = "light",
 ) -> Chart:
-    """One bar a stage: its submodules' calls, the host work between them, and idle time.
+    """One bar a stage: what devices did in it, if that adds up to it; else its submodules' calls,
+    the host work between them, and idle time.
 
     Submodules show as such if their calls do not overlap; otherwise the calls are one part.
     """
     rows = list(frame.iter_rows(named=True))
+    if adds_up(activity, frame, ["stage"]):
+        return _divided_stages(rows, activity, theme)
     if account.calls_outside:
         calls = calls.filter(pl.col("pipeline") >= 0)
     # Colours of all submodules of the run, so that a selection does not change any.
@@ -487,6 +495,21 @@ def stages(
         trace = bars(name, values, unit, colours[name].on(theme), texts, theme)
         submodule = None if name in _FIXED else name
         data.append(picking(trace, ({"stage": stage, "submodule": submodule} for stage in values)))
+    return {"data": data, "layout": _stages_layout(rows, totals, theme)}
+
+
+def _divided_stages(rows: list[dict[str, Any]], activity: pl.DataFrame, theme: Theme) -> Chart:
+    totals = {row["stage"]: row["elapsed_ns"] for row in rows}
+    bars_of = [Bar(stage, stage, ns, {"stage": stage}) for stage, ns in totals.items()]
+    keyed = activity.with_columns(key=pl.col("stage"))
+    unit = unit_for(max(totals.values(), default=0))
+    data = stacked(keyed, bars_of, unit, theme, upright=False)
+    return {"data": data, "layout": _stages_layout(rows, totals, theme)}
+
+
+def _stages_layout(rows: list[dict[str, Any]], totals: Mapping[str, int], theme: Theme) -> Chart:
+    """The layout of a bar a stage, with its time and share at its end."""
+    unit = unit_for(max(totals.values(), default=0))
     shares = {row["stage"]: row["share"] for row in rows}
     notes = {
         stage: duration(total) + ("" if shares[stage] is None else f"  {percent(shares[stage])}")
@@ -494,7 +517,7 @@ def stages(
     }
     made = bars_layout(theme, [*totals], max(totals.values(), default=0))
     made["annotations"] = end_labels(totals, unit, notes)
-    return {"data": data, "layout": made}
+    return made
 
 
 def _stage_parts(calls: pl.DataFrame, row: Mapping[str, Any]) -> dict[str, int]:

@@ -519,19 +519,16 @@ def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> st
         places = f"--from:{left:.2f}%;--wide:{max(right - left, 0.3):.2f}%"
         return f'<td class="track" aria-hidden="true"><i class="{style}" style="{places}"></i></td>'
 
-    rows = [_row(said("base"), base_ns, None, "", bar(low, base_ns, "whole"))]
+    style = "whole cut" if low else "whole"
+    rows = [_row(said("base"), base_ns, None, "", bar(low, base_ns, style))]
     for (name, base, new, difference), begin in zip(steps, totals, strict=False):
-        style = "slower" if difference > 0 else "faster"
-        rows.append(
-            _row(
-                name, base, new, difference_text(difference), bar(begin, begin + difference, style)
-            )
-        )
+        changed = bar(begin, begin + difference, "slower" if difference > 0 else "faster")
+        rows.append(_row(name, base, new, difference_text(difference), changed))
     whole = difference_text(new_ns - base_ns)
-    rows.append(_row(said("new"), None, new_ns, whole, bar(low, new_ns, "whole")))
+    rows.append(_row(said("new"), None, new_ns, whole, bar(low, new_ns, style)))
     heads = (said("part"), said("baseline"), said("new"), said("difference"))
     head = "".join(f'<th scope="col">{spoken(text)}</th>' for text in heads)
-    axis = said("Bars begin at {time}.", time=duration(low)) if low else ""
+    axis = said("Bars are broken: their axis begins at {time}.", time=duration(low)) if low else ""
     note = f'<p class="help">{spoken(axis)}</p>' if axis else ""
     return (
         f'<table class="waterfall"><thead><tr>{head}<td aria-hidden="true"></td></tr></thead>'

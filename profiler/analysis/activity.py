@@ -1,0 +1,169 @@
+"""What devices did in each stage and step: the work of each role, and what the rest was spent on.
+
+    analyze(run).activity  # pipeline, stage, step, what, role, elapsed_ns
+
+Each moment of a call's tile is one command's, as in the module tree; what no command has, the
+device waited, or worked for others. Between calls the host works, or nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.context import Inputs
+from profiler.analysis.module_paths import own_times
+from profiler.analysis.question import Table
+from profiler.analysis.roles import kind_roles
+from profiler.analysis.table_text import Sentences
+from profiler.analysis.timeline import ON_AXIS
+from profiler.run.columns import NS, STRING, Column, col, column_of, schema
+from profiler.trace.events import NO_STEP
+
+
+class Activity(StrEnum):
+    """What the time of a stage or step was spent on, in the order of charts."""
+
+    WORK = "work"
+    OTHER_WORK = "other_work"
+    UNTRACED = "untraced"
+    LAUNCH_BOUND = "launch_bound"
+    WAIT = "wait"
+    HOST_WORK = "host_work"
+    IDLE = "idle"
+
+
+ACTIVITY: tuple[Column, ...] = (
+    column_of(ON_AXIS, "pipeline"),
+    col("stage", STRING, "phase of the pipeline"),
+    col("step", column_of(ON_AXIS, "step").dtype, "denoising step; -1 outside of all steps"),
+    col("what", STRING, "what it was spent on: " + ", ".join(Activity), codes=Activity),
+    col("role", STRING, "role of the work; null if it is none", True),
+    col("elapsed_ns", NS, "how long"),
+)
+_PLACE = ("pipeline", "stage", "step")
+
+
+def _activity(of: Inputs) -> pl.DataFrame:
+    rows = [*_in_calls(of), *([] if of.selection else _between_calls(of))]
+    found = pl.DataFrame(rows, schema=schema(ACTIVITY), orient="row")
+    order = {what: number for number, what in enumerate(Activity)}
+    return (
+        found.filter(pl.col("elapsed_ns") > 0)
+        .group_by(*_PLACE, "what", "role", maintain_order=True)
+        .agg(pl.col("elapsed_ns").sum())
+        .sort(
+            pl.col("pipeline"),
+            pl.col("step"),
+            pl.col("what").replace_strict(order, return_dtype=pl.Int64),
+            maintain_order=True,
+        )
+        .select(*schema(ACTIVITY))
+    )
+
+
+def _in_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
+    """What is in the tiles of calls."""
+    calls = of.table("calls").with_columns(pl.col("stage").cast(pl.String))
+    if calls.is_empty():
+        return
+    calls = calls.with_columns(pipeline=pl.Series(of.pipelines.number_of(of.calls)))
+    places = calls.select(_PLACE).unique(maintain_order=True).with_row_index("place")
+    place = calls.join(places, on=_PLACE, how="left", maintain_order="left")["place"].to_numpy()
+    roles, own = _own(of, calls, place, len(places))
+    traced = pl.col("ops_traced")
+    sums = (
+        calls.with_columns(place=pl.Series(place))
+        .group_by("place")
+        .agg(
+            elapsed=pl.col("elapsed_ns").filter(traced).sum(),
+            idle=pl.col("idle_inside_ns").filter(traced).sum(),
+            bound=pl.col("launch_bound_ns").filter(traced).sum(),
+            untraced=pl.col("elapsed_ns").filter(~traced).sum(),
+        )
+        .sort("place")
+    )
+    keys = places.drop("place").rows()
+    for at, elapsed, idle, bound, untraced in sums.iter_rows():
+        rest = max(elapsed - int(own[at].sum()), 0)
+        waits = min(idle, rest)  # another device may work meanwhile
+        launch = min(bound, waits)
+        for role, length in zip(roles, own[at].tolist(), strict=True):
+            yield *keys[at], Activity.WORK, role, length
+        yield *keys[at], Activity.OTHER_WORK, None, rest - waits
+        yield *keys[at], Activity.LAUNCH_BOUND, None, launch
+        yield *keys[at], Activity.WAIT, None, waits - launch
+        yield *keys[at], Activity.UNTRACED, None, untraced
+
+
+def _own(
+    of: Inputs, calls: pl.DataFrame, place: np.ndarray[Any, Any], places: int
+) -> tuple[list[str], np.ndarray[Any, Any]]:
+    """The roles, and what commands of each have of the tiles in each place, [places, roles]."""
+    kinds = of.kinds.table
+    works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
+    role = pl.when(works).then(kind_roles(of)["role"].cast(pl.String).fill_null("other"))
+    of_kind = kinds.select(role=role)["role"]
+    roles = of_kind.drop_nulls().unique().sort().to_list()
+    number = {name: at for at, name in enumerate(roles)}
+    code = np.array([number.get(name, len(roles)) for name in of_kind], dtype=np.int64)
+    begin = calls["begin_ns"].fill_null(0).to_numpy()
+    length = calls["end_ns"].fill_null(0).to_numpy() - begin
+    kept = np.arange(len(roles) + 1) < len(roles)
+    own = own_times(
+        of.commands,
+        code[of.kinds.of_command],
+        kept,
+        (begin, length),
+        place.astype(np.int64),
+        places,
+    )
+    return roles, own[:, :-1]
+
+
+def _between_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
+    """What is between calls: of each step, and the rest of its stage."""
+    steps, stages = of.table("steps"), of.table("stages")
+    for row in steps.iter_rows(named=True):
+        key = (row["pipeline"], "denoise", row["step"])
+        yield *key, Activity.HOST_WORK, None, row["host_ns"]
+        yield *key, Activity.IDLE, None, row["idle_ns"]
+    for row in stages.drop_nulls("host_ns").iter_rows(named=True):
+        inner = steps if row["stage"] == "denoise" else steps.clear()
+        for what, name in ((Activity.HOST_WORK, "host_ns"), (Activity.IDLE, "idle_ns")):
+            yield -1, row["stage"], NO_STEP, what, None, row[name] - int(inner[name].sum())
+
+
+TABLES = (
+    Table(
+        name="activity",
+        row="what devices spent time on in a step, or in a stage outside of its steps",
+        section="time",
+        columns=ACTIVITY,
+        make=_activity,
+        title="Activity",
+        about="The rows of a stage add up to its `elapsed_ns`, and those of a step to that of the "
+        "step, unless calls ran at the same time on several devices. Each moment of a call's tile "
+        "is work of the command that started first. In a tile, `launch_bound` is time in which the "
+        "device waited for the host to launch, `wait` any other wait, and `other_work` the "
+        "device's work for other calls; `untraced` is the time of calls whose operators were not "
+        "recorded. `host_work` and `idle` lie between calls; outside of steps, their pipeline call "
+        "is -1.",
+        reads=("calls", "steps", "stages"),
+    ),
+)
+
+SENTENCES: Sentences = {
+    Activity: {
+        Activity.OTHER_WORK: "work of other calls",
+        Activity.UNTRACED: "calls without operators",
+        Activity.LAUNCH_BOUND: "waits for the host",
+        Activity.WAIT: "waits",
+        Activity.HOST_WORK: "host work between calls",
+        Activity.IDLE: "idle between calls",
+    }
+}

@@ -1,0 +1,88 @@
+"""What devices did in stages and steps: it adds up to both, and is what the bars of pages show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.stages import stages_figure
+from profiler.analysis.steps import steps_figure
+from profiler.report import draw
+from profiler.tools.sources import load
+from tests.runs import Command, make_call, make_run, make_span
+
+_SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+def kernel(call: int, start: int, end: int, layer: str = "blocks.0.attn.to_q") -> Command:
+    return Command(call, "cuda:0", "s", "compute", layer, start, end - start)
+
+
+def test_time_is_work_waiting_or_between_calls():
+    """Of two steps one has a call that waits for its first kernel, and nothing runs between them; a
+    call without operators is a part of its own."""
+    calls = [
+        make_call(0, "unet", 100, 400, device="cuda:0", step=0),
+        make_call(1, "unet", 500, 900, device="cuda:0", step=1),
+        make_call(2, "vae", 900, 1000, device="cuda:0", traced=False, stage="decode"),
+    ]
+    commands = [kernel(0, 150, 400), kernel(1, 500, 800), kernel(1, 700, 900)]
+    spans = [
+        make_span("pipeline", "p", 0, 1000),
+        make_span("stage", "denoise", 0, 900),
+        make_span("stage", "decode", 900, 1000),
+    ]
+    found = analyze(make_run(calls, commands, spans)).activity
+    assert found.select("stage", "step", "what", "elapsed_ns").rows() == [
+        ("denoise", -1, "idle", 200),
+        ("decode", -1, "untraced", 100),
+        ("denoise", 0, "work", 250),
+        ("denoise", 0, "wait", 50),
+        ("denoise", 1, "work", 400),
+    ]
+
+
+@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x"])
+def test_bars_are_as_long_as_the_tables_say(sample):
+    """What is drawn of a step or stage adds up to its elapsed time within 1 %, waiting to the idle
+    time of its calls, and work to the union of each call's commands in its tile."""
+    analysis = analyze(load(_SAMPLES / sample))
+    waiting = ("waits", "waits for the host")
+    for figure, at, rows, along in (
+        (steps_figure, "x", analysis.steps, "y"),
+        (stages_figure, "y", analysis.stages, "x"),
+    ):
+        traces = [one for one in draw(figure(analysis), "light")["data"] if one["type"] == "bar"]
+        drawn: dict[object, float] = {}
+        waits = 0.0
+        for trace in traces:
+            for key, length in zip(trace[at], trace[along], strict=True):
+                drawn[key] = drawn.get(key, 0.0) + length
+            waits += sum(trace[along]) if str(trace["name"]) in waiting else 0
+        expected = [ns / 1e6 for ns in rows["elapsed_ns"]]
+        keys = range(len(rows)) if figure is steps_figure else rows["stage"]
+        assert [drawn[key] for key in keys] == pytest.approx(expected, rel=0.01)
+        inside = pl.col("step") >= 0 if figure is steps_figure else pl.lit(value=True)
+        idle = analysis.calls.filter(inside)["idle_inside_ns"].sum()
+        assert waits == pytest.approx(idle / 1e6, rel=0.01)
+    work = analysis.activity.filter(pl.col("what") == "work")["elapsed_ns"].sum()
+    assert work == sum(
+        union_in_tile(analysis.inputs.run, row) for row in analysis.calls.rows(named=True)
+    )
+
+
+def union_in_tile(run, call):
+    """How long any device worked for a call in its tile, from the commands one by one."""
+    own = run.commands.filter(
+        (pl.col("call") == call["call"])
+        & ~pl.col("category").cast(pl.String).is_in(["host", "sync"])
+    ).sort("start_ns")
+    total, reached = 0, call["begin_ns"]
+    for start, length in own.select("start_ns", "duration_ns").iter_rows():
+        end = min(start + length, call["end_ns"])
+        total += max(end - max(start, reached), 0)
+        reached = max(reached, end)
+    return total

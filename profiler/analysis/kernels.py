@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from profiler.analysis.commands import are_apart
+from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Part, SectionGroup, SectionKind
-from profiler.analysis.question import Table
+from profiler.analysis.question import FigureSpec, Table, table_named
 from profiler.analysis.result import ReportInput
-from profiler.analysis.table_text import on_devices, table
+from profiler.analysis.table_text import declared_drawing, on_devices, table
 from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Column, col, schema
 from profiler.text import count, duration, percent, said
 
@@ -35,6 +36,15 @@ KERNELS: tuple[Column, ...] = (
     col("min_ns", NS, "shortest execution", label="shortest", importance=3),
     col("max_ns", NS, "longest execution", label="longest", importance=1),
     col("layers", INT64, "layers that ran it", importance=4),
+)
+
+
+KERNEL_DURATIONS: tuple[Column, ...] = (
+    col("device", STRING, "device that ran them", True),
+    col("from_ns", NS, "shortest duration that counts here", label="from"),
+    col("below_ns", NS, "durations from here on count in the next row", label="below"),
+    col("executions", INT64, "kernels and other work that took so long, without copies"),
+    col("total_ns", NS, "sum of their durations"),
 )
 
 
@@ -83,7 +93,57 @@ def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame
     return rows.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
 
 
+def duration_table(of: Inputs) -> pl.DataFrame:
+    """How many kernels took how long: a row a device and power of two, without gaps
+    (`KERNEL_DURATIONS`)."""
+    ran = of.frame.lazy().filter(
+        ~pl.col("category").is_in([*_NO_WORK, *_NO_KERNELS]), pl.col("duration_ns") > 0
+    )
+    two = pl.lit(2, dtype=pl.Int64)
+    power = pl.col("duration_ns").log(2).floor().cast(pl.Int64)
+    # Logarithms of large numbers are rounded: 2^power may be one too far.
+    power = power - (two.pow(power) > pl.col("duration_ns")).cast(pl.Int64)
+    counted = (
+        ran.group_by(pl.col("device").cast(pl.String), power=power)
+        .agg(executions=pl.len().cast(pl.Int64), total_ns=pl.col("duration_ns").sum())
+        .collect()
+    )
+    if counted.is_empty():
+        return pl.DataFrame(schema=schema(KERNEL_DURATIONS))
+    every = counted.group_by("device").agg(
+        power=pl.int_ranges(pl.col("power").min(), pl.col("power").max() + 1)
+    )
+    rows = (
+        every.explode("power")
+        .join(counted, on=["device", "power"], how="left", nulls_equal=True)
+        .with_columns(pl.col("executions", "total_ns").fill_null(0), from_ns=two.pow("power"))
+        .with_columns(below_ns=2 * pl.col("from_ns"))
+        .sort("device", "from_ns")
+    )
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema(KERNEL_DURATIONS).items())
+
+
 TABLES = (
+    Table(
+        name="kernel_durations",
+        row="the kernels of a device that took between one power of two and the next",
+        section="kernels",
+        columns=KERNEL_DURATIONS,
+        make=duration_table,
+        title="Durations",
+        about="Reports draw it if devices wait for the host to launch: launching takes "
+        "some microseconds, and shorter kernels end before the next one is there.",
+        figure=FigureSpec(
+            "histogram",
+            {
+                "series": ("device",),
+                "from": ("from_ns",),
+                "below": ("below_ns",),
+                "count": ("executions",),
+                "total": ("total_ns",),
+            },
+        ),
+    ),
     Table(
         name="kernels",
         row="one kernel on a device",
@@ -105,6 +165,8 @@ TABLES = (
 
 
 _HELD = 200  # rows of a table
+_LAUNCH_BOUND = 0.05  # of the spans of devices
+_SHORT_NS = 8192  # about what launching takes
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
@@ -126,6 +188,26 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             sort="total_ns",
         ),
     )
+    yield from _durations(of)
+
+
+def _durations(of: ReportInput) -> Iterator[Part]:
+    """How long kernels take, if devices wait for the host to launch them."""
+    idle, rows = of.analysis.idle, of.analysis.kernel_durations
+    spans = int(idle["span_ns"].sum())
+    if rows.is_empty() or not spans or int(idle["launch_ns"].sum()) < _LAUNCH_BOUND * spans:
+        return
+    short = rows.filter(pl.col("below_ns") <= _SHORT_NS)
+    lead = said(
+        "Devices wait for launches: {share} of {executions} executions take less than {time}, with "
+        "{part} of the time.",
+        share=percent(int(short["executions"].sum()) / int(rows["executions"].sum())),
+        executions=count(int(rows["executions"].sum())),
+        time=duration(_SHORT_NS),
+        part=percent(int(short["total_ns"].sum()) / max(int(rows["total_ns"].sum()), 1)),
+    )
+    figure = declared_drawing(table_named("kernel_durations"), rows)
+    yield Part(said("How long kernels take"), lead=lead, figure=figure)
 
 
 def _most(rows: pl.DataFrame) -> str:
@@ -144,5 +226,10 @@ def _most(rows: pl.DataFrame) -> str:
 
 
 SECTION = SectionKind(
-    "kernels", 65, said("Kernels"), _parts, tables=("kernels",), group=SectionGroup.DEVICE
+    "kernels",
+    65,
+    said("Kernels"),
+    _parts,
+    tables=("kernels", "kernel_durations"),
+    group=SectionGroup.DEVICE,
 )

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
+from pathlib import Path
 
+import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.result import ReportInput
+from profiler.report import draw
+from profiler.report.build import build_report
+from profiler.tools.sources import load
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, tiny_run
+
+_SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
 def _run(rows):
@@ -87,3 +95,45 @@ def test_rows_are_those_of_a_plain_tally(rows):
         worked = whole[row["device"]]
         assert row["share"] == (row["total_ns"] / worked if worked else None)
     assert table["total_ns"].is_sorted(descending=True)
+
+
+def test_durations_are_counted_by_power_of_two():
+    """1023 ns are below 1,024 ns and 1024 are not; powers between that nothing took have rows, too,
+    and copies none; all numbers are counted, whatever logarithms round to."""
+    rows = [("a", "cuda:0", took, "compute") for took in (1023, 1024, 1025, 5000)]
+    rows += [("copy", "cuda:0", 70, "copy"), ("b", "cuda:1", 7, "compute")]
+    table = analyze(_run(rows)).kernel_durations
+    assert table.rows() == [
+        ("cuda:0", 512, 1024, 1, 1023),
+        ("cuda:0", 1024, 2048, 2, 2049),
+        ("cuda:0", 2048, 4096, 0, 0),
+        ("cuda:0", 4096, 8192, 1, 5000),
+        ("cuda:1", 4, 8, 1, 7),
+    ]
+    edges = [2**power + more for power in range(1, 40) for more in (-1, 0)]
+    table = analyze(_run([("a", "cuda:0", took, "compute") for took in edges])).kernel_durations
+    inside = [
+        sum(low <= took < high for took in edges)
+        for low, high in table.select("from_ns", "below_ns").iter_rows()
+    ]
+    assert table["executions"].to_list() == inside
+
+
+def test_launch_bound_runs_draw_how_long_kernels_take():
+    """A page of a device that waits for launches shows bars that add up to all that ran on it but
+    copies; one of a run that waits for nothing has none."""
+    analysis = analyze(load(_SAMPLES / "sd35_mi300x"))
+    (figure,) = figures_of(analysis)
+    (trace,) = draw(figure, "light")["data"]
+    category = pl.col("category").cast(pl.String)
+    aside = category.is_in(["host", "sync", "copy", "dma"]) | (pl.col("duration_ns") <= 0)
+    ran = analysis.inputs.run.commands.filter(~aside)
+    assert sum(trace["y"]) == len(ran)
+    assert figures_of(analyze(tiny_run())) == []
+
+
+def figures_of(analysis):
+    """Of the section on kernels."""
+    sections = build_report(ReportInput(analysis, 0, 1)).sections
+    parts = [part for section in sections if section.key == "kernels" for part in section.parts]
+    return [part.figure for part in parts if part.figure]

@@ -66,7 +66,7 @@ from profiler.analysis.result import (
     RunSummary,
     StepSummary,
 )
-from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
+from profiler.analysis.roofline_section import OF_PEAK, peak_facts, with_of_peak
 from profiler.analysis.run_headline import headline
 from profiler.analysis.self_check import contradiction_facts
 from profiler.analysis.shapes import SHAPES, costliest_shapes
@@ -584,6 +584,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         facts=(
             end_to_end_fact(analysis, of.span_ns),
             *(() if selected else device_facts(analysis)),
+            *peak_facts(analysis),
             *_step_facts(analysis),
             *request_facts(analysis),
         ),

@@ -9,16 +9,16 @@ import polars as pl
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind
+from profiler.analysis.document import Fact, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, scaled, share
 from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.operators_section import operator_parts
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roles import role_parts
-from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound
+from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bounds
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
-from profiler.text import Said, said, sentence
+from profiler.text import Said, percent, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -279,6 +279,48 @@ def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
         .when(bound=Bound.MEMORY)
         .then(_SHARE_OF_PEAK[Bound.MEMORY])
         .otherwise(pl.max_horizontal(*_SHARE_OF_PEAK.values()))
+    )
+
+
+# --- What part of a device's peaks the whole run uses.
+
+
+_KNOWN = 0.5  # of the device time: of less the whole run is not known
+
+
+def peak_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What share of its FLOP/s and of its memory's bandwidth the device with the most work uses
+    from the begin to the end of the run; nothing if that is known for less than half of its work.
+    An operator counts with the time that it takes at the peak, at most its own."""
+    elapsed = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
+    if not elapsed or analysis.run.selection:
+        return
+    own = pl.col("total_ns")
+    devices = (
+        kind_bounds(analysis.inputs)
+        .group_by("device")
+        .agg(
+            own.sum(),
+            known_ns=own.filter(pl.col("memory_ns").is_not_null()).sum(),
+            **{
+                name: pl.min_horizontal(name, own).filter(pl.col(name).is_not_null()).sum()
+                for name in ("compute_ns", "memory_ns")
+            },
+        )
+        .sort("total_ns", "device", descending=[True, False], nulls_last=True)
+    )
+    if devices.is_empty():
+        return
+    row = devices.row(0, named=True)
+    shares = [row[name] / elapsed for name in ("compute_ns", "memory_ns")]
+    if row["known_ns"] < _KNOWN * row["total_ns"] or not 0 < max(shares) <= 1:
+        return
+    compute, memory = map(percent, shares)
+    name = said("Peak use") if len(devices) == 1 else said("Peak of {device}", device=row["device"])
+    yield Fact(
+        name,
+        said("compute {share}", share=compute),
+        said("memory bandwidth {share}, over the whole run", share=memory),
     )
 
 

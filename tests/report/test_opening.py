@@ -1,7 +1,9 @@
 """What a reader with thirty seconds needs: the values of the 40 lines and of the first screen."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import polars as pl
 import pytest
 from msgspec import structs
 
@@ -19,6 +21,8 @@ from profiler.trace.manifest_fields import UnknownCost, WhyUnknown
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of
 from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why
+
+_SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
 def _opening(run, **options):
@@ -52,6 +56,22 @@ def test_devices_say_how_busy_they_were_and_why_not():
             assert _plain(facts[device].note).startswith(
                 f"idle {_plain(percent(idle))}: launch-bound"
             )
+
+
+def test_the_head_says_what_of_the_peaks_the_run_uses():
+    """All FLOPs and bytes of a run on one GPU over its time, against the published peaks; without
+    a profile of the device nothing is said."""
+    analysis = analyze(load(_SAMPLES / "sd35_mi300x"))
+    facts = {fact.label: fact for fact in report_of(analysis).opening.facts}
+    commands, (device,) = analysis.commands, analysis.device_profiles.values()
+    elapsed = analysis.accounting.end_to_end_ns / 1e9
+    flops = commands["flops"].sum() / device.peak_flops["bfloat16"] / elapsed
+    moved = commands.select(pl.sum_horizontal("bytes_read", "bytes_written").sum()).item()
+    fact = facts["Peak use"]
+    assert _plain(fact.value) == f"compute {_plain(percent(flops))}"
+    share = _plain(percent(moved / device.memory_bandwidth / elapsed))
+    assert _plain(fact.note) == f"memory bandwidth {share}, over the whole run"
+    assert not any(one.label.startswith("Peak") for one in _opening(tiny_run()).facts)
 
 
 def test_many_devices_are_a_range_and_the_idlest():

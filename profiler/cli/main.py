@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from profiler.cli import commands
-from profiler.cli.subcommands import add_subcommands, take_plain_values
+from profiler.cli.subcommands import ADVANCED, add_subcommands, take_plain_values
 from profiler.cli.terminal import plain_characters, printable, write_what_fits
 from profiler.errors import ProfilerError
 from profiler.trace.version import __version__
@@ -167,6 +167,21 @@ class _Commands(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """The options of all commands."""
         return take_plain_values(super().get_params(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the subcommands, those that are rarely used apart."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        shown = {name: one for name, one in found.items() if one is not None and not one.hidden}
+        room = formatter.width - 6 - max(map(len, shown), default=0)
+        for title in ("Commands", ADVANCED):
+            rows = [
+                (name, one.get_short_help_str(room))
+                for name, one in shown.items()
+                if (getattr(one, "rich_help_panel", None) == ADVANCED) == (title == ADVANCED)
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         """Raises SystemExit(141), as a shell shows a program that SIGPIPE ended, for that."""

@@ -133,6 +133,13 @@ def _parameter(name: str, annotation: Any, info: Any, default: Any = None) -> Pa
 # would take them. Everything else, and whatever ends in an error, is left to typer.
 
 
+ADVANCED = "Advanced"
+Panels = Mapping[str, str]
+"""Titles of parts of `--help`, each with the names of its options, with blanks."""
+_EXAMPLES, _PANELS = "__examples__", "__panels__"  # attributes of a command's function
+
+_EXAMPLE = 54  # columns of an example
+
 _Process = Callable[[Any, Any], Any]
 _UNCHECKED = {"exists": False, "file_okay": True, "dir_okay": True, "writable": False}
 _AS_GIVEN = {"parser": None, "path_type": None, "resolve_path": False, "allow_dash": False}
@@ -141,11 +148,37 @@ _PYDANTIC = "Value error, "
 
 
 class PlainCommand(TyperCommand):
-    """A command whose plain values are taken as they are."""
+    """A command whose plain values are taken as they are; `--help` begins with its examples and
+    has its options in panels."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The command's parameters."""
         return take_plain_values(super().get_params(ctx))
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, then what the command does."""
+        examples = getattr(self.callback, _EXAMPLES, ())
+        if examples:
+            with formatter.section("Examples"):
+                formatter.write_dl(examples, col_max=_EXAMPLE)
+        super().format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, and options by panel; those that no panel names stand in the last."""
+        panels: Panels = getattr(self.callback, _PANELS, {})
+        panel_of = {name: title for title, names in panels.items() for name in names.split()}
+        rest = ADVANCED if panels else "Options"
+        written: dict[str, list[Any]] = {title: [] for title in ("Arguments", *panels, rest)}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                argument = param.param_type_name == "argument"
+                title = "Arguments" if argument else panel_of.get(param.name, rest)
+                written[title].append(record)
+        for title, records in written.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def take_plain_values(params: list[Any]) -> list[Any]:
@@ -233,11 +266,15 @@ class Subcommand:
     `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
     settings of the command. `about_runs`: it writes files about runs, and has `--shared`. `needs`
     is the extra without which it cannot run at all. `further` are options, texts, that only the
-    installation knows: the function gets them by keyword.
+    installation knows: the function gets them by keyword. `--help` has `examples`, each with what
+    it does, and the options in `panels`; of the program it has `advanced` subcommands at its end.
     """
 
     command: Callable[..., None] | typer.Typer
     place: int
+    examples: tuple[tuple[str, str], ...] = ()
+    panels: Panels = field(default_factory=dict)
+    advanced: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     about_runs: bool = False
     needs: str = ""
@@ -267,11 +304,15 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
 def add_subcommand(app: typer.Typer, called: str, declared: Subcommand) -> None:
     """Add one subcommand, which is `called` so behind `profile-sd3`."""
     name = called.rpartition(" ")[2]
+    panel = ADVANCED if declared.advanced else None
     if isinstance(declared.command, typer.Typer):
-        app.add_typer(declared.command, name=name)
+        app.add_typer(declared.command, name=name, rich_help_panel=panel)
     else:
         function = _for_typer(declared, declared.command, called)
-        app.command(name, cls=PlainCommand, context_settings={**declared.settings})(function)
+        settings = {**declared.settings}
+        app.command(name, cls=PlainCommand, context_settings=settings, rich_help_panel=panel)(
+            function
+        )
 
 
 def _for_typer(
@@ -298,6 +339,8 @@ def _for_typer(
     run.__doc__ = command.__doc__
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
+    setattr(run, _EXAMPLES, declared.examples)
+    setattr(run, _PANELS, declared.panels)
     return run
 
 

@@ -315,4 +315,21 @@ def _write_page(
     return path
 
 
-SUBCOMMAND = Subcommand(analyze, place=40, about_runs=True)
+SUBCOMMAND = Subcommand(
+    analyze,
+    place=40,
+    about_runs=True,
+    examples=(
+        ("profile-sd3 analyze", "the newest run in traces/"),
+        ("profile-sd3 analyze trace.json.gz", "a file of torch.profiler"),
+        ("profile-sd3 analyze --section idle,steps", "two sections alone"),
+        ("profile-sd3 analyze new --against old", "what changed since"),
+    ),
+    panels={
+        "What to show": "top full section list_sections stage submodule device step language "
+        "watching",
+        "Compare": "against",
+        "Files": "html no_html json_file csv_dir parquet_dir out every",
+        "Devices": "device_memory device_profile",
+    },
+)

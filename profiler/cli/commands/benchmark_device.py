@@ -139,4 +139,4 @@ def _line(profile: DeviceProfile) -> str:
     )
 
 
-SUBCOMMAND = Subcommand(benchmark_device, place=90, about_runs=True)
+SUBCOMMAND = Subcommand(benchmark_device, place=90, about_runs=True, advanced=True)

@@ -224,4 +224,18 @@ def _write(
         write_two_runs(first.comparison, options.html_file, first.gates)
 
 
-SUBCOMMAND = Subcommand(diff, place=50, about_runs=True)
+SUBCOMMAND = Subcommand(
+    diff,
+    place=50,
+    about_runs=True,
+    examples=(
+        ("profile-sd3 diff old new", "two runs"),
+        ("profile-sd3 diff before/ after/ --fail-over 5%", "a gate, on folders of runs"),
+        ("profile-sd3 diff old new --by kernel", "kernels side by side"),
+    ),
+    panels={
+        "What to show": "top full sections by list_sections",
+        "Compare": "against fail_over metric",
+        "Files": "html_file json_file markdown_file out",
+    },
+)

@@ -34,4 +34,4 @@ def dump(options: DumpOptions) -> None:
         tell(line, whole=True)
 
 
-SUBCOMMAND = Subcommand(dump, place=110)
+SUBCOMMAND = Subcommand(dump, place=110, advanced=True)

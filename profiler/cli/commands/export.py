@@ -49,4 +49,4 @@ export = typer.Typer(
     help="Write a run in the formats of other tools.", no_args_is_help=True, rich_markup_mode=None
 )
 add_subcommand(export, "export otlp", Subcommand(otlp, place=10, about_runs=True))
-SUBCOMMAND = Subcommand(export, place=105)
+SUBCOMMAND = Subcommand(export, place=105, advanced=True)

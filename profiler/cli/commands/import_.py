@@ -161,10 +161,22 @@ def _formats() -> Iterator[str]:
     yield f"{NAME}: {ACCEPTS}"
 
 
+_FURTHER = _of_importers()
+
 SUBCOMMAND = Subcommand(
     import_,
     place=30,
     settings={"ignore_unknown_options": True},
     about_runs=True,
-    further=_of_importers(),
+    further=_FURTHER,
+    examples=(
+        ("profile-sd3 import trace.json.gz", "a file of torch.profiler"),
+        ("profile-sd3 import report.sqlite", "what `nsys export --type sqlite` wrote"),
+        ("profile-sd3 import --list", "all formats"),
+    ),
+    panels={
+        "What to show": "list_formats",
+        "Files": "out name every compress",
+        "What the file does not say": " ".join(_FURTHER),
+    },
 )

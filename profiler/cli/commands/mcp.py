@@ -60,4 +60,4 @@ def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
     return answered
 
 
-SUBCOMMAND = Subcommand(mcp, place=130)
+SUBCOMMAND = Subcommand(mcp, place=130, advanced=True)

@@ -60,4 +60,4 @@ def _one_run(directory: Path) -> Path:
     raise InputError(f"no run in {directory} was cut short: give the folder of one ({named})")
 
 
-SUBCOMMAND = Subcommand(merge, place=100, about_runs=True)
+SUBCOMMAND = Subcommand(merge, place=100, about_runs=True, advanced=True)

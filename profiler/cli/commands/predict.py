@@ -155,4 +155,19 @@ def _names(option: str, texts: list[str]) -> tuple[str, ...]:
     return found
 
 
-SUBCOMMAND = Subcommand(predict, place=60, about_runs=True)
+SUBCOMMAND = Subcommand(
+    predict,
+    place=60,
+    about_runs=True,
+    examples=(
+        ("profile-sd3 predict", "what to do first, by replay of the newest run"),
+        ("profile-sd3 predict --steps 8 --cuda-graph", "fewer steps, launched as graphs"),
+        ("profile-sd3 predict --devices cpu:0,cpu:1", "the best placement on two devices"),
+    ),
+    panels={
+        "What to change": "steps guidance drop precision cuda_graph follow batch size untraced",
+        "Devices": "place devices device_memory device_profile",
+        "Requests": "concurrency order",
+        "Files": "json_file out",
+    },
+)

@@ -211,7 +211,19 @@ def _say(sentence: str) -> None:
 
 
 SUBCOMMAND = Subcommand(
-    record, place=20, settings={"allow_interspersed_args": False}, about_runs=True
+    record,
+    place=20,
+    settings={"allow_interspersed_args": False},
+    about_runs=True,
+    examples=(
+        ("profile-sd3 record -- inference.py", "a script, by this Python"),
+        ("profile-sd3 record --ops last -- python inference.py", "operators of the last calls"),
+        ("profile-sd3 record --ops none -- python inference.py", "calls alone, at full speed"),
+    ),
+    panels={
+        "What to record": "ops measure_overhead memory max_size",
+        "Files": "out name compress",
+    },
 )
 
 

@@ -165,4 +165,19 @@ def _check_image(image: Path | None) -> None:
         raise OutputError(f"--image {image}: the folder {image.parent} does not exist: create it")
 
 
-SUBCOMMAND = Subcommand(run, place=10, about_runs=True, needs="run")
+SUBCOMMAND = Subcommand(
+    run,
+    place=10,
+    about_runs=True,
+    needs="run",
+    examples=(
+        ("profile-sd3 run", "the embedded tiny SD3"),
+        ("profile-sd3 run --model sd35-onnx --steps 28", "a model of your own"),
+    ),
+    panels={
+        "What to generate": "model prompt negative_prompt steps height width guidance seed",
+        "What to record": "ops measure_overhead warmup max_size",
+        "Files": "out name image compress",
+        "Devices": "device",
+    },
+)

@@ -6,4 +6,4 @@ from profiler.cli.subcommands import Subcommand, command_group
 
 fleet = command_group("Keep many runs in a data set, and ask what changed.", __name__)
 
-SUBCOMMAND = Subcommand(fleet, place=110)
+SUBCOMMAND = Subcommand(fleet, place=110, advanced=True)

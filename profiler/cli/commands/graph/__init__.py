@@ -75,4 +75,4 @@ def tell_compared(differences: Sequence[OutputDifference], *, each: bool) -> Non
 
 graph = command_group("Prepare ONNX graphs, and see times on their nodes.", __name__)
 
-SUBCOMMAND = Subcommand(graph, place=120)
+SUBCOMMAND = Subcommand(graph, place=120, advanced=True)

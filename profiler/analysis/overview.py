@@ -778,6 +778,8 @@ def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
         return said("Findings: {checked}", checked=checked_text(analysis))
     if not shown:
         return said("Findings: none of the run, {count} of its trace", count=len(findings))
+    if len(findings) == 1:
+        return said("1 finding, with its maximum gain")
     return said(
         "Findings, {which}, by maximum gain; gains do not add up",
         which=of_all(len(shown), len(findings)),

@@ -72,10 +72,20 @@ def all_together(ladder: Ladder) -> Said | None:
             least=percent(MATERIAL),
             now=duration(ladder.before_ns),
         )
-    text = outcome_text(ladder, ladder.total)
-    if any(rung.change.kind is not Kind.SAME_IMAGE for rung in ladder.rungs):
-        return said("all together, without those that are marked: {outcome}", outcome=text)
-    return said("all together: {outcome}", outcome=text)
+    outcome = outcome_text(ladder, ladder.total)
+    return said("{all_together}: {outcome}", all_together=_all(ladder), outcome=outcome)
+
+
+def _all(ladder: Ladder) -> Said:
+    """`"all together, without 4 and 5"`, which change the image or are bounds."""
+    marked = [
+        str(number)
+        for number, rung in enumerate(ladder.rungs, 1)
+        if rung.change.kind is not Kind.SAME_IMAGE
+    ]
+    if not marked:
+        return said("all together")
+    return said("all together, without {numbers}", numbers=joined(", ", marked))
 
 
 def recording_note(ladder: Ladder) -> Said | None:
@@ -107,7 +117,7 @@ def _notes_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
     if rung.change.on_host and ladder.recording_ns and recording_note(ladder) is not None:
         gain = ladder.before_ns - rung.alone.ns
         yield said(
-            "at most {part} of the gain is recording's",
+            "up to {part} of the gain is recording cost",
             part=duration(min(gain, ladder.recording_ns)),
         )
 
@@ -194,11 +204,8 @@ def _table(ladder: Ladder) -> TableView | None:
     rows = [_row(ladder, number, rung) for number, rung in enumerate(ladder.rungs, 1)]
     total = None
     if ladder.total is not None:
-        name = said("all together")
-        if any(rung.change.kind is not Kind.SAME_IMAGE for rung in ladder.rungs):
-            name = said("all together, without those that are marked")
         ns, before = ladder.total.ns, ladder.before_ns
-        last = (name, round(ns), before / ns if ns else None)
+        last = (_all(ladder), round(ns), before / ns if ns else None)
         total = pl.DataFrame(
             [(*last, None, None)],
             schema=schema(_COLUMNS),

@@ -37,13 +37,23 @@ _MARKS = {
 }
 _FACTOR = Column("factor", FLOAT64, "ratio", "time now / alone_ns", True, kind="number")
 _COLUMNS: tuple[Column, ...] = (
-    col("change", STRING, "what to do"),
+    col("change", STRING, "what to do", kind="word"),
     col("alone_ns", NS, "what the run takes with this change alone", True, label="alone"),
     _FACTOR,
-    col("after_ns", NS, "what it takes with those above, too", True, label="after those above"),
-    Column("after_factor", FLOAT64, "ratio", "time now / after_ns", True, kind="number"),
+    col("after_ns", NS, "what it takes with this change and those above", True, label="so far"),
+    Column(
+        "after_factor",
+        FLOAT64,
+        "ratio",
+        "time now / after_ns",
+        True,
+        "factor so far",
+        kind="number",
+    ),
 )
-_NOTE = col("note", STRING, "what to know before doing it, and the options of `predict`", True)
+_NOTE = col(
+    "note", STRING, "what to know before doing it, and the options of `predict`", True, kind="word"
+)
 
 
 def factor(before_ns: float, ns: float) -> str:
@@ -181,8 +191,8 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
         notes = [sentence(note) for note in (recording_note(ladder),) if note is not None]
         notes.append(
             said(
-                "Outcomes are of this run; below each, its 90 % interval and the options of "
-                "`profile-sd3 predict` that give the same figures."
+                "Outcomes are of this run; each has its 90 % interval and the options of "
+                "profile-sd3 predict that give the same figures."
             )
         )
         yield Part(

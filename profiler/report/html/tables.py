@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from profiler.analysis.document import TableView
 from profiler.analysis.idle import busy_timeline, gaps_of
@@ -65,7 +66,13 @@ _DIMENSIONS = {
 
 
 def table_json(view: TableView) -> dict[str, Any]:
-    """Columns with their meanings, values by column, and what the page does with them."""
+    """Columns with their meanings, values by column, and what the page does with them. What a
+    terminal has below a row is a column."""
+    if view.below is not None:
+        totals = view.totals
+        if totals is not None and view.below.name not in totals.columns:
+            totals = totals.with_columns(pl.lit(None, pl.String).alias(view.below.name))
+        view = replace(view, columns=(*view.columns, view.below), totals=totals, below=None)
     frame, names = view.rows, {column.name for column in view.columns}
     declared = any(column.key for column in view.columns)
     keys = {

@@ -150,6 +150,16 @@ def test_the_strip_ends_where_what_it_draws_does():
     assert found["span"] == 100
 
 
+def test_the_strip_begins_where_a_long_loading_ends():
+    """Of a run whose first calls come after nine tenths of it, the axis begins with them; if they
+    come after a third, with the run."""
+    loading = make_span("stage", "load", 0, 10)
+    late = [make_call(0, "transformer", 900, 1000)]
+    early = [make_call(0, "transformer", 300, 1000)]
+    assert strip_json(timeline_of(make_run(late, [], [loading])))["begin"] == 900
+    assert strip_json(timeline_of(make_run(early, [], [loading])))["begin"] == 0
+
+
 def test_many_calls_are_few_rectangles():
     """Thousands of calls of one submodule that follow each other are one rectangle of their whole
     stretch; another submodule among them keeps its own."""

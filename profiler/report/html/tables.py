@@ -235,15 +235,22 @@ _CALL_COLUMNS = (
 )
 
 
+_LATE = 0.5  # of the run: what is drawn begins so late
+
+
 def strip_json(timeline: Timeline, busy: Mapping[str, Any] = {}) -> dict[str, Any]:
     """The rectangles of each device and how `busy` it was over time (`busy_json`), the steps above
-    them, the `span` in which all of them lie, and the columns of their table; times are ns from the
-    run's start, `submodule` and `stage` are indices of the timeline's strings."""
+    them, the `begin` and `span`, the end, of the axis, and the columns of their table; times are ns
+    from the run's start, `submodule` and `stage` are indices of the timeline's strings. The axis
+    begins with the run, or with what is drawn if that is long after it: a model was loaded."""
     devices, steps = [*_devices(timeline)], _steps(timeline)
     drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
-    ends = (np.add(one["start"], one["duration"]).max() for one in drawn if len(one["start"]))
+    some = [one for one in drawn if len(one["start"])]
+    span = int(max((np.add(one["start"], one["duration"]).max() for one in some), default=1))
+    first = int(min((np.min(one["start"]) for one in some), default=0))
     return {
-        "span": int(max(ends, default=1)),
+        "begin": first if first > _LATE * span else 0,
+        "span": span,
         "devices": [
             {"device": device, "busy": busy.get(device)}
             | {name: values.tolist() for name, values in found.items()}

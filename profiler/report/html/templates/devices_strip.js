@@ -20,7 +20,9 @@ export class DevicesStrip extends FirstCanvas {
     this.at = 0;
   }
 
-  get span() { return Math.max(page.strip.span, 1); }
+  get begin() { return page.strip.begin; }
+
+  get end() { return Math.max(page.strip.span, this.begin + 1); }
 
   // Where the calls of a device are drawn and, if it is known, how busy it was: top and height.
   callsOf(row) {
@@ -41,7 +43,7 @@ export class DevicesStrip extends FirstCanvas {
 
   get left() { return this.width < 640 ? 72 : STRIP.label; }
 
-  x(time) { return this.left + (time / this.span) * (this.width - this.left); }
+  x(time) { return this.left + ((time - this.begin) / (this.end - this.begin)) * (this.width - this.left); }
 
   text(code) { return code < 0 ? null : page.strip.strings[code]; }
 
@@ -60,7 +62,7 @@ export class DevicesStrip extends FirstCanvas {
   under(event) {
     const found = super.under(event);
     if (found) return found;
-    const time = ((event.offsetX - this.left) / (this.width - this.left)) * this.span;
+    const time = this.begin + ((event.offsetX - this.left) / (this.width - this.left)) * (this.end - this.begin);
     for (const [row, device] of this.devices.entries()) {
       const place = this.busyOf(row);
       if (!place || event.offsetY < place.top || event.offsetY > place.top + place.height) continue;
@@ -146,9 +148,9 @@ export class DevicesStrip extends FirstCanvas {
 
   // Names of devices, instants and steps.
   ground(context) {
-    const { first, step, text } = ticks({ begin: 0, end: this.span }, Math.max(this.width - this.left, 50));
+    const { first, step, text } = ticks({ begin: this.begin, end: this.end }, Math.max(this.width - this.left, 50));
     context.font = `11px ${page.font}`;
-    for (let time = first; time <= this.span; time += step) {
+    for (let time = first; time <= this.end; time += step) {
       const x = Math.round(this.x(time)) + 0.5;
       context.fillStyle = this.inks.line;
       context.fillRect(x - 0.5, STRIP.ruler - 5, 1, this.height);

@@ -578,11 +578,21 @@ def icicle_figure(analysis: Analysis) -> Figure:
 
 def nodes_of(analysis: Analysis, held: int) -> pl.DataFrame:
     """The `held` longest nodes of the tree, with their labels."""
-    return longest(labelled(analysis.module_tree), held)
+    return longest(neutral(labelled(analysis.module_tree)), held)
+
+
+def neutral(tree: pl.DataFrame) -> pl.DataFrame:
+    """The whole tree, in which only leaves have a bound, and only these and roles a role: what is
+    around others is a mix of them."""
+    leaf = ~pl.col("node").is_in(tree["parent"].unique().implode())
+    return tree.with_columns(
+        role=pl.when(leaf | (pl.col("kind") == Node.ROLE)).then("role"),
+        bound=pl.when(leaf).then("bound"),
+    )
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    tree = labelled(of.analysis.module_tree)
+    tree = neutral(labelled(of.analysis.module_tree))
     inner = tree.filter(pl.col("depth") > 2)
     if inner.is_empty():
         return

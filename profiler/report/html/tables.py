@@ -445,12 +445,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
     if tree.is_empty():
         return None
-    leaf = ~pl.col("node").is_in(analysis.module_tree["parent"].unique().to_list())
     kept = tree.with_columns(own="name", name="label", kind=pl.col("kind").cast(pl.String))
-    kept = kept.with_columns(
-        role=pl.when(leaf | (pl.col("kind") == Node.ROLE)).then("role"),
-        bound=pl.when(leaf).then("bound"),
-    )
     kept = _with_waits(kept, waits_of(analysis.inputs))
     place = {node: number for number, node in enumerate(kept["node"]) if node is not None}
     above_each = [place.get(node, -1) for node in kept["parent"]]

@@ -163,7 +163,7 @@ SENTENCES: Sentences = {
         Activity.UNTRACED: "calls without operators",
         Activity.LAUNCH_BOUND: "waits for the host",
         Activity.WAIT: "waits",
-        Activity.HOST_WORK: "host work between calls",
-        Activity.IDLE: "idle between calls",
+        Activity.HOST_WORK: "host work",
+        Activity.IDLE: "between calls",
     }
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from profiler.analysis.document import SERIES, SURFACE, Theme
+from profiler.analysis.document import PAGE, SERIES, SURFACE, Theme
 from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, titled
 from profiler.text import count, duration, percent, said
 
@@ -22,7 +22,7 @@ def draw_histogram(
     )
     starts = sorted(frame[start].unique().to_list())
     place = {ns: at for at, ns in enumerate(starts)}
-    data = []
+    data, several = [], frame[series].n_unique() > 1
     for at, ((name,), rows) in enumerate(frame.group_by(series, maintain_order=True)):
         whole = max(int(rows[total].sum()), 1)
         texts = [
@@ -37,7 +37,7 @@ def draw_histogram(
             )
             for row in rows.iter_rows(named=True)
         ]
-        fill = SERIES[at % len(SERIES)].on(theme)
+        fill = (SERIES[at % len(SERIES)] if several else PAGE["busy"]).on(theme)
         data.append(
             {
                 "type": "bar",
@@ -54,5 +54,5 @@ def draw_histogram(
     made["xaxis"] |= {"tickvals": [at - 0.5 for at in range(len(starts))], "ticktext": labels}
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     titled(made, xaxis=said("duration"), yaxis=said("executions"))
-    shape = {"barmode": "stack", "bargap": 0.06, "height": 260, "showlegend": len(data) > 1}
+    shape = {"barmode": "stack", "bargap": 0.06, "height": 260, "showlegend": several}
     return {"data": data, "layout": made | shape}

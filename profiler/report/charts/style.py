@@ -254,9 +254,9 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
     times = frame[time].to_list()
     begin = min(times, default=0)
     unit = unit_for(max(times, default=0) - begin)
-    data = []
+    data, several = [], frame[series].n_unique() > 1
     for number, (name, rows) in enumerate(frame.group_by(series, maintain_order=True)):
-        colour = SERIES[number % len(SERIES)].on(theme)
+        colour = (SERIES[number % len(SERIES)] if several else PAGE["busy"]).on(theme)
         data.append(
             {
                 "type": "scatter",
@@ -273,7 +273,7 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
     made = layout(theme)
     titled(made, xaxis=said("{unit} from the begin", unit=unit.name))
     made["yaxis"] |= {"range": [0, 1], "tickformat": ".0%", "showgrid": True}
-    return {"data": data, "layout": made | {"height": 220, "showlegend": len(data) > 1}}
+    return {"data": data, "layout": made | {"height": 220, "showlegend": several}}
 
 
 # --- A tree of a table that declares one: each node as wide as its time, below the one it is in.

@@ -204,7 +204,7 @@ def devices(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
 
 
 _CAUSES = (  # column, what it is called, its colour
-    ("computing_ns", said("computing"), CATEGORY_COLOURS["compute"]),
+    ("computing_ns", said("computing"), PAGE["busy"]),
     ("exposed_ns", said("collectives"), CATEGORY_COLOURS["collective"]),
     ("data_ns", said("data"), CATEGORY_COLOURS["dma"]),
     ("copy_wait_ns", said("waiting for copies"), CATEGORY_COLOURS["copy"]),

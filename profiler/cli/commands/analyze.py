@@ -135,7 +135,7 @@ def analyze(options: AnalyzeOptions) -> None:
 
             source = imports.ready(found[0].newest)
             if not options.no_html:
-                from profiler.report.html.page import Packing
+                from profiler.report.html.library import Packing
 
                 packing = Packing(source.path)  # the trace is packed meanwhile
             run = load_calls(source)

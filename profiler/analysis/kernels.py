@@ -12,8 +12,53 @@ from profiler.analysis.document import TOP, Part, SectionGroup, SectionKind
 from profiler.analysis.question import FigureSpec, Table, table_named
 from profiler.analysis.result import ReportInput
 from profiler.analysis.table_text import declared_drawing, on_devices, table
-from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Column, col, schema
+from profiler.run.columns import FLOAT64, INT64, LAYER, NS, SHARE, STRING, Column, col, schema
+from profiler.run.run import Run
 from profiler.text import count, duration, percent, said
+
+# --- How kernels fill their device, which some producers estimate.
+
+
+OCCUPANCY: tuple[Column, ...] = (
+    col(
+        "occupancy",
+        SHARE,
+        "estimated share of the warps that the processors can hold, the mean of its executions by "
+        "time; null if it was not recorded",
+        True,
+        importance=5,
+    ),
+    col(
+        "blocks_per_sm",
+        FLOAT64,
+        "thread blocks per processor (SM), likewise",
+        True,
+        label="blocks per SM",
+        importance=9,
+    ),
+    col(
+        "warps_per_sm",
+        FLOAT64,
+        "warps per processor (SM), likewise",
+        True,
+        label="warps per SM",
+        importance=9,
+    ),
+)
+_NAMES = tuple(column.name for column in OCCUPANCY)
+
+
+def with_occupancy(rows: pl.DataFrame, run: Run) -> pl.DataFrame:
+    """`rows` of kernels on devices, with the columns `OCCUPANCY` of the kernel."""
+    told = [
+        (one.device, one.kernel, *(getattr(one, n) for n in _NAMES)) for one in run.info.occupancy
+    ]
+    names = ("device", "kernel")
+    found = pl.DataFrame(
+        told, schema={**dict.fromkeys(names, STRING), **schema(OCCUPANCY)}, orient="row"
+    )
+    return rows.join(found.unique(names), on=names, how="left", maintain_order="left")
+
 
 # --- The columns of kernels.
 
@@ -36,6 +81,7 @@ KERNELS: tuple[Column, ...] = (
     col("min_ns", NS, "shortest execution", label="shortest", importance=3),
     col("max_ns", NS, "longest execution", label="longest", importance=1),
     col("layers", INT64, "layers that ran it", importance=4),
+    *OCCUPANCY,
 )
 
 
@@ -56,9 +102,9 @@ _NO_KERNELS = ("dma", "copy")  # what copies and fills is no function that ran
 
 
 def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame:
-    """One row a kernel and device (`KERNELS`), of commands whose producer tells their kernel. A
-    quantile is the time of an execution; a command that never closed took none. `apart`: pipeline
-    calls are parts that were recorded one by one (`analysis.timelines`)."""
+    """One row a kernel and device (`KERNELS` without `OCCUPANCY`), of commands whose producer tells
+    their kernel. A quantile is the time of an execution; a command that never closed took none.
+    `apart`: pipeline calls are parts that were recorded one by one (`analysis.timelines`)."""
     took = pl.col("duration_ns").clip(0)
     work = commands.lazy().filter(~pl.col("category").is_in(_NO_WORK))
     ran = work.filter(pl.col("kernel").is_not_null(), ~pl.col("category").is_in(_NO_KERNELS))
@@ -90,7 +136,8 @@ def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame
         .sort(["total_ns", "kernel", "device"], descending=[True, False, False], nulls_last=True)
     )
     declared = schema(KERNELS)
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
+    own = (pl.col(n).cast(dtype) for n, dtype in declared.items() if n not in _NAMES)
+    return rows.select(own).collect()
 
 
 def duration_table(of: Inputs) -> pl.DataFrame:
@@ -149,7 +196,9 @@ TABLES = (
         row="one kernel on a device",
         section="kernels",
         columns=KERNELS,
-        make=lambda of: kernel_table(of.frame, apart=are_apart(of.run.drops)),
+        make=lambda of: with_occupancy(
+            kernel_table(of.frame, apart=are_apart(of.run.drops)), of.run
+        ),
         title="Kernels",
         about="Kernels of all operators and submodules are listed by their full names, longest "
         "`total_ns` first. Only some producers record kernels: those of GPUs do, but nodes of "

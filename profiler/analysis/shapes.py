@@ -29,6 +29,7 @@ from profiler.analysis.flop_shapes import (
     whole_text,
 )
 from profiler.analysis.flops import KindWork
+from profiler.analysis.kernels import with_occupancy
 from profiler.analysis.question import Table
 from profiler.analysis.result import ReportInput
 from profiler.analysis.roles import kind_cells
@@ -49,6 +50,7 @@ from profiler.run.columns import (
     col,
     schema,
 )
+from profiler.run.run import Run
 from profiler.text import duration, percent, said
 
 # --- The columns of operators by shape.
@@ -128,6 +130,14 @@ SHAPES: tuple[Column, ...] = (
         importance=2,
     ),
     col("bound", STRING, "what bounds it: " + ", ".join(Bound), True, codes=Bound),
+    col(
+        "occupancy",
+        SHARE,
+        "estimated occupancy of the first kernel, wherever on the device that ran; null if it was "
+        "not recorded",
+        True,
+        importance=6,
+    ),
     col("op_type", STRING, "type of the operation, else the kernel's name", importance=16),
     col("family", STRING, "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
     Column(
@@ -382,7 +392,7 @@ def _shapes(of: Inputs) -> pl.DataFrame:
         .agg(pl.col("commands", "total_ns").sum())
         .pipe(_with, layers.group_by(_KEY).agg(layers=pl.col("layer").n_unique()))
         .pipe(_with, executions(rows.cells, kinds))
-        .pipe(_with, _kernels(rows.cells))
+        .pipe(_with, _kernels(rows.cells, of.run))
         .pipe(_with, _against(of, rows))
         .join(_named(rows.names, works(of)), on="row")
         .join(rows.busy, on=["device", "timeline"], how="left")
@@ -415,8 +425,9 @@ def _named(names: pl.DataFrame, work: KindWork) -> pl.DataFrame:
     )
 
 
-def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
-    """The kernels of each row: how many, and the one with most time with how many others."""
+def _kernels(cells: pl.DataFrame, run: Run) -> pl.DataFrame:
+    """The kernels of each row: how many, and the one with most time with how many others, and how
+    that one fills the device."""
     by = ["total_ns", "kernel"]
     named = cells.drop_nulls("kernel").group_by(*_KEY, "kernel").agg(pl.col("total_ns").sum())
     found = (
@@ -424,6 +435,7 @@ def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
         .group_by(_KEY, maintain_order=True)
         .agg(pl.col("kernel").first(), kernels=pl.len())
     )
+    found = with_occupancy(found.with_columns(pl.col("kernel").cast(pl.String)), run)
     others = pl.format("{} +{}", "kernel", pl.col("kernels") - 1)
     kernel = pl.when(pl.col("kernels") > 1).then(others).otherwise("kernel")
     every = _with(cells.select(_KEY).unique(), found)
@@ -526,7 +538,7 @@ _SHAPES: tuple[str | Column, ...] = (
     "label submodule layers executions total_ns share",
     OF_PEAK,
     "teraflops_per_s flops_of_peak gigabytes_per_s bandwidth_of_peak above_roofline_ns bound",
-    "kernel device kernels commands op_type dtype shapes",
+    "kernel occupancy device kernels commands op_type dtype shapes",
 )
 
 

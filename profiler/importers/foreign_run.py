@@ -56,6 +56,7 @@ from profiler.trace.manifest_fields import (
     HealthRule,
     HostActivity,
     Job,
+    Occupancy,
     Overhead,
     Recording,
     Setting,
@@ -174,6 +175,7 @@ class ForeignRunBuilder:
     drops: list[Drop] = field(default_factory=list)
     health: Sequence[HealthNote] = ()
     shortened: Sequence[Shortened] = ()
+    occupancy: Sequence[Occupancy] = ()
     workless: Sequence[int] = ()
     host_activities: Sequence[HostActivity] = ()
     make_calls: Callable[[], Iterable[PlacedCall]] | None = None
@@ -290,6 +292,7 @@ class ForeignRunBuilder:
             health=tuple(_counted(self.health, len(self.workless))),
             workless=tuple(sorted(self.workless)),
             shortened=tuple(self.shortened),
+            occupancy=tuple(self.occupancy),
             host_activities=tuple(self.host_activities),
             job=self.job,
         )

@@ -28,12 +28,24 @@ from profiler.trace.columns import Int32s, Int64s
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
+_LARGEST_FRACTION = 1e9
+
+
 def whole(value: Scalar, default: int) -> int:
     """A number, which files write in several ways; `default` if there is none."""
     try:
         return int(value) if value is not None else default
     except (TypeError, ValueError, OverflowError):
         return default
+
+
+def fraction(value: Scalar) -> float | None:
+    """A number of zero or more, which files write in several ways; None if there is none."""
+    try:
+        number = float(value) if value is not None else -1.0
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < _LARGEST_FRACTION else None
 
 
 class Args(
@@ -52,11 +64,15 @@ class Args(
         "sequence": "Sequence number",
         "forward_thread": "Fwd thread id",
         "collective": "Collective name",
+        "occupancy": "est. achieved occupancy %",
+        "blocks": "blocks per SM",
+        "warps": "warps per SM",
     },
 ):
     """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
-    `finished` is false if an event had not ended; `collective` is told by some kernels."""
+    `finished` is false if an event had not ended; `collective` is told by some kernels, and
+    `occupancy` to `warps` by those of CUDA."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -78,6 +94,9 @@ class Args(
     forward_thread: Scalar = None
     kernel: Scalar = None
     collective: Scalar = None
+    occupancy: Scalar = None
+    blocks: Scalar = None
+    warps: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):

@@ -34,6 +34,7 @@ from profiler.trace.manifest_fields import (
     HealthNote,
     HostActivity,
     Job,
+    Occupancy,
     Overhead,
     Parts,
     Recording,
@@ -137,7 +138,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
     `health` is what a check of the recording's events against each other counted and put right,
     `shortened` are the commands whose lengths it put right, `workless` the calls by number of
-    whose launches no work was recorded.
+    whose launches no work was recorded. `occupancy` is of kernels, if their producer says it.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
     in order of their start, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
@@ -164,6 +165,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     attribution: dict[str, Attribution] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
     shortened: tuple[Shortened, ...] = ()
+    occupancy: tuple[Occupancy, ...] = ()
     workless: tuple[_Int32, ...] = ()
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()

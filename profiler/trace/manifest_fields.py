@@ -307,6 +307,18 @@ class Shortened(Fields, frozen=True, kw_only=True):
     recorded_ns: _Count
 
 
+class Occupancy(Fields, frozen=True, kw_only=True):
+    """How a kernel filled the processors of a device, as its producer estimates from the launch:
+    the means of its executions, by their time. `occupancy` is a share of the warps that they can
+    hold; what is not told is None."""
+
+    device: str
+    kernel: str
+    occupancy: _Real | None = None
+    blocks_per_sm: _Real | None = None
+    warps_per_sm: _Real | None = None
+
+
 class Uncaptured(Fields, frozen=True, kw_only=True):
     """A module or session that was executed outside captured calls: how often, and for how long in
     all."""

@@ -9,7 +9,7 @@ activities.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import NamedTuple
@@ -21,12 +21,12 @@ from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
 from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
 from profiler.importers.kineto.stages import plain_name
-from profiler.kineto.events import Event, whole
+from profiler.kineto.events import Args, Event, fraction, whole
 from profiler.kineto.operators import copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.trace.manifest_fields import ActivityKind, HostActivity, Shortened
+from profiler.trace.manifest_fields import ActivityKind, HostActivity, Occupancy, Shortened
 
 # --- Commands of an imported run: device work, and the host calls that launched it.
 #
@@ -184,6 +184,30 @@ class CommandWriter:
                     recorded_ns=recorded[row],
                 )
 
+    def occupancy(self) -> Iterator[Occupancy]:
+        """Yield how each kernel filled its device, the means of its executions by their time."""
+        args = self.trace.events.args
+        kernels: dict[tuple[str, str], list[tuple[int, Args]]] = {}
+        for row, device in zip(self.launches.row.tolist(), self.devices, strict=True):
+            one = args[row]
+            if one is not None and (one.occupancy, one.blocks, one.warps) != (None, None, None):
+                key = device, self.trace.events.name_of(row)
+                kernels.setdefault(key, []).append((row, one))
+        for (device, kernel), told in kernels.items():
+            length = [max(self.trace.duration_ns.item(row), 0) for row, _ in told]
+            means = {
+                name: _mean([fraction(getattr(one, name)) for _, one in told], length)
+                for name in ("occupancy", "blocks", "warps")
+            }
+            share = means["occupancy"]
+            yield Occupancy(
+                device=device,
+                kernel=kernel,
+                occupancy=None if share is None or share > 100 else share / 100,
+                blocks_per_sm=means["blocks"],
+                warps_per_sm=means["warps"],
+            )
+
     def device_of(self, call: int) -> str:
         """The device on which most of a call's work ran, the root device if none did."""
         counts = Counter(self.devices[member] for member in self._members(call))
@@ -275,6 +299,15 @@ class CommandWriter:
             device = self._device(event)
             track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
         return track
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    """The mean of the values that are known, by weight; None if that is nothing."""
+    known = [
+        (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
+    ]
+    whole = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / whole if whole else None
 
 
 # --- What the host did while devices had nothing to run: kept of Python frames, operators and

@@ -355,6 +355,7 @@ class KinetoRun(Struct, frozen=True):
         columns = trace.duration_ns[launches.row], launches.call >= 0, launches.launch < 0
         run.attribution = {name: attribution_of(*columns, rows) for name, rows in by_device.items()}
         run.health, run.shortened = trace.health, tuple(writer.shortened())
+        run.occupancy = tuple(writer.occupancy())
         run.workless = without_work(launches.unserved[1], launches.call)
         run.drop(DropKind.DROPPED_EVENTS, trace.dropped, "events", DropReason.NEVER_RAN)
         run.spans += (span for staging in stagings for span in staging.spans())
@@ -714,6 +715,7 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         drops=drops,
         health=tuple(health),
         shortened=tuple(chain.from_iterable(info.shortened for info in told)),
+        occupancy=tuple(chain.from_iterable(info.occupancy for info in told)),
         workless=tuple(sorted(chain.from_iterable(info.workless for info in told))),
         job=job,
     )

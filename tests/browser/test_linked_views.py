@@ -141,7 +141,7 @@ def test_a_bar_of_an_operator_chooses_it(report):
 def test_a_bar_of_stages_devices_and_roles_chooses(report):
     """Bars of stages, devices and roles choose what they stand for; a second click lets go."""
     expected = {
-        "stages": ["stage", "submodule"],
+        "stages": ["stage", "role"],
         "devices": ["device"],
         "roles": ["submodule", "role"],
         "idle": ["device"],

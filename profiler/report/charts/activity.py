@@ -60,7 +60,8 @@ def stacked(
     activity: pl.DataFrame, bars: Sequence[Bar], unit: Unit, theme: Theme, *, upright: bool = True
 ) -> list[dict[str, Any]]:
     """A trace for each role and each kind of waiting, of the rows of `activity` by its column
-    `key`; bars stand at 0, 1, …, or lie at their keys."""
+    `key`; bars stand at 0, 1, …, or lie at their keys. A click on one that lies chooses its role,
+    too; of one that stands, a step, all of it."""
     number = {bar.key: at for at, bar in enumerate(bars)}
     data = []
     for name, colour, shape, times in _layers(activity, theme):
@@ -93,9 +94,10 @@ def stacked(
             "customdata": [escaped(text) for text in texts],
             "hovertemplate": HOVER,
         }
+        role: Pick = {}
         if not upright:
             trace["orientation"] = "h"
-        role = {"role": str(name)} if name in ROLE_COLOURS and name != _OTHER else {}
+            role = {"role": str(name)} if name in ROLE_COLOURS and name != _OTHER else {}
         data.append(picking(trace, ({**bars[at].pick, **role} for at, _ in kept)))
     return data
 

@@ -21,11 +21,12 @@ from profiler.text import count, duration, percent, said
 
 OCCUPANCY: tuple[Column, ...] = (
     col(
-        "occupancy",
+        "occupancy_share",
         SHARE,
         "estimated share of the warps that the processors can hold, the mean of its executions by "
         "time; null if it was not recorded",
         True,
+        label="occupancy",
         importance=5,
     ),
     col(

@@ -131,11 +131,12 @@ SHAPES: tuple[Column, ...] = (
     ),
     col("bound", STRING, "what bounds it: " + ", ".join(Bound), True, codes=Bound),
     col(
-        "occupancy",
+        "occupancy_share",
         SHARE,
         "estimated occupancy of the first kernel, wherever on the device that ran; null if it was "
         "not recorded",
         True,
+        label="occupancy",
         importance=6,
     ),
     col("op_type", STRING, "type of the operation, else the kernel's name", importance=16),
@@ -538,7 +539,7 @@ _SHAPES: tuple[str | Column, ...] = (
     "label submodule layers executions total_ns share",
     OF_PEAK,
     "teraflops_per_s flops_of_peak gigabytes_per_s bandwidth_of_peak above_roofline_ns bound",
-    "kernel occupancy device kernels commands op_type dtype shapes",
+    "kernel occupancy_share device kernels commands op_type dtype shapes",
 )
 
 

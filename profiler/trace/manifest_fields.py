@@ -309,12 +309,12 @@ class Shortened(Fields, frozen=True, kw_only=True):
 
 class Occupancy(Fields, frozen=True, kw_only=True):
     """How a kernel filled the processors of a device, as its producer estimates from the launch:
-    the means of its executions, by their time. `occupancy` is a share of the warps that they can
-    hold; what is not told is None."""
+    the means of its executions, by their time. `occupancy_share` is that of the warps that they
+    can hold; what is not told is None."""
 
     device: str
     kernel: str
-    occupancy: _Real | None = None
+    occupancy_share: _Real | None = None
     blocks_per_sm: _Real | None = None
     warps_per_sm: _Real | None = None
 

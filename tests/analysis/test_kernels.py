@@ -40,7 +40,7 @@ def test_executions_of_a_kernel():
     rows = [("gemm", "cuda:0", took, "compute") for took in range(100, 0, -1)]
     rows += [("gemm", "cuda:1", 7, "compute"), ("copy", "cuda:1", 21, "dma")]
     table = analyze(_run(rows)).kernels
-    columns = ("mean_ns", "layers", "occupancy", "blocks_per_sm", "warps_per_sm")
+    columns = ("mean_ns", "layers", "occupancy_share", "blocks_per_sm", "warps_per_sm")
     assert table.drop(columns).rows() == [
         ("gemm", "cuda:0", 100, 5050, 1.0, 50, 100, 1, 100),
         ("gemm", "cuda:1", 1, 7, 0.25, 7, 7, 7, 7),

@@ -203,7 +203,7 @@ class CommandWriter:
             yield Occupancy(
                 device=device,
                 kernel=kernel,
-                occupancy=None if share is None or share > 100 else share / 100,
+                occupancy_share=None if share is None or share > 100 else share / 100,
                 blocks_per_sm=means["blocks"],
                 warps_per_sm=means["warps"],
             )

@@ -34,15 +34,15 @@ def test_kernels_have_the_means_of_their_launches(tmp_path):
     trace.kernel("odd", 100, 10, launched=25, **_told(250, "none", -1))
     trace.kernel("plain", 110, 10, launched=26)
     analysis = analyze(trace.imported(tmp_path))
-    rows = analysis.kernels.select("kernel", "occupancy", "blocks_per_sm", "warps_per_sm").sort(
-        "kernel"
-    )
+    rows = analysis.kernels.select(
+        "kernel", "occupancy_share", "blocks_per_sm", "warps_per_sm"
+    ).sort("kernel")
     assert rows.rows() == [
         ("gemm", 0.5, 1.75, 14.0),
         ("odd", None, None, None),
         ("plain", None, None, None),
     ]
-    shapes = dict(analysis.shapes.select("kernel", "occupancy").iter_rows())
+    shapes = dict(analysis.shapes.select("kernel", "occupancy_share").iter_rows())
     assert shapes["gemm"] == 0.5
 
 
@@ -59,7 +59,7 @@ def test_real_traces_have_what_their_text_says(name, tmp_path):
             of[0] += event["dur"] * float(share) / 100
             of[1] += event["dur"]
     expected = {kernel: total / length for kernel, (total, length) in sums.items() if length}
-    kernels = analyze(load(import_trace(path, tmp_path))).kernels.drop_nulls("occupancy")
-    found = dict(kernels.select("kernel", "occupancy").iter_rows())
+    kernels = analyze(load(import_trace(path, tmp_path))).kernels.drop_nulls("occupancy_share")
+    found = dict(kernels.select("kernel", "occupancy_share").iter_rows())
     assert found == pytest.approx(expected)
     assert found

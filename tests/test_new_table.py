@@ -14,6 +14,7 @@ import pytest
 import profiler
 from profiler import analysis as package
 from profiler.analysis import Analysis, Inputs, question, table_named, tables
+from profiler.analysis.analyze import analyze as analyzed
 from profiler.analysis.question import TAKEN, FigureSpec, Table, markdown, register, registered
 from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.errors import InputError
@@ -244,7 +245,7 @@ def test_tables_declare_what_they_read(table: Table) -> None:
 def test_what_no_report_could_show_is_refused(changed: dict[str, object], why: str) -> None:
     """A table of an unknown section, or with a figure that nobody draws, is an error, not a gap."""
     with registered(replace(LONGEST_CALLS, **changed)), pytest.raises(ValueError, match=why):
-        page_of(tiny_run())
+        page_of(analyzed(tiny_run()))
 
 
 def test_names_that_mean_something_else_are_refused() -> None:

@@ -152,10 +152,10 @@ _RATIO = 3.0  # from here on a change reads better as a factor
 
 
 def headline(comparison: Comparison) -> str:
-    """`"denoise.step 2.1 % slower (68.4 ms → 69.8 ms), end_to_end within noise"`."""
+    """`"end to end within noise (2.10 s → 2.11 s); step +2.1 %, slower (68.4 ms → 69.8 ms)"`."""
     parts = []
-    for name in ("end_to_end", "denoise.step"):
-        rows = comparison.metrics.filter(pl.col("metric") == name)
+    for metric, name in (("end_to_end", said("end to end")), ("denoise.step", said("step"))):
+        rows = comparison.metrics.filter(pl.col("metric") == metric)
         for row in rows.iter_rows(named=True):
             if row["base_ns"] is None or row["new_ns"] is None:
                 continue

@@ -373,7 +373,7 @@ def test_against_a_baseline(bundle, base, capsys):
     """Terminal and page have the sentence and the section."""
     analyze(AnalyzeOptions(path=bundle, against=[base], full=True))
     out = " ".join(capsys.readouterr().out.split())
-    assert "end_to_end 0.0 %, measured once (1.00 µs → 1.00 µs)" in out
+    assert "end to end 0.0 %, measured once (1.00 µs → 1.00 µs)" in out
     assert "Against the baseline ──" in out
     page = (bundle / "report.html").read_text(encoding="utf-8")
     assert '<section id="comparison"' in page

@@ -120,7 +120,7 @@ def test_the_header_says_it_in_one_line(comparison):
     run = slower()
     text = html_page(run, analyze(run), against=comparison).replace("\N{NO-BREAK SPACE}", " ")
     sentence = re.search(r'<p class="against"><a href="#comparison">(.*?)</a>', text)[1]
-    assert "Against tiny: end_to_end +7.0 %, measured once (1.00 µs → 1.07 µs)" in re.sub(
+    assert "Against tiny: end to end +7.0 %, measured once (1.00 µs → 1.07 µs)" in re.sub(
         "<[^>]+>", "", sentence
     )
     assert text.index('class="against"') < text.index('class="facts"')

@@ -162,7 +162,7 @@ SENTENCES: Sentences = {
         Activity.OTHER_WORK: "work of other calls",
         Activity.UNTRACED: "calls without operators",
         Activity.LAUNCH_BOUND: "waits for the host",
-        Activity.WAIT: "waits",
+        Activity.WAIT: "other waits",
         Activity.HOST_WORK: "host work",
         Activity.IDLE: "between calls",
     }

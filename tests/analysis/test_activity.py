@@ -50,7 +50,7 @@ def test_bars_are_as_long_as_the_tables_say(sample):
     """What is drawn of a step or stage adds up to its elapsed time within 1 %, waiting to the idle
     time of its calls, and work to the union of each call's commands in its tile."""
     analysis = analyze(load(_SAMPLES / sample))
-    waiting = ("waits", "waits for the host")
+    waiting = ("other waits", "waits for the host")
     for figure, at, rows, along in (
         (steps_figure, "x", analysis.steps, "y"),
         (stages_figure, "y", analysis.stages, "x"),

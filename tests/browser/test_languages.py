@@ -118,7 +118,7 @@ def test_names_that_read_like_messages_stay(chromium, tmp_path):
         assert report.cells("[data-table=devices]", 1) == ["step"]
         assert report.cells("[data-table=operators]", 1) == ["Steps"]
         assert "median" in report.page.locator("#timeline-body .labels").inner_text()
-        assert "idle" in report.page.locator("[data-figure=stages]").inner_text()
+        assert "idle" in report.page.locator("[data-figure=roles]").inner_text()
         assert "Steps" in report.page.locator("[data-figure=operators]").inner_text()
 
 

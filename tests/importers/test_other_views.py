@@ -45,7 +45,7 @@ def test_the_corpus_has_twenty_kernels_in_each_form(name, device, tmp_path):
     assert work["duration_ns"].to_list() == [150_000] * 20
 
 
-def _unitrace():
+def unitrace():
     """On two GPUs: a kernel each, and on the first a copy of 64 bytes and a barrier."""
     events = [
         {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "HOST<machine>"}},
@@ -69,7 +69,7 @@ def _unitrace():
 def test_unitrace_has_kernels_copies_and_their_launches(tmp_path):
     """Kernels by their names, without groups; a copy with its way and bytes; barriers are no
     work; each is linked to the call that appended it."""
-    run = _imported(_written(tmp_path, "a.json", _unitrace()), tmp_path / "out")
+    run = _imported(_written(tmp_path, "a.json", unitrace()), tmp_path / "out")
     found = _on(run, "xpu").select(
         *(pl.col(name).cast(pl.String) for name in ("device", "layer", "kernel")), "duration_ns"
     )
@@ -85,7 +85,7 @@ def test_unitrace_has_kernels_copies_and_their_launches(tmp_path):
 
 
 def test_unitrace_of_the_host_alone_is_one_sentence(tmp_path):
-    events = _unitrace()["traceEvents"][:1]
+    events = unitrace()["traceEvents"][:1]
     path = _written(tmp_path, "a.json", {"traceEvents": events})
     with pytest.raises(InputError, match="holds no kernel and no copy of a GPU: record with"):
         import_trace(path, tmp_path / "out")
@@ -118,7 +118,7 @@ def test_json_under_the_name_of_a_perfetto_trace_is_read_by_content(tmp_path):
     assert len(_on(_imported(path, tmp_path / "out"), "cuda")) == 34
 
 
-def _perfetto(folder):
+def write_perfetto(folder):
     """Ten slices of 80 µs on `GPU queue 1` within a slice `transformer` of a thread, and a flow
     from a slice `launch` to each but the last."""
     trace_pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
@@ -162,7 +162,7 @@ def _perfetto(folder):
 def test_any_perfetto_trace_is_read_if_the_user_says_what_devices_are(tmp_path):
     """Slices of the tracks that match are work in the call whose range is open; flows lead from
     launches; without device= its slices stay commands, as before."""
-    path = _perfetto(tmp_path)
+    path = write_perfetto(tmp_path)
     options = {"device": r"GPU queue (\d+)"}
     run = load(import_trace(path, tmp_path / "out", options=options))
     work = _on(run, "gpu")
@@ -174,7 +174,7 @@ def test_any_perfetto_trace_is_read_if_the_user_says_what_devices_are(tmp_path):
 
 
 def test_a_track_that_is_not_there_is_named(tmp_path):
-    path = _perfetto(tmp_path)
+    path = write_perfetto(tmp_path)
     with pytest.raises(InputError, match=r"matches device='TPU': .* there are .*GPU queue 1"):
         import_trace(path, tmp_path / "out", options={"device": "TPU"})
     with pytest.raises(InputError, match="is no regular expression"):

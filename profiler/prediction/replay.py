@@ -595,7 +595,7 @@ def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
         if piece.submodule is not None and basis.queued[piece.call]
     }
     waits = basis.recording.waits
-    own = waits.back == 0  # launches into a full queue are no waits of the code's
+    own = waits.back <= 1  # launches into a full queue are no waits of the code's
     between = _Between(waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment))
     found = {row: _longest_launched(between, *extent) for row, extent in called.items()}
     return {row: extent for row, extent in found.items() if extent is not None}

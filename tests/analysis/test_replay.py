@@ -29,21 +29,21 @@ class Do:
     stream: int = 0
 
 
-def simulated(program: list[Do], *, depth: int = 1 << 20) -> Machine:
+def simulated(program: list[Do], *, depth: int = 1 << 20, pace: int = 1) -> Machine:
     """The machine that runs a program: one call, one device; a launch returns when its queue has
-    room."""
+    room. What the host does takes `pace` times as long."""
     made = Machine(calls=[Invocation(0, "cuda:0", 0)])
     free, now = [0, 0], 0
     for each in program:
-        now += each.host
+        now += each.host * pace
         if each.kind == "sync":
             end = max(now, *free)
             made.waits.append(Wait(0, 0, now, end))
             now = end
             continue
         own = [piece.end for piece in made.pieces if piece.stream == each.stream]
-        waiting = [end for end in own if end > now + _LAUNCH]
-        returned = now + _LAUNCH if len(waiting) < depth else waiting[-depth]
+        waiting = [end for end in own if end > now + _LAUNCH * pace]
+        returned = now + _LAUNCH * pace if len(waiting) < depth else waiting[-depth]
         start = max(free[each.stream], now + _LATENCY)
         free[each.stream] = start + each.length
         blocking = each.kind == "dma"
@@ -60,15 +60,17 @@ def simulated(program: list[Do], *, depth: int = 1 << 20) -> Machine:
     return made
 
 
-def replayed(machine: Machine, factor: float = 1.0) -> Replayed:
-    """Its replay with kernels that take so many times as long; copies stay."""
+def replayed(machine: Machine, factor: float = 1.0, pace: float = 1.0) -> Replayed:
+    """Its replay with kernels, and a host, that take so many times as long; copies stay."""
     run = machine.run()
     recording = recording_of(run)
     assert recording is not None
     kinds = run.commands["category"].cast(str).to_numpy()[recording.works.row]
     kept = recording.works.length
     lengths = np.where(kinds == "dma", kept, np.rint(kept * factor).astype(np.int64))
-    return replay(recording, whole(recording, machine), lengths)
+    script = whole(recording, machine)
+    paced = Script(script.first, script.last, script.pace * pace, script.graph)
+    return replay(recording, paced, lengths)
 
 
 def whole(recording: Recording, machine: Machine) -> Script:
@@ -119,6 +121,14 @@ def test_a_replay_is_what_the_machine_would_have_done(program, factor):
     ]
     machine = simulated(program)
     assert times_of(replayed(machine, factor), machine) == times(simulated(changed))
+
+
+@given(_PROGRAMS, st.integers(2, 3))
+def test_a_slower_host_takes_longer_but_does_not_wait_longer(program, pace):
+    """Each piece runs when the machine, simulated anew with a slower host, runs it: waits for
+    devices last as long as these need, no multiple of what they lasted."""
+    machine = simulated(program)
+    assert times_of(replayed(machine, pace=pace), machine) == times(simulated(program, pace=pace))
 
 
 def test_halving_the_kernels_of_a_launch_bound_part_saves_nothing():

@@ -18,6 +18,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
 from profiler.text import Said, count, counted, duration, number, percent, said, sentence
+from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 
@@ -205,6 +206,20 @@ def _no_time(note: HealthNote) -> Said:
 def _negative(note: HealthNote) -> Said:
     return said(
         "{kernels} on {device} recorded as ending before their start; {effect}",
+        kernels=_kernels(note),
+        device=note.device,
+        effect=_without(note),
+    )
+
+
+def _unfinished(note: HealthNote) -> Said:
+    if note.device == ROOT_DEVICE:
+        return said(
+            "{events} of the host began and never ended; they are in no figure",
+            events=counted(note.count, "event"),
+        )
+    return said(
+        "{kernels} on {device} began and never ended; {effect}",
         kernels=_kernels(note),
         device=note.device,
         effect=_without(note),
@@ -409,6 +424,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.CLOCK: (said("Clock"), _clock),
     HealthRule.NO_TIME: (said("Set aside"), _no_time),
     HealthRule.NEGATIVE: (said("Set aside"), _negative),
+    HealthRule.UNFINISHED: (said("Set aside"), _unfinished),
     HealthRule.TWICE: (said("Set aside"), _twice),
     HealthRule.LOST: (said("Lost"), _lost),
     HealthRule.REPLAYS: (said("Lost"), _replays),
@@ -435,6 +451,7 @@ SENTENCES: Sentences = {
         HealthRule.CLOCK: said("begins before its launch"),
         HealthRule.NO_TIME: said("has no time"),
         HealthRule.NEGATIVE: said("ends before its start"),
+        HealthRule.UNFINISHED: said("never ended"),
         HealthRule.TWICE: said("recorded twice"),
         HealthRule.LOST: said("launched, but not recorded"),
         HealthRule.REPLAYS: said("missing in a replay of a graph"),
@@ -487,6 +504,7 @@ _DAMAGED = {
     HealthRule.LOST: _DOUBTFUL,
     HealthRule.NO_TIME: 0.05,
     HealthRule.NEGATIVE: 0.05,
+    HealthRule.UNFINISHED: 0.05,
 }
 _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
     **dict.fromkeys((HealthRule.HOST_ONLY, HealthRule.BROKEN_OFF), -1.0),

@@ -24,6 +24,7 @@ from profiler.importers.foreign_run import call_at, component, stages
 from profiler.kineto.events import Ranges
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
+from profiler.trace.runtime_calls import NO_END
 
 # --- What devices did and what the host asked of them: n rows each, int64 [n] in ns of the file.
 #
@@ -34,7 +35,7 @@ from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
 Bools = npt.NDArray[np.bool_]
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
 _NONE = -1
-NO_TIME = -(1 << 62)
+NO_TIME = NO_END
 """Where the file has no time."""
 OPEN = (1 << 61) - 1
 """The end of a range that has none."""

@@ -59,7 +59,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Shortened,
 )
-from profiler.trace.runtime_calls import DeviceRows, host_calls
+from profiler.trace.runtime_calls import NO_END, DeviceRows, host_calls
 
 # --- Work and host calls of a recording as commands of their calls.
 #
@@ -311,10 +311,12 @@ class Recorded:
     drops: tuple[Drop, ...] = ()
 
     def timed(self, where: str) -> Recorded:
-        """What has a start, and an end that is not before it; the rest is a drop. Work that ends
-        before its start stays: the check of a recording sets it aside, and so knows of it."""
+        """What has a start, and an end that is not before it; the rest is a drop. Work without an
+        end, or that ends before its start, stays: the check of a recording sets it aside, and so
+        knows of it."""
         start, end = self.work.start, self.work.end
-        told = in_time(start, end) | ((end >= 0) & in_time(start, start) & in_time(end, end))
+        odd = (end == NO_END) | ((end >= 0) & in_time(end, end))
+        told = in_time(start, end) | (odd & in_time(start, start))
         work = self.work.select(told)
         api = self.api.timed()
         lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME

@@ -325,26 +325,50 @@ class EventColumns:
         self.device_names: dict[Scalar, str] = {}  # by process, as `rbln:0`
         self.collectives: dict[int, CollectiveArgs] = {}
         self.dropped = 0
+        self.unfinished: list[int] = []
+        self.negative: list[int] = []
+        self._begun: dict[tuple[Scalar, Scalar], list[Event]] = {}  # `"ph": "B"`, innermost last
+        self._ended: list[Event] = []
 
     def add(self, events: list[Event], text: Text) -> None:
         """Add some events, which were decoded from `text`."""
         places = [place for place, event in enumerate(events) if event.ph == "X"]
         told = events if len(places) == len(events) else [events[place] for place in places]
         starts = np.array([event.ts for event in told], dtype=np.float64)
-        durations = np.array([event.dur for event in told], dtype=np.float64)
-        kept = ~np.isnan(starts) & ~(durations < 0)
+        kept = ~np.isnan(starts)
         if not kept.all():
             self.dropped += int((~kept).sum())
             rows = np.flatnonzero(kept).tolist()
             told, places = [told[row] for row in rows], [places[row] for row in rows]
-            starts, durations = starts[kept], durations[kept]
-        self._times.append((self._exact(starts, places, text), self._whole(durations)))
+            starts = starts[kept]
+        self._times.append((self._exact(starts, places, text), self._lengths(told)))
         if len(told) < len(events):
             self._add_others(events, text)
         self._add_complete(told, places, text)
 
+    def _lengths(self, told: list[Event]) -> Int64s:
+        """How long the next events lasted, in ns; 0 for those that did not end, or ended before
+        they began."""
+        durations = np.array([event.dur for event in told], dtype=np.float64)
+        ended = durations >= 0
+        if not ended.all():
+            first = len(self._args)
+            self.unfinished += (first + np.flatnonzero(np.isnan(durations))).tolist()
+            self.negative += (first + np.flatnonzero(durations < 0)).tolist()
+            durations[~ended] = 0
+        return self._whole(durations)
+
+    def _add_ended(self) -> None:
+        """Add the events that were recorded as a begin and an end, or as a begin alone."""
+        told = [*self._ended, *(event for begun in self._begun.values() for event in begun)]
+        if told:
+            starts = np.array([event.ts for event in told], dtype=np.float64)
+            self._times.append((self._whole(starts), self._lengths(told)))
+            self._add_complete(told, [], b"{}")
+
     def complete(self, base_ns: int) -> tuple[Events, Int64s, Int64s]:
         """The complete events, and their starts and durations in ns."""
+        self._add_ended()
         codes, times = self._codes, self._times
         nothing = np.zeros(0, dtype=np.int32)
         name, category, thread = (
@@ -400,6 +424,8 @@ class EventColumns:
         for place, event in enumerate(events):
             if event.ph == "i" and event.name == _MEMORY:
                 places.append(place)
+            elif event.ph in ("B", "E"):
+                self._add_border(event)
             elif event.ph == "M" and event.name == "thread_name":
                 name = event.args.name if event.args else None
                 if name:
@@ -413,6 +439,20 @@ class EventColumns:
             times = np.array([event.ts for event in memory], dtype=np.float64)
             self._memory_times.append(self._exact(times, places, text))
             self.memory += memory
+
+    def _add_border(self, event: Event) -> None:
+        """Note the begin of an event, or the end of the innermost that its thread is in."""
+        begun = self._begun.setdefault((event.pid, event.tid), [])
+        if event.ts is None or (event.ph == "E" and not begun):
+            self.dropped += 1
+        elif event.ph == "B":
+            event.dur = None
+            begun.append(event)
+        else:
+            ended = begun.pop()
+            assert ended.ts is not None
+            ended.dur = event.ts - ended.ts
+            self._ended.append(ended)
 
     def _shared(self, raw: msgspec.Raw) -> msgspec.Raw:
         text = bytes(raw)

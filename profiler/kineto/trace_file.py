@@ -188,11 +188,12 @@ class KinetoTrace:
     of the events; `thread_names` has those that the file names, `device_names`
     the processes that it calls like a device (`rbln:0`). `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
-    `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
-    or that ended before they began. `collectives` is what kernels of NCCL and RCCL tell,
-    by row. `health` is what a check of the events against each other counted, if there was one;
-    `recorded_ns` has, by row, the lengths as the file has them of those that it shortened,
-    `unserved` the rows of launches that must have work and have none.
+    `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time.
+    `unfinished` are the rows of those that began and never ended, `negative` of those that ended
+    before they began: neither has a length, nor is in `rows`. `collectives` is what kernels of NCCL
+    and RCCL tell, by row. `health` is what a check of the events against each other counted, if
+    there was one; `recorded_ns` has, by row, the lengths as the file has them of those that it
+    shortened, `unserved` the rows of launches that must have work and have none.
     """
 
     where: str
@@ -208,6 +209,8 @@ class KinetoTrace:
     memory: list[Event]
     memory_ns: Int64s
     dropped: int = 0
+    unfinished: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    negative: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     collectives: Mapping[int, CollectiveArgs] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
     recorded_ns: Mapping[int, int] = field(default_factory=dict)
@@ -316,6 +319,13 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
     order = np.argsort(events.category, kind="stable")
     counts = np.bincount(events.category, minlength=len(events.categories))
     rows = np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
+    unfinished, negative = (
+        np.array(some, dtype=np.int64) for some in (columns.unfinished, columns.negative)
+    )
+    if len(unfinished) or len(negative):
+        timed = np.ones(len(events), dtype=np.bool_)
+        timed[unfinished] = timed[negative] = False
+        rows = [one[timed[one]] for one in rows]
     return KinetoTrace(
         where=str(path),
         header=header,
@@ -330,6 +340,8 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
         memory=columns.memory,
         memory_ns=columns.memory_ns(base_ns),
         dropped=columns.dropped,
+        unfinished=unfinished,
+        negative=negative,
         collectives=columns.collectives,
     )
 

@@ -19,7 +19,15 @@ from profiler.trace.columns import Int64s
 from profiler.trace.device_clocks import latency_slope
 from profiler.trace.graph_replays import incomplete_replays
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
-from profiler.trace.runtime_calls import GRAPH, OTHER, Bools, DeviceRows, DeviceSyncs, HostLaunches
+from profiler.trace.runtime_calls import (
+    GRAPH,
+    NO_END,
+    OTHER,
+    Bools,
+    DeviceRows,
+    DeviceSyncs,
+    HostLaunches,
+)
 
 _NEVER = 1 << 62
 _MS = 1_000_000
@@ -126,13 +134,15 @@ class _Check:
         times = (self.start, self.end, self.kept, self.recorded)
         return Checked(*times, self.unserved, notes, process)
 
-    # --- Rows without a time, of negative length, or recorded twice.
+    # --- Rows without a time, without an end, of negative length, or recorded twice.
 
     def _impossible(self) -> None:
         rows, order = self.rows, self.order
-        negative = rows.end < rows.start
+        unfinished = rows.end == NO_END
+        negative = (rows.end < rows.start) & ~unfinished
+        self._set_aside(HealthRule.UNFINISHED, unfinished)
         self._set_aside(HealthRule.NEGATIVE, negative)
-        self._set_aside(HealthRule.NO_TIME, timeless(rows.start, rows.end) & ~negative)
+        self._set_aside(HealthRule.NO_TIME, timeless(rows.start, rows.end) & self.kept)
         columns = (rows.stream, rows.start, rows.end, rows.kernel, rows.correlation)
         again = rows.end[order[1:]] > rows.start[order[1:]]
         for column in columns:

@@ -225,6 +225,7 @@ class HealthRule(StrEnum):
     CLOCK = "clock"  # work begins before its launch
     NO_TIME = "no_time"
     NEGATIVE = "negative_length"
+    UNFINISHED = "unfinished"  # began and never ended
     TWICE = "twice"
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one

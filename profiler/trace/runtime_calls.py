@@ -18,6 +18,9 @@ from profiler.trace.columns import Int64s
 
 Bools = npt.NDArray[np.bool_]
 
+NO_END = -(1 << 62)
+"""The end of a row that began and, as far as is recorded, never ended."""
+
 KERNEL, GRAPH, OTHER = range(3)
 """What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
 
@@ -34,7 +37,8 @@ class DeviceRows:
     """n kernels, copies and sets of devices. `device`, `stream` and `kernel` index the names;
     `stream` differs by device, process and context, `kernel` by grid if that is known, and is -1
     for copies and sets. `process` is -1 if it is not known, `correlation` is then not positive, or
-    unique in the file. `exempt` rows may overlap: no queue of a device has them."""
+    unique in the file. `exempt` rows may overlap: no queue of a device has them. The `end` of what
+    never ended is `NO_END`."""
 
     start: Int64s
     end: Int64s

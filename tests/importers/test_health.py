@@ -217,6 +217,43 @@ def test_kernels_without_a_time_leave_busy_unknown(analysis_of):
     assert not [finding for finding in analysis.findings if finding.rule == "idle_gaps"]
 
 
+@pytest.mark.parametrize("how", ["no length", "begun"])
+def test_kernels_that_never_ended_have_no_length(tmp_path, how):
+    """Four of 34 without a length, or with a begin alone: set aside, and busy time not known."""
+    trace = json.loads(BASE.read_text())
+    kernels = [one for one in trace["traceEvents"] if one.get("cat") == "kernel"]
+    for one in kernels[5:9]:
+        del one["dur"]
+        one["ph"] = "B" if how == "begun" else "X"
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    _, facts = screen(analysis)
+    assert facts["Set aside"].startswith("4 kernels on cuda:0 began and never ended")
+    assert facts["cuda:0"] == "busy time is not known"
+    assert analysis.kernels["executions"].sum() == 30
+
+
+def test_events_of_the_host_that_never_ended_are_counted(tmp_path):
+    """Three operators without an end; one that is recorded as a begin and an end is whole."""
+    trace = json.loads(BASE.read_text())
+    operators = [one for one in trace["traceEvents"] if one.get("cat") == "cpu_op"]
+    for one in operators[3:6]:
+        del one["dur"]
+    whole = operators[7]
+    end = {"ph": "E", "pid": whole["pid"], "tid": whole["tid"], "ts": whole["ts"] + whole["dur"]}
+    whole["ph"] = "B"
+    trace["traceEvents"].insert(trace["traceEvents"].index(whole) + 1, end)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    read, twin = checked_trace(read_kineto(path)), read_kineto(BASE)
+    (note,) = read.health
+    assert (note.rule, note.device, note.count) == (HealthRule.UNFINISHED, "cpu:0", 3)
+    assert len(read.rows_of("cpu_op")) == len(twin.rows_of("cpu_op")) - 3
+    lengths = [one.duration_ns[one.rows_of("cpu_op")].tolist() for one in (read, twin)]
+    assert sorted(lengths[0]) == sorted(lengths[1][:3] + lengths[1][6:])
+
+
 def test_launches_alone_are_times_of_the_host(analysis_of):
     headline, facts = screen(analysis_of(DAMAGED / "g_launch_no_kernels.json"))
     assert headline.startswith("no GPU work recorded, times of the host")

@@ -7,7 +7,7 @@ import pytest
 
 from profiler.trace.health import _Check, check
 from profiler.trace.manifest_fields import HealthAction, HealthRule
-from profiler.trace.runtime_calls import GRAPH, KERNEL, OTHER, host_calls
+from profiler.trace.runtime_calls import GRAPH, KERNEL, NO_END, OTHER, host_calls
 from tests.trace.health_rows import (
     BEGIN,
     healthy,
@@ -235,6 +235,7 @@ def test_a_row_that_strayed_is_set_aside_and_moves_no_other():
     [
         (HealthRule.NO_TIME, 0, 0),
         (HealthRule.NEGATIVE, BEGIN + 2_055_000, BEGIN + 2_054_000),
+        (HealthRule.UNFINISHED, BEGIN + 2_055_000, NO_END),
         (HealthRule.TWICE, BEGIN + 50_000 + 4 * 401_000, BEGIN + 450_000 + 4 * 401_000),
     ],
 )

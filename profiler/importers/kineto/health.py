@@ -23,7 +23,7 @@ from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import EMPTY_NS, check, timeless
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
-from profiler.trace.runtime_calls import DeviceRows, host_calls
+from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
 
 _NO_ARGS = Args()
 _DEVICE, _STREAM = attrgetter("device"), attrgetter("stream")
@@ -35,8 +35,8 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     """Return the trace with its times put right, without rows that cannot be, and with notes. Time
     between two recordings is noted, and still in it (`without_gaps`)."""
     base_ns = whole(trace.header.base_ns, 0)
-    trace = _with_times(trace, base_ns)
-    work, runtime = trace.rows_of(*DEVICE_WORK), trace.rows_of(*RUNTIME)
+    trace = _without_lengths(_with_times(trace, base_ns))
+    work, runtime = _work(trace), trace.rows_of(*RUNTIME)
     process = np.array([*processes_of(trace), 0], dtype=np.int64)[trace.thread[runtime]]
     start = trace.start_ns[runtime] - base_ns
     names, name = np.unique(trace.events.name[runtime], return_inverse=True)
@@ -130,6 +130,37 @@ def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     return replace(trace, rows=rows, health=(*trace.health, note))
 
 
+def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
+    """The trace with a note of events of the host that never ended, and with those that ended
+    before they began among what is dropped."""
+    unfinished = int((~_of_devices(trace, trace.unfinished)).sum())
+    negative = int((~_of_devices(trace, trace.negative)).sum())
+    health = trace.health
+    if unfinished:
+        note = HealthNote(
+            rule=HealthRule.UNFINISHED,
+            device=ROOT_DEVICE,
+            count=unfinished,
+            total=len(trace.events),
+            action=HealthAction.SET_ASIDE,
+        )
+        health = (*health, note)
+    return replace(trace, health=health, dropped=trace.dropped + negative)
+
+
+def _work(trace: KinetoTrace) -> Int64s:
+    """The rows of devices' work, that without a length, too."""
+    others = np.concatenate((trace.unfinished, trace.negative))
+    return np.sort(np.append(trace.rows_of(*DEVICE_WORK), others[_of_devices(trace, others)]))
+
+
+def _of_devices(trace: KinetoTrace, rows: Int64s) -> Bools:
+    """Which events are the work of a device."""
+    known = [code for code, name in enumerate(trace.events.categories) if name in DEVICE_WORK]
+    found: Bools = np.isin(trace.events.category[rows], known)
+    return found
+
+
 def _hardware(trace: KinetoTrace) -> str:
     """What the devices of the machine are, in the file's words."""
     try:
@@ -162,7 +193,7 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     start = trace.start_ns[work] - base_ns
     return DeviceRows(
         start=start,
-        end=start + trace.duration_ns[work],
+        end=_ends(trace, work, start),
         device=codes[0],
         stream=codes[1],
         process=np.full(len(work), -1, dtype=np.int64),
@@ -173,6 +204,13 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
         streams=tuple(f"stream {stream}" for _, _, stream in streams),
         kernels=names,
     )
+
+
+def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:
+    end = start + trace.duration_ns[work]
+    end[np.isin(work, trace.negative)] = start[np.isin(work, trace.negative)] - 1
+    end[np.isin(work, trace.unfinished)] = NO_END
+    return end
 
 
 def _kernels(

@@ -16,6 +16,7 @@ from profiler.importers import import_trace, recognised
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from profiler.trace import DropKind
+from profiler.trace.manifest_fields import HealthRule
 
 from .traces import Trace, calls, flux
 
@@ -127,15 +128,18 @@ def test_categories_of_older_recorders_are_those_of_today(tmp_path):
 
 
 def test_events_that_cannot_have_run_are_dropped_and_counted(tmp_path):
-    """A negative duration and a missing time are a drop with its reason; others stay."""
+    """A negative duration and a missing time are a drop with its reason; others stay. A kernel of a
+    negative duration is set aside by the check of the recording."""
     trace = steps()
     trace.kernel("backwards", 50, -3, launched=15)
+    trace.op("aten::backwards", 50, -3)
     trace.event("cpu_op", "aten::nowhen", 0, 5)
     del trace.events[-1]["ts"]
     run = trace.imported(tmp_path)
     (drop,) = run.drops
     assert (drop.kind, drop.count, drop.unit) == (DropKind.DROPPED_EVENTS, 2, "events")
     assert drop.detail.code == "never_ran"
+    assert (HealthRule.NEGATIVE, 1) in [(note.rule, note.count) for note in run.info.health]
     kernels = run.commands.filter(pl.col("device") == "cuda:0")
     assert len(kernels) == 4
 

@@ -257,8 +257,8 @@ def test_another_thread_works_for_the_open_call(tmp_path):
 
 
 def test_what_has_no_time_is_a_drop(tmp_path):
-    """A kernel without end is counted, not laid somewhere; one that ends before it begins is set
-    aside by the check, and a range that was never closed lasts to the end of the recording."""
+    """A kernel without end is counted, not laid somewhere: that and one that ends before it begins
+    are set aside by the check, and a range that was never closed lasts to the recording's end."""
     rows = [
         Call(0, 5, 1),
         Kernel(10, 20, 1),
@@ -268,10 +268,12 @@ def test_what_has_no_time_is_a_drop(tmp_path):
     ]
     run = imported(tmp_path, rows)
     assert [(drop.kind, drop.count, drop.unit) for drop in run.drops] == [
-        (DropKind.DROPPED_EVENTS, 1, "commands"),
         (DropKind.UNCLOSED_SLICE, 1, "events"),
     ]
-    assert [(note.rule, note.count) for note in run.info.health] == [("negative_length", 1)]
+    assert [(note.rule, note.count) for note in run.info.health] == [
+        ("unfinished", 1),
+        ("negative_length", 1),
+    ]
     assert run.commands.filter(pl.col("device") == "cuda:0").height == 1
     assert run.calls["submodule"].to_list() == ["unet"]
 

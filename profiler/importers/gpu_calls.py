@@ -24,7 +24,7 @@ from profiler.importers.foreign_run import call_at, component, stages
 from profiler.kineto.events import Ranges
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
-from profiler.trace.runtime_calls import NO_END
+from profiler.trace.runtime_calls import NO_END, last_begun
 
 # --- What devices did and what the host asked of them: n rows each, int64 [n] in ns of the file.
 #
@@ -36,6 +36,7 @@ Bools = npt.NDArray[np.bool_]
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
 _NONE = -1
 NO_TIME = NO_END
+_EXACT_NS = 1_000  # clocks of µs round a start down to that of its launch
 """Where the file has no time."""
 OPEN = (1 << 61) - 1
 """The end of a range that has none."""
@@ -140,22 +141,19 @@ def keys_of(pid: Int64s, correlation: Int64s) -> Int64s:
 def launches(work: Work, api: Api) -> Int64s:
     """For each piece of work the row of the call that launched it, int64 [n]; -1 if the file
     has none. If it does not tell the process of the work, the id alone decides, if one call
-    alone has it."""
+    alone has it. Of a number that is used again it is the last call ahead of the work."""
     told = bool((work.pid != _NONE).any()) or not len(work)
     if told:
         asked, keys = keys_of(work.pid, work.correlation), keys_of(api.pid, api.correlation)
     else:
         asked, keys = work.correlation, api.correlation
-    order = np.lexsort((api.start, keys))
-    keys = keys[order]
-    place = np.searchsorted(keys, asked)
-    inside = np.minimum(place, max(len(keys) - 1, 0))
-    there = (place < len(keys)) & (work.correlation > 0)
-    if len(keys):
-        there &= keys[inside] == asked
+    found = last_begun(keys, api.start, api.end, asked, work.start + _EXACT_NS)
+    there = work.correlation > 0
     if not told:
-        there &= np.searchsorted(keys, asked, side="right") - place == 1
-    return np.where(there, order[inside] if len(keys) else _NONE, _NONE)
+        ordered = np.sort(keys)
+        until = np.searchsorted(ordered, asked, side="right")
+        there &= until - np.searchsorted(ordered, asked) == 1
+    return np.where(there, found, _NONE)
 
 
 # --- Rows that differ. NumPy's own `unique` of several columns sorts records, which takes ten times

@@ -131,3 +131,22 @@ def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
     inside = (last >= 0) & (mark[order][last] > 0) & (thread[order][last] == thread[order])
     found[order] = inside
     return found
+
+
+def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int64s) -> Int64s:
+    """Return for each key that is asked for the row of the last call with it that had begun `at` a
+    time, the first if none had; -1 if no call has it. Only a number that is used again has several:
+    a call within one of its key is its part, as the driver's in the runtime's."""
+    if not len(keys):
+        return np.full(len(asked), -1, dtype=np.int64)
+    calls = np.lexsort((-end, start, keys))
+    part = (keys[calls[1:]] == keys[calls[:-1]]) & (start[calls[1:]] < end[calls[:-1]])
+    calls = calls[np.append(True, ~part)]
+    first = np.minimum(np.searchsorted(keys[calls], asked), len(calls) - 1)
+    kind = np.repeat((0, 1), (len(calls), len(asked)))  # calls come before what asks for them
+    order = np.lexsort((kind, np.append(start[calls], at), np.append(keys[calls], asked)))
+    begun = np.maximum.accumulate(np.where(order < len(calls), order, -1))
+    last = np.empty(len(order), dtype=np.int64)
+    last[order] = begun
+    found: Int64s = calls[np.maximum(last[len(calls) :], first)]
+    return np.where(keys[calls[first]] == asked, found, -1)

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from profiler.trace.health import _Check, check
 from profiler.trace.manifest_fields import HealthAction, HealthRule
-from profiler.trace.runtime_calls import GRAPH, KERNEL, NO_END, OTHER, host_calls
+from profiler.trace.runtime_calls import GRAPH, KERNEL, NO_END, OTHER, host_calls, last_begun
 from tests.trace.health_rows import (
     BEGIN,
     healthy,
@@ -423,6 +425,29 @@ def test_a_number_used_again_is_of_the_launch_before_its_work():
     checks = _Check(rows, launches_of(launched, numbers), no_syncs())
     checks.checked()
     assert checks.launch.tolist() == list(range(20))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=30),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(-5, 60)), max_size=30),
+)
+def test_the_call_that_had_begun_last_launched(calls, works):
+    """Against a search call by call; calls of equal numbers do not overlap."""
+    calls = [one for at, one in enumerate(calls) if one not in calls[:at]]
+    keys, start = np.array(calls, dtype=np.int64).reshape(-1, 2).T
+    asked, at = np.array(works, dtype=np.int64).reshape(-1, 2).T
+    truth = []
+    for key, time in works:
+        own = sorted((begin, row) for row, (one, begin) in enumerate(calls) if one == key)
+        begun = [row for begin, row in own if begin <= time]
+        truth.append(begun[-1] if begun else own[0][1] if own else -1)
+    assert last_begun(keys, start, start + 1, asked, at).tolist() == truth
+
+
+def test_the_drivers_call_is_part_of_the_runtimes():
+    keys, start, end = np.array([[7, 7, 7], [10, 12, 40], [20, 18, 50]])
+    found = last_begun(keys, start, end, np.array([7, 7]), np.array([30, 60]))
+    assert found.tolist() == [0, 2]
 
 
 def test_replays_of_a_graph_run_the_same_kernels():

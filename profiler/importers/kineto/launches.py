@@ -31,6 +31,7 @@ from profiler.kineto.events import Event, Ranges
 from profiler.kineto.operators import Scalar, is_operator
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
+from profiler.trace.runtime_calls import last_begun
 
 # --- Who launched what: from device work to the host call, operator, module and submodule call.
 #
@@ -54,6 +55,7 @@ _WAIT = re.compile("synchronize", re.IGNORECASE)
 _NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
 _DIGITS = 19  # of an id
 _NOTHING = np.zeros(0, dtype=np.int64)
+_EXACT_NS = 1_000  # clocks of µs round a start down to that of its launch
 _TIMES = ("start_ns", "end_ns")
 
 
@@ -144,7 +146,19 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
     work = trace.rows_of(*DEVICE_WORK)
     runtime = trace.rows_of(*RUNTIME)
-    return work, _matching(trace, work, runtime, "correlation")
+    numbers = _ids(trace, runtime, "correlation")
+    codes = {one: code for code, one in enumerate(dict.fromkeys(numbers))}
+    codes.pop(None, None)
+    if len(codes) == len(numbers) - numbers.count(None):
+        return work, _matching(trace, work, runtime, "correlation")
+    keys, asked = (
+        np.array([codes.get(one, none) for one in of], dtype=np.int64)
+        for of, none in ((numbers, -1), (_ids(trace, work, "correlation"), -2))
+    )
+    start = trace.start_ns
+    at = start[work] + _EXACT_NS
+    found = last_begun(keys, start[runtime], trace.end_ns[runtime], asked, at)
+    return work, np.append(runtime, -1)[found]
 
 
 def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:

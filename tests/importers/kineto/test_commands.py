@@ -40,6 +40,27 @@ def test_a_launch_and_its_kernel_are_linked(tmp_path):
     assert run.commands.filter(pl.col("track") != "Host")["call"].to_list() == [0, 0]
 
 
+def test_a_launch_number_that_comes_again_is_of_the_launch_ahead_of_the_work(tmp_path):
+    """Three numbers in one submodule, and again in the next, the later launches first in the file:
+    each has its three kernels, launched 10 us before they begin."""
+    trace = Trace()
+    for begin, module in ((1000, "AutoencoderKL_0"), (0, "UNet2DConditionModel_0")):
+        trace.module(module, begin, 90)
+        for number in range(1, 4):
+            start, numbered = begin + 20 * number, {"correlation": number}
+            trace.event("cuda_runtime", "cudaLaunchKernel", start, 2, **numbered)
+            place = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+            trace.event("kernel", "gemm", start + 10, 5, **place, **numbered)
+    run = trace.imported(tmp_path)
+    names = dict(run.calls.select("call", pl.col("submodule").cast(pl.String)).rows())
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    submodules = [names[call] for call in work["call"]]
+    assert submodules == ["unet"] * 3 + ["vae"] * 3
+    starts = run.commands["start_ns"].to_numpy()
+    waited = starts[run.flows["target"].to_numpy()] - starts[run.flows["source"].to_numpy()]
+    assert waited.tolist() == [10_000] * 6
+
+
 def test_a_kernel_without_correlation_is_found_by_its_external_id(tmp_path):
     """The operator that it names leads to the call, and gives no name to the kernel."""
     trace = flux()

@@ -242,6 +242,23 @@ def test_passes_of_the_loop_are_iterations(tmp_path):
     assert run.calls["iteration"].to_list() == [4, 5]
 
 
+def test_a_launch_number_that_comes_again_is_of_the_launch_ahead_of_the_work(tmp_path):
+    """Three numbers in one submodule, and again in the next: each has its three kernels, launched
+    10 us before they begin."""
+    rows = [Range(0, 100_000, "unet"), Range(200_000, 300_000, "vae")]
+    for begin in (10_000, 210_000):
+        for number in range(1, 4):
+            start = begin + 20_000 * number
+            rows += [Call(start, start + 2, number), Kernel(start + 10_000, start + 15_000, number)]
+    run = imported(tmp_path, rows)
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work["call"].to_list() == [0, 0, 0, 1, 1, 1]
+    starts = run.commands["start_ns"].to_numpy()
+    waited = starts[run.flows["target"].to_numpy()] - starts[run.flows["source"].to_numpy()]
+    assert waited.tolist() == [10_000] * 6
+    assert [note.rule for note in run.info.health] == ["reused_launch_numbers"]
+
+
 def test_another_thread_works_for_the_open_call(tmp_path):
     """What a thread without calls of its own launches belongs to the call open in its process."""
     other = global_id(tid=TID + 1)

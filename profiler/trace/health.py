@@ -149,7 +149,7 @@ class _Check:
             again &= column[order[1:]] == column[order[:-1]]
         twice = np.zeros(len(rows), dtype=np.bool_)
         twice[order[1:][again]] = True
-        if not (rows.start % 1_000).any():  # a clock of µs, on which branches of a graph are alike
+        if twice.any() and not (rows.start % 1_000).any():  # a clock of µs, on which branches of a graph are alike
             twice &= ~self._of_graphs()
         self._set_aside(HealthRule.TWICE, twice & self.kept & ~rows.exempt)
 
@@ -162,6 +162,8 @@ class _Check:
 
     def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
         """Keep some rows no longer, and note how many of each device they are."""
+        if not found.any():
+            return
         totals = np.bincount(self.rows.device, minlength=len(self.rows.devices))
         for device, some in self._by_device(found):
             length = np.maximum(self.rows.end[some] - self.rows.start[some], 0)

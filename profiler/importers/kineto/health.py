@@ -133,6 +133,8 @@ def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
 def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
     """The trace with a note of events of the host that never ended, and with those that ended
     before they began among what is dropped."""
+    if not len(trace.unfinished) and not len(trace.negative):
+        return trace
     unfinished = int((~_of_devices(trace, trace.unfinished)).sum())
     negative = int((~_of_devices(trace, trace.negative)).sum())
     health = trace.health
@@ -208,8 +210,10 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
 
 def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:
     end = start + trace.duration_ns[work]
-    end[np.isin(work, trace.negative)] = start[np.isin(work, trace.negative)] - 1
-    end[np.isin(work, trace.unfinished)] = NO_END
+    if len(trace.negative) or len(trace.unfinished):
+        backwards = np.isin(work, trace.negative)
+        end[backwards] = start[backwards] - 1
+        end[np.isin(work, trace.unfinished)] = NO_END
     return end
 
 

@@ -163,9 +163,15 @@ def _outlived(note: HealthNote) -> Said:
             worst=_worst(note),
             **given,
         )
+    if note.action is HealthAction.SET_ASIDE:
+        return said(
+            "{kernels} on {where} recorded as beginning after the return of a synchronization that "
+            "waited for them: set aside",
+            **given,
+        )
     return said(
         "{kernels} on {where} end up to {excess} after a synchronization that waited for them: the "
-        "device's clock may be late",
+        "device's clock is late, or lengths or times of the host are wrong",
         **given,
     )
 
@@ -184,6 +190,35 @@ def _clock(note: HealthNote) -> Said:
         "{count} of {total} kernels on {device} began before their launch, and no single shift of "
         "its clock explains that: set aside",
         **given,
+    )
+
+
+def _late_clock(note: HealthNote) -> Said:
+    return said(
+        "no kernel on {device} begins earlier than {least} after its launch, though the device "
+        "was idle {count} times: its clock may be late, and what it waited for is not known",
+        device=note.device,
+        least=duration(note.worst_ns),
+        count=count(note.count),
+    )
+
+
+def _no_length(note: HealthNote) -> Said:
+    return said(
+        "{kernels} on {device} recorded with a length of 0; {effect}",
+        kernels=_kernels(note),
+        device=note.device,
+        effect=_without(note),
+    )
+
+
+def _unlaunched(note: HealthNote) -> Said:
+    return said(
+        "{count} of {total} kernels on {device} have no launch in the trace, though other work of "
+        "that time has one: calls, steps and what {device} waited for lack what the host did",
+        count=count(note.count),
+        total=count(note.total),
+        device=note.device,
     )
 
 
@@ -426,7 +461,10 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.NEGATIVE: (said("Set aside"), _negative),
     HealthRule.UNFINISHED: (said("Set aside"), _unfinished),
     HealthRule.TWICE: (said("Set aside"), _twice),
+    HealthRule.NO_LENGTH: (said("Set aside"), _no_length),
+    HealthRule.LATE_CLOCK: (said("Clock"), _late_clock),
     HealthRule.LOST: (said("Lost"), _lost),
+    HealthRule.UNLAUNCHED: (said("Lost"), _unlaunched),
     HealthRule.REPLAYS: (said("Lost"), _replays),
     HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
     HealthRule.HOST_TIMES: (said("No GPU work"), _host_times),
@@ -452,6 +490,9 @@ SENTENCES: Sentences = {
         HealthRule.NO_TIME: said("has no time"),
         HealthRule.NEGATIVE: said("ends before its start"),
         HealthRule.UNFINISHED: said("never ended"),
+        HealthRule.NO_LENGTH: said("has no length"),
+        HealthRule.LATE_CLOCK: said("begins long after its launch"),
+        HealthRule.UNLAUNCHED: said("its launch was not recorded"),
         HealthRule.TWICE: said("recorded twice"),
         HealthRule.LOST: said("launched, but not recorded"),
         HealthRule.REPLAYS: said("missing in a replay of a graph"),
@@ -505,6 +546,10 @@ _DAMAGED = {
     HealthRule.NO_TIME: 0.05,
     HealthRule.NEGATIVE: 0.05,
     HealthRule.UNFINISHED: 0.05,
+    HealthRule.NO_LENGTH: 0.05,
+    HealthRule.UNLAUNCHED: 0.05,
+    HealthRule.OUTLIVED: 0.25,
+    HealthRule.BROKEN_OFF: -1.0,
 }
 _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
     **dict.fromkeys((HealthRule.HOST_ONLY, HealthRule.BROKEN_OFF), -1.0),
@@ -515,7 +560,7 @@ _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     """What the first screen says of a check, damage first and then the larger: at most two
     lines."""
-    always = (HealthRule.DRIFT, HealthRule.LATE, HealthRule.FRONT_END)
+    always = (HealthRule.DRIFT, HealthRule.LATE_CLOCK, HealthRule.LATE, HealthRule.FRONT_END)
     shown = [
         one
         for one in notes
@@ -525,8 +570,9 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     more = len(shown) - _MOST_LINES
     for note in shown[:_MOST_LINES]:
         label, text = _SENTENCES[note.rule][0], sentence_of(note)
-        if note.action is HealthAction.NOTED and note.rule in _CORRECTED:
-            label = said("Doubtful")
+        if note.rule in _CORRECTED and note.action is not HealthAction.SHORTENED:
+            noted = note.action is HealthAction.NOTED
+            label = said("Doubtful") if noted else said("Set aside")
         if more > 0 and note is shown[_MOST_LINES - 1]:
             text = said("{note} (and {more} more: table health)", note=text, more=count(more))
         yield Fact(label, text, alert=True)
@@ -572,7 +618,7 @@ def lacks_work(notes: tuple[HealthNote, ...]) -> bool:
 
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
     """The devices whose busy time is not known: some of their work has no time, or so much of it
-    is lost that findings are doubtful."""
+    is lost, or overlaps, that findings are doubtful."""
     return {
         device
         for note in notes
@@ -583,4 +629,9 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
             and note.share > _FEW
         )
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
+        or (
+            note.rule is HealthRule.OVERRUN
+            and note.action is HealthAction.NOTED
+            and is_damaged((note,))
+        )
     }

@@ -152,13 +152,14 @@ class DamagedText(Generic[_Event]):
         """A JSON object of the keys that can be read in the header."""
         found = [b'"traceEvents":[]']
         for key in keys:
-            place = re.search(rb'"%b"\s*:\s*' % re.escape(key.encode()), self.header)
-            if place is None:
-                continue
-            plain = paired(self._valid(self.header[place.end() :]).decode("utf-8", "replace"))
-            try:
-                value, _ = _DECODER.raw_decode(plain)
-                found.append(msgspec.json.encode(key) + b":" + msgspec.json.encode(value))
-            except (*WRONG, ValueError):
-                continue
+            for place in re.finditer(rb'"%b"\s*:\s*' % re.escape(key.encode()), self.header):
+                plain = paired(self._valid(self.header[place.end() :]).decode("utf-8", "replace"))
+                try:
+                    value, _ = _DECODER.raw_decode(plain)
+                    if isinstance(value, bool):  # of another object: Kineto writes 0 and 1
+                        continue
+                    found.append(msgspec.json.encode(key) + b":" + msgspec.json.encode(value))
+                except (*WRONG, ValueError):
+                    continue
+                break
         return b"{" + b",".join(found) + b"}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,9 @@ _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 EMPTY_NS = 60_000_000_000
 _TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
 _NEAR_NS = 15_000
+_FEW = 0.01  # of a device's rows
+_IDLE_NS, _OFTEN = 50_000, 20  # a device that is so idle, so often, runs something at once
+_LATE_NS = 500_000  # healthy recordings are below 30 µs, but for queues that never run dry
 _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|AllReduce", re.IGNORECASE
 )
@@ -113,7 +116,7 @@ class _Check:
         # rows in the order of their queues, used by all rules
         self.order = np.lexsort((rows.end, rows.start, rows.stream))
         self.process, self.launch = rows.process, np.full(len(rows), -1, dtype=np.int64)
-        self.by_key = _ByKey.of(_keys(launches.process, launches.correlation), launches.start)
+        self.by_key = _ByKey.of(*_keyed(launches))
 
     def checked(self) -> Checked:
         """Apply all rules."""
@@ -149,9 +152,29 @@ class _Check:
             again &= column[order[1:]] == column[order[:-1]]
         twice = np.zeros(len(rows), dtype=np.bool_)
         twice[order[1:][again]] = True
-        if twice.any() and not (rows.start % 1_000).any():  # a clock of µs, on which branches of a graph are alike
+        if (
+            twice.any() and not (rows.start % 1_000).any()
+        ):  # a clock of µs, on which branches of a graph are alike
             twice &= ~self._of_graphs()
-        self._set_aside(HealthRule.TWICE, twice & self.kept & ~rows.exempt)
+        twice &= self.kept & ~rows.exempt
+        self._set_aside(HealthRule.TWICE, twice)
+        if twice.any():
+            self.launches = _once(self.launches)
+            self.by_key = _ByKey.of(*_keyed(self.launches))
+        self._lengthless()
+
+    def _lengthless(self) -> None:
+        """Set kernels of no length aside: on a clock of µs these are legal."""
+        rows = self.rows
+        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt
+        none = kernels & (rows.end == rows.start)
+        if not none.any() or not (rows.start % 1_000).any():
+            return
+        number = len(rows.devices)
+        share = np.bincount(rows.device[none], minlength=number) / np.maximum(
+            np.bincount(rows.device[kernels], minlength=number), 1
+        )
+        self._set_aside(HealthRule.NO_LENGTH, none & (share > _FEW)[rows.device])
 
     def _of_graphs(self) -> Bools:
         """Which rows share their stream and launch number with two others or more."""
@@ -445,11 +468,19 @@ class _Check:
             if device in self.shifted:
                 continue
             here = (rows.device == device) & self.kept & ~rows.exempt
+            total = int(here.sum())
+            begun = over & here & (self.start >= until)
+            if 0 < int(begun.sum()) <= max(2, _FEW * total):  # these are wrong, not the clock
+                self._set_aside(HealthRule.OUTLIVED, begun, total=total)
+                here, over = here & ~begun, over & ~begun
             some = np.flatnonzero(over & here)
+            if not len(some):
+                continue
             if self._is_late(here, some, until):  # or the work was launched by another thread
                 past = int((self.end[some] - until[some]).max())
-                total = int(here.sum())
-                self._note(HealthRule.OUTLIVED, device, some, past, HealthAction.NOTED, total=total)
+                share = past / max(int((self.end[here] - self.start[here]).sum()), 1)
+                more: dict[str, Any] = {"total": total, "share": share}
+                self._note(HealthRule.OUTLIVED, device, some, past, HealthAction.NOTED, **more)
             else:
                 self._shorten(HealthRule.OUTLIVED, device, here, some, until)
 
@@ -528,14 +559,19 @@ class _Check:
                 self._note(HealthRule.REPLAYS, device, **more)
 
     def _before(self, device: int, some: Int64s) -> None:
-        """Note work whose launch number is below those of all launches that were recorded."""
+        """Note work whose launch number is below those of all launches that were recorded, and,
+        if it is of one process, other work without a launch."""
         rows, launches = self.rows, self.launches
         here = np.flatnonzero((rows.device == device) & self.kept & ~rows.exempt)
         owners = np.unique(self.process[here][self.launch[here] >= 0])
         numbers = launches.correlation
         if len(owners) == 1:
             numbers = numbers[launches.process == owners[0]]
-        found = some[rows.correlation[some] < int(numbers.min())]
+        before = rows.correlation[some] < int(numbers.min())
+        found, others = some[before], some[~before]
+        if len(others) and len(owners) == 1:
+            more: dict[str, Any] = {"total": len(here), "share": len(others) / len(here)}
+            self._note(HealthRule.UNLAUNCHED, device, others, **more)
         if len(found):
             length = self.end - self.start
             time, whole = int(length[found].sum()), int(length[here].sum())
@@ -584,6 +620,22 @@ class _Check:
             slope = None if device in self.shifted else self._slope(here)
             if slope is not None:
                 self._note(HealthRule.DRIFT, device, count=1, total=len(here), share=slope)
+            else:
+                self._late_clock(device, here)
+
+    def _late_clock(self, device: int, launched: Int64s) -> None:
+        """Note a device that was idle often and began nothing soon after its launch."""
+        least = int((self.start[launched] - self.launches.start[self.launch[launched]]).min())
+        if least < _LATE_NS:
+            return
+        rows = np.flatnonzero((self.rows.device == device) & self.kept & ~self.rows.exempt)
+        rows = rows[np.argsort(self.start[rows], kind="stable")]
+        idle = self.start[rows[1:]] - np.maximum.accumulate(self.end[rows])[:-1]
+        launch = self.launch[rows]
+        often = int(((idle > _IDLE_NS) & (launch[1:] != launch[:-1]) & (launch[1:] >= 0)).sum())
+        if often >= _OFTEN:
+            more: dict[str, Any] = {"count": often, "total": len(rows)}
+            self._note(HealthRule.LATE_CLOCK, device, **more, worst_ns=min(least, LARGEST))
 
     # --- Notes.
 
@@ -656,13 +708,29 @@ def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
 
 
 def timeless(start: Int64s, end: Int64s) -> Bools:
-    """Which events start at 0 although all others start far behind it: these have no time."""
-    zero: Bools = start == 0
+    """Which events start at 0, or ahead of it, although all others start far behind it: these have
+    no time."""
+    zero: Bools = start <= 0
     first = int(start[~zero].min(initial=_NEVER))
     last = int(end[~zero].max(initial=0))
     if not last or first <= _TIMES * (last - first):
         zero[:] = False
     return zero
+
+
+def _keyed(launches: HostLaunches) -> tuple[Int64s, Int64s]:
+    return _keys(launches.process, launches.correlation), launches.start
+
+
+def _once(launches: HostLaunches) -> HostLaunches:
+    """The launches, each once: a file that has work twice may have its launches twice."""
+    columns = (launches.correlation, launches.start, launches.end, launches.kind)
+    order = np.lexsort(columns)
+    again = np.ones(len(order) - 1, dtype=np.bool_) if len(order) else np.zeros(0, dtype=np.bool_)
+    for column in columns:
+        again &= column[order[1:]] == column[order[:-1]]
+    kept = np.sort(order[np.append(True, ~again)[: len(order)]])
+    return HostLaunches(*(getattr(launches, one.name)[kept] for one in fields(launches)))
 
 
 def _keys(process: Int64s, correlation: Int64s) -> Int64s:

@@ -219,13 +219,16 @@ class HealthRule(StrEnum):
 
     OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
     LOST = "lost_work"  # launches of kernels without any
+    UNLAUNCHED = "lost_launches"  # of work, amid those of other work
     REPLAYS = "incomplete_replays"  # of graphs, that lack work which others have
     HOST_ONLY = "host_only"  # all of them
     HOST_TIMES = "host_times"  # of nodes that launch: when their device ran them is not recorded
     CLOCK = "clock"  # work begins before its launch
+    LATE_CLOCK = "late_clock"  # no work begins soon after its launch, on a device that is idle
     NO_TIME = "no_time"
     NEGATIVE = "negative_length"
     UNFINISHED = "unfinished"  # began and never ended
+    NO_LENGTH = "no_length"  # of a kernel, on a clock that is fine enough for one
     TWICE = "twice"
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one
@@ -252,6 +255,7 @@ class HealthRule(StrEnum):
             HealthRule.BEYOND_PEERS,
             HealthRule.GAP,
             HealthRule.DRIFT,
+            HealthRule.LATE_CLOCK,
             HealthRule.FRONT_END,
         )
 

@@ -450,6 +450,63 @@ def test_the_drivers_call_is_part_of_the_runtimes():
     assert found.tolist() == [0, 2]
 
 
+def test_work_whose_launch_is_lost_amid_others_is_counted():
+    """A third of the launches is lost, of the middle: these rows are neither carried over nor
+    without a number."""
+    rows, launches = one_stream(30)
+    kept = [*range(10), *range(20, 30)]
+    launches = launches_of(launches.start[kept], launches.correlation[kept])
+    (note,) = check(rows, launches, no_syncs()).notes
+    assert (note.rule, note.count, note.total) == (HealthRule.UNLAUNCHED, 10, 30)
+
+
+def test_kernels_of_no_length_are_set_aside_on_a_clock_of_ns():
+    """A tenth of them, at odd ns; where all times are whole µs they are legal."""
+    rows, launches = one_stream(100)
+    for shift, expected in ((7, [HealthRule.NO_LENGTH]), (0, [])):
+        moved = replace(rows, start=rows.start + shift, end=rows.end + shift)
+        moved.end[::10] = moved.start[::10]
+        checked = check(moved, launches, no_syncs())
+        assert damage(checked) == expected
+        assert int((~checked.kept).sum()) == 10 * bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("late", "gap", "noted"), [(0, 200_000, 0), (3 * MS, 200_000, 1), (3 * MS, 10_000, 0)]
+)
+def test_a_device_that_is_idle_and_begins_nothing_soon_may_have_a_late_clock(late, gap, noted):
+    """Forty kernels, each launched once the one before it has ended; with short gaps a full queue
+    explains as much."""
+    launched = BEGIN + np.arange(40) * (100_000 + gap)
+    rows = rows_of(launched + 8_000 + late, np.full(40, 100_000), np.arange(1, 41))
+    found = check(rows, launches_of(launched, np.arange(1, 41)), no_syncs()).notes
+    assert [note.rule for note in found] == [HealthRule.LATE_CLOCK] * noted
+
+
+def test_a_row_that_begins_after_its_synchronization_is_set_aside():
+    """One of forty, ten seconds late; the others hold, so that it is not the clock."""
+    rows, launches = one_stream(40)
+    rows.start[20] += 10_000 * MS
+    rows.end[20] += 10_000 * MS
+    returned = int(rows.end[39]) + 5_000
+    checked = check(rows, launches, syncs_at([int(launches.end[-1]) + 1_000], [returned]))
+    assert [(note.rule, note.action, note.count) for note in checked.notes if note.rule.damage] == [
+        (HealthRule.OUTLIVED, HealthAction.SET_ASIDE, 1)
+    ]
+    assert np.flatnonzero(~checked.kept).tolist() == [20]
+
+
+def test_what_is_recorded_twice_has_its_launches_once():
+    """All events of a process again, under another number: nothing of that is lost."""
+    rows, launches = one_stream()
+    twice = with_rows(rows, np.repeat(np.arange(20), 2))
+    again = [*range(20), *range(20)]
+    launches = launches_of(
+        launches.start[again], launches.correlation[again], process=np.repeat((0, 1), 20)
+    )
+    assert damage(check(twice, launches, no_syncs())) == [HealthRule.TWICE]
+
+
 def test_replays_of_a_graph_run_the_same_kernels():
     """Six replays of 40 kernels; the third lost 7 of them, the last was cut."""
     launched = BEGIN + np.arange(6, dtype=np.int64) * 10_000_000

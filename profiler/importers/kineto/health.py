@@ -22,7 +22,7 @@ from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import EMPTY_NS, check, timeless
-from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
 
 _NO_ARGS = Args()
@@ -92,7 +92,8 @@ def without_gaps(traces: Sequence[KinetoTrace]) -> list[KinetoTrace]:
     found = []
     for trace, gap in zip(traces, noted, strict=True):
         assert gap is not None
-        left_out = structs.replace(gap, action=HealthAction.LEFT_OUT, excess_ns=int(less[-1]))
+        excess_ns = min(int(less[-1]), LARGEST)
+        left_out = structs.replace(gap, action=HealthAction.LEFT_OUT, excess_ns=excess_ns)
         health = tuple(left_out if note is gap else note for note in trace.health)
         start, memory = moved(trace.start_ns), moved(trace.memory_ns)
         found.append(replace(trace, start_ns=start, memory_ns=memory, health=health))

@@ -629,9 +629,5 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
             and note.share > _FEW
         )
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
-        or (
-            note.rule is HealthRule.OVERRUN
-            and note.action is HealthAction.NOTED
-            and is_damaged((note,))
-        )
+        or (note.rule in _CORRECTED and note.action is HealthAction.NOTED and is_damaged((note,)))
     }

@@ -218,6 +218,28 @@ def test_kernels_without_a_time_leave_busy_unknown(analysis_of):
     assert not [finding for finding in analysis.findings if finding.rule == "idle_gaps"]
 
 
+@pytest.mark.parametrize("pid", [None, 9999])
+def test_a_file_that_has_all_twice_is_read_once(tmp_path, pid):
+    """All events again, or all of the host as those of another process: the twin's figures."""
+    trace = json.loads(BASE.read_text())
+    again = [dict(one) for one in trace["traceEvents"]]
+    for one in again:
+        if pid is not None and one.get("cat") != "kernel" and "pid" in one:
+            one["pid"] = pid
+    trace["traceEvents"] += again
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    read, twin = checked_trace(read_kineto(path)), checked_trace(read_kineto(BASE))
+    assert damage(read.health) == [HealthRule.TWICE]
+    assert {name: len(rows) for name, rows in read.rows.items()} == {
+        name: len(rows) for name, rows in twin.rows.items()
+    }
+    run = load(import_trace(path, tmp_path / "traces"))
+    healthy = load(import_trace(BASE, tmp_path / "traces"))
+    for name in ("submodule", "start_ns", "duration_ns"):
+        assert run.calls[name].cast(str).equals(healthy.calls[name].cast(str))
+
+
 @pytest.mark.parametrize("how", ["no length", "begun"])
 def test_kernels_that_never_ended_have_no_length(tmp_path, how):
     """Four of 34 without a length, or with a begin alone: set aside, and busy time not known."""

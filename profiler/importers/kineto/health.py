@@ -62,6 +62,9 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     start[work], duration[work] = found.start + base_ns, found.end - found.start
     gone = work[~found.kept]
     rows = {name: one[~np.isin(one, gone)] for name, one in trace.rows.items()}
+    if any(note.rule is HealthRule.TWICE for note in found.notes):
+        again = _again(trace)
+        rows = {name: one[~np.isin(one, again)] for name, one in rows.items()}
     shorter = found.recorded >= 0
     recorded = dict(zip(work[shorter].tolist(), found.recorded[shorter].tolist(), strict=True))
     return replace(trace, start_ns=start, duration_ns=duration, recorded_ns=recorded, rows=rows)
@@ -149,6 +152,24 @@ def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
         )
         health = (*health, note)
     return replace(trace, health=health, dropped=trace.dropped + negative)
+
+
+def _again(trace: KinetoTrace) -> Int64s:
+    """The rows of the host that a file has again, perhaps as those of another process."""
+    host = [one for name, one in trace.rows.items() if name not in DEVICE_WORK]
+    rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *host]))
+    tids: dict[str, int] = {}
+    tid = np.array(
+        [tids.setdefault(str(one), len(tids)) for _, one in trace.threads], dtype=np.int64
+    )
+    events, thread = trace.events, trace.thread[rows]
+    columns = [events.name[rows], events.category[rows], tid[thread]]
+    columns += [trace.duration_ns[rows], trace.start_ns[rows]]
+    order = np.lexsort(columns)
+    again = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
+    for column in columns:
+        again &= column[order[1:]] == column[order[:-1]]
+    return rows[order[1:][again]]
 
 
 def _work(trace: KinetoTrace) -> Int64s:

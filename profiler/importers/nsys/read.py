@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import ForeignRunBuilder
+from profiler.importers.foreign_run import ForeignRunBuilder, drops_of
 from profiler.importers.gpu_calls import (
     KINDS,
     LATEST,
@@ -38,6 +39,7 @@ from profiler.importers.gpu_calls import (
 from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
 from profiler.importers.sqlite_file import SqliteFile, open_sqlite
 from profiler.trace.columns import Counter, Int32s, Int64s
+from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 
 # --- An export of Nsight Systems, whose tables and columns exist only if something was recorded.
@@ -300,6 +302,7 @@ class _Ranges:
 
 
 _NONE = -1
+_NO_TEXT = re.compile(r"(?:kernel|runtime call) \d+")  # what has its number for a name
 _COMMON = {
     "start": NO_TIME,
     "end": NO_TIME,
@@ -393,6 +396,13 @@ def read_api(database: SqliteFile) -> Api:
     )
 
 
+def _nameless(recorded: Recorded, where: str) -> tuple[Drop, ...]:
+    """The names of kernels and calls that the file's table of texts lacks, as a drop."""
+    texts = (*recorded.work.names, *recorded.api.names)
+    count = sum(bool(_NO_TEXT.fullmatch(text)) for text in texts)
+    return drops_of(DropKind.DROPPED_EVENTS, count, "names", DropReason.DAMAGED, where)
+
+
 def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int64s:
     """The text of each id in `StringIds`; `what` and the id if it is not there."""
     unique, place = np.unique(ids, return_inverse=True)
@@ -419,7 +429,7 @@ def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
     given = asked_for(submodules)
     with open_sqlite(path, _AGAIN) as database:
         recorded = Recorded(read_work(database), read_api(database), read_nvtx(database, given))
-        recorded = recorded.timed(path.name)
+        recorded = replace(recorded, drops=_nameless(recorded, path.name)).timed(path.name)
         if not len(recorded.work):
             raise InputError(
                 f"{path} holds no kernel and no copy of a GPU: record with "

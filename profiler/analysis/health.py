@@ -360,8 +360,8 @@ def _shared(note: HealthNote) -> Said:
 
 def _reused(note: HealthNote) -> Said:
     return said(
-        "{count} of {total} launch numbers are used again by the same process: work may belong to "
-        "another call",
+        "{count} of {total} launches have the number of an earlier one of their process: their "
+        "work may belong to another call",
         count=count(note.count),
         total=count(note.total),
     )

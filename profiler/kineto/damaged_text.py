@@ -26,6 +26,7 @@ from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 # An event's own object, not the value of one of its keys (`"args": {"name": …}`).
 _EVENT = re.compile(rb'\{(?<!:\{)(?<!: \{)(?<!["\\]\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _PHASE = re.compile(rb'"ph"\s*:')
 _END = re.compile(r'\}\s*\]\s*(?:,\s*"[^"]+"\s*:|\}|$)')  # of the last event and of the list
 _COMMA = re.compile(r"\s*,\s*")
@@ -153,11 +154,12 @@ class DamagedText(Generic[_Event]):
         found = [b'"traceEvents":[]']
         for key in keys:
             for place in re.finditer(rb'"%b"\s*:\s*' % re.escape(key.encode()), self.header):
+                outside = _TEXT.sub(b"", self.header[: place.start()])
+                if outside.count(b"{") - outside.count(b"}") > 1:  # a key of another object
+                    continue
                 plain = paired(self._valid(self.header[place.end() :]).decode("utf-8", "replace"))
                 try:
                     value, _ = _DECODER.raw_decode(plain)
-                    if isinstance(value, bool):  # of another object: Kineto writes 0 and 1
-                        continue
                     found.append(msgspec.json.encode(key) + b":" + msgspec.json.encode(value))
                 except (*WRONG, ValueError):
                     continue

@@ -21,6 +21,7 @@ from profiler.trace.graph_replays import incomplete_replays
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import (
     GRAPH,
+    KERNEL,
     NO_END,
     OTHER,
     Bools,
@@ -193,7 +194,7 @@ class _Check:
             total = int(totals[device])
             note = {"total": total, "share": len(some) / total, "worst": self._name(int(some[0]))}
             action = HealthAction.SET_ASIDE
-            self._note(rule, device, some, int(length.sum()), action, **(note | more))
+            self._note(rule, device, some, _total(length), action, **(note | more))
         self.kept &= ~found
 
     # --- The launch of each row; launch numbers that several processes, or calls, share.
@@ -213,7 +214,26 @@ class _Check:
                 self.by_key = _ByKey.of(keys, launches.start)
                 self.launch = self._launches_of(0)
                 self.process = np.append(launches.process, -1)[self.launch]
+        self._again()
         self._reused()
+
+    def _again(self) -> None:
+        """Set aside what a launch of one kernel ran a second time: two recorders wrote it."""
+        rows, launches = self.rows, self.launches
+        keys = _keys(launches.process, launches.correlation)
+        _, place, number = np.unique(keys, return_inverse=True, return_counts=True)
+        of_kernel = (launches.kind == KERNEL) & (number[place.reshape(-1)] == 1)
+        of_kernel = np.append(of_kernel, False)[self.launch]
+        some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
+        some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
+        same = self.launch[some[1:]] == self.launch[some[:-1]]
+        for column in (rows.stream, rows.kernel):
+            same &= column[some[1:]] == column[some[:-1]]
+        length = rows.end[some] - rows.start[some]
+        same &= np.abs(length[1:] - length[:-1]) <= _FLOOR_NS
+        twice = np.zeros(len(rows), dtype=np.bool_)
+        twice[some[1:][same]] = True
+        self._set_aside(HealthRule.TWICE, twice)
 
     def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
         correlation = self.rows.correlation[rows]
@@ -265,8 +285,7 @@ class _Check:
         behind = launches.start[work[order[1:]]] >= launches.end[work[order[:-1]]]
         again = int((same & behind).sum())
         if again:
-            total = len(np.unique(keys))
-            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total)
+            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=len(work))
 
     # --- Work that is recorded as running past the start of the next launch's work on its stream.
 
@@ -304,7 +323,11 @@ class _Check:
         # `begin` now says for each run when it starts, unless it is the first of its stream
         self.following[order] = np.append(order[first], -1)[run + 1]
         limit: Int64s = begin[1:][run]
-        limit = np.where(limit <= start, _NEVER, limit)
+        behind = self.following[order]
+        length = self.end[order] - start
+        together = (limit == start) & (correlation > 0) & (self.rows.correlation[behind] > 0)
+        together &= (length > _FLOOR_NS) & (self.end[behind] - self.start[behind] > _FLOOR_NS)
+        limit = np.where((limit <= start) & ~together, _NEVER, limit)
         inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
         inner = np.where(inner <= start, _NEVER, inner)
         inner = np.minimum(inner, np.where(limit < _NEVER, _NEVER, _next_begin(stream, start)))
@@ -317,8 +340,8 @@ class _Check:
 
     def _overrun(self, device: int, here: Bools, over: Int64s, until: Int64s) -> None:
         beyond = np.flatnonzero(over)
-        total = int((self.end[here] - self.start[here]).sum())
-        excess = int(over.sum())
+        total = _total(self.end[here] - self.start[here])
+        excess = _total(over)
         share = excess / max(total - excess, 1)
         far = np.flatnonzero(over >= _FAR_NS)
         if share < _LEAST_SHARE and not len(far):
@@ -358,9 +381,9 @@ class _Check:
         named = self._worst(int(rows[worst]), max(int(usual[worst]), 0))
         self.end[rows] = self.start[rows] + after
         first = self.recorded[rows] < 0
-        self.recorded[rows[first]] = before[first]
-        excess = int((before - after).sum())
-        left = int((self.end[here] - self.start[here]).sum())
+        self.recorded[rows[first]] = np.minimum(before[first], LARGEST)
+        excess = _total(before - after)
+        left = _total(self.end[here] - self.start[here])
         more = {"total": int(here.sum()), "share": excess / max(left, 1), **named}
         self._note(rule, device, rows, excess, HealthAction.SHORTENED, **more)
 
@@ -389,6 +412,8 @@ class _Check:
         slope = self._slope(np.flatnonzero(here & ~strayed), early=True)
         agree = int(agreeing.sum()) >= _AGREE * number
         agree = agree and not self._few_among_healthy(number, latency[here & ~early])
+        near = int((latency[agreeing] <= least + _NEAR_NS).sum())
+        agree = agree and (slope is not None or near >= _FEW * number)  # 3 % in healthy ones
         agree = agree and (slope is not None or self._holds(here & ~strayed, shift))
         # by less than clocks are exact to, work is early by no fault of its own
         aside = (strayed if agree else early) & (latency < -_NEAR_NS)
@@ -478,7 +503,7 @@ class _Check:
                 continue
             if self._is_late(here, some, until):  # or the work was launched by another thread
                 past = int((self.end[some] - until[some]).max())
-                share = past / max(int((self.end[here] - self.start[here]).sum()), 1)
+                share = past / max(_total(self.end[here] - self.start[here]), 1)
                 more: dict[str, Any] = {"total": total, "share": share}
                 self._note(HealthRule.OUTLIVED, device, some, past, HealthAction.NOTED, **more)
             else:
@@ -574,7 +599,7 @@ class _Check:
             self._note(HealthRule.UNLAUNCHED, device, others, **more)
         if len(found):
             length = self.end - self.start
-            time, whole = int(length[found].sum()), int(length[here].sum())
+            time, whole = _total(length[found]), _total(length[here])
             share = time / max(whole, 1)
             self._note(HealthRule.BEFORE, device, found, time, total=len(here), share=share)
 
@@ -593,7 +618,7 @@ class _Check:
         beyond[far] = True
         for device, some in self._by_device(beyond):
             worst = int(some[length[some].argmax()])
-            time = int(length[some].sum())
+            time = _total(length[some])
             self._note(HealthRule.BEYOND_PEERS, device, some, time, **self._worst(worst))
 
     def _gaps(self) -> None:
@@ -705,6 +730,11 @@ def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
     inside = np.append(stream, -1)[following] == stream
     found: Int64s = np.where(inside, np.append(start, _NEVER)[following], _NEVER)
     return found
+
+
+def _total(times: Int64s) -> int:
+    """The sum of times, which of a damaged file may be more than 64 bits hold."""
+    return int(min(float(times.sum(dtype=np.float64)), LARGEST))
 
 
 def timeless(start: Int64s, end: Int64s) -> Bools:

@@ -37,7 +37,9 @@ def with_a_graph():
     rows, launches = one_stream()
     rows.correlation[5:9] = 6
     kept = [*range(6), *range(9, 20)]
-    return rows, launches_of(launches.start[kept], launches.correlation[kept])
+    kind = np.full(len(kept), KERNEL)
+    kind[5] = GRAPH
+    return rows, launches_of(launches.start[kept], launches.correlation[kept], kind=kind)
 
 
 def rules(checked):
@@ -494,6 +496,41 @@ def test_a_row_that_begins_after_its_synchronization_is_set_aside():
         (HealthRule.OUTLIVED, HealthAction.SET_ASIDE, 1)
     ]
     assert np.flatnonzero(~checked.kept).tolist() == [20]
+
+
+def test_a_launch_of_one_kernel_runs_it_once():
+    """Two recorders, one of which is 1 µs late: one of each pair is kept."""
+    rows, launches = one_stream()
+    twice = with_rows(rows, np.repeat(np.arange(20), 2))
+    twice.start[1::2] += 1_000
+    twice.end[1::2] += 1_000
+    checked = check(twice, launches, no_syncs())
+    assert damage(checked) == [HealthRule.TWICE]
+    assert np.flatnonzero(checked.kept).tolist() == list(range(0, 40, 2))
+
+
+def test_kernels_of_several_launches_do_not_begin_together_on_a_stream():
+    """One of twenty begins with the next one: its length is not its own."""
+    rows, launches = one_stream()
+    rows.start[9], rows.end[9] = rows.start[10], rows.end[10]
+    (note,) = check(rows, launches, no_syncs()).notes
+    assert (note.rule, note.count, note.excess_ns) == (HealthRule.OVERRUN, 1, 400_000)
+
+
+def test_launch_numbers_that_are_off_by_one_are_no_clock_that_runs_ahead():
+    """Each kernel has the number of the next launch, up to 20 ms later: no shift explains that."""
+    launched = BEGIN + np.cumsum(np.random.default_rng(0).integers(20_000, 20 * MS, 400))
+    rows = rows_of(launched[:-1] + 8_000, np.full(399, 10_000), np.arange(2, 401))
+    checked = check(rows, launches_of(launched, np.arange(1, 401)), no_syncs())
+    notes = [note for note in checked.notes if note.rule is HealthRule.CLOCK]
+    assert [note.action for note in notes] == [HealthAction.SET_ASIDE]
+
+
+def test_a_time_beyond_64_bits_in_all_is_counted():
+    rows, launches = one_stream(200)
+    rows.end[::10] += 1 << 60
+    notes = check(rows, launches, no_syncs()).notes
+    assert all(0 <= note.excess_ns < 1 << 53 for note in notes)
 
 
 def test_what_is_recorded_twice_has_its_launches_once():

@@ -585,7 +585,8 @@ class _Check:
 
     def _before(self, device: int, some: Int64s) -> None:
         """Note work whose launch number is below those of all launches that were recorded, and,
-        if it is of one process, other work without a launch."""
+        if it is of one process, other work without a launch: not of kernels that never have one,
+        because recorders do not know all calls that launch."""
         rows, launches = self.rows, self.launches
         here = np.flatnonzero((rows.device == device) & self.kept & ~rows.exempt)
         owners = np.unique(self.process[here][self.launch[here] >= 0])
@@ -593,7 +594,8 @@ class _Check:
         if len(owners) == 1:
             numbers = numbers[launches.process == owners[0]]
         before = rows.correlation[some] < int(numbers.min())
-        found, others = some[before], some[~before]
+        launched = np.unique(rows.kernel[here[self.launch[here] >= 0]])
+        found, others = some[before], some[~before & np.isin(rows.kernel[some], launched)]
         if len(others) and len(owners) == 1:
             more: dict[str, Any] = {"total": len(here), "share": len(others) / len(here)}
             self._note(HealthRule.UNLAUNCHED, device, others, **more)

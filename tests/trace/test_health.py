@@ -454,12 +454,14 @@ def test_the_drivers_call_is_part_of_the_runtimes():
 
 def test_work_whose_launch_is_lost_amid_others_is_counted():
     """A third of the launches is lost, of the middle: these rows are neither carried over nor
-    without a number."""
+    without a number. Kernels that never have a launch are those of calls that nobody records."""
     rows, launches = one_stream(30)
     kept = [*range(10), *range(20, 30)]
     launches = launches_of(launches.start[kept], launches.correlation[kept])
     (note,) = check(rows, launches, no_syncs()).notes
     assert (note.rule, note.count, note.total) == (HealthRule.UNLAUNCHED, 10, 30)
+    kernel = np.isin(np.arange(30), kept, invert=True).astype(np.int64)
+    assert check(replace(rows, kernel=kernel), launches, no_syncs()).notes == ()
 
 
 def test_kernels_of_no_length_are_set_aside_on_a_clock_of_ns():

@@ -591,7 +591,12 @@ def _say_unknown(settings: Settings, session: Any) -> None:
 
 def _options(settings: Settings) -> Options:
     options = parse_config(settings.config, settings.ops, settings.config.keys())
-    return replace(options, max_size=settings.max_size, memory=settings.memory)
+    return replace(
+        options,
+        max_size=settings.max_size,
+        memory=settings.memory,
+        keep_prompts=settings.keep_prompts,
+    )
 
 
 def open_session(settings: Settings, title: str) -> Any:

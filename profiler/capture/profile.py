@@ -77,6 +77,7 @@ def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
     compress: Compression = "none",
     max_size: int | str | None = None,
     memory: bool = False,
+    keep_prompts: bool = False,
 ) -> Profile:
     """Profile `pipeline` inside the block that this opens, or in the function it decorates: a
     pipeline, a module, session or runtime, a list or dict of those, or a function that uses them.
@@ -88,14 +89,18 @@ def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
     its own limit, after which it drops them. `compress` packs the packets of all files: "none",
     "deflate" or "zstd". `max_size` (bytes, or "2GiB") is what the run may write before calls are
     recorded without operators; `memory` records what is allocated, if a backend can tell,
-    for some time more. Raises
-    InputError if the pipeline or an option cannot be used, OutputError if `out` cannot be
+    for some time more. `keep_prompts` leaves prompts and paths of images in the recorded command
+    line, which otherwise has their lengths. Raises InputError
+    if the pipeline or an option cannot be used, OutputError if `out` cannot be
     written.
     """
     found = subjects(pipeline)
     known = dict.fromkeys(entry.submodule for each in found for entry in entries(each))
     options = replace(
-        parse_config(config, ops, known), max_size=parse_max_size(max_size), memory=memory
+        parse_config(config, ops, known),
+        max_size=parse_max_size(max_size),
+        memory=memory,
+        keep_prompts=keep_prompts,
     )
     check_names(options, known)
     for each in found:

@@ -279,7 +279,8 @@ _REASONS = 100  # that are distinguished
 class Recorder:
     """Collects one run. Nothing is kept during warm-up.
 
-    `limit` is of what the run may write; `memory` asks for allocations if they cost time.
+    `limit` is of what the run may write; `memory` asks for allocations if they cost time;
+    `keep_prompts` for the command line with its prompts.
 
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
@@ -291,9 +292,15 @@ class Recorder:
     """
 
     def __init__(
-        self, clock: Clock, *, limit: SizeLimit | None = None, memory: bool = False
+        self,
+        clock: Clock,
+        *,
+        limit: SizeLimit | None = None,
+        memory: bool = False,
+        keep_prompts: bool = False,
     ) -> None:
         self.clock = clock
+        self.keep_prompts = keep_prompts
         self.limit = limit or SizeLimit()
         self.memory = memory
         self.on_call_end: Callable[[Invocation], None] | None = None

@@ -59,6 +59,8 @@ from profiler.trace.manifest_fields import (
     Warmup,
     quantity,
 )
+from profiler.trace.prompts import prompts_in, without_prompts
+from profiler.trace.redaction import HIDDEN
 
 # --- What was compiled in a run, and in which of its calls.
 #
@@ -518,6 +520,9 @@ def run_info(
     with their submodules; `weights` what was loaded of all of them; `writing` is what conversion
     and writing took, by name, in ns; `drops` is what could not be written; `failure` says what
     ended the run early, "" if nothing did."""
+    for prompt in () if recorder.keep_prompts else prompts_in(sys.argv):
+        if len(prompt) >= _LEAST_OF_A_PROMPT:
+            failure = failure.replace(prompt, HIDDEN)
     costs = measured_costs(sources)
     summaries = [summary for _, summary in sources]
     settings, pipeline_settings = _settings(recorder.pipelines)
@@ -525,7 +530,7 @@ def run_info(
         producer="capture",
         model=_joined(facts.model for facts in pipelines),
         pipeline=_joined(facts.name for facts in pipelines),
-        command_line=_command_line(),
+        command_line=_command_line(keep_prompts=recorder.keep_prompts),
         versions=versions(),
         hardware=hardware(),
         devices=_described(pipelines, weights),
@@ -662,8 +667,13 @@ def _settings(
     return common, own if any(own.values()) else {}
 
 
-def _command_line() -> tuple[str, ...]:
-    """How the program was started, without the folder that it lies in."""
+_LEAST_OF_A_PROMPT = 4  # characters: a shorter one is part of other words
+
+
+def _command_line(*, keep_prompts: bool) -> tuple[str, ...]:
+    """How the program was started, without the folder that it lies in; prompts and paths of
+    images are their lengths, unless they are to be kept."""
     program, *arguments = sys.argv or [""]
     name = Path(program).name
-    return ("profile-sd3" if name == "__main__.py" else name, *arguments)
+    line = ("profile-sd3" if name == "__main__.py" else name, *arguments)
+    return line if keep_prompts else without_prompts(line)

@@ -427,7 +427,12 @@ class Session:
         compress: Compression,
     ) -> None:
         self.path: Path | None = None
-        self.recorder = Recorder(clock, limit=SizeLimit(options.max_size), memory=options.memory)
+        self.recorder = Recorder(
+            clock,
+            limit=SizeLimit(options.max_size),
+            memory=options.memory,
+            keep_prompts=options.keep_prompts,
+        )
         self._options = options
         self._event_cap = event_cap
         self._attached = Attached()

@@ -198,12 +198,14 @@ class SubmoduleOptions:
 class Options:
     """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
     what was said per submodule. `max_size` is how many bytes a run may write before calls are
-    recorded without operators; `memory` asks for what is allocated, if a backend can tell."""
+    recorded without operators; `memory` asks for what is allocated, if a backend can tell;
+    `keep_prompts` leaves prompts and paths of images in the recorded command line."""
 
     ops: str = "all"
     config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
     max_size: int | None = None
     memory: bool = False
+    keep_prompts: bool = False
 
     def of(self, submodule: str) -> SubmoduleOptions:
         return self.config.get(submodule, SubmoduleOptions())
@@ -313,6 +315,7 @@ DIRECTORY = "RBLN_PROFILER_DIR"
 CONFIG = "RBLN_PROFILER_CONFIG"
 MAX_SIZE = "RBLN_PROFILER_MAX_SIZE"
 MEMORY = "RBLN_PROFILER_MEMORY"
+KEEP_PROMPTS = "RBLN_PROFILER_KEEP_PROMPTS"
 
 _ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")
 _DEFAULT_OUT = "traces"
@@ -327,7 +330,8 @@ class Settings:
     which calls have their operators traced, `config` the same per submodule.
     `compress` packs the packets of all files. `max_size` is how many bytes a run may write before
     calls are recorded without operators, `memory` asks for what is allocated, if a backend
-    can tell. `journal` is a file to which every process of a recording appends a line when it is
+    can tell, `keep_prompts` for prompts and paths of images in the recorded command line.
+    `journal` is a file to which every process of a recording appends a line when it is
     switched on and when it has opened or finished a bundle; None: nobody asked for that.
     """
 
@@ -338,6 +342,7 @@ class Settings:
     compress: str = "none"
     max_size: int | None = None
     memory: bool = False
+    keep_prompts: bool = False
     journal: Path | None = None
 
     @classmethod
@@ -372,7 +377,7 @@ class Settings:
         environment[SWITCH] = "1"
         environment[DIRECTORY] = str(absolute.out)
         environment[CONFIG] = absolute.to_json()
-        for variable in (MAX_SIZE, MEMORY):  # they stand in it, and would win
+        for variable in (MAX_SIZE, MEMORY, KEEP_PROMPTS):  # they stand in it, and would win
             environment.pop(variable, None)
 
 
@@ -390,16 +395,21 @@ def _of_variables(environment: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if environment.get(DIRECTORY, ""):
         given["out"] = environment[DIRECTORY]
-    size, memory = (environment.get(name, "").strip() for name in (MAX_SIZE, MEMORY))
+    size = environment.get(MAX_SIZE, "").strip()
     if size:
         try:
             given["max_size"] = parse_max_size(size)
         except InputError as error:
             raise InputError(f"{MAX_SIZE}: {error}") from None
-    if memory.lower() not in _ON + _OFF:
-        raise InputError(f"{MEMORY} is {memory!r}: use 1 to record allocations, 0 not to")
-    if memory:
-        given["memory"] = memory.lower() in _ON
+    for key, variable, what in (
+        ("memory", MEMORY, "record allocations"),
+        ("keep_prompts", KEEP_PROMPTS, "record prompts"),
+    ):
+        value = environment.get(variable, "").strip()
+        if value.lower() not in _ON + _OFF:
+            raise InputError(f"{variable} is {value!r}: use 1 to {what}, 0 not to")
+        if value:
+            given[key] = value.lower() in _ON
     return given
 
 
@@ -495,6 +505,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "compress": _compress,
     "max_size": _max_size,
     "memory": _switch,
+    "keep_prompts": _switch,
     "journal": _optional_path,
 }
 _SETTING_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is `record`'s own

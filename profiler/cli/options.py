@@ -82,6 +82,7 @@ KEPT_IMPORT = opt(
     "removed when the command ends]"
 )
 MAX_SIZE = opt("SIZE  Limit of what a run writes (500MB, 2GiB): later calls have no operators.")
+KEEP_PROMPTS = opt("Record prompts and paths of images as they are given, not their lengths.")
 MEMORY = opt("Record torch's allocations, which takes 5 % more time.")
 CALL_STAGES = opt("NAME  Only these stages, with commas.")
 CALL_SUBMODULES = opt(

@@ -53,12 +53,13 @@ class State(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """What the user says of all runs that are added: their `commit` and `labels`, the importer's
-    `options`; and who works."""
+    `options`; who works, and whether rows keep the places of bundles, which may name a person."""
 
     commit: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     workers: Workers = field(default_factory=Workers)
+    keep_paths: bool = False
 
 
 class Outcome(Struct, frozen=True):
@@ -189,7 +190,8 @@ class _Writer:
             return replace(outcome, state=State.KNOWN, summary=None)
         self._seen.add(outcome.key)
         wishes = self._wishes
-        self._pending.append(Addition(outcome.summary, outcome.place, wishes.commit, wishes.labels))
+        place = outcome.place if wishes.keep_paths else ""
+        self._pending.append(Addition(outcome.summary, place, wishes.commit, wishes.labels))
         if len(self._pending) >= _BATCH_RUNS or self._clock() - self._last >= _BATCH_S:
             self.flush()
         return replace(outcome, summary=None)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,12 +44,12 @@ from profiler.fleet.storage import (
     file_name,
     generation_name,
     grouped,
-    is_url,
     last_part,
     merged_number,
     open_storage,
     partition,
     snapshot,
+    why_not_here,
 )
 from profiler.run.run import Run
 from profiler.tools.metrics import (
@@ -509,10 +508,8 @@ def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
         raise InputError(f"{len(names)} bundles are too many to read at once: name {_MOST_BUNDLES}")
     found: dict[str, Run] = {}
     for run, place in selected(data.storage, names).select("run", "place").rows() if names else ():
-        if is_url(place) or not Path(place).exists():
-            raise InputError(
-                f"the bundle of {run} is not at {place}: bring it back, or leave it out"
-            )
+        if reason := why_not_here(place, run):
+            raise InputError(reason)
         found[run] = load(place)
     return found
 
@@ -528,7 +525,8 @@ _ROW_GROUP = 64_000  # rows
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A run that is added: its summary, where it lies, and what the user says of it."""
+    """A run that is added: its summary, where it lies ("": that is not kept), and what the user
+    says of it."""
 
     summary: Summary
     place: str

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -47,7 +46,7 @@ from profiler.fleet.change_points import (
     two_modes,
 )
 from profiler.fleet.dataset import Apart, Dataset, comparable_with_none, groups, identities, names
-from profiler.fleet.storage import Storage, is_url
+from profiler.fleet.storage import Storage, why_not_here
 from profiler.tools.metrics import metric_name
 from profiler.tools.sources import load
 
@@ -150,8 +149,8 @@ def explanation(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Comparison |
     measured = []
     for row in (good, bad):
         place = str(row["place"])
-        if is_url(place) or not Path(place).exists():
-            return f"not compared: the bundle of {row['run_id']} is not at {place} any more"
+        if reason := why_not_here(place, str(row["run_id"])):
+            return f"not compared: {reason}"
         try:
             run = load(place)
             measured.append(measure(run))

@@ -391,7 +391,7 @@ def reports_beside(folder: Path | None) -> Beside:
     will be; None if there is none, or no `folder`."""
 
     def found(place: str) -> str | None:
-        if folder is None or is_url(place) or not place.isprintable():
+        if folder is None or not place or is_url(place) or not place.isprintable():
             return None
         try:
             report = Path(place) / "report.html"
@@ -441,7 +441,7 @@ def _runs_frame(runs: pl.DataFrame, beside: Beside) -> pl.DataFrame:
         *_texts(),
         pl.col("workload").map_elements(plain_text, pl.String()),
         report=pl.col("place").map_elements(beside, pl.String()),
-        bundle=pl.col("place").map_elements(plain_text, pl.String()),
+        bundle=pl.col("place").replace("", None).map_elements(plain_text, pl.String()),
     )
 
 

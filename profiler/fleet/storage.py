@@ -145,6 +145,18 @@ def is_url(place: str) -> bool:
     return "://" in place
 
 
+def why_not_here(place: str, run_id: str) -> str:
+    """Why the bundle of a run cannot be read at the place that its row has; "" if it can."""
+    if not place:
+        return (
+            f"where the bundle of {run_id} is was not kept: remove the run and add it again with "
+            "`fleet add --keep-paths`"
+        )
+    if is_url(place) or not Path(place).exists():
+        return f"the bundle of {run_id} is not at {place}: bring it back, or leave it out"
+    return ""
+
+
 @contextmanager
 def _reading(place: str, name: str = "") -> Iterator[None]:
     """Raises InputError if a file cannot be read, FileNotFoundError if it is gone."""

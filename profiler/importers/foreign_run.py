@@ -67,6 +67,7 @@ from profiler.trace.manifest_fields import (
     WhyUnknown,
     quantity,
 )
+from profiler.trace.prompts import settings_without_prompts
 
 # --- Names of a pipeline's components, as diffusers gives them, and what they say of calls.
 
@@ -282,7 +283,7 @@ class ForeignRunBuilder:
             versions=dict(self.versions),
             devices=self.devices,
             submodules=self._submodules(calls),
-            settings=dict(self.settings),
+            settings=settings_without_prompts(self.settings),
             recording=structs.replace(self.recording, source=self.source.name, files=self.files),
             clocks=self.clocks,
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),

@@ -63,7 +63,7 @@ RUNS: tuple[Column, ...] = (
     _column("added_ns", INT64, "when it was added", "ns", null=False),
     _column("commit", STRING, "commit of the program that ran"),
     _column("labels", STRING, "JSON object of texts", null=False),
-    _column("place", STRING, "where the bundle or file is", null=False),
+    _column("place", STRING, "where the bundle or file is; empty if that is not kept", null=False),
     _column("producer", STRING, "what recorded it"),
     _column("pipeline", STRING, "class of the pipeline"),
     _column("model", STRING, "name of the model"),

@@ -53,6 +53,7 @@ from profiler.trace.manifest import (
     parse_info,
     read_manifest,
 )
+from profiler.trace.prompts import names_prompt
 from profiler.trace.redaction import own_homes
 
 # --- What `profile-sd3 share` takes out of texts: paths, names of hosts and users, what it is told.
@@ -220,7 +221,7 @@ def share(bundle: Path, out: Path, removal: Removal) -> Shared:
         size,
         len(names),
         len(before.info.command_line),
-        tuple(sorted(filter(_is_prompt, before.info.settings))),
+        tuple(sorted(filter(names_prompt, before.info.settings))),
         dict(removal.found),
         tuple(left_out),
         spared,
@@ -271,7 +272,7 @@ def _info(info: RunInfo, removal: Removal) -> RunInfo:
     """What the manifest says of the run, without its command line, prompts, paths and names."""
     document = info_document(structs.replace(info, command_line=()))
     for settings in (document.get("settings", {}), *document.get("pipeline_settings", {}).values()):
-        for name in [name for name in settings if _is_prompt(name)]:
+        for name in [name for name in settings if names_prompt(name)]:
             del settings[name]
     cleaned = {
         key: value if key in _CODES else _without(value, removal, key)
@@ -283,10 +284,6 @@ def _info(info: RunInfo, removal: Removal) -> RunInfo:
         raise InputError(
             f"what is removed is a word of the format ({error}): leave it in"
         ) from error
-
-
-def _is_prompt(setting: str) -> bool:
-    return "prompt" in setting.lower() and "embeds" not in setting.lower()
 
 
 def _without(value: Any, removal: Removal, key: str = "") -> Any:

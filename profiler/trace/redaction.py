@@ -98,10 +98,15 @@ def redacted_arguments(
     return tuple(_arguments(arguments, own_homes() if homes is None else tuple(homes)))
 
 
+def is_option(argument: str) -> bool:
+    """Whether an argument is the name of an option, with or without its value."""
+    return _OPTION.fullmatch(argument) is not None
+
+
 def _arguments(arguments: Iterable[str], homes: tuple[str, ...]) -> Iterator[str]:
     awaited, several = False, False  # a secret, secrets up to the next option
     for argument in arguments:
-        if awaited and not _OPTION.fullmatch(argument):
+        if awaited and not is_option(argument):
             awaited = several
             yield HIDDEN
             continue
@@ -125,7 +130,7 @@ def _setting(name: str, value: object, homes: tuple[str, ...]) -> object:
         return HIDDEN if is_secret_name(name) else redacted_text(value, homes)
     if value is None or isinstance(value, bool):
         return value
-    return HIDDEN if _words(name)[-1:] and _words(name)[-1].endswith(_ALWAYS) else value
+    return HIDDEN if name_words(name)[-1:] and name_words(name)[-1].endswith(_ALWAYS) else value
 
 
 def redacted_text(text: str, homes: Iterable[str] | None = None) -> str:
@@ -154,7 +159,7 @@ def _redacted(text: str, homes: tuple[str, ...]) -> str:
 def is_secret_name(name: str) -> bool:
     """Whether what follows `name` is a secret: --hf-token, HF_TOKEN, auth.apiKey, not --max-tokens,
     --tokenizer, --key-frames, --sort-key, --token-file."""
-    words = _words(name)
+    words = name_words(name)
     if not words or name == "PWD":
         return False
     last, before = words[-1], words[-2] if len(words) > 1 else ""
@@ -167,7 +172,8 @@ def is_secret_name(name: str) -> bool:
     return last in ("tokens", "keys") and before in _OF_ACCESS
 
 
-def _words(name: str) -> list[str]:
+def name_words(name: str) -> list[str]:
+    """The words of an option's or a setting's name, in lower case: --hfToken2 → hf, token."""
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and words[-1] in _AFTER_THE_NAME:
         words.pop()

@@ -25,7 +25,7 @@ def traces(tmp_path):
 def test_a_folder_once(traces, tmp_path):
     """Every bundle of a folder, in order of time; again, a copy, and its merged trace: known."""
     storage = LocalStorage(tmp_path / "data")
-    outcomes = add(storage, [traces], Wishes("abc", {"branch": "main"}))
+    outcomes = add(storage, [traces], Wishes("abc", {"branch": "main"}, keep_paths=True))
     assert [outcome.state for outcome in outcomes] == [State.ADDED] * 3
     runs = Dataset(tmp_path / "data").runs()
     assert runs["run_id"].to_list() == ["run000", "run001", "run002"]
@@ -90,11 +90,15 @@ def test_versions(traces, tmp_path):
 
 def test_foreign_files_are_known_by_what_is_imported(tmp_path, capsys):
     """A profile of another recorder, added as it is, then as the bundle that `import` makes of it:
-    one run, in the place that was named first."""
+    one run; its row says where it is only if that was asked for."""
     path = flux().write(tmp_path)
     storage = LocalStorage(tmp_path / "data")
-    (outcome,) = add(storage, [path])
+    (outcome,) = add(storage, [path], Wishes(keep_paths=True))
     assert (outcome.state, outcome.place) == (State.ADDED, str(path))
+    (outcome,) = add(LocalStorage(tmp_path / "other"), [path])
+    assert (outcome.state, outcome.place) == (State.ADDED, str(path))
+    assert Dataset(tmp_path / "other").runs()["place"].to_list() == [""]
+    assert str(tmp_path) not in str(Dataset(tmp_path / "other").runs().rows())
     assert run_command("import", path, "--out", tmp_path / "traces") == 0
     capsys.readouterr()
     assert [one.state for one in add(storage, [tmp_path / "traces"])] == [State.KNOWN]

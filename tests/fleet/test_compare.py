@@ -137,7 +137,7 @@ def test_commands_of_a_bundle(tmp_path, capsys):
     """The commands of a run that is named join its row."""
     pytest.importorskip("duckdb", reason="needs the query extra: duckdb")
     write_bundle(tmp_path / "traces", 0)
-    assert run_command("fleet", "add", tmp_path / "data", tmp_path / "traces") == 0
+    assert run_command("fleet", "add", tmp_path / "data", tmp_path / "traces", "--keep-paths") == 0
     capsys.readouterr()
     sql = "select run_id, sum(duration_ns) ns from calls join runs using (run) group by all"
     arguments = ("query", tmp_path / "data", sql, "--bundle", "run000", "--json", "-")

@@ -18,7 +18,7 @@ def test_a_change_is_explained_by_the_bundles_around_it(tmp_path, capsys):
     for number in range(24):
         slower = 1.2 if number >= CHANGED else 1
         write_bundle(tmp_path / "traces", number, 1e6 * slower * noise.gauss(1, 0.005))
-    assert run_command("fleet", "add", tmp_path / "data", tmp_path / "traces") == 0
+    assert run_command("fleet", "add", tmp_path / "data", tmp_path / "traces", "--keep-paths") == 0
     capsys.readouterr()
     ask = ("history", tmp_path / "data", "--metric", "denoise.step")
     ask += ("--assume-same", "variant,recipe,hardware")

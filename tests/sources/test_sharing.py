@@ -44,7 +44,12 @@ def _bundle(parent: Path, compress: str = "none", *, telling: bool = True) -> Pa
         command_line=("run.py", "--prompt", "an astronaut", "--hf-token", "s3cr3t"),
         versions={"torch": "2.9"},
         submodules={"transformer": Submodule(device="cpu:1", model="project-x/model.onnx")},
-        settings={"steps": 4, "negative_prompt": "no astronaut", "scheduler": "euler"},
+        settings={
+            "steps": 4,
+            "num_images_per_prompt": 2,
+            "negative_prompt": "no astronaut",
+            "scheduler": "euler",
+        },
         recording=Recording(source="gpu-box-7.project-x.json.gz"),
         host_activities=(
             HostActivity(
@@ -90,7 +95,9 @@ def test_nothing_that_tells_is_in_it(tmp_path, compress):
     assert {name.partition("-")[0] for name in shared.replaced.values()} == {"path", "host", "user"}
     manifest = json.loads((copy / MANIFEST_NAME).read_text())
     assert "command_line" not in manifest
-    assert manifest["settings"] == {"steps": 4, "scheduler": "euler"}
+    assert manifest["settings"] == {
+        "steps": 4, "num_images_per_prompt": 2, "scheduler": "euler",
+    }  # fmt: skip
 
 
 def test_it_gives_the_same_tables(tmp_path):

@@ -56,6 +56,7 @@ class RecordOptions:
     compress: str | None = opt("METHOD  Pack the packets of all files: none, deflate or zstd.")
     max_size: str | None = shared.MAX_SIZE
     memory: bool = shared.MEMORY
+    keep_prompts: bool = shared.KEEP_PROMPTS
     allow_empty: bool = opt("Exit code 0, not 3, if nothing was captured.")
 
 
@@ -76,7 +77,7 @@ def record(options: RecordOptions) -> None:
     names = ("out", "name", "ops", "compress", "max_size")
     values = {name: getattr(options, name) for name in names}
     given = {name: value for name, value in values.items() if value is not None}
-    given |= {"memory": True} if options.memory else {}
+    given |= {name: True for name in ("memory", "keep_prompts") if getattr(options, name)}
     inherited = environment_settings(environment).given()
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         journal = Path(folder) / "journal"

@@ -51,6 +51,7 @@ class RunOptions:
     name: str | None = shared.RUN_NAME
     compress: str = shared.COMPRESS
     max_size: str | None = shared.MAX_SIZE
+    keep_prompts: bool = shared.KEEP_PROMPTS
 
 
 def run(options: RunOptions) -> None:
@@ -71,6 +72,7 @@ def run(options: RunOptions) -> None:
         "max_size": parse_max_size(options.max_size),
         "out": options.out,
         "name": options.name,
+        "keep_prompts": options.keep_prompts,
     }
     _check_text(options)
     _check_image(options.image)

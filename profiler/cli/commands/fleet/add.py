@@ -26,6 +26,9 @@ class AddOptions:
         "HASH  Commit of the program that ran.  [default: what was recorded with the run]"
     )
     label: list[str] = opt("KEY=VALUE  Label these runs; may be repeated.")
+    keep_paths: bool = opt(
+        "Keep where each bundle is, for queries of bundles, comparisons and links to reports."
+    )
     importing: list[str] = shared.IMPORT_OPTIONS
     workers: int = shared.LOCAL_WORKERS
     scheduler: str = shared.SCHEDULER
@@ -51,6 +54,7 @@ def add(options: AddOptions) -> None:
         key_values(options.label, "--label", "branch=main"),
         importing,
         Workers(options.workers, options.scheduler),
+        options.keep_paths,
     )
     looked_at = ", ".join(map(str, options.paths[:3]))
     with progress(f"looking for runs in {looked_at}", after_s=0.5) as show:

@@ -5,9 +5,8 @@
         server.serve_forever()
 
 The pages are those of the package `netron`; its own server would name the file in the page as it
-is, and the page would ask other hosts for leave to count its users. This one answers on 127.0.0.1
-only, to requests that are meant for it, serves Netron's own files, the model and its external data,
-and forbids the page every other host.
+is, and the page would ask other hosts for leave to count its users. This one serves Netron's own
+files, the model and its external data, and forbids the page every other host.
 """
 
 from __future__ import annotations
@@ -15,16 +14,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import time
+from collections.abc import Callable
 from html import escape
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from profiler.errors import InputError, install_command
+from profiler.files import opened, size_of
 from profiler.graph.model import data_faults, external_files, read_graph
+from profiler.local_server import LocalHandler, LocalServer
 
-_HOST = "127.0.0.1"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -34,35 +35,42 @@ _TYPES = {
     ".ico": "image/x-icon",
     ".svg": "image/svg+xml",
 }
-_POLICY = "default-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; frame-src 'none'"
+_POLICY = (
+    "default-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; frame-src 'none'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 _PIECE = 1 << 20  # bytes
 
 
 class NetronServer:
-    """Serves the model in a file; `url` is what to open. Use as a context, or `close` it.
+    """Serves the model in a file; `url` is what to open. Use as a context, or `close` it. Ends
+    after an hour without a request, and then is `idle`.
 
     Raises InputError if `netron` is not installed, the file is no ONNX model, or the port is
     taken; port 0 takes a free one.
     """
 
-    def __init__(self, model: Path, port: int = 0) -> None:
+    def __init__(
+        self, model: Path, port: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         pages = _pages()
         files = {quote(model.name): model} | _data_files(model)
-        index = _index((pages / "index.html").read_text(encoding="utf-8"), model)
-
-        class Handler(_Handler):
-            pass
-
-        Handler.pages, Handler.files, Handler.index = pages, files, index
+        page = (pages / "index.html").read_text(encoding="utf-8")
         try:
-            self._server = _Server((_HOST, port), Handler)
+            self._server = _Server(_Handler, port, clock)
         except OSError as error:
             reason = error.strerror or str(error)
             advice = "give another --port, or leave it out to take a free one"
             raise InputError(f"cannot serve at port {port} ({reason}): {advice}") from error
-        self.port = int(self._server.server_address[1])
-        Handler.hosts = f"{_HOST}:{self.port}", f"localhost:{self.port}"
-        self.url = f"http://{_HOST}:{self.port}/"
+        self._server.pages, self._server.files = pages, files
+        self._server.index = _index(page, model)
+        self.port = self._server.server_port
+        self.url = f"{self._server.root}/"
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has ended since nobody asked for long."""
+        return self._server.idle
 
     def serve_forever(self) -> None:
         """Answer requests until `shutdown` is called in another thread."""
@@ -110,7 +118,7 @@ def _index(page: str, model: Path) -> str:
     told = {
         "type": "Python",
         "version": "0.0.0",
-        "file": f"/data/{quote(model.name)}",
+        "file": f"/data/{quote(model.name)}",  # Netron puts its own folder before it
         "name": model.name,
         "identifier": model.name,
     }
@@ -118,64 +126,37 @@ def _index(page: str, model: Path) -> str:
     return page.replace("<title>", "\n".join([*tags, "<title>"]), 1)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that hangs up is no news."""
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Server(LocalServer):
     pages: Path
     files: dict[str, Path]
     index: str
-    hosts: tuple[str, ...]
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
 
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if self.headers.get("Host") not in self.hosts:
-            self._refuse(HTTPStatus.FORBIDDEN)  # another site's name that leads here
-        elif path in {"/", "/index.html"}:
-            self._answer(self.index.encode(), _TYPES[".html"])
+class _Handler(LocalHandler):
+    server: _Server
+
+    def answer(self, path: str) -> None:
+        if path in {"/", "/index.html"}:
+            page = self.server.index.encode()
+            if self._head(len(page), _TYPES[".html"]):
+                self.wfile.write(page)
         elif path.startswith("/data/"):
-            self._send_file(self.files.get(path.removeprefix("/data/")), "application/octet-stream")
+            file = self.server.files.get(path.removeprefix("/data/"))
+            self._send_file(file, "application/octet-stream")
         else:
             name = unquote(path.removeprefix("/"))
             plain = re.fullmatch(r"[A-Za-z0-9._-]+", name) is not None
-            page = self.pages / name if plain else None
-            self._send_file(page, _TYPES.get(Path(name).suffix, ""))
+            page_file = self.server.pages / name if plain else None
+            self._send_file(page_file, _TYPES.get(Path(name).suffix, ""))
 
     def _send_file(self, path: Path | None, kind: str) -> None:
         if path is None or not kind or not path.is_file():
-            self._refuse(HTTPStatus.NOT_FOUND)
+            self.send_error(HTTPStatus.NOT_FOUND)
             return
-        with path.open("rb") as file:
-            self._headers(path.stat().st_size, kind)
-            if self.command != "HEAD":
+        with opened(path) as file:
+            if self._head(size_of(file), kind):
                 shutil.copyfileobj(file, self.wfile, _PIECE)
 
-    def _answer(self, content: bytes, kind: str) -> None:
-        self._headers(len(content), kind)
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def _headers(self, size: int, kind: str) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(size))
-        self.send_header("Content-Security-Policy", _POLICY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Set-Cookie", "consent=0; SameSite=Strict")  # nothing to consent to
-        self.end_headers()
-
-    def _refuse(self, status: HTTPStatus) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
-        """Requests are no news."""
+    def _head(self, size: int, kind: str) -> bool:
+        cookie = "consent=0; SameSite=Strict"  # nothing to consent to
+        return self.head(size, kind, **{"Content-Security-Policy": _POLICY, "Set-Cookie": cookie})

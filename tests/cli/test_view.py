@@ -35,7 +35,7 @@ def test_serves_until_interrupted(tmp_path: Path) -> None:
     ) as process:
         try:
             lines = [process.stdout.readline() for _ in range(4)]
-            addresses = re.findall(r"http://127\.0\.0\.1:\d+/\w+", "".join(lines))
+            addresses = re.findall(r"http://127\.0\.0\.1:\d+/[\w/-]+", "".join(lines))
             found = [urlopen(address, timeout=60).status for address in addresses]
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)

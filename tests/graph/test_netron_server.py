@@ -33,6 +33,8 @@ def server(tmp_path):
 def get(server, path, host=""):
     """Status, headers and content of a request."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    place = server.url.split("/", 3)[3]
+    path = f"/{place}{path.removeprefix('/')}"
     connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{server.port}"})
     response = connection.getresponse()
     found = response.status, dict(response.getheaders()), response.read()
@@ -49,6 +51,8 @@ def test_page_names_the_model_escaped(server):
     address = content.decode().split('<meta name="file" content="')[1].split('"')[0]
     assert get(server[0], address)[2] == server[1].read_bytes()
     assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
 def test_external_data_is_served_and_nothing_else(server):

@@ -63,7 +63,7 @@ def view(options: ViewOptions) -> None:
                 f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}"
             )
             tell(f"ready queries: {server.queries_address}")
-            tell("Ctrl-C ends it")
+            tell("Ctrl-C ends it, and so does an hour without requests")
             sys.stdout.flush()
             if not options.no_browser and not webbrowser.open(server.start_address):
                 tell("no browser was found here: open the address in one", err=True)
@@ -72,7 +72,8 @@ def view(options: ViewOptions) -> None:
             except KeyboardInterrupt:
                 if sys.stdout.isatty():
                     tell()  # behind ^C
-                tell("no longer served")
+            why = ": nobody has asked for an hour" if server.idle else ""
+            tell(f"no longer served{why}")
 
 
 def _served(source: Source) -> AbstractContextManager[ServedTrace]:

@@ -55,9 +55,9 @@ def _serving(ui: Path, trace: ServedTrace) -> Iterator[TraceServer]:
 def _ask(
     server: TraceServer, path: str, host: str = "", method: str = "GET"
 ) -> tuple[HTTPResponse, bytes]:
-    place = server.address.removeprefix("http://")
+    place, _, segment = server.address.removeprefix("http://").partition("/")
     connection = HTTPConnection(place)
-    connection.request(method, path, headers={"Host": host or place})
+    connection.request(method, f"/{segment}{path}", headers={"Host": host or place})
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -113,7 +113,7 @@ def test_no_other_origin_is_allowed(ui: Path, tmp_path: Path) -> None:
 def test_a_taken_port_is_one_sentence(ui: Path, tmp_path: Path) -> None:
     """The second server on a port says so, and how to go on."""
     with served_bundle(small_bundle(tmp_path)) as trace, TraceServer(ui, trace, port=0) as first:
-        port = int(first.address.rpartition(":")[2])
+        port = int(first.address.split(":")[2].partition("/")[0])
         with pytest.raises(InputError, match=rf"port {port} .*give another with --port"):
             TraceServer(ui, trace, port)
 

@@ -21,8 +21,8 @@ class ViewOptions:
 def view(options: ViewOptions) -> None:
     """Show a model in Netron, served on 127.0.0.1.
 
-    Until Ctrl-C; the page asks no other host. Click a node: what `graph annotate` wrote stands
-    under Metadata. Needs the extra `netron`.
+    Until Ctrl-C, or an hour without requests; the page asks no other host. Click a node: what
+    `graph annotate` wrote stands under Metadata. Needs the extra `netron`.
     """
     import webbrowser
 
@@ -34,6 +34,8 @@ def view(options: ViewOptions) -> None:
             webbrowser.open(server.url)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
+        if server.idle:
+            tell("no longer served: nobody has asked for an hour")
 
 
 SUBCOMMAND = Subcommand(view, place=70, needs="graph-base")

@@ -10,6 +10,7 @@ limited.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -275,14 +276,23 @@ class Questions:
             return markdown(brief_report(compare_runs([one], [other]), hints=False))
 
     def _bundles(self) -> dict[str, Path]:
-        """Bundles by their name below the folder; those that a link leads to elsewhere are none."""
+        """Bundles by their name below the folder; those that a link leads to elsewhere, or whose
+        files one does, are none."""
         from profiler.trace.bundle import find_bundles
 
         return {
             str(bundle.relative_to(self._folder)): bundle
             for bundle in find_bundles(self._folder)
-            if bundle.resolve().is_relative_to(self._folder) and bundle != self._folder
+            if bundle.resolve().is_relative_to(self._folder)
+            and bundle != self._folder
+            and self._holds_its_files(bundle)
         }
+
+    def _holds_its_files(self, bundle: Path) -> bool:
+        """Whether no file of a bundle is a link that leads out of the folder."""
+        with os.scandir(bundle) as entries:
+            links = [Path(entry.path) for entry in entries if entry.is_symlink()]
+        return all(link.resolve().is_relative_to(self._folder) for link in links)
 
     @contextmanager
     def _run(self, name: str) -> Iterator[Run]:

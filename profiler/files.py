@@ -16,6 +16,7 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
 import tempfile
 import threading
@@ -26,6 +27,7 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from io import BufferedReader
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -54,6 +56,7 @@ _PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | _PLAIN
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _READER_S = 5.0  # in which somebody must open a pipe for reading
+_OS_ERROR = re.compile(r"\(os error ([0-9]{1,5})\)")
 _DESCRIPTORS = re.compile(
     r"/dev/(?P<name>stdout|stderr)|(?:/dev|/proc/self)/fd/(?P<number>[0-9]{1,9})"
 )
@@ -175,6 +178,32 @@ def _replacing(path: Path, *, sync: bool) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def folder_appearing(directory: Path) -> Iterator[Path]:
+    """A scratch folder whose files go to `directory`, which is made, once the block ends: over
+    files of their names; what fails leaves nothing. Raises OutputError, and for an OSError of the
+    block."""
+    new = list(takewhile(lambda one: not os.path.lexists(one), (directory, *directory.parents)))
+    folder = directory
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(directory / "files") as folder:
+            yield folder
+            for path in folder.iterdir():
+                path.replace(directory / path.name)
+        new = []
+    except OutputError as error:
+        raise OutputError(str(error).replace(str(folder), str(directory))) from error
+    except OSError as error:
+        raise not_writable(directory, error) from error
+    finally:
+        if new and directory.is_dir():
+            shutil.rmtree(directory, ignore_errors=True)
+        for parent in new[1:]:
+            with suppress(OSError):
+                parent.rmdir()
+
+
+@contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
     """A folder of one's own beside `path`, for libraries that write several files; what is to stay
     is renamed out of it before the block ends. Makes the folder of `path`."""
@@ -248,11 +277,17 @@ def sync_to_disk(path: Path) -> None:
 
 def not_writable(path: Path, error: OSError) -> OutputError:
     """What to tell the user of a file or folder that cannot be written."""
-    reason = error.strerror or str(error)
+    told = _OS_ERROR.search(str(error))  # libraries in Rust have the number in their text alone
+    number = error.errno or (int(told[1]) if told else None)
+    reason = error.strerror or (os.strerror(number) if number else str(error))
     advice = "give a folder you may write to"
-    if error.errno == errno.ENXIO:
+    if number == errno.ENXIO:
         reason, advice = "a pipe that nobody reads", "remove it, or read it first"
-    if error.errno in _FULL:
+    if number == errno.EFBIG:
+        advice = "raise the limit of a file's size (ulimit -f)"
+    if number in (errno.EEXIST, errno.ENOTDIR):
+        advice = "something else has that name: give another folder"
+    if number in _FULL:
         advice = "make room there, or give a folder elsewhere"
     return OutputError(f"cannot write {path} ({reason}): {advice}")
 
@@ -301,10 +336,11 @@ def json_text(document: Any, *, indent: int | None = 1) -> str:
         text = json.dumps(document, default=plain, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):  # a key that is no text, a number that JSON lacks
         text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    text = _HALF.sub("\ufffd", text)
     if indent is None:
         return text
-    as_bytes = text.encode("utf-8", "surrogatepass")  # json.dumps would indent in Python, slowly
-    return msgspec.json.format(as_bytes, indent=indent).decode("utf-8", "surrogatepass")
+    # json.dumps would indent in Python, slowly.
+    return msgspec.json.format(text.encode(), indent=indent).decode()
 
 
 def ascii_json(data: Any) -> str:
@@ -358,10 +394,23 @@ _HALVES = re.compile(
 )
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+
+
 def paired(text: str) -> str:
     """JSON text in which halves of surrogate pairs, which no text can hold, are U+FFFD: Python's
     decoder would make strings of them that cannot be written."""
     return _HALVES.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
+
+
+def writable(value: Any) -> Any:
+    """Plain values whose texts can be written as UTF-8: what a file's name has that is none, as
+    halves of surrogate pairs, is U+FFFD."""
+    if isinstance(value, str):
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {writable(key): writable(part) for key, part in value.items()}
+    return [writable(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 # --- JSON and plain values as types of msgspec, whichever threads ask.

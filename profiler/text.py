@@ -312,11 +312,20 @@ def step_range(text: str) -> tuple[int, int] | None:
     return (first, last) if first <= last else None
 
 
+def check_utf8(text: str, what: str) -> None:
+    """Raises InputError if a text of the command line has bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what} {text!a:.120} is not valid UTF-8: type it again") from None
+
+
 def key_values(texts: Iterable[str] | None, option: str, example: str) -> dict[str, str]:
     """KEY=VALUE texts of an option by key. Raises InputError, which shows an `example`, for a text
     that is none, or a key that is given twice."""
     found: dict[str, str] = {}
     for text in texts or ():
+        check_utf8(text, option)
         key, _, value = text.partition("=")
         if not key or not value:
             raise InputError(f"{option} {text!r:.80} is no KEY=VALUE: write {option} {example}")

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import ProfilerError
-from profiler.files import scratch_folder
+from profiler.files import scratch_folder, writable
 from profiler.fleet.dataset import Addition, asked, commit_batch, counted_runs, scan
 from profiler.fleet.storage import Snapshot, Storage, make_dataset
 from profiler.fleet.workers import Lost, Workers, mapped
@@ -190,7 +190,7 @@ class _Writer:
             return replace(outcome, state=State.KNOWN, summary=None)
         self._seen.add(outcome.key)
         wishes = self._wishes
-        place = outcome.place if wishes.keep_paths else ""
+        place = writable(outcome.place) if wishes.keep_paths else ""
         self._pending.append(Addition(outcome.summary, place, wishes.commit, wishes.labels))
         if len(self._pending) >= _BATCH_RUNS or self._clock() - self._last >= _BATCH_S:
             self.flush()

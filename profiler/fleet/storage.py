@@ -30,6 +30,7 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError, OutputError, needing
 from profiler.files import create_atomically, decoded, folder_mode, not_writable, read_file
+from profiler.text import check_utf8
 from profiler.tools.metrics import RUNS, SCHEMA_VERSION
 
 # --- `--where KEY=VALUE`: which runs of a data set are meant.
@@ -63,6 +64,7 @@ def conditions(texts: Sequence[str] | str) -> list[Condition]:
 
 def condition(text: str) -> Condition:
     """What `text` says. Raises InputError if it is no condition."""
+    check_utf8(text, "--where")
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise InputError(
@@ -174,6 +176,7 @@ def _reading(place: str, name: str = "") -> Iterator[None]:
 def open_storage(place: str) -> Storage:
     """The storage at a path or a URL. Raises InputError for a URL of no kind that is known here,
     MissingPackageError without fsspec."""
+    check_utf8(place, "the data set")  # what reads Parquet takes no other names
     if not is_url(place):
         return LocalStorage(Path(place))
     with needing("fleet", f"the data set {place}", "fsspec"):

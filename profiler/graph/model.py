@@ -554,11 +554,14 @@ def write_model(
 
 
 def refuse_over_input(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise OutputError if one of `outputs` is a folder or one of the `inputs`."""
+    """Raise OutputError if one of `outputs` is a folder, a device or a pipe, over which no file
+    is renamed, or one of the `inputs`."""
     sources = list(inputs)
     for out in outputs:
         if out.is_dir():
             raise OutputError(f"{out} is a folder: give the name of a file to write")
+        if out.exists() and not out.is_file():
+            raise OutputError(f"{out} is no file: give the name of a file to write")
         if any(same_file(out, source) for source in sources):
             raise OutputError(f"{out} is an input, which is never written over: give another name")
 

@@ -12,6 +12,7 @@ files, the model and its external data, and forbids the page every other host.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from profiler.errors import InputError, install_command
-from profiler.files import opened, size_of
+from profiler.files import opened, size_of, writable
 from profiler.graph.model import data_faults, external_files, read_graph
 from profiler.local_server import LocalHandler, LocalServer
 
@@ -54,7 +55,7 @@ class NetronServer:
         self, model: Path, port: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         pages = _pages()
-        files = {quote(model.name): model} | _data_files(model)
+        files = {_quoted(model.name): model} | _data_files(model)
         page = (pages / "index.html").read_text(encoding="utf-8")
         try:
             self._server = _Server(_Handler, port, clock)
@@ -105,7 +106,12 @@ def _data_files(model: Path) -> dict[str, Path]:
     if data_faults(graph):  # Netron shows the graph all the same
         return {}
     folder = model.parent.absolute()
-    return {quote(path.relative_to(folder).as_posix()): path for path in external_files(graph)}
+    return {_quoted(path.relative_to(folder).as_posix()): path for path in external_files(graph)}
+
+
+def _quoted(name: str) -> str:
+    """A file name as part of an address, also one that is no UTF-8."""
+    return quote(os.fsencode(name))
 
 
 def _index(page: str, model: Path) -> str:
@@ -118,9 +124,9 @@ def _index(page: str, model: Path) -> str:
     told = {
         "type": "Python",
         "version": "0.0.0",
-        "file": f"/data/{quote(model.name)}",  # Netron puts its own folder before it
-        "name": model.name,
-        "identifier": model.name,
+        "file": f"/data/{_quoted(model.name)}",  # Netron puts its own folder before it
+        "name": writable(model.name),
+        "identifier": writable(model.name),
     }
     tags = [f'<meta name="{name}" content="{escape(text)}">' for name, text in told.items()]
     return page.replace("<title>", "\n".join([*tags, "<title>"]), 1)

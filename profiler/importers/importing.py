@@ -9,7 +9,9 @@ Importers are the folders of this package with an `IMPORTER`, and those of the e
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -75,10 +77,20 @@ def import_all_with(
     if leave is not None:
         leave(run)
     made, others = [], () if alone else getattr(run, "others", ())
-    for one, given in ((run, name), *((other, None) for other in others)):
-        called = given or run_name_of(one.name) or importer.name
-        with BundleWriter.create(out, called, compress=compress) as bundle:
-            info = one.write(bundle)
-            info = structs.replace(info, capabilities=tuple(sorted(one.capabilities)))
-            made.append(bundle.finish(info))
+    is_new = not out.exists()
+    try:
+        for one, given in ((run, name), *((other, None) for other in others)):
+            called = given or run_name_of(one.name) or importer.name
+            with BundleWriter.create(out, called, compress=compress) as bundle:
+                made.append(bundle.directory)
+                info = one.write(bundle)
+                info = structs.replace(info, capabilities=tuple(sorted(one.capabilities)))
+                bundle.finish(info)
+    except BaseException:  # nothing is lost: the file is still there
+        for directory in made:
+            shutil.rmtree(directory, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):
+                out.rmdir()
+        raise
     return tuple(made)

@@ -38,14 +38,14 @@ from profiler.analysis.table_text import (
     worded_note,
     worded_tables_by_name,
 )
-from profiler.files import appearing, json_text, not_writable, plain
+from profiler.files import appearing, folder_appearing, json_text, plain
 from profiler.plugins import plain_text
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.prediction.ladder_section import ladder_document
 from profiler.report.terminal import evidence_text
 from profiler.report.terminal_layout import Drawn, clean, drawn, shorten
 from profiler.run.columns import STRING, Column, col
-from profiler.run.load import write_parquet
+from profiler.run.load import new_folder_appearing, write_frame, write_parquet
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, count, counted, said
 
@@ -128,6 +128,7 @@ def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
 
 # What makes spreadsheets calculate; some do so at = + - @ in full width as well.
 _FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
+_HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]+"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
@@ -142,7 +143,8 @@ def flat(frame: pl.DataFrame) -> pl.DataFrame:
 
 def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
     """`frame`, flat, with an apostrophe before each text that a spreadsheet would take for a
-    formula, in names of columns as well; texts that are numbers stay."""
+    formula, in names of columns as well; texts that are numbers stay. What a terminal that shows
+    the file would act on is �."""
     frame = flat(frame)
     texts = [
         name
@@ -166,7 +168,8 @@ def for_terminals(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _without_formulas(text: pl.Expr) -> pl.Expr:
     formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
-    return pl.when(formula).then("'" + text).otherwise(text)
+    safe = pl.when(formula).then("'" + text).otherwise(text)
+    return safe.str.replace_all(_HIDDEN, "\N{REPLACEMENT CHARACTER}")
 
 
 def _json(value: object) -> str | None:
@@ -443,16 +446,13 @@ def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
 
     Returns the paths. Raises OutputError if that cannot be.
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_writable(directory, error) from error
-    paths = []
-    for name, frame in worded_tables(analysis).items():
-        paths.append(directory / f"{name}.csv")
-        with appearing(paths[-1]) as file:
-            for_spreadsheets(frame).write_csv(file)
-    return paths
+    names = []
+    with folder_appearing(directory) as folder:
+        for name, frame in worded_tables(analysis).items():
+            names.append(f"{name}.csv")
+            with appearing(folder / names[-1]) as file:
+                for_spreadsheets(frame).write_csv(file)
+    return [directory / name for name in names]
 
 
 def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[Path]:
@@ -461,10 +461,10 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
 
     Returns the paths of the latter. Raises OutputError if that cannot be.
     """
-    write_parquet(run, directory)
-    paths = []
-    for name, frame in worded_tables(analysis).items():
-        paths.append(directory / f"analysis_{name}.parquet")
-        with appearing(paths[-1]) as file:
-            frame.write_parquet(file)
-    return paths
+    with new_folder_appearing(directory) as folder:
+        write_parquet(run, folder)
+        names = []
+        for name, frame in worded_tables(analysis).items():
+            names.append(f"analysis_{name}.parquet")
+            write_frame(frame, folder / names[-1])
+    return [directory / name for name in names]

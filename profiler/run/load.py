@@ -14,6 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -28,8 +29,8 @@ from msgspec import Struct, structs
 from profiler.errors import InputError, MissingPackageError, OutputError
 from profiler.files import (
     appearing,
+    folder_appearing,
     json_text,
-    not_writable,
     opened,
     paired,
     read_file,
@@ -503,26 +504,33 @@ def is_parquet_run(path: Path) -> bool:
 
 
 def write_parquet(run: Run, directory: Path) -> None:
-    """Write `run` to a new or empty `directory`. Raises OutputError if that cannot be."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise OutputError(
-                f"{directory} is not empty: give a new folder, nothing is overwritten"
-            )
+    """Write `run` to a new or empty `directory`. Raises OutputError if that cannot be; then
+    nothing of it stays."""
+    with new_folder_appearing(directory) as folder:
         for name in TABLES:
-            _write_frame(getattr(run, name), directory / f"{name}.parquet")
-        _write_frame(run.args.collect(), directory / _ARGS_NAME)
+            write_frame(getattr(run, name), folder / f"{name}.parquet")
+        write_frame(run.args.collect(), folder / _ARGS_NAME)
         info = info_document(structs.replace(run.info, drops=run.drops))
         document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
-        write_atomically(directory / _RUN_NAME, json_text(document, indent=None).encode())
-    except OSError as error:
-        raise not_writable(directory, error) from error
+        write_atomically(folder / _RUN_NAME, json_text(document, indent=None).encode())
 
 
-def _write_frame(frame: pl.DataFrame, path: Path) -> None:
+@contextmanager
+def new_folder_appearing(directory: Path) -> Iterator[Path]:
+    """`folder_appearing`, of a new or empty folder."""
+    if directory.is_dir() and any(directory.iterdir()):
+        raise OutputError(f"{directory} is not empty: give a new folder, nothing is overwritten")
+    with folder_appearing(directory) as folder:
+        yield folder
+
+
+def write_frame(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame as Parquet. Raises OutputError."""
     with appearing(path) as file:
-        frame.write_parquet(file)
+        try:
+            frame.write_parquet(file)
+        except pl.exceptions.ComputeError as error:  # what Polars makes of a full disk
+            raise OSError(str(error)) from error
 
 
 def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:

@@ -34,7 +34,7 @@ from profiler.analysis.analyze import analyze, annotated_commands
 from profiler.analysis.question import tables
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, MissingPackageError, install_command
-from profiler.files import appearing, json_text
+from profiler.files import appearing, json_text, writable
 from profiler.plugins import plain_text
 from profiler.report.files import (
     for_spreadsheets,
@@ -632,6 +632,8 @@ class Database:
 
     def ask(self, sql: str) -> Answer:
         """Run one query. Raises InputError with DuckDB's message and the place in `sql`."""
+        if not sql.isascii() and sql != writable(sql):
+            raise InputError("the query is not valid UTF-8: type it again")
         self._check(sql)
         if self._runs and _SHOW_TABLES.fullmatch(sql):
             sql = _LISTING

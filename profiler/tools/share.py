@@ -12,6 +12,7 @@ that no removed text remains and that its tables are the same.
 
 from __future__ import annotations
 
+import errno
 import getpass
 import hashlib
 import os
@@ -21,7 +22,7 @@ import socket
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from profiler.analysis.device_profiles import (
     read_profiles,
 )
 from profiler.errors import InputError
-from profiler.files import appearing, opened, read_file
+from profiler.files import appearing, not_writable, opened, read_file
 from profiler.run.columns import TABLES
 from profiler.run.load import load_bundle
 from profiler.run.run import Run
@@ -130,9 +131,10 @@ class Removal:
 
     def place(self, text: str) -> str:
         """A text that may be a path as a whole, such as that of a model: replaced if it has a
-        slash, or an end as files have."""
-        if "/" in text or "\\" in text or re.search(rf"\.(?:{_ENDS})(?:\.gz)?$", text):
-            return self._stand_in("path", text)
+        slash, or an end as files have, which stays: advice depends on what runs an .onnx file."""
+        end = re.search(rf"\.(?:{_ENDS})(?:\.gz)?$", text)
+        if "/" in text or "\\" in text or end is not None:
+            return self._stand_in("path", text, end[0] if end else "")
         return self.text(text)
 
     def _path(self, match: re.Match[str]) -> str:
@@ -142,9 +144,9 @@ class Removal:
         kinds = {word.lower(): kind for word, kind in self.words.items()}
         return self._stand_in(kinds.get(match[0].lower(), "text"), match[0])
 
-    def _stand_in(self, kind: str, text: str) -> str:
+    def _stand_in(self, kind: str, text: str, end: str = "") -> str:
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4, key=self._key)
-        stand_in = f"{kind}-{digest.hexdigest()}"
+        stand_in = f"{kind}-{digest.hexdigest()}{end}"
         self.found[text] = stand_in
         return stand_in
 
@@ -200,7 +202,7 @@ def share(bundle: Path, out: Path, removal: Removal) -> Shared:
         raise InputError(f"{bundle} is not whole: copy it again, or record the run again")
     spared = removal.spare([*before.info.submodules, *before.info.devices])
     profiles = read_profiles(bundle / FILE_NAME) if (bundle / FILE_NAME).is_file() else ()
-    with tempfile.TemporaryDirectory(prefix="profile-sd3-") as scratch:
+    with _scratch() as scratch:
         copy = Path(scratch) / (removal.text(before.run_id) or "run")
         copy.mkdir()
         _write_copy(bundle, before, copy, profiles, removal)
@@ -226,6 +228,18 @@ def share(bundle: Path, out: Path, removal: Removal) -> Shared:
         tuple(left_out),
         spared,
     )
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """A temporary folder. Raises OutputError, which names it, for an OSError of the block."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
+            yield folder
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise not_writable(Path(tempfile.gettempdir()), error) from error
 
 
 def _write_copy(

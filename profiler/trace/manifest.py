@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.files import converted, decoded, opened, size_of
+from profiler.files import converted, decoded, opened, size_of, writable
 from profiler.trace.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -282,7 +282,11 @@ class Manifest:
             "files": dict(self.files),
             "drops": info["drops"],
         }
-        return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+        try:
+            text = msgspec.json.encode(document)
+        except UnicodeEncodeError:  # a file name or an argument that is no UTF-8
+            text = msgspec.json.encode(writable(msgspec.to_builtins(document)))
+        return msgspec.json.format(text, indent=1).decode() + "\n"
 
 
 def info_document(info: RunInfo) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from pathlib import Path
 
 from tests.command_line import refused, run_command
 from tests.trace.samples import small_bundle
@@ -20,6 +21,15 @@ def test_what_was_taken_out_is_printed(tmp_path, capsys):
     assert lines[-1].startswith(f"wrote {out}: ")
     with zipfile.ZipFile(out) as archive:
         assert all("small" not in name for name in archive.namelist())
+
+
+def test_a_run_of_onnx_models_is_shared(tmp_path, capsys):
+    """Names of models keep their .onnx, on which advice depends: the tables stay equal."""
+    sample = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"
+    assert run_command("share", sample, "--out", tmp_path / "run.zip") == 0
+    out = capsys.readouterr().out
+    assert "replaced: transformer/model.onnx by path-" in out
+    assert "the tables are equal" in out
 
 
 def test_other_outputs_and_other_runs_are_refused(tmp_path, capsys):

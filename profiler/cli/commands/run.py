@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import bar, handling, note
-from profiler.errors import InputError, OutputError, ProfilerError
+from profiler.errors import OutputError, ProfilerError
+from profiler.text import check_utf8
 
 if TYPE_CHECKING:
     from profiler.pipelines.pipeline import OnnxPipeline, PipelineOutput
@@ -110,6 +111,7 @@ def _profiled(
     from profiler.trace.bundle import call_files
 
     profiled = profile(pipeline, **settings)
+    is_new = not options.out.exists()
     try:
         with _ended_by_signals(), ExitStack() as stack:
             stack.enter_context(profiled)
@@ -125,6 +127,9 @@ def _profiled(
     except ProfilerError:
         if profiled.path is not None and not call_files(profiled.path):
             shutil.rmtree(profiled.path, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # there is something in it
+                options.out.rmdir()
         raise
     assert profiled.path is not None
     return profiled.path, result
@@ -150,11 +155,7 @@ def _check_text(options: RunOptions) -> None:
     """Refuse options that are no UTF-8: neither tokenizers nor manifests can hold them."""
     for name in ("prompt", "negative_prompt", "out", "name"):
         text = str(getattr(options, name) or "")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} {text!a} is not valid UTF-8: type it again") from error
+        check_utf8(text, f"--{name.replace('_', '-')}")
 
 
 def _check_image(image: Path | None) -> None:

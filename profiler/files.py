@@ -49,6 +49,8 @@ from profiler.errors import OutputError
 
 
 SHARED = "RBLN_PROFILER_SHARED"
+MAX_UNPACKED = "PROFILE_SD3_MAX_UNPACKED"
+"""How much a packed file may hold; `--max-unpacked` sets it."""
 _YES = ("1", "true", "on", "yes")
 
 # Windows has no O_NOFOLLOW and no O_CLOEXEC, other systems no O_BINARY.

@@ -27,6 +27,7 @@ from profiler.analysis.roles import kind_roles, roles_of_commands
 from profiler.analysis.roofline import profiles
 from profiler.analysis.settings import run_settings
 from profiler.analysis.steps import summary
+from profiler.errors import InputError
 from profiler.run.intervals import positions
 from profiler.run.run import Run
 
@@ -171,6 +172,21 @@ TABLES = (
 # --- `analyze`: one run → everything its reports show.
 
 
+_MOST = {"device": 1_024, "track": 100_000, "layer": 200_000, "kernel": 200_000, "op_type": 200_000}
+"""Different values of a run's commands: what analyses need of each is a few of thousands."""
+
+
+def _check_size(run: Run) -> None:
+    """Raises InputError if a run has more devices or names than an analysis can take time for."""
+    for name, most in _MOST.items():
+        values = run.commands[name]
+        if len(values) > most and (count := values.n_unique()) > most:
+            raise InputError(
+                f"{run.run_id} has {count:,} different values of {name}, more than the {most:,} "
+                "that are analyzed: record less, or query its commands by `profile-sd3 query`"
+            )
+
+
 def analyze(
     run: Run,
     selection: Selection = Selection(),  # noqa: B008 (frozen)
@@ -182,8 +198,9 @@ def analyze(
     The accounting and the stages stay those of the whole run. `measured` are the profiles of its
     devices, if there are any beside the published ones; `device_memory` is bytes of memory by
     device, "" for all others. Raises InputError if the selection
-    names what the run does not have.
+    names what the run does not have, or the run has more names than any model.
     """
+    _check_size(run)
     inputs = Inputs(run, selection, measured, device_memory)
     device_works(inputs)  # first, for what it is made of takes most memory
     for name in _read_by_rules():

@@ -220,14 +220,16 @@ class _Work(Struct, frozen=True, eq=False):
     def _elsewhere(self, number: int, name: str) -> Stretches:
         """When a sync command of the device runs, or another device works for its calls."""
         commands, syncs = self.commands, self._syncs(name)
-        found = [Stretches.union(commands.start[syncs], commands.end[syncs])]
         several = self.uses[number] & ((self.last > np.iinfo(np.int64).min).sum(axis=0) > 0)
-        for other, axis in enumerate(self.axes):
-            shared = np.append(several & self.uses[other], False)  # a call of -1 takes the last
-            if other != number and shared.any():
-                kept = shared[axis.call]
-                found.append(Stretches.union(axis.start[kept], axis.end[kept]))
-        return Stretches.of_all(found)
+        shared = np.pad(self.uses & several, ((0, 0), (0, 1)))  # a call of -1 takes the last
+        shared[number] = False
+        others: list[int] = np.flatnonzero(shared.any(axis=1)).tolist()
+        starts, ends = [commands.start[syncs]], [commands.end[syncs]]
+        for axis, of_calls in ((self.axes[other], shared[other]) for other in others):
+            kept = of_calls[axis.call]
+            starts.append(axis.start[kept])
+            ends.append(axis.end[kept])
+        return Stretches.union(np.concatenate(starts), np.concatenate(ends))
 
     def _copying(self, name: str) -> Stretches:
         """When a command of the device runs that waits for a copy."""

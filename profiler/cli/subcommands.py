@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -41,7 +41,7 @@ from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from profiler.errors import require
-from profiler.files import SHARED
+from profiler.files import MAX_UNPACKED, SHARED
 
 # --- Options and arguments: a field of the command's class of options each, a text as `--help`
 # prints it: names that are not the field's, metavar, two spaces, meaning.
@@ -259,15 +259,22 @@ _SHARED = opt(
 )
 
 
+_MAX_UNPACKED = opt(
+    "--max-unpacked SIZE  How much a packed file may hold, such as 16GiB.  [default: 8GiB; 1GiB of "
+    "formats that are read at once]"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Subcommand:
     """A function that takes its options as one value, or a group of further subcommands.
 
     `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
-    settings of the command. `about_runs`: it writes files about runs, and has `--shared`. `needs`
-    is the extra without which it cannot run at all. `further` are options, texts, that only the
-    installation knows: the function gets them by keyword. `--help` has `examples`, each with what
-    it does, and the options in `panels`; of the program it has `advanced` subcommands at its end.
+    settings of the command. `about_runs`: it writes files about runs, and has `--shared` and
+    `--max-unpacked`. `needs` is the extra without which it cannot run at all. `further` are
+    options, texts, that only the installation knows: the function gets them by keyword. `--help`
+    has `examples`, each with what it does, and the options in `panels`; of the program it has
+    `advanced` subcommands at its end.
     """
 
     command: Callable[..., None] | typer.Typer
@@ -327,13 +334,15 @@ def _for_typer(
         parameters.append(_parameter(name, str | None, further.info))
     if declared.about_runs:
         parameters.append(_parameter("shared", bool, _SHARED.info, default=False))
+        parameters.append(_parameter("max_unpacked", str | None, _MAX_UNPACKED.info))
 
-    def run(*, shared: bool = False, **given: Any) -> None:
+    def run(*, shared: bool = False, max_unpacked: str | None = None, **given: Any) -> None:
         if declared.needs:  # before it does anything
             require(declared.needs, called)
         values = {name: given.pop(name) for name in own}
         given_values = {name: value for name, value in values.items() if value is not None}
-        with _shared_files() if shared else nullcontext():
+        variables = {SHARED: "1" if shared else None, MAX_UNPACKED: max_unpacked}
+        with _variables({name: value for name, value in variables.items() if value}):
             command(*([cls(**given_values)] if cls else []), **given)
 
     run.__doc__ = command.__doc__
@@ -345,17 +354,18 @@ def _for_typer(
 
 
 @contextmanager
-def _shared_files() -> Iterator[None]:
-    """Let the umask decide about files, also for the programs that are started meanwhile."""
-    before = os.environ.get(SHARED)
-    os.environ[SHARED] = "1"
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment, also for the programs that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[SHARED]
-        else:
-            os.environ[SHARED] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def command_group(meaning: str, package: str) -> typer.Typer:

@@ -75,7 +75,7 @@ def bytes_of(path: Path, most: int = -1) -> tuple[bytes, bool]:
             file.seek(0)
             if not packed:
                 return file.read(most), False
-            bound, data = may_unpack_to(size_of(file)), bytearray()
+            bound, data = may_unpack_to(size_of(file), in_memory=True), bytearray()
             with gzip.GzipFile(fileobj=file) as stream:
                 try:
                     while (most < 0 or len(data) < most) and (chunk := stream.read1(_HEAD)):

@@ -8,6 +8,7 @@ not read, texts are cut at 64 KiB.
 from __future__ import annotations
 
 import gzip
+import os
 import sqlite3
 import tempfile
 import zlib
@@ -193,7 +194,7 @@ def open_sqlite(path: Path, again: str) -> Iterator[SqliteFile]:
     cannot be read."""
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         plain = _unpacked(path, Path(folder) / "plain.sqlite", again)
-        name = f"file:{quote(str(plain.absolute()))}?mode=ro&immutable=1"
+        name = f"file:{quote(os.fsencode(plain.absolute()))}?mode=ro&immutable=1"
         try:
             connection = sqlite3.connect(name, uri=True)
         except sqlite3.Error as error:

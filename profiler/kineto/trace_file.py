@@ -236,7 +236,7 @@ class KinetoTrace:
         return Ranges.of(rows, self.thread[rows], self.start_ns[rows], self.end_ns[rows])
 
 
-def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
+def read_kineto(path: Path, limit: int | None = None) -> KinetoTrace:
     """Read a Kineto trace of at most `limit` bytes of JSON.
 
     Raises InputError, in one sentence, for everything that is not such a file.
@@ -250,7 +250,7 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
         ) from error
 
 
-def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> KinetoTrace:
+def read_kineto_file(path: Path, file: BinaryIO, limit: int | None = None) -> KinetoTrace:
     """The same of an open file, which may have no name any more; `path` names it in errors.
 
     A file that is no valid JSON is read once more with what Kineto is known to write wrongly put
@@ -279,7 +279,7 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
     raise InputError(f"{path} is not valid JSON ({wrong}): export or copy it again") from wrong
 
 
-def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTrace:
+def _parsed(path: Path, file: BinaryIO, limit: int | None, reader: _Reader) -> KinetoTrace:
     columns = EventColumns(_out_of_range(path), reader.valid)
     header: _Events | None = None
     for header, text in in_parts(_chunks(path, file, limit), reader.whole, reader.some):
@@ -289,7 +289,7 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
     return _trace(path, header, columns)
 
 
-def _damaged(path: Path, file: BinaryIO, limit: int) -> KinetoTrace | None:
+def _damaged(path: Path, file: BinaryIO, limit: int | None) -> KinetoTrace | None:
     """The trace as far as its text can be read; None if that is no event."""
     reader = DamagedText(readable, Event)
     columns = EventColumns(_out_of_range(path), bytes)
@@ -363,7 +363,7 @@ def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
     return replace(events, category=category, categories=tuple(known))
 
 
-def _chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:
+def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
     """The text of a JSON object: a list of events alone, as torch before 1.8 wrote it, becomes
     one."""
     chunks = _file_chunks(path, file, limit)
@@ -375,9 +375,11 @@ def _chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:
         yield b"}"
 
 
-def _file_chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:
-    """The JSON text, unpacked; never more than `limit`."""
+def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
+    """The JSON text, unpacked; never more than `limit`, by default 8 GiB, or what a packed file
+    may hold if that is more."""
     bound = may_unpack_to(file.seek(0, SEEK_END))
+    limit = max(SIZE_LIMIT, bound) if limit is None else limit
     size = 0
     try:
         with opened(file, min(limit, bound)) as (stream, packed):

@@ -1,14 +1,15 @@
 """Compressed traces: `.gz` files, and deflate or Zstandard packets.
 
-Unpacked size is limited to 256 times the file's size plus 4 MiB. Data ahead of damage is kept.
-Perfetto reads Zstandard from v58 on; older versions skip such packets silently. `WORDS` numbers
-common words: append to it only, because merged files must agree.
+Unpacked size is limited to 256 times the file's size plus 4 MiB, and to 8 GiB (`--max-unpacked`).
+Data ahead of damage is kept. Perfetto reads Zstandard from v58 on; older versions skip such packets
+silently. `WORDS` numbers common words: append to it only, because merged files must agree.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,18 +18,22 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from profiler.errors import InputError, MissingPackageError
-from profiler.files import opened, size_of
+from profiler.files import MAX_UNPACKED, opened, size_of
+from profiler.text import parse_size
 from profiler.trace import schema
 
 # --- Packed traces: `.gz` files, and packets inside packets.
 #
 # A packed file of a few bytes can claim to hold any amount. All that a file unpacks to, in all its
 # layers together, is bounded before it is there: to 256 times the file's size and 4 MiB, far beyond
-# what traces compress to. Of what is damaged, everything ahead of the damage is kept.
+# what traces compress to, and to 8 GiB, or 1 GiB if it has to be in memory as a whole. Of what is
+# damaged, everything ahead of the damage is kept.
 
 
 _FACTOR = 256
 _LEAST = 1 << 22  # bytes that may always be unpacked
+_MOST = 8 << 30  # bytes of a file, unpacked
+_MOST_IN_MEMORY = 1 << 30
 _PIECE = 1 << 20  # bytes unpacked at a time
 _BEGUN = b"\x0a"  # a packet that starts and never ends: the core counts it as damaged
 
@@ -38,15 +43,23 @@ def is_gzip(data: memoryview) -> bool:
     return bytes(data[:2]) == b"\x1f\x8b"
 
 
-def may_unpack_to(size: int) -> int:
-    """How many bytes a file of `size` bytes may hold when it is unpacked."""
-    return size * _FACTOR + _LEAST
+def may_unpack_to(size: int, *, in_memory: bool = False) -> int:
+    """How many bytes a file of `size` bytes may hold when it is unpacked. Raises InputError if the
+    environment names a limit that is no size."""
+    text = os.environ.get(MAX_UNPACKED, "")
+    asked = parse_size(text)
+    if text and asked is None:
+        raise InputError(f"--max-unpacked ({MAX_UNPACKED}) {text!r:.40} is no size: write 16GiB")
+    usual = _MOST_IN_MEMORY if in_memory else _MOST
+    return min(size * _FACTOR + _LEAST, asked or usual)
 
 
 def too_small(where: str) -> InputError:
     """The error for a file that holds more than that."""
     return InputError(
-        f"{where} unpacks to more than {_FACTOR} times its size: it is no trace of a profiler"
+        f"{where} unpacks to more than {_FACTOR} times its size, or than {_MOST >> 30} GiB "
+        f"({_MOST_IN_MEMORY >> 30} GiB of a format that is read at once): it is no trace of a "
+        "profiler, or `--max-unpacked SIZE` has to allow it"
     )
 
 
@@ -74,7 +87,7 @@ class Unpacker:
     """
 
     def __init__(self, size: int, where: str) -> None:
-        self._left = may_unpack_to(size)
+        self._left = may_unpack_to(size, in_memory=True)
         self._where = where
 
     def gunzip(self, data: memoryview) -> tuple[bytes, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -12,7 +13,9 @@ import sqlite3
 import pytest
 
 from profiler.errors import InputError
+from profiler.files import MAX_UNPACKED
 from profiler.importers import import_trace
+from profiler.trace.compression import may_unpack_to
 from tests.cli.test_hostile_names import PAYLOADS, _cells, _is_formula, _steering
 from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import Trace
@@ -323,3 +326,26 @@ def test_a_job_tells_no_secret_and_steers_nothing(tmp_path, cli):
     code, out, err = cli("analyze", folder, "--no-html")
     assert (code, _steering(out + err)) == (0, []), err
     assert re.search(rf"Text +rank1: read {whole} events; the file breaks off at byte", out)
+
+
+def test_how_much_a_file_may_hold(monkeypatch):
+    """256 times its size and 4 MiB, 8 GiB at most, 1 GiB if it is read at once; the variable sets
+    another limit, but the ratio stays."""
+    mib, gib = 1 << 20, 1 << 30
+    assert may_unpack_to(mib) == 260 * mib
+    assert may_unpack_to(gib) == 8 * gib
+    assert may_unpack_to(gib, in_memory=True) == gib
+    monkeypatch.setenv(MAX_UNPACKED, "16GiB")
+    assert may_unpack_to(gib) == may_unpack_to(gib, in_memory=True) == 16 * gib
+    assert may_unpack_to(mib) == 260 * mib
+
+
+def test_an_option_sets_how_much(tmp_path, cli):
+    """A file beyond the limit is one sentence that names the option; so is what is no size."""
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents":[' + b" " * (3 << 20) + b"]}"))
+    code, _, err = cli("analyze", path, "--no-html", "--max-unpacked", "1MiB")
+    assert (code, "`--max-unpacked SIZE` has to allow it" in err) == (2, True)
+    code, _, err = cli("analyze", path, "--no-html", "--max-unpacked", "much")
+    assert (code, "is no size: write 16GiB" in err) == (2, True)
+    assert MAX_UNPACKED not in os.environ

@@ -32,14 +32,13 @@ def is_archive(path: Path, head: bytes) -> bool:
 # --- The files in a zip or tar: their starts, by which they are known, and themselves in a folder.
 #
 # Links and devices are no files and stay where they are. How much is unpacked is bounded before it
-# is there, by the archive's size and by 16 GiB.
+# is there, by the archive's size and by 8 GiB.
 
 
 _HEAD = 1 << 20  # bytes of a member, by which it is known
 _MEMBERS = 1000  # of an archive of one run
 _DEPTH = 8  # folders in each other
 _PIECE = 1 << 20
-_LARGEST = 16 << 30  # bytes of all members
 _BROKEN = (
     *(zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError),
     *(gzip.BadGzipFile, zlib.error, ValueError, UnicodeError, OverflowError),
@@ -72,7 +71,7 @@ def unpack(path: Path, folder: Path) -> None:
     Raises InputError if the archive cannot be read, holds more than it may, or has a name that
     leads out of the folder or stands for two files.
     """
-    left = min(may_unpack_to(path.stat().st_size), _LARGEST)
+    left = may_unpack_to(path.stat().st_size)
     with _opened(path) as members:
         for name, content in members:
             place = folder.joinpath(*_parts(path, name))
@@ -128,7 +127,7 @@ def _of_zip(path: Path, file: BinaryIO) -> Iterator[_Member]:
 
 
 def _of_tar(path: Path, stream: BinaryIO) -> Iterator[_Member]:
-    bound = min(may_unpack_to(path.stat().st_size), _LARGEST)
+    bound = may_unpack_to(path.stat().st_size)
     with tarfile.TarFile(fileobj=stream) as archive:
         for number, member in enumerate(archive):
             _check(path, number)

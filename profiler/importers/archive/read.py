@@ -2,7 +2,8 @@
 
     import_trace(Path("run.zip"), Path("traces"))      # nsys, Kineto and ORT files of one run
 
-Links and devices are skipped. The unpacked size is limited by the archive's size and by 16 GiB.
+Links and devices are skipped. The unpacked size is limited by the archive's size and by 8 GiB
+(`--max-unpacked`).
 The temporary folder lives as long as the run, because an importer may read it later.
 """
 

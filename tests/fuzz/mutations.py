@@ -22,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -292,29 +293,41 @@ Seed = Callable[[Path], Path]
 def seeds() -> dict[str, list[Seed]]:
     """The seeds by the importer that reads them, as the registry says; a bundle's under "bundle".
     An importer that is registered and has no seed has an empty list."""
-    from profiler.importers.registry import importers
+    from profiler.importers.registry import choose, importers
     from tests.importers.test_hostile_files import FILES
 
     found: dict[str, list[Seed]] = {importer.name: [] for importer in importers()}
     for make in (*FILES.values(), *_more()):
         with tempfile.TemporaryDirectory() as folder:
-            name = _reader_of(make(Path(folder)))
+            name = choose([make(Path(folder))], options_of(make)).name
         found.setdefault(name, []).append(make)
     return {**found, "bundle": [_bundle]}
 
 
-def _reader_of(path: Path) -> str:
-    from profiler.importers.registry import recognised
-
-    importer = recognised([path])
-    assert importer is not None, path
-    return importer.name
+def options_of(make: Seed) -> dict[str, str]:
+    """What an importer has to be told to read a seed."""
+    return getattr(make, "options", {})
 
 
 def _more() -> Iterator[Seed]:
+    from tests.importers.ascend.test_ascend import _generated as ascend_rows
     from tests.importers.kineto.traces import flux
     from tests.importers.rbln.generator import write_sd3
     from tests.importers.test_hostile_files import FILES
+    from tests.importers.test_other_views import _perfetto, _unitrace
+
+    def ascend(folder: Path) -> Path:
+        (folder / "msprof_1.json").write_text(json.dumps(ascend_rows(collectives=True)))
+        return folder / "msprof_1.json"
+
+    def unitrace(folder: Path) -> Path:
+        (folder / "unitrace.json").write_text(json.dumps(_unitrace()))
+        return folder / "unitrace.json"
+
+    def perfetto(folder: Path) -> Path:
+        return _perfetto(folder)
+
+    perfetto.options = {"device": r"GPU queue (\d+)"}  # type: ignore[attr-defined]
 
     def archive(folder: Path) -> Path:
         (folder / "run").mkdir()
@@ -332,7 +345,9 @@ def _more() -> Iterator[Seed]:
         return folder / "run"
 
     yield lambda folder: flux().write(folder)
-    yield rbln
+    yield from (rbln, ascend, unitrace)
+    if find_spec("perfetto") is not None:
+        yield perfetto
     yield archive
     yield both
 
@@ -368,7 +383,7 @@ def tried(make: Seed, seed: int, *, bundle: bool = False) -> str:
         signal.signal(signal.SIGALRM, _hang)
         signal.setitimer(signal.ITIMER_REAL, _SECONDS)
         try:
-            _read(path, Path(place) / "out", bundle=bundle)
+            _read(path, Path(place) / "out", options_of(make), bundle=bundle)
         except ProfilerError as error:
             if "\n" in str(error) or not str(error):
                 raise Finding(f"{done}: no sentence: {error!r}") from error
@@ -384,13 +399,13 @@ def _hang(*_: object) -> None:
     raise Hang(f"longer than {_SECONDS} s")
 
 
-def _read(path: Path, out: Path, *, bundle: bool) -> None:
+def _read(path: Path, out: Path, options: dict[str, str], *, bundle: bool) -> None:
     from profiler.analysis.analyze import analyze
     from profiler.importers import import_trace
     from profiler.report.files import to_json
     from profiler.tools.sources import load
 
-    made = path if bundle else import_trace(path, out)
+    made = path if bundle else import_trace(path, out, options=options)
     run = load(made)
     to_json(analyze(run))
     run.close()

@@ -222,7 +222,7 @@ SUBCOMMAND = Subcommand(
         ("profile-sd3 record --ops none -- python inference.py", "calls alone, at full speed"),
     ),
     panels={
-        "What to record": "ops measure_overhead memory max_size",
+        "What to record": "ops measure_overhead memory keep_prompts max_size",
         "Files": "out name compress",
     },
 )

@@ -179,7 +179,7 @@ SUBCOMMAND = Subcommand(
     ),
     panels={
         "What to generate": "model prompt negative_prompt steps height width guidance seed",
-        "What to record": "ops measure_overhead warmup max_size",
+        "What to record": "ops measure_overhead warmup keep_prompts max_size",
         "Files": "out name image compress",
         "Devices": "device",
     },

@@ -207,9 +207,13 @@ def writes_cache(op_type: str) -> bool:
     return re.search(_WRITES_CACHE, op_type) is not None
 
 
+_LONGEST = 20_000  # characters of a name that are looked at: compilers write some thousands
+
+
 @lru_cache(maxsize=1 << 14)
 def library_kernel(name: str) -> LibraryKernel | None:
     """What a library's kernel is for by its name, whole or cut; None if no rule fits."""
+    name = name[:_LONGEST]
     parsed = parse_kernel(name)
     role = _role(parsed.function, parsed.arguments)
     if not role:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from profiler.analysis.analyze import analyze
@@ -38,3 +40,13 @@ def test_a_bomb_of_devices_is_refused(tmp_path, cli):
     code, _, err = cli("analyze", trace.write(tmp_path), "--no-html")
     assert code == 2
     assert "different values of device, more than the 1,024" in err
+
+
+def test_names_of_ten_megabytes(tmp_path, cli):
+    """What a kernel is for is told by the first 20,000 characters of its name: a name of 2 MB takes
+    no longer than its reading."""
+    trace = Trace()
+    trace.kernel("sm90_xmma_gemm_" + "x" * 2_000_000, 5, 1, launched=1)
+    begin = time.process_time()
+    assert cli("analyze", trace.write(tmp_path), "--no-html")[0] == 0
+    assert time.process_time() - begin < 30

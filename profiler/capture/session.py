@@ -12,6 +12,7 @@ manifest before that, so a killed run is a readable bundle too.
 from __future__ import annotations
 
 import gc
+import os
 import re
 import shutil
 import threading
@@ -32,6 +33,7 @@ from profiler.capture.operator_source import OperatorSource, OperatorTrace, Size
 from profiler.capture.patching import is_wrapped
 from profiler.capture.pipelines.discovery import Together, is_executed, title
 from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices
+from profiler.capture.ranks import own_job
 from profiler.capture.recorder import Recorder
 from profiler.capture.run_info import (
     NOT_ENDED,
@@ -49,7 +51,7 @@ from profiler.plugins import let_pass
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
 from profiler.trace.events import NO_STEP
-from profiler.trace.manifest_fields import Overhead, Warmup
+from profiler.trace.manifest_fields import Job, Overhead, Warmup
 
 # --- The operator sources that no attachment opened: those of what a script runs outside pipelines.
 #
@@ -222,6 +224,7 @@ class RunFiles:
         self._name = name
         self._title = title
         self._compress: Compression = compress
+        self._job: Job | None = None
         self._bundle: BundleWriter | None = None
         self._writer: CallWriter | None = None
         self._described: list[PipelineFacts] | None = None  # what the manifest says so far
@@ -242,6 +245,7 @@ class RunFiles:
                 shutil.rmtree(bundle.directory, ignore_errors=True)
                 raise
             self._bundle, self.directory = bundle, bundle.directory
+            self._job = own_job(os.environ, os.getpid())
             self.compilations.open()
             self._recorder.on_call_end = self._call_ended
             self._recorder.on_call_placed = self._call_placed
@@ -269,7 +273,7 @@ class RunFiles:
         if self._bundle is None or facts == self._described:
             return
         info = run_info(self._recorder, facts, [], self._attached.weights)
-        unknown = structs.replace(info, overhead=Overhead(), drops=(NOT_ENDED,))
+        unknown = structs.replace(info, overhead=Overhead(), drops=(NOT_ENDED,), job=self._job)
         self._bundle.begin(unknown)  # what it cost is not known before its end
         self._described = facts
 
@@ -307,7 +311,8 @@ class RunFiles:
             drops=(*writer.drops(), *self._recorder.limit.drops()),
             failure=failure,
         )
-        path = bundle.finish(structs.replace(info, compilations=self.compilations.of_run()))
+        compilations = self.compilations.of_run()
+        path = bundle.finish(structs.replace(info, compilations=compilations, job=self._job))
         writer.journal.remove()
         return path
 

@@ -32,6 +32,8 @@ from profiler.analysis.device_profiles import find_profiles, read_profiles
 from profiler.analysis.memory import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
+from profiler.importers.bundles import IMPORTER as JOINS_RANKS
+from profiler.importers.bundles import ranks_of_newest
 from profiler.importers.importer import Importer, head_of
 from profiler.importers.refusals import likeness, producer
 from profiler.importers.registry import asked_for, recognised, unread
@@ -178,8 +180,12 @@ def _folder(path: Path) -> Found:
             f"{path}`, or name a file that can be imported (`profile-sd3 import --list`)"
         )
     bundles.check()
-    sources = tuple(Source(bundle, Kind.BUNDLE) for bundle in bundles.whole)
-    return Found(path, sources, bundles.unfinished)
+    sources = [Source(bundle, Kind.BUNDLE) for bundle in bundles.whole]
+    ranks = ranks_of_newest(bundles.whole)
+    if len(ranks) > 1:  # they are one run
+        joined = Source(path, Kind.FOREIGN, Foreign(JOINS_RANKS, tuple(ranks)))
+        sources = [joined, *(source for source in sources if source.path not in ranks)]
+    return Found(path, tuple(sources), bundles.unfinished)
 
 
 def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:

@@ -694,13 +694,16 @@ class MatchedBy(StrEnum):
 
 
 class Rank(Fields, frozen=True, kw_only=True):
-    """One process of a job. `source` is its file. `offset_ns`, and `drift_ppm` µs a second from
-    the job's start on, were added to its times; `pairs` collectives tell them, `left_out` were more
-    than 1 ms off. The ends of the collectives then differ by `residual_ns` in the median and by
-    `worst_ns` at most. `aligned` is False if too few collectives relate its clock to others."""
+    """One process of a job. `source` is its file; `local_rank` counts the processes on its machine,
+    and `machine` is equal for those that share a clock. `offset_ns`, and `drift_ppm` µs a second
+    from the job's start on, were added to its times; `pairs` collectives tell them, `left_out` were
+    more than 1 ms off. The ends of the collectives then differ by `residual_ns` in the median and
+    by `worst_ns` at most. `aligned` is False if too few collectives relate its clock to others."""
 
     rank: _Rank
     source: str = ""
+    local_rank: _Rank | None = None
+    machine: str = ""
     offset_ns: _Time = 0
     drift_ppm: _Real = 0.0
     pairs: _Count = 0
@@ -724,9 +727,10 @@ class Collective(Fields, frozen=True, kw_only=True):
 
 class Job(Fields, frozen=True, kw_only=True):
     """A job of `world_size` processes, as far as their files were given; `reference` is the rank on
-    whose clock all times are."""
+    whose clock all times are, `name` what the launcher calls the job."""
 
     world_size: _Count
+    name: str = ""
     backend: str = ""
     reference: _Rank = 0
     matched_by: MatchedBy | None = None

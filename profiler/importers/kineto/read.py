@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from profiler.importers.foreign_run import (
     without_work,
 )
 from profiler.importers.importer import head_of, only_path
+from profiler.importers.job_run import JobRun, check_one_job, name_of, placed_ranks
 from profiler.importers.kineto import IMPORTER
 from profiler.importers.kineto.calls import (
     CallRange,
@@ -57,16 +57,7 @@ from profiler.importers.kineto.front_ends import (
 from profiler.importers.kineto.health import checked_trace, processes_of, without_gaps
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
-from profiler.importers.kineto.ranks import (
-    AlignedRank,
-    InJob,
-    aligned_ranks,
-    collectives_of,
-    in_job,
-    job_drops,
-    job_of_one,
-    job_of_ranks,
-)
+from profiler.importers.kineto.ranks import collectives_of, in_job, job_of_one
 from profiler.importers.kineto.stages import (
     BatchSizes,
     StagedCall,
@@ -74,11 +65,12 @@ from profiler.importers.kineto.stages import (
     add_host_work,
     stage_section,
 )
+from profiler.importers.ranks import InJob, aligned_ranks, job_of_ranks
 from profiler.kineto.events import Args, whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, Counter, Int64s
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, Int64s
 from profiler.trace.events import (
     GRAPH_CAPTURE,
     NO_CALL,
@@ -92,7 +84,6 @@ from profiler.trace.events import (
 )
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
-    Attribution,
     CallsFrom,
     ClockName,
     Clocks,
@@ -361,7 +352,7 @@ class KinetoRun(Struct, frozen=True):
         run.spans += (span for staging in stagings for span in staging.spans())
         run.counters += self.free_counters()
         run.make_calls = lambda: (self.call(at, at) for at in range(len(self.calls)))
-        run.make_host = lambda: self.add_host(CommandBuilder()).build()
+        run.make_host = self.host
         return run
 
     def call(self, number: int, index: int) -> PlacedCall:
@@ -380,8 +371,26 @@ class KinetoRun(Struct, frozen=True):
         levels = [one.between(start, made.end_ns) for one in self.memory]
         return PlacedCall(made, builder.build(), [one for one in levels if one is not None])
 
-    def add_host(self, builder: CommandBuilder) -> CommandBuilder:
-        """Add what ran in no call as host work, and return the builder."""
+    def call_ends(self) -> list[int]:
+        """When each of its calls returned."""
+        return [call.range.end_ns for call in self.calls]
+
+    def spans(self) -> Iterator[tuple[int, Span]]:
+        """The spans of its pipeline calls, with the numbers of these."""
+        for number, staging in enumerate(self.stagings):
+            for span in staging.spans():
+                yield number, span
+
+    def info(self, calls: Sequence[Call]) -> RunInfo:
+        """What the manifest says; `calls` are its own, in their order, with the indices that they
+        have there."""
+        info = self.builder().info(sorted(calls, key=lambda call: call.index))
+        workless = sorted(calls[number].index for number in info.workless)
+        return structs.replace(info, workless=tuple(workless))
+
+    def host(self) -> CommandColumns:
+        """What ran in no call as host work."""
+        builder = CommandBuilder()
 
         def place_at(time_ns: int) -> tuple[str, int]:
             for staging in self.stagings:
@@ -393,7 +402,7 @@ class KinetoRun(Struct, frozen=True):
         for staging in self.stagings:
             add_host_work(self.frames, staging, builder, self.writer.root)
         self.writer.write(NO_CALL, builder, place_at)
-        return builder
+        return builder.build()
 
     def free_counters(self) -> list[Counter]:
         """The samples of memory in no call."""
@@ -515,51 +524,6 @@ _JOB = b'"distributedInfo"'
 _LOOKED_AT = 64  # files of a folder, before it is none of a job
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """The ranks of a job, in order of their numbers, on one clock."""
-
-    name: str
-    runs: tuple[KinetoRun, ...]
-    job: Job
-
-    @property
-    def capabilities(self) -> set[str]:
-        """What any of the ranks tells."""
-        return set[str]().union(*(run.capabilities for run in self.runs))
-
-    def landmarks(self) -> Iterator[tuple[str, int]]:
-        """The ranges that the program named, of all ranks."""
-        for run in self.runs:
-            yield from run.landmarks()
-
-    def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, in the order in which all of them returned."""
-        places = [
-            (call.range.end_ns, rank, number)
-            for rank, run in enumerate(self.runs)
-            for number, call in enumerate(run.calls)
-        ]
-        calls: list[list[Call]] = [[] for _ in self.runs]
-        indices: list[dict[int, int]] = [{} for _ in self.runs]
-        for index, (_, rank, number) in enumerate(sorted(places)):
-            one = self.runs[rank].call(number, index)
-            bundle.write_call(one.call, one.commands, one.counters)
-            calls[rank].append(one.call)
-            indices[rank][number] = index
-        builder = CommandBuilder()
-        for run in self.runs:
-            run.add_host(builder)
-        counters = [counter for run in self.runs for counter in run.free_counters()]
-        bundle.write_host(_spans(self.runs), builder.build(), ROOT_DEVICE, counters)
-        told = []
-        for run, of_rank, places_of in zip(self.runs, calls, indices, strict=True):
-            info = run.builder().info(of_rank)
-            workless = tuple(sorted(places_of[number] for number in info.workless))
-            told.append(structs.replace(info, workless=workless))
-        return _merged(told, self)
-
-
 def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
     """The traces in a folder that say of which rank they are; with a `limit` at most the first."""
     named = sorted(path for path in folder.iterdir() if path.name.endswith(_RANK_FILE_ENDINGS))
@@ -593,7 +557,8 @@ def run_of_job(
     order = sorted(range(len(paths)), key=lambda number: told[number].rank)
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
     told = [told[i] for i in order]
-    aligned = _placed(traces, aligned_ranks([collectives_of(trace) for trace in traces]))
+    times = [(int(trace.start_ns.min()), int(trace.end_ns.max())) for trace in traces]
+    aligned = placed_ranks(times, aligned_ranks([collectives_of(trace) for trace in traces]))
     on_one_clock = []
     for trace, clock in zip(traces, aligned, strict=True):
         moved = trace
@@ -606,13 +571,12 @@ def run_of_job(
         for trace, path, one in zip(without_gaps(on_one_clock), paths, told, strict=True)
     ]
     job = job_of_ranks(told, [path.name for path in paths], aligned)
-    return JobRun(_name_of(paths, runs), tuple(runs), job)
+    return JobRun(name_of(paths, runs), tuple(runs), job)
 
 
 def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
     """What each trace says of its job. Raises InputError if it is not the same one."""
     found: list[InJob] = []
-    owner: dict[int, Path] = {}
     for path, trace in zip(paths, traces, strict=True):
         told = in_job(trace)
         if told is None:
@@ -621,101 +585,5 @@ def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
                 "traces are one run where they are of one job: give one"
             )
         found.append(told)
-        if (told.world_size, told.backend) != (found[0].world_size, found[0].backend):
-            raise InputError(
-                f"{path} is of a job of {told.world_size} ranks ({told.backend or 'no backend'}), "
-                f"{paths[0]} of one of {found[0].world_size} ({found[0].backend or 'no backend'}): "
-                "give traces of one job"
-            )
-        if told.rank in owner:
-            raise InputError(
-                f"{owner[told.rank]} and {path} are both of rank {told.rank}: give one trace a rank"
-            )
-        owner[told.rank] = path
+    check_one_job(paths, found)
     return found
-
-
-def _placed(traces: Sequence[KinetoTrace], aligned: Sequence[AlignedRank]) -> list[AlignedRank]:
-    """`aligned`, if ranks on a clock of their own start with the job if by that clock they did
-    not run at the same time: nobody knows when they did."""
-    first, last = int(traces[0].start_ns.min()), int(traces[0].end_ns.max())
-    found = []
-    for trace, clock in zip(traces, aligned, strict=True):
-        begin, end = int(trace.start_ns.min()), int(trace.end_ns.max())
-        apart = clock.aligned is False and (begin > last or end < first)
-        found.append(replace(clock, offset_ns=first - begin) if apart else clock)
-    return found
-
-
-def _name_of(paths: Sequence[Path], runs: Sequence[KinetoRun]) -> str:
-    """What the files are called alike; their folder if that is nothing."""
-    folders = {path.resolve().parent for path in paths}
-    if len(folders) == 1:
-        return folders.pop().name
-    names = {run.name for run in runs}
-    return names.pop() if len(names) == 1 else paths[0].resolve().parent.parent.name
-
-
-def _spans(runs: Sequence[KinetoRun]) -> list[Span]:
-    """The spans of the job: each from the first rank's start to the last one's end."""
-    found: dict[tuple[str, str, str, int, int], Span] = {}
-    for run in runs:
-        for number, staging in enumerate(run.stagings):
-            for span in staging.spans():
-                name = "" if span.kind == "pipeline" else span.name
-                key = (span.kind, name, span.stage, span.step, number)
-                one = found.get(key, span)
-                start = min(one.start_ns, span.start_ns)
-                end = max(one.start_ns + one.duration_ns, span.start_ns + span.duration_ns)
-                found[key] = replace(one, start_ns=start, duration_ns=end - start)
-    return list(found.values())
-
-
-def _on_rank(rank: int, devices: str) -> str:
-    """Devices of a rank, of which a note is, by their names in the job; for none the rank."""
-    named = [device_of_rank(rank, one) for one in devices.split(", ") if one]
-    return ", ".join(named) or device_of_rank(rank, "").rstrip("/")
-
-
-def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
-    """What the manifest says of the whole job."""
-    first, job = told[0], run.job
-    devices: dict[str, Device] = {}
-    submodules: dict[str, Submodule] = {}
-    attribution: dict[str, Attribution] = {}
-    of_rank: dict[int, str] = {}
-    activities, health = [], []
-    for rank, info in zip(job.ranks, told, strict=True):
-        lost = {"aligned": False} if rank.aligned is False else {}
-        devices |= {name: structs.replace(one, **lost) for name, one in info.devices.items()}
-        submodules = dict(info.submodules) | submodules
-        attribution |= info.attribution
-        of_rank[rank.rank] = device_of_rank(rank.rank, ROOT_DEVICE)
-        health += [
-            structs.replace(one, device=_on_rank(rank.rank, one.device)) for one in info.health
-        ]
-        activities += [
-            structs.replace(one, thread=device_of_rank(rank.rank, one.thread))
-            for one in info.host_activities
-        ]
-    recording = first.recording
-    if recording is not None:
-        recording = structs.replace(recording, source=run.name, files=len(told))
-    drops = (*(drop for info in told for drop in info.drops), *job_drops(job, of_rank))
-    unaligned = any(rank.aligned is False for rank in job.ranks)
-    return structs.replace(
-        first,
-        command_line=("profile-sd3", "import", *(str(one.path) for one in run.runs)),
-        devices=devices,
-        submodules=submodules,
-        attribution=attribution,
-        recording=recording,
-        clocks=structs.replace(first.clocks, aligned=False if unaligned else None),
-        host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
-        drops=drops,
-        health=tuple(health),
-        shortened=tuple(chain.from_iterable(info.shortened for info in told)),
-        occupancy=tuple(chain.from_iterable(info.occupancy for info in told)),
-        workless=tuple(sorted(chain.from_iterable(info.workless for info in told))),
-        job=job,
-    )

@@ -63,6 +63,7 @@ from profiler.grammars.names import parse_name
 from profiler.run.columns import ROLE
 from profiler.run.intervals import Codes, counts, is_sorted
 from profiler.run.run import Run
+from profiler.trace.events import component_of
 from profiler.trace.manifest_fields import Submodule
 
 # --- Roles by the names of kernels: those that torch.compile wrote, and those of libraries.
@@ -619,7 +620,11 @@ def roles_of(
     table = kinds.table
     rows = [*map(KindRow._make, table.select(KindRow._fields).iter_rows())]
     known, decisions = _decided(submodules, kinds, rows, calls, _produced(kinds, given))
-    if not (denoises or any(map(_is_conditioned, known)) or _DENOISERS & {*submodules}):
+    if not (
+        denoises
+        or any(map(_is_conditioned, known))
+        or _DENOISERS & {*map(component_of, submodules)}
+    ):
         decisions = [_unmodulated(*each) for each in zip(decisions, known, strict=True)]
     members = [
         StreamKind(

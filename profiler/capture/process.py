@@ -580,9 +580,11 @@ def _tell(settings: Settings, **event: Any) -> None:
 def _say_unknown(settings: Settings, session: Any) -> None:
     """Submodules that were configured and never ran: most likely a name mistyped."""
     from profiler.capture.settings import parse_ops
+    from profiler.trace.events import component_of
 
     configured = dict.fromkeys([*settings.config, *parse_ops(settings.ops).by_submodule])
     known = {invocation.submodule for invocation in session.recorder.invocations}
+    known |= {component_of(name) for name in known}
     unknown = [name for name in configured if name not in known]
     if unknown:
         ran = ", ".join(sorted(known)) or "nothing"

@@ -33,6 +33,7 @@ from profiler.capture.operator_source import OperatorSource, OperatorTrace, Size
 from profiler.capture.patching import is_wrapped
 from profiler.capture.pipelines.discovery import Together, is_executed, title
 from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices
+from profiler.capture.pipelines.pipeline_names import RunNames
 from profiler.capture.ranks import own_job
 from profiler.capture.recorder import Recorder
 from profiler.capture.run_info import (
@@ -444,6 +445,7 @@ class Session:
         self._files = RunFiles(
             self.recorder, self._attached, out, name=name, title=title, compress=compress
         )
+        self._names = RunNames()
         self._parts = Together()  # what no pipeline holds
         self._of_parts: Attachment | None = None
         self._warmup: Warmup | None = None
@@ -501,7 +503,10 @@ class Session:
                 )
             check_devices(pipeline, self._options)
             work = self._files.open(title(pipeline)) / WORK_NAME
-            attachment = Attachment(pipeline, self.recorder, self._options, work, self._event_cap)
+            before = self._names.add(pipeline)
+            attachment = Attachment(
+                pipeline, self.recorder, self._options, work, self._event_cap, before
+            )
             try:
                 attachment.attach(pipeline)
                 self._attached.weights.add(attachment.facts.parts)
@@ -526,7 +531,7 @@ class Session:
         with self._lock:
             if self._files.closed:
                 return
-            self._parts.add(name, value)
+            self._parts.add(self._names.free(name, value), value)
             if self._of_parts is not None:
                 self._of_parts.renew(self._parts)
                 self._attached.weights.add(self._of_parts.facts.parts)

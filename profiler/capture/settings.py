@@ -24,7 +24,7 @@ from typing import Any
 
 from profiler.errors import InputError
 from profiler.text import check_run_name, parse_size, step_range
-from profiler.trace.events import NO_STEP
+from profiler.trace.events import NO_STEP, component_of
 
 # --- Which calls have their operators traced: `--ops` and `ops=`, one text for all submodules.
 #
@@ -38,7 +38,7 @@ _MEASURE_OVERHEAD = "measure-overhead"
 _LEFT_OUT = 4  # `measure-overhead` leaves out one call in so many, the last of them
 _WORDS = "all, none, first, last, every:N, steps:A-B and measure-overhead"
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_SUBMODULE = re.compile(r"[\w.\-]+")
+_SUBMODULE = re.compile(r"[\w.\-@]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,8 @@ class OpsSelection:
 
     def of(self, submodule: str) -> CallSelection:
         """The selection for one submodule."""
-        return self.by_submodule.get(submodule, self.default)
+        known = self.by_submodule.get(submodule)
+        return known or self.by_submodule.get(component_of(submodule), self.default)
 
 
 @functools.lru_cache(maxsize=64)
@@ -208,7 +209,8 @@ class Options:
     keep_prompts: bool = False
 
     def of(self, submodule: str) -> SubmoduleOptions:
-        return self.config.get(submodule, SubmoduleOptions())
+        known = self.config.get(submodule) or self.config.get(component_of(submodule))
+        return known or SubmoduleOptions()
 
     def selection(self, submodule: str) -> CallSelection:
         """The calls of `submodule` whose operators are traced."""

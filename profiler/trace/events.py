@@ -205,6 +205,14 @@ _OF_FILE_NAME = 100  # bytes of a submodule's or a branch's name
 _NO_FILE_NAME = re.compile(r"[^\w.+-]")  # a submodule's name may come from a foreign trace
 
 
+OF_PIPELINE = "@"  # between a submodule and its pipeline, if another one has the name
+
+
+def component_of(submodule: str) -> str:
+    """`unet` of `unet@refiner`: what the pipeline that holds it calls it."""
+    return submodule.partition(OF_PIPELINE)[0]
+
+
 CPU_DEVICE = r"^(?:rank\d+/)?cpu\b"
 """Names of devices that are hosts themselves, as a pattern."""
 _OF_RANK = re.compile(r"rank(\d{1,9})/")

@@ -43,6 +43,7 @@ from profiler.capture.pipelines.steps import (
     submodule_settings,
 )
 from profiler.capture.pipelines.submodules import (
+    Apart,
     Entry,
     PieceCoverage,
     PipelineCoverage,
@@ -54,6 +55,7 @@ from profiler.capture.pipelines.submodules import (
     owner_of,
     part_of,
     present_entries,
+    set_apart,
 )
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of, open_source
@@ -395,7 +397,8 @@ def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
 
 class Attachment:
     """One pipeline that reports to a session. `facts` is what the manifest says of it, `traced`
-    are the submodules whose calls a source may trace."""
+    are the submodules whose calls a source may trace. `named_before` is how the submodules were
+    named that it has in another run, which goes on when this one is closed."""
 
     def __init__(
         self,
@@ -404,7 +407,10 @@ class Attachment:
         options: Options,
         folder: Path,
         event_cap: int | None,
+        named_before: Apart | None = None,
     ) -> None:
+        self._pipeline = weakly(pipeline)
+        self._named_before = named_before
         self.facts: PipelineFacts = pipeline_facts(pipeline, options)
         self.traced: set[str] = set()
         self._recorder = recorder
@@ -504,6 +510,9 @@ class Attachment:
     def detach(self) -> None:
         """Leave the pipeline exactly as it was; what was recorded stays. Again without effect."""
         self._hooks.detach()
+        pipeline, self._pipeline = self._pipeline(), lambda: None
+        if pipeline is not None:
+            set_apart(pipeline, self._named_before)
         for _, source in self._opened:
             source.close()
 

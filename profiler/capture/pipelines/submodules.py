@@ -43,7 +43,7 @@ from profiler.capture.registry import backend_of, backends, configured
 from profiler.capture.settings import Options
 from profiler.errors import InputError
 from profiler.plugins import let_pass
-from profiler.trace.events import NO_PIPELINE
+from profiler.trace.events import NO_PIPELINE, OF_PIPELINE, component_of
 
 # --- What a call is called: its denoising step from the scheduler, its branch from what it was
 # given.
@@ -311,6 +311,38 @@ _FOUND: weakref.WeakKeyDictionary[Any, tuple[_Seen, list[Entry]]] = weakref.Weak
 """By pipeline: what it held, and the entries that were found in that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """What the names of a pipeline's submodules end with, but those that are the `same` objects as
+    another's."""
+
+    ending: str
+    same: frozenset[str]
+
+
+_APART: weakref.WeakKeyDictionary[Any, Apart] = weakref.WeakKeyDictionary()
+
+
+def set_apart(pipeline: Any, apart: Apart | None) -> Apart | None:
+    """Name the submodules of a pipeline so; returns how they were named before."""
+    before = _apart(pipeline)
+    try:
+        if apart is not None:
+            _APART[pipeline] = apart
+        elif before is not None:
+            del _APART[pipeline]
+    except TypeError as error:  # it cannot be a key
+        let_pass(error)
+    return before
+
+
+def _apart(pipeline: Any) -> Apart | None:
+    try:
+        return _APART.get(pipeline) if _APART else None
+    except TypeError:  # it cannot be a key
+        return None
+
+
 def entries(pipeline: Any) -> list[Entry]:
     """The ways into the submodules that `pipeline` has. Raises InputError if it has none."""
     found = present_entries(pipeline)
@@ -327,7 +359,16 @@ def present_entries(pipeline: Any) -> list[Entry]:
     """As `entries`, none if there is none."""
     known = [entry for entry in _ENTRIES if _has(pipeline, entry)]
     found = [*known, *_others(pipeline, known)]
-    return [_under_its_name(entry, name_of(owner_of(pipeline, entry))) for entry in found]
+    apart = _apart(pipeline)
+    return [_under_its_name(entry, _name(pipeline, entry, apart)) for entry in found]
+
+
+def _name(pipeline: Any, entry: Entry, apart: Apart | None) -> str:
+    """The name that the script gave a submodule, or that tells it from another pipeline's."""
+    named = name_of(owner_of(pipeline, entry))
+    if named or apart is None or entry.submodule in apart.same:
+        return named
+    return f"{entry.submodule}{OF_PIPELINE}{apart.ending}"
 
 
 def _under_its_name(entry: Entry, name: str) -> Entry:
@@ -468,7 +509,7 @@ def device_reader(owner: Any, entry: Entry) -> Callable[[Any], str]:
 
 def options_for(pipeline: Any, entry: Entry, options: Options) -> Options:
     """`options` with what `pipeline` configures now of the submodule of `entry`."""
-    own = configured(pipeline, entry.submodule, entry.part)
+    own = configured(pipeline, component_of(entry.submodule), entry.part)
     return options.beside(entry.submodule, own)
 
 

@@ -158,6 +158,7 @@ class PipelineCall:
     generation: Generation | None = None
     before_end: Callable[[], object] = nothing  # what is to be known when it has ended
     is_run: bool = False  # it has the stage `run` alone
+    returned: bool = False  # to its caller: nothing of it changes any more
 
     def begin_call(self, stage: str, start_ns: int) -> None:
         """A submodule call of `stage` begins."""

@@ -199,7 +199,8 @@ class Conversions:
 # as each ends, and written in pieces, so no more than a piece is held.
 
 
-PIECE_LIMIT = 10_000  # commands of a piece; its texts and descriptions take some 2 KB
+PIECE_LIMIT = 2_000  # commands of a piece; its texts and descriptions take some 2 KB
+_MOST_WAITING = 64  # parts of a piece: each takes 2 KB, however few commands it has
 _HOST = Track(ROOT_DEVICE, HOST_TRACK, "host")
 _EARLIER_NS = 1_000_000_000  # threads may note calls that much out of order
 _Found = TypeVar("_Found", HostCommands, HostWork)
@@ -219,6 +220,8 @@ class HostPieces:
     def add(self, commands: CommandColumns) -> None:
         """Write a piece of `host.pb`, once there are enough commands for one."""
         self._waiting.append(commands)
+        if len(self._waiting) >= _MOST_WAITING:
+            self._waiting = [join_commands(self._waiting)]
         if sum(map(len, self._waiting)) < self._limit:
             return
         piece = self._joined()
@@ -332,7 +335,7 @@ def _taken(found: deque[_Found], all_left: bool) -> Iterator[_Found]:
 def _calls_of(pipeline: PipelineCall, recorder: Recorder) -> list[tuple[int, int]]:
     """Start and end of the calls in a pipeline call that have returned: the latest ones."""
     found = []
-    for call in reversed(recorder.invocations):
+    for call in reversed(list(recorder.invocations)):  # others are packed meanwhile
         if call.start_ns < pipeline.start_ns - _EARLIER_NS:
             break
         if call.pipeline is pipeline and call.end_ns >= 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from profiler.capture.registry import notice
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_STEP, UNKNOWN, Branch, Call, Span
 from profiler.trace.manifest_fields import Coverage, Uncaptured
+from profiler.trace.packed import Packed, pack, unpack
 
 # --- How much of what modules and sessions execute lies in captured calls, and what does not.
 
@@ -274,6 +275,7 @@ def _give_up(queue: _Queue) -> None:
 _T = TypeVar("_T")
 
 _REASONS = 100  # that are distinguished
+_UNPACKED = 512  # calls, and spans, from which on those that have ended are packed
 
 
 class Recorder:
@@ -319,6 +321,8 @@ class Recorder:
         self._warmups: list[int] = []  # starts of the open ones
         self._open: list[PipelineCall] = []
         self._kept: dict[int, PipelineCall] = {}  # those that have ended, by number
+        self._packed: list[bytes] = []  # earlier ones, with their invocations
+        self._packed_work = Packed[Span]()
         self._indices = itertools.count()
         self._numbers = itertools.count()
 
@@ -526,6 +530,46 @@ class Recorder:
             duration_ns = end_ns - start_ns
             span = Span("profiler", what.value, "", NO_STEP, start_ns, duration_ns, number)
             self.own_work.append(span)
+
+    def pack(self, written: Container[int]) -> None:
+        """Pack the pipeline calls, with their invocations, that have returned and whose files are
+        `written`, until `unpack`: nothing of them changes any more. One thread at a time."""
+        while len(self.own_work) > _UNPACKED:
+            self._packed_work.append(self.own_work.popleft())
+        calls = list(self.invocations)
+        if len(calls) < _UNPACKED:
+            return
+        groups: dict[int, list[Invocation]] = {}
+        for call in calls:
+            groups.setdefault(number_of(call.pipeline), []).append(call)
+        done = {
+            number: self._kept[number]
+            for number, group in groups.items()
+            if number in self._kept
+            and self._kept[number].returned
+            and all(call.index in written and not call.noting for call in group)
+        }
+        packed = [call for number in done for call in groups[number]]
+        if len(packed) < _UNPACKED // 2:
+            return
+        self._packed.append(pack((done, packed)))
+        gone = {*map(id, packed)}
+        self.invocations[: len(calls)] = [call for call in calls if id(call) not in gone]
+        for number in done:
+            del self._kept[number]
+
+    def unpack(self) -> None:
+        """Have all that was packed back, in its order: the run has ended."""
+        pieces, self._packed = self._packed, []
+        kept: dict[int, PipelineCall] = {}
+        earlier: list[Invocation] = []
+        for done, calls in map(unpack, pieces):
+            kept |= done
+            earlier += calls
+        self.invocations[:0] = earlier
+        self._kept = {**kept, **self._kept}
+        self.own_work = deque([*self._packed_work, *self.own_work])
+        self._packed_work = Packed[Span]()
 
     def finished(self) -> list[Invocation]:
         """Invocations that returned, in the order of their index."""

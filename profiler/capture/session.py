@@ -251,7 +251,7 @@ class RunFiles:
             self._recorder.on_call_end = self._call_ended
             self._recorder.on_call_placed = self._call_placed
             self._recorder.on_pipeline_end = self._take_complete
-            self._recorder.on_converted = self._take_complete
+            self._recorder.on_converted = self._take_converted
             self._recorder.device_times.on_noted = self._call_noted
         return self.directory
 
@@ -297,6 +297,7 @@ class RunFiles:
             for submodule, source in self._attached.sources():
                 writer.put_rest(source, submodule)
             self._put_host(writer, all_left=True)
+            self._recorder.unpack()
         writer.finish()
         writer.write_rest(self._recorder.finished())
         writer.write_host(self._recorder.spans())
@@ -374,6 +375,14 @@ class RunFiles:
                     self._held.append(trace)
             self._recorder.attempt("host work", self._put_host, writer)
             writer.flush()  # beside a pipeline call, too: a kill loses what is in no file
+
+    def _take_converted(self) -> None:
+        """A source has converted what it had; what is in files by now is packed in memory, so that
+        a process that goes on for days keeps little of each call."""
+        self._take_complete()
+        with self._taking:
+            if self._writer is not None and not self.closed:
+                self._recorder.attempt("memory", self._recorder.pack, self._writer.written)
 
     def _converted(self) -> Iterator[OperatorTrace]:
         """What the sources have by now."""

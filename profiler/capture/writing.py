@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
@@ -56,6 +56,28 @@ class _Failure:
     reason: str
 
 
+class _Indices(Set[int]):
+    """Numbers from 0 on, of which most are there: a byte each."""
+
+    def __init__(self) -> None:
+        self._there = bytearray()
+
+    def add(self, index: int) -> None:
+        """Take one more."""
+        if index >= len(self._there):
+            self._there.extend(bytes(index + 1 - len(self._there)))
+        self._there[index] = 1
+
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and 0 <= index < len(self._there) and self._there[index] == 1
+
+    def __iter__(self) -> Iterator[int]:
+        return (index for index, there in enumerate(self._there) if there)
+
+    def __len__(self) -> int:
+        return sum(self._there)
+
+
 class CallWriter:
     """Writes the call files of one bundle on a thread of its own.
 
@@ -73,7 +95,7 @@ class CallWriter:
         resting: Callable[[], bool] = lambda: True,
         limit_size: SizeLimit | None = None,
     ) -> None:
-        self.written: set[int] = set()
+        self.written = _Indices()
         self.writing_ns = 0  # in which the thread worked
         self.journal = Journal.create(bundle.directory)
         self._bundle = bundle

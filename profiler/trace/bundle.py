@@ -46,6 +46,7 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, read
 from profiler.trace.compression import Compression
 from profiler.trace.events import Call, Drop, DropKind, DropReason, Span
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
+from profiler.trace.packed import Packed
 from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chunks, text_table
 
 HOST_NAME = "host.pb"
@@ -68,7 +69,7 @@ class BundleWriter:
         self._compress: Compression = compress
         self._sync = sync
         self._texts = text_table(run=True)
-        self._entries: list[CallEntry] = []
+        self._entries = Packed[CallEntry]()
         self._host_pieces = 0
         self._host_bytes = 0  # that they have
         self._call_bytes = 0  # in files of calls
@@ -153,7 +154,8 @@ class BundleWriter:
         if self._sync == "finish":
             for path in (*host_file(self.directory), *call_files(self.directory)):
                 sync_to_disk(path)
-        write_manifest(self.directory, info, self._entries, files, sync=sync)
+        entries = {entry.call.index: entry for entry in self._entries}
+        write_manifest(self.directory, info, entries.values(), files, sync=sync)
         if sync:
             sync_to_disk(self.directory)
         return self.directory

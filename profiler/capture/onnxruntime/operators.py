@@ -42,6 +42,7 @@ from profiler.capture.onnxruntime.onnx_graph import (
 from profiler.capture.onnxruntime.sessions import (
     FirstCalls,
     Lending,
+    goes_nowhere,
     model_of,
     open_profiled,
     opened_session,
@@ -835,7 +836,7 @@ class ProfiledPart:
             yield from self._converter.traces()
             return
         yield from self._converter.rest(self._segments)
-        shutil.rmtree(self._folder, ignore_errors=True)  # the optimized graph has all weights
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open_first(self) -> Any:
         session = self._open(self._optimized if self._room_for_graph() else None)
@@ -853,13 +854,18 @@ class ProfiledPart:
         return -1 if loops else nodes + EVENTS_BESIDE_NODES
 
     def _room_for_graph(self) -> bool:
-        """Whether the disk has room for the optimized graph, which holds all weights once more.
+        """Whether the optimized graph can be written: without its weights, or the disk has room for
+        them.
 
         Without it layers are found by names alone, and the first session is renewed to count the
         events of a run.
         """
-        size = self._weight_bytes
-        return size is not None and shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
+        size, probe = self._weight_bytes, self._folder / "probe"
+        if size is None:
+            return False
+        nowhere = goes_nowhere(probe)
+        probe.unlink(missing_ok=True)
+        return nowhere or shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 
     def _known_bytes(self) -> int | None:
         """How large the model's files are; None if nobody can tell."""

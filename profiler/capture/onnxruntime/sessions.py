@@ -162,7 +162,8 @@ class Lending:
 
 def open_profiled(part: Any, own: Any, prefix: Path, optimized: Path | None) -> Any:
     """A new session of `part` with profiling on, which takes what belongs to the part's `own`: None
-    if it has none open, but opens one itself. Writes the optimized graph if asked.
+    if it has none open, but opens one itself. Writes the optimized graph, without its weights, if
+    asked.
 
     Raises InputError if the part profiles its session itself: its runs would be missing there.
     """
@@ -175,12 +176,17 @@ def open_profiled(part: Any, own: Any, prefix: Path, optimized: Path | None) -> 
             "ONNX Runtime's own profiling is on in its session: switch off enable_profiling there, "
             "or use activate_profiler=False"
         )
-    _enable_profiling(options, prefix, optimized)
-    if opens:
-        session = part.open_session(options)
-    else:
-        providers = list(own.get_provider_options().items())
-        session = onnxruntime.InferenceSession(model_of(part), options, providers=providers)
+    weights = None if optimized is None else optimized.with_name(f"{optimized.name}.data")
+    _enable_profiling(options, prefix, optimized, weights)
+    try:
+        if opens:
+            session = part.open_session(options)
+        else:
+            providers = list(own.get_provider_options().items())
+            session = onnxruntime.InferenceSession(model_of(part), options, providers=providers)
+    finally:
+        if weights is not None:
+            weights.unlink(missing_ok=True)
     _take_what_belongs_to(session, own)
     return session
 
@@ -213,16 +219,31 @@ def model_path_of(part: Any) -> Path | None:
     return Path(path) if path else None
 
 
-def _enable_profiling(options: Any, prefix: Path, optimized: Path | None) -> None:
+def _enable_profiling(
+    options: Any, prefix: Path, optimized: Path | None, weights: Path | None
+) -> None:
     options.enable_profiling = True
     options.profile_file_prefix = str(prefix)
     options.log_severity_level = 3  # it warns that an optimized graph fits this machine only
-    if optimized is not None:
+    if optimized is not None and weights is not None:
+        goes_nowhere(weights)
         options.optimized_model_filepath = str(optimized)
         options.add_session_config_entry(
-            "session.optimized_model_external_initializers_file_name",
-            f"{optimized.name}.data",
+            "session.optimized_model_external_initializers_file_name", weights.name
         )
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_min_size_in_bytes", "0"
+        )
+
+
+def goes_nowhere(path: Path) -> bool:
+    """Have what is written to a new file be written nowhere; returns whether the system can."""
+    try:
+        path.symlink_to(os.devnull)
+    except (OSError, NotImplementedError) as error:  # Windows
+        let_pass(error)
+        return False
+    return True
 
 
 def _take_what_belongs_to(session: Any, own: Any) -> None:

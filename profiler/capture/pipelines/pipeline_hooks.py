@@ -107,6 +107,7 @@ class PipelineHooks:
         self._wraps = Wraps()
         self._hooked: dict[object, _Hooked] = {}
         self._denoisers: set[str] = set()  # submodules that were found in a loop
+        self._last_settings: dict[str, SubmoduleSettings] = {}
         self._outside: PipelineLabels | None = None
         self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
         together = isinstance(pipeline, Together)
@@ -321,7 +322,12 @@ class PipelineHooks:
         attempt(self._name, self.recorder.settle)
 
     def _settings(self) -> dict[str, SubmoduleSettings]:
-        return submodule_settings(self.pipeline()) if self.recorder.recording else {}
+        if not self.recorder.recording:
+            return {}
+        found = submodule_settings(self.pipeline())
+        if found != self._last_settings:  # else calls share what did not change
+            self._last_settings = found
+        return self._last_settings
 
     def _returned(self, pipeline: PipelineCall | None, result: Any) -> None:
         """The caller gets the result now: what followed the pipeline call's end was ours."""
@@ -330,6 +336,7 @@ class PipelineHooks:
             pipeline.generation = self.recorder.attempt(self._name, generation, *of)
         if pipeline is not None and pipeline.end_ns >= 0:
             pipeline.around_ns += self.recorder.clock.now_ns() - pipeline.end_ns
+            pipeline.returned = True
 
     def _owners(self) -> dict[str, Any]:
         pipeline = self.pipeline()

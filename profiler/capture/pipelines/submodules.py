@@ -43,7 +43,7 @@ from profiler.capture.registry import backend_of, backends, configured
 from profiler.capture.settings import Options
 from profiler.errors import InputError
 from profiler.plugins import let_pass
-from profiler.trace.events import NO_PIPELINE, OF_PIPELINE, component_of
+from profiler.trace.events import OF_PIPELINE, component_of
 
 # --- What a call is called: its denoising step from the scheduler, its branch from what it was
 # given.
@@ -172,7 +172,7 @@ class PipelineCoverage:
             return
         tally = self._recorder.coverage
         tally.pipelines += 1
-        for call in reversed(self._recorder.invocations):
+        for call in reversed(list(self._recorder.invocations)):  # others are packed meanwhile
             if call.start_ns < pipeline.start_ns:
                 break
             if number_of(call.pipeline) == pipeline.number and call.end_ns >= 0:
@@ -206,7 +206,7 @@ class PieceCoverage:
         self._open = threading.local()
         self._calls = 0
         self._ended = False
-        self._first = len(recorder.invocations)
+        self._begin_ns = recorder.clock.now_ns()
 
     def begin(self, small: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Hook the pieces of what has come since, and of the `small` ones those that are new."""
@@ -234,8 +234,8 @@ class PieceCoverage:
         self._wraps.undo()
         alone = (
             call.end_ns - call.start_ns
-            for call in self._recorder.invocations[self._first :]
-            if call.end_ns >= 0 and number_of(call.pipeline) == NO_PIPELINE
+            for call in list(self._recorder.invocations)  # none of these is packed
+            if call.start_ns >= self._begin_ns and call.end_ns >= 0 and call.pipeline is None
         )
         self._recorder.coverage.captured_alone_ns += sum(alone)
 

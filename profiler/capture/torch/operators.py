@@ -216,7 +216,8 @@ class TorchOperators:
         self._closed = False
         self._lock = threading.Lock()
         self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
-        self._sessions: set[int] = set()  # numbers of those that record its invocations
+        self._sessions = 0  # that record its invocations
+        self._latest = 0  # of them
         self._summary = SourceSummary(backend="torch")
         self._lost: dict[tuple[DropKind, Note], int] = {}  # by kind and detail
         PROFILERS.watch(self)
@@ -261,7 +262,8 @@ class TorchOperators:
         memory = self.recorder.memory
         if self._tracing.begin_call(call, self._clock, expected, self._cap, host, memory=memory):
             self._open[id(invocation)] = call
-            self._sessions.add(self._tracing.sessions)
+            self._sessions += self._latest != self._tracing.sessions
+            self._latest = self._tracing.sessions
         else:
             self._lose(DropKind.UNTRACED_CALL, 1, Note.of(DropReason.PROFILER_IN_USE))
         if self._tracing.sessions != sessions:
@@ -303,7 +305,7 @@ class TorchOperators:
         ]
         return replace(
             self._summary,
-            sessions=len(self._sessions),
+            sessions=self._sessions,
             drops=tuple(drops),
             known=Submodule(modules=known_modules(self._modules.classes)),
         )

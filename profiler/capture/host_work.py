@@ -115,7 +115,8 @@ class Conversions:
         with self._changing:
             self._waiting.append((self._now(), session))
             events, sessions = self._most
-            full = len(self._waiting) > sessions or sum(s.events for _, s in self._waiting) > events
+            waiting = list(self._waiting)  # the thread takes from it meanwhile
+            full = len(waiting) > sessions or sum(s.events for _, s in waiting) > events
             if not full and self._thread is None:
                 self._thread = self._started()
             alone = self._thread is None

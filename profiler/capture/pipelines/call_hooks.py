@@ -258,7 +258,7 @@ class CallHook:
         labels = before.labels or hooks.labels_outside()
         pipeline = hooks.pipeline()
         stage, moves = "encode", False
-        if entry.method != _ENCODER:
+        if entry.method != _ENCODER and "." not in entry.method:  # not what `generate` calls itself
             stage, moves = labels.stages.begin(entry.submodule, entry.stage)
         step = labels.steps.now() if stage == "denoise" else NO_STEP
         said = said_step()
@@ -287,7 +287,7 @@ class CallHook:
             pipeline=before.pipeline,
         )
         passes = (generating or before.pipeline is not None) and not (
-            branch or stage == "denoise" or entry.method.startswith(_NO_PASSES)
+            branch or stage == "denoise" or entry.method.rpartition(".")[2].startswith(_NO_PASSES)
         )
         labels.stages.opened(invocation, moves=moves, passes=passes)
         if note is not None:

@@ -430,7 +430,8 @@ def _of_other(name: str, one: Held, method: str) -> Entry:
 
 
 def _stage_of_method(method: str) -> str:
-    return next((stage for begin, stage in _OF_METHOD if method.startswith(begin)), "")
+    own = method.rpartition(".")[2]
+    return next((stage for begin, stage in _OF_METHOD if own.startswith(begin)), "")
 
 
 def _takes_timestep(owner: Any, method: str) -> bool:

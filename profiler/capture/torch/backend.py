@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
+import re
 import sys
 import threading
 import weakref
@@ -26,7 +28,7 @@ from profiler.capture.backend import (
     device_name,
 )
 from profiler.capture.imports import collection_waits, import_ahead
-from profiler.capture.patching import Around, Wraps
+from profiler.capture.patching import Around, ClassPatches, Wraps
 from profiler.capture.registry import notice
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
@@ -139,6 +141,14 @@ def execution_device(module: Any) -> str:
     return ROOT_DEVICE if tensor is None else device_name(tensor.device)
 
 
+def _holder(owner: Any, name: str) -> tuple[Any, str]:
+    """The module that has a method, and its name there: `model.get_image_features`."""
+    *path, method = name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    return owner, method
+
+
 def _indexed(device: Any) -> str:
     """A device by its name; `cuda` is this process's current one."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
@@ -222,6 +232,7 @@ class Torch(Backend):
         inner = self._entered(owner, name)
         if inner is not None:
             owner, name = inner, "forward"
+        owner, name = _holder(owner, name)
         return getattr(getattr(owner, "_orig_mod", owner), name)
 
     def seen(self, owner: Any, name: str) -> Any:
@@ -230,7 +241,7 @@ class Torch(Backend):
         inner = self._entered(owner, name)
         if inner is not None:
             return inner if inner is not owner else is_compiled(owner)
-        return super().seen(owner, name)
+        return super().seen(*_holder(owner, name))
 
     def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
         inner = self._entered(owner, name)
@@ -250,7 +261,7 @@ class Torch(Backend):
 
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
         """On the instance, and out of the way while torch compiles through it."""
-        wraps.around(owner, name, transparent(around))
+        wraps.around(*_holder(owner, name), transparent(around))
 
     def executed_kinds(self) -> Sequence[type]:
         known = getattr(sys.modules.get("torch.nn"), "Module", None)
@@ -285,11 +296,13 @@ _MODULE = "torch.nn.modules.module"  # if Module is defined
 _AHEAD = ("profiler.capture.torch.operators", "profiler.capture.torch.model_settings")
 _OWN = "profiler."
 _FRAMEWORK = "torch.nn."
+_OF_TORCH = "torch."
 _COMPILER_AND_EXPORT_MODULES = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
 _EXPORTED = "ONNXTracedModule"  # what torch.onnx.export calls, of torch.jit._trace
 _COMPILED = "torch._dynamo.eval_frame"  # if what torch.compile returns is defined
 _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
 _FEWEST_CHILDREN = 2  # with parameters: a container of torch's that is a model
+_OTHER_WAYS = re.compile(r"(encode|decode)\w*|[a-z]\w*_features|generate")  # into a model
 _MOST_LOOKS = 200  # at new modules: a script that makes some in every step is left alone then
 
 
@@ -302,6 +315,8 @@ class ScriptModules:
         self._before: tuple[Any, Any] = (None, None)  # `__init__` and `__call__` as they were
         self._new: list[weakref.ref[Any]] = []
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # outermost modules, handed over
+        self._ways = ClassPatches()  # by which a module may be entered ahead of every `__call__`
+        self._classes: set[type] = set()
         self._looks = 0
         self._armed = False
         self._lock = threading.RLock()
@@ -331,10 +346,14 @@ class ScriptModules:
             import_ahead(*_AHEAD)
             if not self._armed:
                 self._arm()
+            if self._armed:
+                self._arm_ways(type(new))
 
         base.__init__ = __init__
         if self._new:
             self._arm()
+            for kind in {type(found) for one in self._new if (found := one()) is not None}:
+                self._arm_ways(kind)
 
     def forget(self) -> None:
         """Hand over again what is called from now on."""
@@ -349,6 +368,7 @@ class ScriptModules:
         PROFILERS.leave(self)
         if self._base is not None:
             self._base.__init__, self._base.__call__ = self._before
+            self._leave_ways()
             self._base, self._armed = None, False
             self._new, self._known = [], weakref.WeakSet()
 
@@ -371,17 +391,51 @@ class ScriptModules:
 
         self._base.__call__ = __call__
 
-    def _look(self, caller: FrameType) -> None:
-        """A module is called: hand the new ones over."""
+    def _arm_ways(self, kind: type) -> None:
+        """Have the next call of what enters modules of a class past `__call__` look as well: the
+        call would be under way before the first module in it is called."""
+        if kind in self._classes:
+            return
+        self._classes.add(kind)
+        for base in kind.__mro__:
+            if f"{base.__module__}.".startswith(_OF_TORCH) or base is object:
+                continue
+            for name, method in list(vars(base).items()):
+                known = base in self._classes and base is not kind
+                if inspect.isfunction(method) and _OTHER_WAYS.fullmatch(name) and not known:
+                    self._ways.replace(base, name, self._looking(name, method))
+            self._classes.add(base)
+
+    def _looking(self, name: str, original: Any) -> Any:
+        @functools.wraps(original)
+        def way(called: Any, *args: Any, **kwargs: Any) -> Any:
+            import torch  # it is whole by now
+
+            traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
+            if not traces and self._look(sys._getframe(1)):  # noqa: SLF001 - as above
+                hooked = vars(called).get(name)
+                if hooked is not None:  # through the hooks that are there now
+                    return hooked(*args, **kwargs)
+            return original(called, *args, **kwargs)
+
+        return way
+
+    def _leave_ways(self) -> None:
+        self._ways.undo()
+        self._classes.clear()
+
+    def _look(self, caller: FrameType) -> bool:
+        """A module is called: hand the new ones over; returns whether that was done now."""
         with self._lock:
             if not self._armed or self._base is None:
-                return
+                return False
             self._armed = False
             self._looks += 1
             self._base.__call__ = self._before[1]
+            self._leave_ways()
             references, self._new = self._new, []
             if str(caller.f_globals.get("__name__")).startswith(_OWN):
-                return
+                return False
             try:
                 with collection_waits():
                     alive = [found for r in references if (found := r()) is not None]
@@ -389,6 +443,7 @@ class ScriptModules:
             except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 notice(f"modules outside pipelines are not recorded: {error}")
+            return True
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
         from profiler.capture.torch.modules import outermost

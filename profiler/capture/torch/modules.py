@@ -731,8 +731,25 @@ def entry_points(module: Any) -> tuple[str, ...]:
         if (name not in steps or name.startswith(_OWN_WAYS) or name.endswith(_FEATURES))
         and _calls_child(inner, name, 0)
     )
-    found = ("forward", *(name for name in methods if name != ENCODER))
+    found = ("forward", *(name for name in methods if name != ENCODER), *_features_below(module))
     return (*found, ENCODER) if encoder_of(module) is not None else found
+
+
+def _features_below(module: Any) -> Iterator[str]:
+    """The methods of a generating model's base by which `generate` has images and sounds encoded
+    ahead of its loop: `model.get_image_features`."""
+    if not callable(getattr(module, "generate", None)) or is_one_piece(module):
+        return
+    try:
+        base = module.base_model
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        let_pass(error)
+        return
+    for name, below in module.named_children():
+        if below is base and not is_one_piece(below):
+            for method in _public_methods(_class_of(below)):
+                if method.endswith(_FEATURES) and _calls_child(below, method, 0):
+                    yield f"{name}.{method}"
 
 
 def encoder_of(module: Any) -> Any:

@@ -312,6 +312,7 @@ class SwitchedOn:
         self._open_session = open_session
         self._session: Any = None
         self._steps_said = False
+        self._used = False  # whether something that is recorded has been called, or was about to be
         self._passed = Together()  # what was called and is no submodule
         self._opened = False  # whether `_session` is settled for what belongs to no pipeline
         self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -350,8 +351,11 @@ class SwitchedOn:
 
     def close(self, failure: str) -> None:
         """The end of the process: as `switch_off`, but what goes wrong is said, not raised."""
+        used = self._used
         try:
-            self.switch_off(failure, announce=True)
+            path = self.switch_off(failure, announce=True)
+            if path is None and used and failure.startswith(KeyboardInterrupt.__name__):
+                notice("interrupted in the first use of a model: nothing was recorded")
         except KeyboardInterrupt:
             return  # the process ends anyway
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -367,6 +371,7 @@ class SwitchedOn:
         from profiler.capture.patching import is_wrapped
 
         begin_ns = time.perf_counter_ns()
+        self._used = True
         if _is_part_of_running(pipeline):
             return None
         with self._lock:
@@ -462,6 +467,7 @@ class SwitchedOn:
         from profiler.capture.pipelines.script_objects import look_for_schedulers, names_of
 
         begin_ns = time.perf_counter_ns()
+        self._used = True
         if self.settings is None:
             return
         attached = list(self._attachments.values())

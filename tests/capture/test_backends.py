@@ -45,10 +45,13 @@ def test_every_folder_with_a_backend_is_one():
 @pytest.mark.parametrize("path", NEUTRAL, ids=lambda path: str(path.relative_to(CAPTURE)))
 def test_no_module_of_root_or_pipelines_names_a_backend(path):
     """Neither code nor docstrings nor comments: what is said of one backend stands in its folder.
-    The variables that switch profiling on have RBLN's names, which users know."""
+    The variables that switch profiling on have RBLN's names, which users know, and a launcher of
+    jobs is none."""
     text = path.read_text(encoding="utf-8")
     names = "|".join(("onnx", "optimum", "cuda", *FOLDERS))
-    named = re.findall(rf"(?i){names}", re.sub(r"RBLN_PROFILER\w*", "", text))
+    named = re.findall(
+        rf"(?i){names}", re.sub(r"RBLN_PROFILER\w*|torchrun|TORCHELASTIC\w*", "", text)
+    )
     assert named == []
 
 

@@ -206,7 +206,10 @@ def model_of(part: Any) -> Path | bytes:
         return path
     source = getattr(getattr(part, "session", None), "_model_bytes", None)
     if source is None:
-        raise InputError(f"{part!r} tells neither path nor bytes of its model: set model_path")
+        raise InputError(
+            "its session tells neither path nor bytes of its model, and one that records operators "
+            "has to be opened: use ops='none', or set model_path"
+        )
     return bytes(source)
 
 

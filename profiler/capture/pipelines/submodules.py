@@ -36,6 +36,7 @@ from profiler.capture.pipelines.discovery import (
     is_scheduler,
     schedulers,
     submodules,
+    title,
 )
 from profiler.capture.pipelines.script_objects import instances
 from profiler.capture.recorder import Recorder
@@ -348,8 +349,9 @@ def entries(pipeline: Any) -> list[Entry]:
     found = present_entries(pipeline)
     if not found:
         names = ", ".join(dict.fromkeys(entry.submodule for entry in _ENTRIES))
+        what = "what was given" if isinstance(pipeline, Together) else title(pipeline)
         raise InputError(
-            f"{type(pipeline).__name__} holds no module, session or runtime, and none of the "
+            f"{what} holds no module, session or runtime, and none of the "
             f"submodules {names}: give a pipeline shaped like diffusers'"
         )
     return found

@@ -304,6 +304,10 @@ _NOTICE = (
     "the script's own torch.profiler is running, and torch has one a process: calls that run "
     "meanwhile are recorded without their operators"
 )
+_OF_A_THREAD = (
+    'if torch has just said "External init callback must run in same thread": that is harmless, a '
+    "thread was the first to run a model, and nothing is lost"
+)
 EVENT_CAP = 50_000  # host events of a session, each of which takes 6 kB while torch stops it
 LONGEST_S = 4.0  # of one, up to the end of a call: with the wait for its conversion below 10 s
 
@@ -368,6 +372,7 @@ class Tracing:
         self._levels: dict[str, int] = {}  # bytes that the last one converted left allocated
         self._several_threads = False
         self._noticed = False
+        self._explained = False
         self._starting = False
         self._threads: dict[Scalar, int] = {}
 
@@ -579,6 +584,7 @@ class Tracing:
         running = started(profiler)
         if running:
             say_running(ours=True)
+            self._explain_thread()
         self._starting = False
         if not running:
             return None
@@ -594,6 +600,12 @@ class Tracing:
         )
         self.sessions += 1
         return self._session
+
+    def _explain_thread(self) -> None:
+        """Say what torch means by the line that it prints when it first profiles in a thread."""
+        if not self._explained and threading.current_thread() is not threading.main_thread():
+            notice(_OF_A_THREAD)
+        self._explained = True
 
     @interrupts_wait()
     def _stop(self, session: _Session) -> None:

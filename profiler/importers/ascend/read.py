@@ -27,9 +27,10 @@ from profiler.importers.ascend import Form, files_in, form_in, outputs_in
 from profiler.importers.chrome_rows import Row, RowArgs, kineto_trace, read_rows
 from profiler.importers.foreign_run import component
 from profiler.importers.importer import content_of, head_of
+from profiler.importers.job_run import JobRun
 from profiler.importers.kineto.front_ends import without_front_ends
 from profiler.importers.kineto.health import checked_trace, without_gaps
-from profiler.importers.kineto.read import JobRun, KinetoRun, run_of, run_of_job
+from profiler.importers.kineto.read import KinetoRun, run_of, run_of_job
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace
 

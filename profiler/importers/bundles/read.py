@@ -271,6 +271,11 @@ class RankBundle:
                 for one in info.cached_calls
                 if one.call in numbers
             ),
+            occupancy=tuple(structs.replace(one, device=on(one.device)) for one in info.occupancy),
+            shortened=tuple(
+                structs.replace(one, device=on(one.device), start_ns=self._moved([one.start_ns])[0])
+                for one in info.shortened
+            ),
             workless=tuple(numbers[call] for call in info.workless if call in numbers),
             host_activities=tuple(
                 structs.replace(one, start_ns=self._moved([one.start_ns])[0])

@@ -24,7 +24,7 @@ IMPORTER = Importer(
             "device",
             str,
             "a regular expression that finds the tracks of devices by their names; its first "
-            "group, if it has one, is the number of the device: GPU (\\d+)",
+            "group, if it has one, is the number of the device: GPU ([0-9]+)",
         ),
         Option(
             "submodules",

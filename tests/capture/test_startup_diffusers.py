@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from profiler.trace import NO_STEP
+from profiler.trace.events import component_of
 from tests.capture.switched_on import Environment, drops, labels, whole
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
@@ -44,7 +45,8 @@ def encoded(count, *branches):
 
 
 def test_two_pipelines_in_one_script(scripts):
-    """Every call of both pipelines is in the run with its labels, a prompt encoded by itself too;
+    """Every call of both pipelines is in the run with its labels, a prompt encoded by itself too,
+    those of the second under names of their own;
     with `done()` pipelines and classes are as they were, and nothing more is recorded."""
     ended = scripts.run(SCRIPT, RBLN_PROFILER_CONFIG='{"ops": "none"}')
     assert ended.code == 0, ended.err
@@ -55,9 +57,9 @@ def test_two_pipelines_in_one_script(scripts):
         *encoded(3, "prompt", "negative_prompt"),
         *(("transformer", "denoise", "batched", step) for step in range(2)),
         ("vae", "decode", "", NO_STEP),
-        *encoded(2, "prompt"),
-        ("transformer", "denoise", "cond", 0),
-        ("vae", "decode", "", NO_STEP),
+        *((f"{name}@flux", *labels) for name, *labels in encoded(2, "prompt")),
+        ("transformer@flux", "denoise", "cond", 0),
+        ("vae@flux", "decode", "", NO_STEP),
         *encoded(3, "prompt"),
     ]
     assert drops(ended.bundle) == []
@@ -76,10 +78,11 @@ def denoised(*calls):
 
 
 def by_pipeline(bundle):
-    """The labels of the calls of each pipeline call, in order."""
+    """The labels of the calls of each pipeline call, in order; each pipeline's own names, without
+    what tells them from those of the others."""
     found = {}
-    for entry, label in zip(whole(bundle).calls, labels(bundle), strict=True):
-        found.setdefault(entry.call.pipeline, []).append(label)
+    for entry, (name, *label) in zip(whole(bundle).calls, labels(bundle), strict=True):
+        found.setdefault(entry.call.pipeline, []).append((component_of(name), *label))
     assert list(found) == list(range(len(found)))
     return list(found.values())
 

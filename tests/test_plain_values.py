@@ -120,7 +120,6 @@ def test_json_of_anything():
         {"a": [], "b": {}, "c": [[], [{"d": 1e16}]], "층": 'é\n"', "big": 1 << 70},
         {"part": _Part("x", (_Colour.RED, Path("y"), Decimal("0.5"))), "set": {2, 1}},
         {"not a number": [float("nan"), 1.5], 4: np.float32(2)},
-        {"name of a file": "\udc80.pb"},
         {1.5: (), 2: True},
     ],
 )
@@ -129,6 +128,13 @@ def test_json_is_as_the_standard_library_indents_it(document, indent):
     """Whatever is in the document: only the way to it is another."""
     usual = json.dumps(plain(document), indent=indent, ensure_ascii=False)
     assert json_text(document, indent=indent) == usual
+
+
+def test_names_that_are_no_utf8_become_text_that_is():
+    """A JSON document is UTF-8: a byte of a file's name that is none becomes a replacement."""
+    assert (
+        json_text({"name of a file": "\udc80.pb"}, indent=None) == '{"name of a file": "\ufffd.pb"}'
+    )
 
 
 @pytest.mark.parametrize(

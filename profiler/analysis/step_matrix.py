@@ -777,7 +777,7 @@ def matrix_of(
         row_picks=[row.pick for row in rows],
         column_picks=_column_picks(steps, each),
         time=_longest(time, each),
-        median=np.nanmedian(time, axis=1),
+        median=medians(time),
         first_part=first_part,
         parts=len(parts),
         left_out=len(rest),

@@ -33,7 +33,7 @@ from profiler.analysis.memory import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
 from profiler.importers.bundles import IMPORTER as JOINS_RANKS
-from profiler.importers.bundles import ranks_of_newest
+from profiler.importers.bundles.ranks_of_job import ranks_of_newest
 from profiler.importers.importer import Importer, head_of
 from profiler.importers.refusals import likeness, producer
 from profiler.importers.registry import asked_for, recognised, unread

@@ -152,7 +152,7 @@ def test_an_output_folder_that_cannot_be_written(cli, tmp_path, command):
         source = [Path(__file__).resolve().parents[3] / "shared/corpus/torch/sd35_mi300x.json.gz"]
         if not source[0].is_file():
             pytest.skip("needs ../shared/corpus")
-    refused(cli(command, *source, "--out", out), "cannot write", "give a folder")
+    refused(cli(command, *source, "--out", out), "cannot write", "give another folder")
 
 
 def test_run_with_an_image_that_cannot_be_written(cli, tmp_path):

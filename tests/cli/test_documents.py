@@ -127,7 +127,7 @@ def test_documents_of_a_run_with_other_letters_in_ascii(tmp_path, option):
     if option == "--json":
         assert "실행" in [run["run_id"] for run in json.loads(text)["runs"]]
     else:
-        assert text.startswith("**end\\_to\\_end")
+        assert text.startswith("**end to end")
 
 
 def test_reports_are_on_the_disk_before_they_have_their_names(tmp_path, monkeypatch, cli):

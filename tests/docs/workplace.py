@@ -8,6 +8,7 @@ workplace.run("profile-sd3 analyze traces/", work)
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -33,6 +34,8 @@ from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
 from tests.importers.aihub.test_perf import as_yaml
 from tests.importers.aihub.test_perf import document as perf_document
+from tests.importers.ascend.test_ascend import TABLE as ASCEND_TABLE
+from tests.importers.ascend.test_ascend import generated as ascend_rows
 from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import flux
 from tests.importers.mixed.runs import Run as OneRun
@@ -310,6 +313,36 @@ def _rocprof_csv(_: Workplace, made: Path) -> None:
     as_csv(_recorded(), made)
 
 
+def _ascend(_: Workplace, made: Path) -> None:
+    """What torch_npu's profiler exported."""
+    output = made / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    (output / "trace_view.json").write_text(json.dumps(ascend_rows()), encoding="utf-8")
+
+
+def _ascend_job(place: Workplace, made: Path) -> None:
+    """Two ranks of it."""
+    for rank in (0, 1):
+        folder = made / f"host_{rank}_ascend_pt"
+        output = folder / "ASCEND_PROFILER_OUTPUT"
+        output.mkdir(parents=True)
+        (folder / f"profiler_info_{rank}.json").write_text("{}", encoding="utf-8")
+        rows = ascend_rows(device=rank, collectives=True)
+        (output / "trace_view.json").write_text(json.dumps(rows), encoding="utf-8")
+
+
+def _msprof(_: Workplace, made: Path) -> None:
+    """The same as msprof exports it."""
+    made.mkdir(parents=True)
+    (made / "msprof_1.json").write_text(json.dumps(ascend_rows(device=1)), encoding="utf-8")
+
+
+def _ascend_kernels(_: Workplace, made: Path) -> None:
+    """The table of kernels alone."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_bytes(gzip.decompress(ASCEND_TABLE.read_bytes()))
+
+
 def _ort_profile(_: Workplace, made: Path) -> None:
     """A session's profile: one run of two nodes."""
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -434,6 +467,10 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "unet_2026-05-01_10-12-12_301.json": _ort_profile,
     "unet.profile.json": _tensorrt_profile,
     "host.xplane.pb": _xspace,
+    "host_123_ascend_pt/": _ascend,
+    "ascend_job/": _ascend_job,
+    "mindstudio_profiler_output/": _msprof,
+    "kernel_details.csv": _ascend_kernels,
     "benchmark_average_counters_report.csv": _openvino_counters,
     "qnn_profile.csv": _qnn_profile,
     "qhas.json": _qnn_summary,

@@ -310,22 +310,23 @@ def options_of(make: Seed) -> dict[str, str]:
 
 
 def _more() -> Iterator[Seed]:
-    from tests.importers.ascend.test_ascend import _generated as ascend_rows
+    from tests.importers.ascend.test_ascend import generated as ascend_rows
     from tests.importers.kineto.traces import flux
     from tests.importers.rbln.generator import write_sd3
     from tests.importers.test_hostile_files import FILES
-    from tests.importers.test_other_views import _perfetto, _unitrace
+    from tests.importers.test_other_views import unitrace as unitrace_events
+    from tests.importers.test_other_views import write_perfetto
 
     def ascend(folder: Path) -> Path:
         (folder / "msprof_1.json").write_text(json.dumps(ascend_rows(collectives=True)))
         return folder / "msprof_1.json"
 
     def unitrace(folder: Path) -> Path:
-        (folder / "unitrace.json").write_text(json.dumps(_unitrace()))
+        (folder / "unitrace.json").write_text(json.dumps(unitrace_events()))
         return folder / "unitrace.json"
 
     def perfetto(folder: Path) -> Path:
-        return _perfetto(folder)
+        return write_perfetto(folder)
 
     perfetto.options = {"device": r"GPU queue (\d+)"}  # type: ignore[attr-defined]
 

@@ -91,8 +91,8 @@ def test_unitrace_of_the_host_alone_is_one_sentence(tmp_path):
         import_trace(path, tmp_path / "out")
 
 
-def test_the_view_of_xla_has_modules_of_a_tpu_as_calls(tmp_path):
-    """Lines of a TPU are read as those of its XSpace: two executed modules are two calls."""
+def tpu_view():
+    """Two executed modules of an operation each."""
     events = [
         {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "/device:TPU:0"}},
         {"ph": "M", "name": "thread_name", "pid": 3, "tid": 1, "args": {"name": "XLA Modules"}},
@@ -103,8 +103,13 @@ def test_the_view_of_xla_has_modules_of_a_tpu_as_calls(tmp_path):
         events.append(module | {"name": "jit_step(7)"})
         op = {"ph": "X", "pid": 3, "tid": 2, "ts": start + 5, "dur": 60.0, "name": "fusion.1"}
         events.append(op | {"args": {"hlo_category": "convolution fusion", "long_name": "%f"}})
+    return {"traceEvents": [*events, {}]}
+
+
+def test_the_view_of_xla_has_modules_of_a_tpu_as_calls(tmp_path):
+    """Lines of a TPU are read as those of its XSpace: two executed modules are two calls."""
     path = tmp_path / "host.trace.json.gz"
-    path.write_bytes(gzip.compress(json.dumps({"traceEvents": [*events, {}]}).encode()))
+    path.write_bytes(gzip.compress(json.dumps(tpu_view()).encode()))
     run = _imported(path, tmp_path / "out")
     assert run.calls["submodule"].cast(pl.String).to_list() == ["jit_step"] * 2
     assert _on(run, "tpu")["duration_ns"].to_list() == [60_000] * 2

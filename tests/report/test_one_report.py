@@ -104,7 +104,7 @@ def test_headings_are_the_same_in_the_same_order(page: Body, terminal: Recording
     assert len(printed) > 8
     missing = [heading for heading in headings if heading not in printed]
     assert [heading for heading in headings if heading in printed] == printed
-    figures = {"Operators by step"}
+    figures = {"Operators by step", "How long kernels take"}
     assert all(one in figures or one.startswith("Roles by block") for one in missing), missing
 
 
@@ -114,13 +114,15 @@ def test_tables_have_the_same_columns_and_rows(page: Body, terminal: Recording) 
     of_page = _tables_of_page(page)
     assert len(terminal.tables) == len(of_page) > 4
     for drawn, (labels, rows) in zip(terminal.tables, of_page, strict=True):
-        assert [_UNIT.sub("", str(column.header)) for column in drawn.columns] == labels
+        headers = [_UNIT.sub("", str(column.header)) for column in drawn.columns]
+        below = [label for label in labels if label == "note" and label not in headers]
+        assert [*headers, *below] == labels
         if rows is None:
             continue
         assert drawn.row_count == len(rows)
         cells = [[str(cell) for cell in column.cells] for column in drawn.columns]
         for number, row in enumerate(rows):
-            for column, value in enumerate(row):
+            for column, value in enumerate(row[: len(headers)]):
                 if isinstance(value, str) and value:
                     assert cells[column][number] == value
 

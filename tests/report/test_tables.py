@@ -62,12 +62,12 @@ def test_parquet_does_not_overwrite(run, tmp_path):
 def test_csv_into_a_file_is_an_output_error(run, tmp_path):
     """One sentence with the recommendation."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="give a folder you may write to"):
+    with pytest.raises(OutputError, match="something else has that name: give another folder"):
         write_csv_tables(analyze(run), tmp_path / "file")
 
 
 def test_table_that_cannot_be_written_is_an_output_error(run, tmp_path):
     """A folder of that name is in the way; no partial file stays behind under the name."""
     (tmp_path / "stages.csv").mkdir()
-    with pytest.raises(OutputError, match=r"cannot write .*stages\.csv"):
+    with pytest.raises(OutputError, match=r"cannot write .* \(Is a directory\)"):
         write_csv_tables(analyze(run), tmp_path)

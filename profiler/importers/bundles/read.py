@@ -21,7 +21,7 @@ from msgspec import structs
 
 from profiler.errors import InputError
 from profiler.grammars.names import collective_kind
-from profiler.importers.bundles import ranks_in
+from profiler.importers.bundles.ranks_of_job import ranks_in
 from profiler.importers.foreign_run import PlacedCall
 from profiler.importers.job_run import JobRun, check_one_job, name_of, placed_ranks
 from profiler.importers.ranks import (

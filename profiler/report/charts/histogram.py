@@ -51,7 +51,12 @@ def draw_histogram(
         )
     made = layout(theme)
     labels = [escaped(duration(ns)) for ns in starts]
-    made["xaxis"] |= {"tickvals": [at - 0.5 for at in range(len(starts))], "ticktext": labels}
+    made["xaxis"] |= {
+        "tickvals": [at - 0.5 for at in range(len(starts))],
+        "ticktext": labels,
+        # plotly.js puts the title nowhere if no tick lies within
+        "range": [-0.6, len(starts) - 0.4],
+    }
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     titled(made, xaxis=said("duration"), yaxis=said("executions"))
     shape = {"barmode": "stack", "bargap": 0.06, "height": 260, "showlegend": several}

@@ -18,7 +18,7 @@ from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 _DATA = Path(__file__).parent / "data"
-_TRACE, _TABLE = _DATA / "trace_view.json.gz", _DATA / "kernel_details.csv.gz"
+_TRACE, TABLE = _DATA / "trace_view.json.gz", _DATA / "kernel_details.csv.gz"
 _WAIT = "EVENT_WAIT"
 
 
@@ -90,10 +90,10 @@ def test_work_has_the_operator_that_the_flow_names(real, rows):
 
 def test_a_real_table_alone_gives_kernels_with_shapes(tmp_path):
     """Times and shapes are those of the rows; which launch each had is not known."""
-    text = gzip.decompress(_TABLE.read_bytes()).decode()
+    text = gzip.decompress(TABLE.read_bytes()).decode()
     cells = list(csv.DictReader(io.StringIO(text)))
     times = {(_ns(row["Start Time(us)"].strip()), _ns(row["Duration(us)"])) for row in cells}
-    run = _imported(_TABLE, tmp_path)
+    run = _imported(TABLE, tmp_path)
     work = _work(run)
     assert _union_ns(_times(work)) == _union_ns(times)
     shapes = work.filter(pl.col("layer").cast(pl.String).str.contains("MatMulV2"))["shapes"]
@@ -110,7 +110,7 @@ def test_the_corpus_is_read_in_each_form(name, tmp_path):
     assert work["duration_ns"].to_list() == [150_000] * 20
 
 
-def _generated(*, device: int = 0, shift: int = 0, collectives: bool = False) -> list[dict]:
+def generated(*, device: int = 0, shift: int = 0, collectives: bool = False) -> list[dict]:
     """Four kernels of 100 µs, 200 µs apart, launched through the task queue; the third on the AI
     CPU; a wait of the stream between them that is no work."""
     hardware, cann, python, hccl = 3000 + device, 2000, 1000, 5000
@@ -164,7 +164,7 @@ def _generated(*, device: int = 0, shift: int = 0, collectives: bool = False) ->
 def test_queue_leads_from_work_to_its_operator(tmp_path):
     """The launch of a kernel is its `Enqueue`, in torch's operator; waits are no work; the AI
     CPU's is a track of its own; of a collective the whole is work, not its parts."""
-    (tmp_path / "msprof_1.json").write_text(json.dumps(_generated(device=5, collectives=True)))
+    (tmp_path / "msprof_1.json").write_text(json.dumps(generated(device=5, collectives=True)))
     run = _imported(tmp_path / "msprof_1.json", tmp_path / "out")
     work = _work(run)
     assert set(work["device"].cast(pl.String)) == {"npu:5"}
@@ -181,7 +181,7 @@ def test_queue_leads_from_work_to_its_operator(tmp_path):
 def test_a_trace_whose_export_was_cut_is_read_to_there(tmp_path):
     """torch_npu closes the list last: a killed export has no `]`. What is whole is read, and the
     run says that the text breaks off."""
-    text = json.dumps(_generated())
+    text = json.dumps(generated())
     cut = text[: text.rindex('"HostToDevice"')]
     (tmp_path / "trace_view.json").write_text(cut)
     run = _imported(tmp_path / "trace_view.json", tmp_path / "out")
@@ -195,7 +195,7 @@ def test_folders_of_ranks_are_one_job(tmp_path):
         folder = tmp_path / "job" / f"host_{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
         folder.mkdir(parents=True)
         (folder.parent / f"profiler_info_{rank}.json").write_text("{}")
-        rows = _generated(device=rank, collectives=True)
+        rows = generated(device=rank, collectives=True)
         (folder / "trace_view.json").write_text(json.dumps(rows))
     run = _imported(tmp_path / "job", tmp_path / "out")
     assert run.info.job is not None

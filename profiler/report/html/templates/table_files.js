@@ -5,14 +5,16 @@ import { page } from "./data.js";
 import { element, NOTHING, TEXTS } from "./format.js";
 import { say } from "./language.js";
 
-// What makes spreadsheets calculate, and what of it is a number, as profiler/report/flat.py has them.
+// What makes spreadsheets calculate, and what of it is a number, as profiler/report/files.py has them.
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]+/gu;
 const PLAIN_NUMBER = /^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?$/i;
 
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   let text = String(value);
   if (FORMULA.test(text) && !PLAIN_NUMBER.test(text)) text = `'${text}`;
+  text = text.replace(HIDDEN, "\ufffd");
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 

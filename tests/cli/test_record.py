@@ -167,8 +167,7 @@ def test_nothing_to_record(scripts):
         (["--compress", "zip", "--", "true"], "compress is 'zip'"),
         (
             ["--out", "script.py/traces", "--", "script.py", "1"],
-            "cannot write script.py/traces (Not a directory): something else has that name: give "
-            "another folder",
+            "cannot write script.py/traces (Not a directory): something else has that name",
         ),
         (["--", "no-such-command"], "cannot run no-such-command: No such file or directory"),
     ],

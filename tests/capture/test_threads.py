@@ -12,6 +12,7 @@ from profiler.analysis.analyze import analyze
 from profiler.capture import FakeClock, Options, RunClock, Session
 from profiler.capture.pipelines import pipeline_hooks
 from profiler.trace import NO_PIPELINE
+from profiler.trace.events import component_of
 
 from .toy import ToyPipeline
 
@@ -121,7 +122,8 @@ def test_diffusers_pipelines_in_threads(tmp_path):
     for thread in threads:
         thread.join()
     loaded = profiler.load(session.close())
-    assert sorted(rows(loaded, "submodule", "branch", "step"), key=str) == [
+    labels = rows(loaded, "submodule", "branch", "step")
+    assert sorted(((component_of(name), *rest) for name, *rest in labels), key=str) == [
         *(("text_encoder", "prompt", -1) for _ in "ab"),
         *(("text_encoder_2", "prompt", -1) for _ in "ab"),
         *(("transformer", "cond", step) for step in (0, 1)),
@@ -129,7 +131,7 @@ def test_diffusers_pipelines_in_threads(tmp_path):
         *(("vae", None, -1) for _ in "ab"),
     ]
     assert sorted(loaded.calls["call"].to_list()) == list(range(10))
-    parts = {pair[1]: pair[0] for pair in rows(loaded, "pipeline", "submodule")}
+    parts = {component_of(pair[1]): pair[0] for pair in rows(loaded, "pipeline", "submodule")}
     assert {parts["transformer"], parts["unet"]} == {0, 1}
     analysis = analyze(loaded)
     assert (analysis.accounting.overlapping, analysis.accounting.told_apart) == (2, True)
@@ -177,7 +179,8 @@ def test_pipelines_inside_a_pipeline(tmp_path):
         session.attach(pipeline)
     outer()
     run = profiler.load(session.close())
-    assert [row for row in rows(run, "submodule", "branch") if row[0] == "transformer"] == [
+    named = [(component_of(name), branch) for name, branch in rows(run, "submodule", "branch")]
+    assert [row for row in named if row[0] == "transformer"] == [
         ("transformer", "batched"),
         ("transformer", "cond"),
     ]

@@ -15,6 +15,7 @@ pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from profiler.capture.torch.modules import leave, running_session, say_running  # noqa: E402
+from profiler.trace.events import component_of
 from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
@@ -167,7 +168,7 @@ def test_pipelines_in_threads_have_their_own_operators(tmp_path, alone):
     assert sum(traced for *_, traced in calls) >= 2 * 2 * len(CALLS)
     for call, submodule, step, traced in calls:
         found = operators_of(run, call)
-        assert found in alone[submodule, step] if traced else found == []
+        assert found in alone[component_of(submodule), step] if traced else found == []
 
 
 class Range:

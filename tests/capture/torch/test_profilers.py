@@ -10,12 +10,12 @@ import pytest
 
 import profiler
 from profiler.capture import Options, Session
+from profiler.trace.events import component_of
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from profiler.capture.torch.modules import leave, running_session, say_running  # noqa: E402
-from profiler.trace.events import component_of
 from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch

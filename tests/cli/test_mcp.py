@@ -145,6 +145,7 @@ def _texts(value):
 def test_names_of_a_trace_are_bounded_data(tmp_path):
     """An injection in every name stays within its JSON text: one printable line, cut, never a line
     of the answer itself; a report has it within a row of a table or a list."""
+    pytest.importorskip("duckdb")
     _injected(tmp_path)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     ask = Questions(tmp_path)

@@ -298,7 +298,7 @@ class HealthNote(Fields, frozen=True, kw_only=True):
         """Whether times of the device are not those of the host: what it waited for is not
         known."""
         late = self.rule is HealthRule.OUTLIVED and self.action is HealthAction.NOTED
-        return late or self.rule is HealthRule.DRIFT
+        return late or self.rule in (HealthRule.DRIFT, HealthRule.LATE_CLOCK)
 
 
 class Shortened(Fields, frozen=True, kw_only=True):

@@ -484,7 +484,9 @@ def test_a_device_that_is_idle_and_begins_nothing_soon_may_have_a_late_clock(lat
     launched = BEGIN + np.arange(40) * (100_000 + gap)
     rows = rows_of(launched + 8_000 + late, np.full(40, 100_000), np.arange(1, 41))
     found = check(rows, launches_of(launched, np.arange(1, 41)), no_syncs()).notes
-    assert [note.rule for note in found] == [HealthRule.LATE_CLOCK] * noted
+    assert [(note.rule, note.unrelated) for note in found] == [
+        (HealthRule.LATE_CLOCK, True)
+    ] * noted
 
 
 def test_a_row_that_begins_after_its_synchronization_is_set_aside():

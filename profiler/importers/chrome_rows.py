@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -80,6 +80,20 @@ class Row(msgspec.Struct, gc=False):
         return "" if found is None else str(found).strip()
 
 
+class _Phased(Protocol):
+    """An event of any kind."""
+
+    @property
+    def ph(self) -> str: ...
+
+
+_Event = TypeVar("_Event", bound=_Phased)
+
+
+class _Listed(Protocol[_Event]):
+    traceEvents: list[_Event]  # noqa: N815  the key's own name
+
+
 class _File(msgspec.Struct):
     traceEvents: list[Row]  # noqa: N815  the key's own name
 
@@ -95,16 +109,24 @@ def _ns(raw: msgspec.Raw) -> int:
 
 
 def read_rows(path: Path) -> tuple[list[Row], tuple[HealthNote, ...]]:
-    """The events of a file, a list of them or an object with `traceEvents`, plain or gzip, and
-    what of its text could not be read. Raises InputError if none can be."""
+    """The events of a file, and what of its text could not be read. Raises InputError if none can
+    be."""
+    return read_events(path, Row, _File)
+
+
+def read_events(
+    path: Path, event: type[_Event], file: type[_Listed[_Event]]
+) -> tuple[list[_Event], tuple[HealthNote, ...]]:
+    """The events of a file as `event`, and what of its text could not be read: a list of them, or
+    the object `file` that lists them, plain or gzip. Raises InputError if none can be read."""
     text = content_of(path).removeprefix(BYTE_ORDER_MARK)
     try:
         if text.lstrip()[:1] == b"[":
-            return decoder_of(list[Row]).decode(text), ()
-        return decoder_of(_File).decode(text).traceEvents, ()
+            return decoder_of(list[event]).decode(text), ()  # type: ignore[valid-type]
+        return decoder_of(file).decode(text).traceEvents, ()
     except WRONG:
         pass
-    reader = DamagedText(readable, Row)
+    reader = DamagedText(readable, event)
     chunks = (text[at : at + _PART] for at in range(0, len(text), _PART))
     rows = [row for part, _ in reader.parts(chunks) for row in part]
     if not rows:
@@ -126,7 +148,7 @@ def kineto_trace(
     times = np.array([(row.start_ns, row.duration_ns) for row in rows], dtype=np.int64)
     start, duration = times.reshape(-1, 2).T
     timed = (start != _NO_TIME) & (duration != _NO_TIME)
-    kept = [row for row, told in zip(rows, timed.tolist(), strict=True) if told]
+    kept = [row for row, has_time in zip(rows, timed.tolist(), strict=True) if has_time]
     name, names = _codes(kept, lambda row: row.name)
     category, categories = _codes(kept, lambda row: row.cat)
     thread, of_threads = _codes(kept, lambda row: (row.pid, row.tid))

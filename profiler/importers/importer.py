@@ -164,8 +164,8 @@ class Importer(Struct, frozen=True):
     (`analysis.dropped_data` says what they mean). `seen` names the versions of the
     producer whose files were read. `beside` names further files that `read` looks at beside one
     that it is given, and that are no trace by themselves. `together` parts files of one folder into
-    those that `read` takes as one run: all of them where it is None. What it recognises is its own
-    only if one of its options is given where it is so `if_asked`.
+    those that `read` takes as one run: all of them where it is None. One that is `if_asked`
+    reads what it recognises only if one of its options is given.
     """
 
     name: str

@@ -41,7 +41,7 @@ class RankRun(Protocol):
 
     @property
     def capabilities(self) -> Iterable[str]:
-        """What it tells."""
+        """What it knows."""
 
     def call_ends(self) -> Sequence[int]:
         """When each of its calls returned."""
@@ -73,7 +73,7 @@ class JobRun:
 
     @property
     def capabilities(self) -> set[str]:
-        """What any of the ranks tells."""
+        """What any of the ranks knows."""
         return set[str]().union(*(run.capabilities for run in self.runs))
 
     def landmarks(self) -> Iterator[tuple[str, int]]:
@@ -97,11 +97,11 @@ class JobRun:
         host = join_commands(run.host() for run in self.runs)
         counters = [counter for run in self.runs for counter in run.free_counters()]
         bundle.write_host(_spans(self.runs), host, ROOT_DEVICE, counters)
-        told = [
+        infos = [
             run.info([of_rank[number] for number in sorted(of_rank)])
             for run, of_rank in zip(self.runs, calls, strict=True)
         ]
-        return _merged(told, self)
+        return _merged(infos, self)
 
 
 def name_of(paths: Sequence[Path], runs: Sequence[RankRun]) -> str:
@@ -113,18 +113,18 @@ def name_of(paths: Sequence[Path], runs: Sequence[RankRun]) -> str:
     return names.pop() if len(names) == 1 else paths[0].resolve().parent.parent.name
 
 
-def check_one_job(paths: Sequence[Path], told: Sequence[InJob]) -> None:
+def check_one_job(paths: Sequence[Path], jobs: Sequence[InJob]) -> None:
     """Raises InputError if these are not of one job, or if a rank is there twice."""
     owner: dict[int, Path] = {}
-    for path, one in zip(paths, told, strict=True):
+    for path, one in zip(paths, jobs, strict=True):
         if (one.world_size, one.backend, one.name) != (
-            told[0].world_size,
-            told[0].backend,
-            told[0].name,
+            jobs[0].world_size,
+            jobs[0].backend,
+            jobs[0].name,
         ):
             raise InputError(
                 f"{path} is of a job of {one.size_and_name}, {paths[0]} of one of "
-                f"{told[0].size_and_name}: give traces of one job"
+                f"{jobs[0].size_and_name}: give traces of one job"
             )
         if one.rank in owner:
             raise InputError(
@@ -183,13 +183,13 @@ def _first(several: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
     return found
 
 
-def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
+def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
     """What the manifest says of the whole job."""
-    first, job = told[0], run.job
+    first, job = infos[0], run.job
     devices: dict[str, Device] = {}
     of_rank: dict[int, str] = {}
     activities, health = [], []
-    for rank, info in zip(job.ranks, told, strict=True):
+    for rank, info in zip(job.ranks, infos, strict=True):
         lost = {"aligned": False} if rank.aligned is False else {}
         devices |= {name: structs.replace(one, **lost) for name, one in info.devices.items()}
         of_rank[rank.rank] = device_of_rank(rank.rank, ROOT_DEVICE)
@@ -202,28 +202,28 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         ]
     recording = first.recording
     if recording is not None:
-        recording = structs.replace(recording, source=run.name, files=len(told))
-    drops = (*(drop for info in told for drop in info.drops), *job_drops(job, of_rank))
+        recording = structs.replace(recording, source=run.name, files=len(infos))
+    drops = (*(drop for info in infos for drop in info.drops), *job_drops(job, of_rank))
     unaligned = any(rank.aligned is False for rank in job.ranks)
     return structs.replace(
         first,
         command_line=("profile-sd3", "import", *(str(one.path) for one in run.runs)),
         devices=devices,
-        submodules=_submodules(told),
-        pipeline_settings=_first(info.pipeline_settings for info in told),
-        submodule_settings=_first(info.submodule_settings for info in told),
-        attribution=_attribution(told),
-        overhead=_overhead(told),
-        coverage=_coverage(told),
+        submodules=_submodules(infos),
+        pipeline_settings=_first(info.pipeline_settings for info in infos),
+        submodule_settings=_first(info.submodule_settings for info in infos),
+        attribution=_attribution(infos),
+        overhead=_overhead(infos),
+        coverage=_coverage(infos),
         compilations=tuple(
             sorted(
-                chain.from_iterable(info.compilations for info in told),
+                chain.from_iterable(info.compilations for info in infos),
                 key=lambda one: one.start_ns,
             )
         ),
         cached_calls=tuple(
             sorted(
-                chain.from_iterable(info.cached_calls for info in told), key=lambda one: one.call
+                chain.from_iterable(info.cached_calls for info in infos), key=lambda one: one.call
             )
         ),
         recording=recording,
@@ -231,17 +231,17 @@ def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
         host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
         drops=drops,
         health=tuple(health),
-        shortened=tuple(chain.from_iterable(info.shortened for info in told)),
-        occupancy=tuple(chain.from_iterable(info.occupancy for info in told)),
-        workless=tuple(sorted(chain.from_iterable(info.workless for info in told))),
+        shortened=tuple(chain.from_iterable(info.shortened for info in infos)),
+        occupancy=tuple(chain.from_iterable(info.occupancy for info in infos)),
+        workless=tuple(sorted(chain.from_iterable(info.workless for info in infos))),
         job=job,
     )
 
 
-def _submodules(told: Sequence[RunInfo]) -> dict[str, Submodule]:
+def _submodules(infos: Sequence[RunInfo]) -> dict[str, Submodule]:
     """Each as the first rank has it, with the calls of all ranks."""
     found: dict[str, Submodule] = {}
-    for info in told:
+    for info in infos:
         again = {
             name: structs.replace(
                 found[name],
@@ -255,11 +255,11 @@ def _submodules(told: Sequence[RunInfo]) -> dict[str, Submodule]:
     return found
 
 
-def _attribution(told: Sequence[RunInfo]) -> dict[str, Attribution]:
+def _attribution(infos: Sequence[RunInfo]) -> dict[str, Attribution]:
     """What was attributed on all ranks together: by submodule if they recorded themselves; devices
     are of one rank."""
     found: dict[str, Attribution] = {}
-    for info in told:
+    for info in infos:
         for name, one in info.attribution.items():
             before = found.get(name)
             if before is None:
@@ -275,14 +275,14 @@ def _attribution(told: Sequence[RunInfo]) -> dict[str, Attribution]:
     return found
 
 
-def _overhead(told: Sequence[RunInfo]) -> Overhead:
+def _overhead(infos: Sequence[RunInfo]) -> Overhead:
     """What recording cost the rank that took the longest: for it the job waited."""
-    return max((info.overhead for info in told), key=lambda one: one.traced_ns or 0)
+    return max((info.overhead for info in infos), key=lambda one: one.traced_ns or 0)
 
 
-def _coverage(told: Sequence[RunInfo]) -> Coverage | None:
+def _coverage(infos: Sequence[RunInfo]) -> Coverage | None:
     """How much of what all ranks executed lies in their calls."""
-    known = [info.coverage for info in told if info.coverage is not None]
+    known = [info.coverage for info in infos if info.coverage is not None]
     if not known:
         return None
     captured = sum(one.captured_ns for one in known)

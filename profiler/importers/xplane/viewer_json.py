@@ -17,16 +17,10 @@ from typing import Any
 import msgspec
 
 from profiler.errors import InputError
-from profiler.files import decoder_of
-from profiler.importers.importer import content_of
+from profiler.importers.chrome_rows import read_events
 from profiler.importers.xplane.read import LATEST_PS, Event, Line, Plane, Space, Stat
-from profiler.kineto import BYTE_ORDER_MARK
-from profiler.kineto.damaged_text import DamagedText
-from profiler.kineto.events import WRONG
 from profiler.kineto.operators import Scalar
-from profiler.kineto.trace_file import readable
 
-_PART = 4 << 20  # bytes of a damaged text that are looked at together
 _DIGITS = 18  # of a number that is written as a text
 _PS = 1_000_000  # a µs
 _TEXT = "long_name"  # of an operation on a TPU its HLO
@@ -64,7 +58,7 @@ class _ViewPlane(Plane):
 def read_view(path: Path) -> Space:
     """Read a file, plain or gzip. Raises InputError if it has no event of a device or host."""
     planes: dict[Scalar, _ViewPlane] = {}
-    rows, cut = _rows(path)
+    rows, damage = read_events(path, _Row, _File)
     for row in rows:
         plane = planes.setdefault(row.pid, _ViewPlane("", {}, None))
         name = str(row.args.get("name", "")) if row.args else ""
@@ -76,19 +70,7 @@ def read_view(path: Path) -> Space:
             plane.names[row.tid] = name
     if not any(plane.rows for plane in planes.values()):
         raise InputError(f"{path} holds no event: give the .xplane.pb beside it")
-    return Space(tuple(planes.values()), 0, 0, cut)
-
-
-def _rows(path: Path) -> tuple[list[_Row], bool]:
-    """The rows of a file, and whether it is cut or damaged."""
-    text = content_of(path).removeprefix(BYTE_ORDER_MARK)
-    try:
-        return decoder_of(_File).decode(text).traceEvents, False
-    except WRONG:
-        pass
-    reader = DamagedText(readable, _Row)
-    chunks = (text[at : at + _PART] for at in range(0, len(text), _PART))
-    return [row for part, _ in reader.parts(chunks) for row in part], True
+    return Space(tuple(planes.values()), 0, 0, bool(damage))
 
 
 def _event(row: _Row) -> Event | None:

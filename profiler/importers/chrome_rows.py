@@ -37,17 +37,14 @@ _Key = TypeVar("_Key", bound=Hashable)
 class RowArgs(
     Args,
     gc=False,
-    rename={"queued": "correlation_id", "connection": "connection_id", "task": "Task Type"},
+    rename={"connection": "connection_id", "task": "Task Type"},
 ):
     """What is read of a row's `args` beside what Kineto's have."""
 
-    queued: Scalar = None
     connection: Scalar = None
     task: Scalar = None
     id: Scalar = None
     labels: Scalar = None
-    hlo_module: Scalar = None
-    hlo_op: Scalar = None
 
 
 class Row(msgspec.Struct, gc=False):

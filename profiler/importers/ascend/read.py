@@ -4,9 +4,9 @@
 
 Work is what the process `Ascend Hardware` did, and the collectives of `Communication` (`HCCL`);
 waits for events and notifications are none. A flow `HostToDevice` leads from work to the call of
-CANN that launched it; if that ran for torch's task queue (`Dequeue@…`), the launch is its
-`Enqueue` on the program's thread. A flow `async_npu` leads to the operator. Shapes and kinds of
-cores come from kernel_details.csv or op_summary_*.csv, which are read alone, too.
+CANN that launched it, mostly on the thread of torch's task queue (`Dequeue@…`); the program only
+put it there (`Enqueue`). A flow `async_npu` leads to the operator. Shapes and kinds of cores come
+from kernel_details.csv or op_summary_*.csv, which are read alone, too.
 Sources: Ascend/pytorch, torch_npu/profiler/analysis; the reference of msprof's data files.
 """
 
@@ -255,38 +255,26 @@ def _categorized(
 def _link(view: _TraceView) -> None:
     """Give work and its launch a number in common, and work and its operator another."""
     calls = _by_thread(view.runtime)
-    dequeued = _by_thread(row for row in view.host if row.cat == "dequeue")
-    enqueued = {_queued(row): row for row in view.host if row.cat == "enqueue"}
     connected = {} if view.has_launches else {_connected(row): row for row in view.runtime}
-    operators = {
-        (str(row.tid), row.start_ns): row for row in view.host if row.cat not in ("dequeue", "")
-    }
+    operators = _by_thread(row for row in view.host if row.cat == "cpu_op" and "::" in row.name)
     numbers: dict[int, int] = {}
     for row in view.work:
         source = view.source("HostToDevice", row)
         launch = connected.get(_connected(row)) if row.args is not None else None
         if source is not None:
             launch = calls.get(str(source.tid), _Ranges()).at(source.start_ns)
-        if launch is not None:
-            ran = dequeued.get(str(launch.tid), _Ranges()).at(launch.start_ns)
-            launch = enqueued.get(_queued(ran), launch) if ran is not None else launch
-        operator = view.source("async_npu", row)
-        if operator is not None:
-            operator = operators.get((str(operator.tid), operator.start_ns))
-        if operator is not None and operator.cat == "enqueue":
-            launch = launch or operator
+        source = view.source("async_npu", row)
+        operator = None
+        if source is not None:
+            operator = operators.get(str(source.tid), _Ranges()).at(source.start_ns)
         row.args = row.args or RowArgs()
         if launch is not None:
             launch.args = launch.args or RowArgs()
             number = numbers.setdefault(id(launch), len(numbers) + 1)
             row.args.correlation = launch.args.correlation = number
-        if operator is not None and operator.cat == "cpu_op":
+        if operator is not None:
             operator.args = operator.args or RowArgs()
             row.args.external_id = operator.args.external_id = f"operator {id(operator)}"
-
-
-def _queued(row: Row) -> str:
-    return str(row.args.queued) if row.args is not None else ""
 
 
 def _connected(row: Row) -> str:

@@ -111,10 +111,14 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     runtime = trace.rows_of(*RUNTIME)
     waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
     waits = np.setdiff1d(waits, launch)
+    operator = operators_around(trace, operators, launch)
+    # a thread that launches for others, as Ascend's task queue does, has no operators of its own
+    for_others = (launch >= 0) & ~np.isin(trace.thread[launch], np.unique(operators.thread))
+    operator = np.where((operator < 0) & for_others, external, operator)
     return Launches(
         row=work,
         launch=launch,
-        operator=operators_around(trace, operators, launch),
+        operator=operator,
         module=_module_in_call(
             trace, frames, around, np.where(forward >= 0, forward, origin), call
         ),

@@ -82,7 +82,7 @@ def test_work_has_the_operator_that_the_flow_names(real, rows):
         return min(inside, key=lambda row: _ns(row["dur"]))["name"]
 
     led = Counter(map(around, starts))
-    assert len(starts) == len(real.flows) == 274  # an enqueue each; two copies have none
+    assert len(starts) == len(real.flows) == 274  # a call of CANN each; two copies have none
     found = Counter(_work(real)["op_type"].cast(pl.String))
     for name in ("aten::mul_", "aten::sqrt", "aten::addcdiv_", "aten::addcmul_"):
         assert found[name] == led[name] > 0
@@ -162,8 +162,8 @@ def generated(*, device: int = 0, shift: int = 0, collectives: bool = False) -> 
 
 
 def test_queue_leads_from_work_to_its_operator(tmp_path):
-    """The launch of a kernel is its `Enqueue`, in torch's operator; waits are no work; the AI
-    CPU's is a track of its own; of a collective the whole is work, not its parts."""
+    """The launch of a kernel is CANN's call on the queue's thread, its operator the program's;
+    waits are no work; the AI CPU's is a track of its own; of a collective the whole is work."""
     (tmp_path / "msprof_1.json").write_text(json.dumps(generated(device=5, collectives=True)))
     run = _imported(tmp_path / "msprof_1.json", tmp_path / "out")
     work = _work(run)
@@ -173,7 +173,7 @@ def test_queue_leads_from_work_to_its_operator(tmp_path):
     assert set(kernels["op_type"].cast(pl.String)) == {"aten::mm"}
     tracks = Counter(work["track"].cast(pl.String))
     assert tracks == {"stream 2": 3, "stream 2 AI CPU": 1, "stream 1 collectives": 4}
-    launches = run.commands.filter(pl.col("layer").cast(pl.String) == "Enqueue")
+    launches = run.commands.filter(pl.col("layer").cast(pl.String) == "AscendCL@aclnnMm")
     assert len(launches) == 4
     assert len(run.flows) == 4
 

@@ -105,14 +105,16 @@ def _more(
     slack: float = 0.0,
 ) -> Iterator[Contradiction]:
     """The row, named by its column `row`, in which `figure` exceeds `other` by most, if any."""
-    over = frame.select(
-        row=pl.col(row).cast(pl.String),
-        value=figure[1].cast(pl.Float64),
-        bound=other[1].cast(pl.Float64),
-    ).filter(pl.col("value") - pl.col("bound") > pl.col("bound").abs() * _NEAR + slack)
-    if len(over):
-        name, value, bound = over.sort(pl.col("value") - pl.col("bound")).row(-1)
-        yield Contradiction(check, name or "", figure[0], value, other[0], bound, len(over))
+    if not len(frame):
+        return
+    both = frame.select(
+        row=row, value=figure[1].cast(pl.Float64), bound=other[1].cast(pl.Float64)
+    )
+    over = both["value"] - both["bound"]
+    count = int((over > both["bound"].abs() * _NEAR + slack).sum())
+    if count:
+        name, value, bound = both.row(over.arg_max() or 0)
+        yield Contradiction(check, str(name or ""), figure[0], value, other[0], bound, count)
 
 
 def _differ(
@@ -139,7 +141,7 @@ def _ranges(of: Inputs) -> Iterator[Contradiction]:
         frame, key = of.table(table.name), table.columns[0].name
         shares = [one.name for one in table.columns if _is_share(one)]
         times = [one.name for one in table.columns if _is_time(one)]
-        if not shares and not times:
+        if not len(frame) or not shares and not times:
             continue
         most = pl.col(shares).max().name.suffix(" at most")
         values = frame.select(pl.col(shares + times).min(), most).row(0)

@@ -211,7 +211,8 @@ class _Looked:
         """The track whose work overlapped most, beyond what is usual; None if it was too
         little."""
         here = self._window(part, step)
-        if here is None:
+        least = _EXPLAINS * excess
+        if here is None or max(here.overlaps().values(), default=0) < least:
             return None
         usual: dict[Place, list[float]] = {}
         references = [*self._references(part)]
@@ -222,7 +223,7 @@ class _Looked:
                     usual.setdefault(track, []).append(overlap / max(window.times.length, 1))
         if not references:
             return None
-        best, most = None, _EXPLAINS * excess
+        best, most = None, least
         for track, overlap in here.overlaps().items():
             shares = usual.get(track, [])
             shares = shares + [0.0] * (len(references) - len(shares))

@@ -7,10 +7,11 @@ gain. On other devices they are the time of calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import isclose, prod
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from profiler.analysis.result import Analysis, Effect
 from profiler.analysis.roofline import Ratio, call_costs
@@ -48,8 +49,7 @@ from profiler.text import Note
 _WELL_KNOWN = 0.9  # of the time: less is said
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """New time over old by submodule, of its calls of one `branch` alone if that is given, and
     notes on what that rests on."""
 
@@ -59,8 +59,7 @@ class Estimates:
     branch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
+class Following(Struct, frozen=True):
     """What following findings comes to: calls that go (`leaves`), how long the work of submodules
     takes then (`work`), and the host in them (`host`), of what they took; `fused` are submodules
     that a compiler would launch."""
@@ -296,8 +295,7 @@ def _estimate_note(code: Assumption, name: str, ratio: Ratio, **more: str) -> No
 # --- Workloads as scenarios change them: guidance, submodules, types, steps.
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSpan:
+class DeviceSpan(Struct, frozen=True):
     """From the first start of device work to the last end, in ns, the mean of pipeline calls: as
     `recorded`, as the unchanged run is `replayed`, and `ns` in the scenario."""
 
@@ -306,8 +304,7 @@ class DeviceSpan:
     ns: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Changed:
+class Changed(Struct, frozen=True, eq=False):
     """A workload, and what its times rest on.
 
     `spread` has, by submodule, the bounds of its time relative to the workload's if that was

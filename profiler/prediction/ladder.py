@@ -9,9 +9,11 @@ Changes that give another image and bounds that no change reaches are marked, an
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
 
 from profiler.analysis.finding_text import MATERIAL, change, words
 from profiler.analysis.overview import advised
@@ -42,8 +44,7 @@ class Kind(StrEnum):
     OTHER_IMAGE = "other_image"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Something to do: in words, as options of `predict`, and the findings that call for it.
     `on_host` says that the host's time is part of what it gains."""
 
@@ -60,7 +61,7 @@ class Change:
 
     def of(self, scenario: Scenario) -> Scenario:
         """`scenario` with this change beside its own."""
-        return replace(
+        return dataclasses.replace(
             scenario,
             follow=(*scenario.follow, *self.follow),
             cuda_graph=scenario.cuda_graph or self.cuda_graph,
@@ -69,8 +70,7 @@ class Change:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a request takes then, in ns; `low` to `high` with 90 % confidence, None if it
     is not known."""
 
@@ -84,8 +84,7 @@ class Outcome:
         return cls(request.ns, request.low, request.high)
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """A change, what the run takes with it `alone`, and `after` the ones above that keep the image;
     None if it takes the same work away as one of them. `pays_after` is the number of the rung
     above without which it gains nothing."""
@@ -96,8 +95,7 @@ class Rung:
     pays_after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
+class Ladder(Struct, frozen=True):
     """The outcomes of a run that takes `before_ns`. `total` is all of them that keep the image,
     with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
     is the most that recording made the run longer through its host, None if that is not known or

@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.result import Analysis
@@ -46,8 +48,7 @@ _CAPTURE = "record a run with that device, or measure both with `profile-sd3 ben
 _NOTHING = Device()  # is known of the device
 
 
-@dataclass(frozen=True, slots=True)
-class OtherHardware:
+class OtherHardware(Struct, frozen=True):
     """That the times on `device` are not known: it is other hardware than `measured_on`, and their
     rates do not tell; `launches`: nor would they if work is launched."""
 
@@ -77,8 +78,7 @@ class OtherHardware:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TargetDevice:
+class TargetDevice(Struct, frozen=True, eq=False):
     """A device of a placement.
 
     `memory_bytes` is None if it has no limit that is known. `factors` are its time / the
@@ -287,8 +287,7 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(Struct, frozen=True):
     """What a placement needs on one device, in bytes, and on whose behalf.
 
     `activations` are the most of one that runs and what the others keep; `unknown` names those
@@ -306,8 +305,7 @@ class DeviceMemory:
         return self.weights + self.activations
 
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
+class TooLarge(Struct, frozen=True):
     """That a device, which has `memory` bytes, lacks the room for what is placed on it."""
 
     need: DeviceMemory
@@ -424,8 +422,7 @@ _FEWEST_ROUNDS, _ROUNDS = 3, 12
 _Assignment = tuple[str, ...]  # device by submodule, in the order of `placement_of`
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BestPlacement:
+class BestPlacement(Struct, frozen=True, eq=False):
     """The best placement found, submodule to device, and what it came to.
 
     `possible` counts all assignments, `considered` those whose bound was looked at, `simulated`
@@ -695,8 +692,7 @@ class _Search:
 # --- Requests on devices: if submodules are placed, what fits there, and many requests at once.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OnDevices:
+class OnDevices(Struct, frozen=True, eq=False):
     """The workload as it is placed, and what came of it; `too_large` says why it does not fit, and
     then there is no simulation of it; None if it fits."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
@@ -59,8 +60,7 @@ from profiler.trace.manifest_fields import Device
 # --- What a prediction comes to: small frozen values, the input of its reports. Times are in ns.
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
     `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing if that
     is known (`corrected`)."""
@@ -74,8 +74,7 @@ class Measured:
     corrected: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """The time of a stage or submodule in a request, before and after; 0 if it is in none."""
 
     name: str
@@ -83,8 +82,7 @@ class Part:
     after_ns: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedLatency:
+class RecordedLatency(Struct, frozen=True, eq=False):
     """What a server recorded: how many requests were `in_flight` in the mean, how many ended in a
     second, and how long each took, int64 [requests]."""
 
@@ -97,8 +95,7 @@ class RecordedLatency:
         return round(float(np.percentile(self.latency_ns, percentile)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prediction:
+class Prediction(Struct, frozen=True, eq=False):
     """The answer to `scenario` for one request of the run, and for many at once.
 
     `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
@@ -146,8 +143,7 @@ def recorded_by_server(run: Run) -> bool:
     return _REQUESTS in run.info.capabilities
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     submodule: str
     device: str
     begin: int
@@ -155,8 +151,7 @@ class _Call:
     computed: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedRequests:
+class RecordedRequests(Struct, frozen=True, eq=False):
     """Requests that called the same. `durations` are ns by request and node of `graph` [r][n];
     `latency_ns` of each, int64 [r]; `numbers` are their pipeline calls, `left_out` counts requests
     that called something else. `batched` counts calls that computed together with another."""

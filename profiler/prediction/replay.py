@@ -8,14 +8,16 @@ recording takes the untraced time of the run.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from profiler.analysis.replay import (
     NEVER,
@@ -69,8 +71,7 @@ from profiler.text import Note
 _Reals = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Paces:
+class Paces(Struct, frozen=True, eq=False):
     """How the calls of a run are changed, by their rows: `work`, float64 [n], is the length of
     their device work over what it was, `host` that of the host's time in them. `graphs` are the
     host's times, start and end in ns, of those whose launches in that time become one."""
@@ -80,8 +81,7 @@ class Paces:
     graphs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplayedCall:
+class ReplayedCall(Struct, frozen=True, eq=False):
     """A pipeline call that was replayed: its pieces with their times, the device's span in ns, and
     by submodule how long its calls' tiles were busy, and idle, in ns."""
 
@@ -263,8 +263,7 @@ class RefusedError(InputError):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplayBasis:
+class ReplayBasis(Struct, frozen=True, eq=False):
     """The measured pipeline calls on the host's axis, and the launches in them.
 
     Of n calls `names` and `branches` are their submodules and branches, `queued`, bool [n], which
@@ -303,7 +302,7 @@ def replay_basis(run: Run, workload: Workload) -> ReplayBasis | None:
     Raises RefusedError if a replay does not tell what the run would have taken.
     """
     if not run.calls["call"].is_sorted():
-        run = replace(run, calls=run.calls.sort("call"))
+        run = dataclasses.replace(run, calls=run.calls.sort("call"))
     recording = recording_of(run)
     if recording is None:
         return None
@@ -470,8 +469,7 @@ def _elapsed(calls: Sequence[ReplayedCall]) -> float:
     return _mean([call.pieces.duration_ns for call in calls])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
+class _Plan(Struct, frozen=True, eq=False):
     """What the pipeline calls do with as many steps as they had, how long their calls' work and
     host time are at the estimates and at their bounds, and what that rests on; `fused` are the rows
     of calls that a compiler would launch."""

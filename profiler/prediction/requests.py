@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.errors import InputError
 from profiler.prediction.scenario import DEFAULT_ORDER, ORDERS, Order
@@ -68,8 +69,7 @@ _BETWEEN_RUNS = 0.02
 calls scatter by (docs/performance.md, "What intervals are worth")."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTime:
+class RequestTime(Struct, frozen=True):
     """A request's time in ns. `low` and `high` bound it with 90 % confidence, None if nothing
     was measured more than once and nothing was estimated within bounds. `resampled` names what was
     drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
@@ -162,8 +162,7 @@ def _sums(workload: Workload, names: Sequence[str]) -> dict[str, float]:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Measured:
+class _Measured(Struct, frozen=True, eq=False):
     """The time of a submodule in p pipeline calls: `once`, float64 [p], in the first step and in no
     step, `steady`, float64 [p, k], in each later step."""
 
@@ -302,8 +301,7 @@ def _once(workload: Workload, resampled: Resampled | None) -> float:
 _Edges = list[list[int]]  # by task of a part: the tasks of the part that it waits for
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestGraph:
+class RequestGraph(Struct, frozen=True, eq=False):
     """The n nodes of a request, each after all that it waits for.
 
     `work[i]` is what node i does: tasks with their steps, -1 outside of steps. It is one call, or
@@ -519,8 +517,7 @@ _MOST_REQUESTS = 1000
 _Times = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Simulation:
+class Simulation(Struct, frozen=True, eq=False):
     """What a closed loop of `concurrency` requests came to within its window.
 
     `throughput` is requests/s, between `low` and `high` with 90 % confidence as far as the scatter

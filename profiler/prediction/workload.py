@@ -7,10 +7,10 @@ one. Profiler work and missing data are excluded.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from operator import itemgetter
 from typing import Protocol, TypeVar
@@ -18,7 +18,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from profiler.analysis.memory import submodule_weights
 from profiler.analysis.result import Analysis
@@ -166,7 +167,7 @@ def with_spans_of_calls(run: Run) -> Run:
         for number, begin, end in whole.iter_rows()
     ]
     spans = pl.DataFrame(rows, schema=schema(SPANS), orient="row")
-    return replace(run, spans=pl.concat([run.spans, spans]))
+    return dataclasses.replace(run, spans=pl.concat([run.spans, spans]))
 
 
 # --- The time of one pipeline call, cut into pieces that follow one another and leave nothing out.
@@ -183,8 +184,7 @@ TOKENIZER = "tokenizer"  # host work of one encoder: its name starts with this
 APPLY_GUIDANCE = "apply_guidance"  # host work of guidance
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """`duration_ns` of a call, or of the host (`submodule` None) with the `name` of its work.
 
     `step` counts the steps of its pipeline call from 0; NO_STEP before the first and after the
@@ -203,8 +203,7 @@ class Piece:
     start_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PipelinePieces:
+class PipelinePieces(Struct, frozen=True):
     """The pieces of pipeline call `number`, of the class `pipeline`, before its first step, in each
     step, after the last."""
 
@@ -216,8 +215,7 @@ class PipelinePieces:
     decode: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """A call's row, labels and extent in ns; `step` as in its run."""
 
     row: int
@@ -246,8 +244,7 @@ def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
     return _pieces(run, extents, pipelines)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Extents:
+class _Extents(Struct, frozen=True, eq=False):
     """On one axis: when n calls were under way, int64 [n], when pipeline calls were, by number,
     if that is not as long as their spans, and what counts nowhere."""
 
@@ -325,8 +322,7 @@ def _named_work(run: Run, pipelines: PipelineCalls) -> dict[int, list[tuple[str,
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
+class _Cut(Struct, frozen=True):
     """One pipeline call from `begin` to `end`, and where to cut it.
 
     `steps` are its step numbers with their starts, in order of time; `last` is the end of the last
@@ -538,8 +534,7 @@ def staying(
 _Times = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class Task(Struct, frozen=True, eq=False):
     """One call of a submodule, or the host's time before the next one.
 
     p pipeline calls were measured. `first_ns` is the time in the first step of each, int64 [p]; of
@@ -571,8 +566,7 @@ _Key = tuple[str, int, str, str]  # name, which of its name, leading to, stage
 _Timed = dict[_Key, tuple[Piece, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class ScaledPieces:
+class ScaledPieces(Struct, frozen=True):
     """Pieces of p pipeline calls, calls multiplied with `factors`, one a row of the run's calls."""
 
     cut: Sequence[PipelinePieces]
@@ -741,8 +735,7 @@ def _batches(shapes: Collection[_Dims]) -> set[int]:
 HOST = HOST_TIME  # the name of tasks that are the host's time
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Workload:
+class Workload(Struct, frozen=True, eq=False):
     """The tasks of one request in the order in which the pipeline calls them: those of `encode`
     (before the first step) once, those of `step` in each of `steps` steps, those of `decode` once.
 

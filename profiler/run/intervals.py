@@ -389,7 +389,10 @@ class Stretches:
             return Stretches.none() if inside else self
         if inside and len(other) == 1:
             return self.clipped(int(other.start[0]), int(other.end[0]))
-        moments = np.unique(np.concatenate((self.start, self.end, other.start, other.end)))
+        # Sorted runs merge in one pass; a moment that comes twice makes an empty stretch.
+        moments = np.concatenate((self.start, self.end, other.start, other.end))
+        moments.sort(kind="stable")
         first, last = moments[:-1], moments[1:]
-        kept = (self.within(first, last) > 0) & ((other.within(first, last) > 0) == inside)
+        kept = np.diff(self.before(moments)) > 0
+        kept &= (np.diff(other.before(moments)) > 0) == inside
         return Stretches.union(first[kept], last[kept])

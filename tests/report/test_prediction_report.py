@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from profiler.analysis import worded_note
@@ -120,8 +121,8 @@ def test_placements_that_were_not_simulated_were_ruled_out():
     """32 considered and 2 simulated: of the others a bound says that they are no better."""
     steps = [[("transformer", "cond", 300)]] * 3
     found = _predicted(stepped_run([steps]), concurrency=2, place={"vae": "rbln:1"})
-    best = replace(found.best, possible=32, considered=32, simulated=2, exhaustive=True)
-    text = " ".join(_text(replace(found, best=best)).split())
+    best = structs.replace(found.best, possible=32, considered=32, simulated=2, exhaustive=True)
+    text = " ".join(_text(structs.replace(found, best=best)).split())
     assert (
         "Of 32 placements 32 were considered and 2 simulated, the others ruled out by a bound: "
         "none is more than 1 % better" in text

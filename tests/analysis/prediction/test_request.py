@@ -1,11 +1,10 @@
 """The time of one request and its interval: by hand, and what must always hold."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profiler.analysis.analyze import analyze
 from profiler.prediction import Scenario, Unknown, Workload

@@ -115,7 +115,7 @@ class StoppedSession:
     events: int = 0
     follows: bool = False
     levels: dict[str, int] = field(default_factory=dict)
-    trace: BinaryIO | Note = Note(_NOTHING)
+    trace: BinaryIO | Note = field(default_factory=lambda: Note.of(_NOTHING))
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self) -> None:
@@ -635,8 +635,8 @@ class Tracing:
     @interrupts_wait()
     def _stop(self, session: _Session) -> None:
         """Stop the running session; what it has recorded is written and read later: when the
-        pipeline rests, or another session is started. If the script has started a profiler meanwhile, torch has that one, which is left
-        alone."""
+        pipeline rests, or another session is started. If the script has started a profiler
+        meanwhile, torch has that one, which is left alone."""
         self._session, self._rest = None, time.monotonic()
         end = pair_clocks(session.clock)
         for host in session.hosts.values():  # of other threads, which are interrupted

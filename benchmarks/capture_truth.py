@@ -43,7 +43,7 @@ import checkout  # noqa: F401 - finds the project
 import profiler
 from profiler.trace.manifest_fields import stated
 
-LEVELS = {"calls": "none", "operators": "all"}
+LEVELS = {"calls": "none", "first-last": "first,last", "operators": "all"}
 
 
 def torch_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[..., Any]]:

@@ -25,7 +25,7 @@ class Moments:
 def session(number, delivered, events=10):
     """One that has nothing of its only call: that it says so tells when it was converted."""
     call = TracedCall("", lambda cut: delivered.append((number, cut)))
-    return StoppedSession(NOTHING, (0, 0), (0, 0), {}, [call], {}, "cuda", events)
+    return StoppedSession(None, (0, 0), (0, 0), {}, [call], {}, "cuda", events)
 
 
 def test_they_wait_and_are_converted_in_order():

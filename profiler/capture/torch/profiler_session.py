@@ -98,14 +98,14 @@ class TracedCall:
 
 @dataclass(slots=True)
 class StoppedSession:
-    """What torch has recorded: `trace` is what Kineto has written of it (`written`), or why it has
-    not. `start` and `end` are of `pair_clocks`; `allocated` the bytes that torch held on each
-    device when the session began. `threads` numbers threads by their system's id, `kind` is the
-    accelerator's. `events` is how many host events it may have. `follows`: it goes on in the
-    pipeline call of the session before it. `levels`, which all share, are the bytes that the last
-    one to be converted left allocated, by device."""
+    """What torch has recorded: `results` are Kineto's until they are written, `trace` is what it
+    has then written of them (`written`), or why it has not. `start` and `end` are of `pair_clocks`;
+    `allocated` the bytes that torch held on each device when the session began. `threads` numbers
+    threads by their system's id, `kind` is the accelerator's. `events` is how many host events it
+    may have. `follows`: it goes on in the pipeline call of the session before it. `levels`, which
+    all share, are the bytes that the last one to be converted left allocated, by device."""
 
-    trace: BinaryIO | Note
+    results: Any
     start: tuple[int, int]
     end: tuple[int, int]
     allocated: dict[str, int]
@@ -115,9 +115,19 @@ class StoppedSession:
     events: int = 0
     follows: bool = False
     levels: dict[str, int] = field(default_factory=dict)
+    trace: BinaryIO | Note = field(default_factory=lambda: Note.of(_NOTHING))
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self) -> None:
+        """Have Kineto write what it holds, some 4 kB an event, which is then free; once."""
+        with self.writing:
+            if self.results is not None:
+                self.trace = written(self.results)
+                self.results = None
 
     def convert(self) -> None:
         """Cut it, knowing what the session before it left."""
+        self.write()
         after = self.cut(self.levels if self.follows else {})
         self.levels.clear()
         self.levels.update(after)
@@ -149,7 +159,8 @@ class StoppedSession:
         return after
 
     def close(self) -> None:
-        """Let go of what was written."""
+        """Let go of what was recorded."""
+        self.results = None
         if not isinstance(self.trace, Note):
             self.trace.close()
             self.trace = Note.of(_NOTHING)
@@ -173,7 +184,7 @@ def written(results: Any) -> BinaryIO | Note:
     """What Kineto writes of its `results`, in a file that has no name any more: it goes with the
     process, however that ends. Why not, if there is none."""
     try:
-        if results is None or not results.trace_start_ns():
+        if not results.trace_start_ns():
             return Note.of(_NOTHING)
         with tempfile.TemporaryDirectory(
             prefix="profile-sd3-", ignore_cleanup_errors=True
@@ -292,7 +303,8 @@ def _index(device: str) -> int:
 # follow, and what the pipeline does between them: a range of ours around all of them is its host
 # work. It is stopped when the pipeline call ends, ahead of a call that is left out, and between
 # calls once it has recorded for `LONGEST_S` or would have more than `EVENT_CAP` events. Kineto
-# writes what it has at once, so that its memory is free; it is cut (`cut`) later (`conversions`).
+# writes what it has when the pipeline rests, but before another session starts, so that no more
+# than one's events are in memory; they are cut (`cut`) later (`conversions`).
 #
 # A session records the thread that started it, and torch stops it on that thread alone. When a
 # second thread has asked for one in a pipeline call, further sessions record all threads, and torch
@@ -366,6 +378,7 @@ class Tracing:
         self._numbers = itertools.count()
         self._session: _Session | None = None
         self._conversions = Conversions(self._resting_since)
+        self._held: StoppedSession | None = None  # whose results torch may still hold
         self._running: dict[object, int] = {}  # pipeline calls, and the thread of each
         self._rest = time.monotonic()  # when the last of these, or a session, ended
         self._follows = False  # a session of this pipeline call was stopped
@@ -463,6 +476,7 @@ class Tracing:
                 else:
                     session.withdraw(owner)
         self._conversions.drain()
+        self._write_held()
         PROFILERS.leave(owner)
 
     def forget(self) -> None:
@@ -476,6 +490,7 @@ class Tracing:
         self._session, self._starting, self._several_threads = None, False, False
         self._conversions.abandon()
         self._conversions, self._running = Conversions(self._resting_since), {}
+        self._held = None
         self._follows, self._threads, self._levels = False, {}, {}
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
@@ -491,6 +506,7 @@ class Tracing:
         session, if this thread can; else it is ours no more, and its thread lets go of it."""
         thread = threading.get_ident()
         with self._lock:
+            self._write_held()
             session = self._session
             if session is None or not is_ours():
                 return
@@ -501,6 +517,7 @@ class Tracing:
             cut_off = [call for call in session.calls if call.end_ns < 0]
             session.calls = [call for call in session.calls if call.end_ns >= 0]
             self._stop(session)
+            self._write_held()
         for call in cut_off:
             call.deliver(Note.of(DropReason.PROFILER_IN_USE))
 
@@ -579,6 +596,7 @@ class Tracing:
                 self._noticed = True
                 notice(_NOTICE)
             return None
+        self._write_held()
         profiler = new_profiler(all_threads=self._several_threads, memory=memory)
         self._starting = True
         running = started(profiler)
@@ -608,10 +626,17 @@ class Tracing:
         self._explained = True
 
     @interrupts_wait()
+    def _write_held(self) -> None:
+        """Have what the last session recorded written before another one is started."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.write()
+
+    @interrupts_wait()
     def _stop(self, session: _Session) -> None:
-        """Stop the running session, and have written what it has recorded, which is read later.
-        If the script has started a profiler meanwhile, torch has that one, which is left
-        alone."""
+        """Stop the running session; what it has recorded is written and read later: when the
+        pipeline rests, or another session is started. If the script has started a profiler
+        meanwhile, torch has that one, which is left alone."""
         self._session, self._rest = None, time.monotonic()
         end = pair_clocks(session.clock)
         for host in session.hosts.values():  # of other threads, which are interrupted
@@ -623,20 +648,18 @@ class Tracing:
                 session.profiler.__exit__(None, None, None)
             except RuntimeError:  # somebody has stopped it: it has no results
                 say_running(ours=False)
-        trace = written(session.profiler.kineto_results)
-        session.profiler.kineto_results = None
-        self._conversions.put(
-            StoppedSession(
-                trace,
-                session.start,
-                end,
-                session.allocated,
-                session.calls,
-                dict(self._threads),
-                session.kind,
-                session.expected_events,
-                self._follows,
-                self._levels,
-            )
+        self._held = StoppedSession(
+            session.profiler.kineto_results,
+            session.start,
+            end,
+            session.allocated,
+            session.calls,
+            dict(self._threads),
+            session.kind,
+            session.expected_events,
+            self._follows,
+            self._levels,
         )
+        session.profiler.kineto_results = None
+        self._conversions.put(self._held)
         self._follows = True

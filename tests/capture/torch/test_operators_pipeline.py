@@ -143,3 +143,26 @@ def test_allocations_are_recorded_where_they_are_asked_for(tmp_path, monkeypatch
     loaded = profiler.load(run.path)
     assert loaded.info.recording.profile_memory is asked
     assert bool(len(loaded.counters)) is asked
+
+
+def test_a_session_is_written_after_its_call(tmp_path, monkeypatch):
+    """Not before the caller has its result, but before the next session starts, so that no more
+    than one is in memory."""
+    import torch
+
+    from profiler.capture.torch import profiler_session
+
+    for name in ("_LINGER_S", "_LONGEST_S"):  # the thread that converts stays away
+        monkeypatch.setattr(f"profiler.capture.host_work.{name}", 600.0)
+    writing, found = profiler_session.written, []
+    monkeypatch.setattr(
+        profiler_session, "written", lambda results: found.append(results) or writing(results)
+    )
+    net, seen = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)), []
+    with profiler.profile({"net": net}, out=tmp_path) as run:
+        for _ in range(3):
+            net(torch.ones(1, 4))
+            seen.append(len(found))
+    assert seen == [0, 1, 2]
+    calls = profiler.load(run.path).calls
+    assert calls["ops_traced"].to_list() == [True] * 3

@@ -129,7 +129,7 @@ class _Room(Struct, frozen=True):
     notes: int = 3
     shapes: int = 6
     findings: int = 3
-    rung_lines: int = 2
+    rung_lines: int = 3
 
 
 _ROOMS = (
@@ -138,7 +138,8 @@ _ROOMS = (
     _Room(blank=False, lines=2),
     _Room(blank=True, lines=1),
     _Room(blank=False, lines=1),
-    _Room(blank=False, lines=1, shapes=3),
+    _Room(blank=False, lines=1, rung_lines=2),
+    _Room(blank=False, lines=1, shapes=3, rung_lines=2),
     _Room(blank=False, lines=1, shapes=3, rung_lines=1),
     _Room(blank=False, lines=1, notes=2, shapes=3, findings=2, rung_lines=1),
     _Room(blank=False, lines=1, notes=1, shapes=1, findings=1, rung_lines=1),

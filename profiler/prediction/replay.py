@@ -293,7 +293,7 @@ class ReplayBasis:
 
     @property
     def as_recorded(self) -> Paces:
-        """Nothing changed, but without the cost of tracing if that is known."""
+        """Nothing changed, but without the profiling overhead if that is known."""
         return Paces(np.ones(len(self.host)), self.host)
 
 

@@ -112,7 +112,7 @@ def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
 
 LINES = 40
 _ALERT = "bold red"
-_OPENING_LABEL = 16  # characters at most
+_OPENING_LABEL = 18  # characters at most
 _GAP = 2
 _NAME = 30  # characters that the name of a row keeps
 _GAIN = 16
@@ -268,6 +268,8 @@ def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     gain = min(max((cell_len(clean(one.gain)) for one in advised), default=0), _GAIN) + _GAP
     for one in advised:
         yield from _advice(one, width, gain, room)
+    for note in opening.advice_notes:
+        yield from _text_lines(f"  {_plain(clean(note))}", width, room.lines)
 
 
 def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:

@@ -191,7 +191,7 @@ class Noun(StrEnum):
 
 _EVIDENCE: Mapping[Noun, Mapping[str, Said]] = {
     Noun.KERNELS: {
-        "commands": said("kernels + copies"),
+        "commands": said("device operations"),
         "mean command": said("mean kernel or copy"),
     },
     Noun.NODES: {"commands": said("nodes"), "mean command": said("mean node")},

@@ -61,7 +61,7 @@ _OF_HOST = (
     renamed(OPERATORS, "self_ns", importance=0),
     renamed(OPERATORS, "share", label="share of host time"),
     renamed(OPERATORS, "waited_ns", importance=0),
-    renamed(OPERATORS, "total_ns", label="with what ran within", importance=2),
+    renamed(OPERATORS, "total_ns", label="total", importance=2),
 )
 _SELF = said(
     "Self excludes other host work, runtime calls and waits within it. Waited is the part of self "

@@ -130,6 +130,7 @@ _ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to recor
 }
 
 
+_NEEDED = {"timeline": said("start times")}  # codes that are no words of a reader
 RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
     "timeline": frozenset(
         (
@@ -163,16 +164,21 @@ def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
     return found
 
 
-def unchecked_text(analysis: Analysis) -> Said | None:
-    """`"5 need shapes: Record with record_shapes=True"`; None if all rules could be checked."""
-    parts = []
+def unchecked_lines(analysis: Analysis) -> Iterator[Said]:
+    """What rules need that could not be checked, and how to record it:
+    `"5 need shapes: Record with record_shapes=True"`."""
     for code, (some, advice) in unchecked(analysis).items():
-        given = {"number": len(some), "what": said(code)}
+        given = {"number": len(some), "what": said(_NEEDED.get(code, code))}
         text = said("{number} need {what}", **given)
         if len(some) == 1:
             text = said("{number} needs {what}", **given)
         how = advice.changed(lambda one: one.rstrip(".")) if isinstance(advice, Said) else advice
-        parts.append(said("{text}: {how}", text=text, how=how) if how else text)
+        yield said("{text}: {how}", text=text, how=how or said("not in this file"))
+
+
+def unchecked_text(analysis: Analysis) -> Said | None:
+    """These as one text; None if all rules could be checked."""
+    parts = list(unchecked_lines(analysis))
     return joined("; ", parts) if parts else None
 
 

@@ -208,7 +208,7 @@ def _labels(noun: Said, of_devices: Said, of_calls: Said, of_rows: Said) -> Mapp
 _LABELS: Mapping[Noun, Mapping[str, Said]] = {  # of the column `commands`, by keys of tables
     Noun.KERNELS: _labels(
         said("kernel launches"),
-        said("kernels + copies"),
+        said("device operations"),
         said("events"),
         said("events"),
     ),
@@ -228,7 +228,7 @@ _ALL: Mapping[Noun, Said] = {
     Noun.COMMANDS: said("commands"),
 }
 _ON_DEVICES: Mapping[Noun, str] = {
-    Noun.KERNELS: "kernels + copies",
+    Noun.KERNELS: "device operations",
     Noun.NODES: "nodes",
     Noun.OPERATORS: "operators",
     Noun.COMMANDS: "commands",

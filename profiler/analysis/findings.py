@@ -44,7 +44,7 @@ from profiler.analysis.runtime import Runtime, runtime_of
 from profiler.analysis.table_text import Sentences, WordedTable
 from profiler.files import plain
 from profiler.run.columns import STRING, Column, col, schema
-from profiler.text import Said, Value, counted, plain_value, said
+from profiler.text import Said, Value, counted, joined, plain_value, said
 from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
 # --- What a rule says of several ranks or devices alike, said once.
@@ -275,12 +275,14 @@ def findings_part(analysis: Analysis) -> Part:
 def checked_text(analysis: Analysis) -> Said:
     """`"14 rules checked, none applies; 3 need shapes: Record with record_shapes=True"`, of a run
     without findings."""
+    checked, rest = none_applies(analysis), unchecked_text(analysis)
+    return checked if rest is None else joined("; ", [checked, rest])
+
+
+def none_applies(analysis: Analysis) -> Said:
+    """`"14 rules checked, none applies"`."""
     left = sum(len(some) for some, _ in unchecked(analysis).values())
-    checked = counted(len(rules()) - left, "rule")
-    rest = unchecked_text(analysis)
-    if rest is None:
-        return said("{rules} checked, none applies", rules=checked)
-    return said("{rules} checked, none applies; {rest}", rules=checked, rest=rest)
+    return said("{rules} checked, none applies", rules=counted(len(rules()) - left, "rule"))
 
 
 SECTION = SectionKind(

@@ -469,12 +469,12 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
     HealthRule.HOST_TIMES: (said("No GPU work"), _host_times),
     HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
-    HealthRule.REUSED_NUMBERS: (said("Doubtful"), _reused),
+    HealthRule.REUSED_NUMBERS: (said("Uncertain"), _reused),
     HealthRule.BEFORE: (said("Before"), _before),
     HealthRule.DEVICE_ONLY: (said("Device only"), _device_only),
     HealthRule.LATE: (said("Late"), _late),
     HealthRule.CUT: (said("Cut"), _cut),
-    HealthRule.BEYOND_PEERS: (said("Doubtful"), _beyond),
+    HealthRule.BEYOND_PEERS: (said("Uncertain"), _beyond),
     HealthRule.GAP: (said("Gap"), _gap),
     HealthRule.DRIFT: (said("Drift"), _drift),
     HealthRule.FRONT_END: (said("Beside"), _front_end),
@@ -572,7 +572,7 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
         label, text = _SENTENCES[note.rule][0], sentence_of(note)
         if note.rule in _CORRECTED and note.action is not HealthAction.SHORTENED:
             noted = note.action is HealthAction.NOTED
-            label = said("Doubtful") if noted else said("Set aside")
+            label = said("Uncertain") if noted else said("Set aside")
         if more > 0 and note is shown[_MOST_LINES - 1]:
             text = said("{note} (and {more} more: table health)", note=text, more=count(more))
         yield Fact(label, text, alert=True)

@@ -6,7 +6,7 @@ With |A| the length of the union of A, C commands that compute, K collectives an
     exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
 
 The causes add up to the idle time to the nanosecond, and it equals the idle time in the table
-of devices. Transfers overlapped with compute or collectives are |T| - data. Gaps over 100 µs
+of devices. Transfers overlapped or collectives are |T| - data. Gaps over 100 µs
 count as long.
 """
 
@@ -175,7 +175,7 @@ IDLE: tuple[Column, ...] = (
         "unallocated_ns",
         NS,
         "part of the end-to-end time outside of span_ns",
-        label="before and behind",
+        label="before and after",
         importance=16,
     ),
     col(
@@ -205,7 +205,7 @@ IDLE: tuple[Column, ...] = (
         SHARE,
         "overlapped_ns / transfer_ns; null without transfers",
         True,
-        label="transfers hidden",
+        label="overlapped",
         importance=1,
     ),
     col(
@@ -620,12 +620,12 @@ TABLES = (
 
 SENTENCES: Sentences = {
     WaitCause: {
-        WaitCause.LAUNCH: said("the host, in calls"),
-        WaitCause.SYNC: said("the host, which had waited for it"),
-        WaitCause.QUEUE: said("launched commands to begin"),
-        WaitCause.HOST: said("the next call"),
-        WaitCause.COPY: said("asynchronous copies"),
-        WaitCause.OTHER_DEVICE: said("another device"),
+        WaitCause.LAUNCH: said("launch-bound"),
+        WaitCause.SYNC: said("sync-bound"),
+        WaitCause.QUEUE: said("queue-bound"),
+        WaitCause.HOST: said("between calls"),
+        WaitCause.COPY: said("waiting for copies"),
+        WaitCause.OTHER_DEVICE: said("waiting for another device"),
         WaitCause.UNRECORDED: said("work that was not recorded"),
     }
 }

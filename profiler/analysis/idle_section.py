@@ -441,8 +441,8 @@ def _idle_gaps(found: Finding) -> Words:
         found,
         {"times": times},
         said(
-            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; it "
-            "mainly waits for {cause}"
+            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; "
+            "mainly {cause}"
         ),
         said(
             "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; the "
@@ -478,7 +478,7 @@ def _idle_devices(found: Finding) -> Words:
         {"devices": named_devices(found), "share": value_range(found, "gap_share")},
         said(
             "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
-            "{share} of the time in all; they mainly wait for {cause}"
+            "{share} of the time in all; mainly {cause}"
         ),
         said(
             "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
@@ -677,7 +677,9 @@ def _busy(of: ReportInput) -> Iterator[Part]:
 
 def _gap_parts(of: ReportInput) -> Iterator[Part]:
     relative = of.analysis.gaps.with_columns(pl.col("begin_ns") - of.begin_ns)
-    start = renamed(GAPS, "begin_ns", meaning="when it ran dry, from the start of the run")
+    start = renamed(
+        GAPS, "begin_ns", label="start", meaning="when it ran dry, from the start of the run"
+    )
     made = table("gaps", "gaps", (start, GAPS_SHOWN), GAPS, relative, shown=of.rows(10))
     yield Part(said("Longest gaps, whole run"), table=made)
 

@@ -129,7 +129,7 @@ OPERATORS: tuple[Column, ...] = (
         importance=DATA_ONLY,
     ),
     col("parallelism", FACTOR, _PARALLELISM, True, importance=DATA_ONLY),
-    col("parallel_utilization", RATIO, _UTILIZATION, True, label="par. util."),
+    col("parallel_utilization", RATIO, _UTILIZATION, True, label="parallel utilization"),
     col("imbalance", FACTOR, _IMBALANCE, True, importance=13),
     col(
         "share",

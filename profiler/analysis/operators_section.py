@@ -63,7 +63,7 @@ PARTITIONING: tuple[Column, ...] = (
         importance=1,
     ),
     col("parallelism", FACTOR, _PARALLELISM, True, importance=5),
-    col("parallel_utilization", RATIO, _UTILIZATION, True, label="par. util."),
+    col("parallel_utilization", RATIO, _UTILIZATION, True, label="parallel utilization"),
     col("imbalance", FACTOR, _IMBALANCE, True),
     col(
         "device_imbalance",

@@ -27,6 +27,7 @@ from profiler.analysis.document import (
     Summary,
     TableView,
 )
+from profiler.analysis.dropped_data import unchecked_lines
 from profiler.analysis.end_to_end import (
     asynchronous,
     at_once,
@@ -41,7 +42,7 @@ from profiler.analysis.finding_text import (
     words,
     works_behind,
 )
-from profiler.analysis.findings import checked_text
+from profiler.analysis.findings import none_applies
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import health_facts, is_sound, lacks_work
 from profiler.analysis.operators_section import with_template_arguments
@@ -291,7 +292,7 @@ def _spread(steps: StepSummary) -> Iterator[str]:
 def cost_fact(analysis: Analysis) -> Fact:
     """What tracing took of the run, how that is known, and whether figures are distorted by it."""
     overhead = analysis.run.overhead
-    share, name = overhead.share, said("Cost of tracing")
+    share, name = overhead.share, said("Profiling overhead")
     if share is None:
         if overhead.hooks_ns is None:
             return Fact(
@@ -304,7 +305,7 @@ def cost_fact(analysis: Analysis) -> Fact:
     notes = [said("of {whole}", whole=share_of(overhead))]
     notes += [_distorted(overhead, behind=has_queues(analysis))] if distorts else []
     notes += [how_known(overhead, brief=True)]
-    notes += [said("{time} a recorded operator", time=duration(event))] if event else []
+    notes += [said("{time} per recorded operator", time=duration(event))] if event else []
     return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), remark=distorts)
 
 
@@ -362,13 +363,13 @@ def residual_fact(analysis: Analysis) -> Fact:
 
 
 def drops_fact(analysis: Analysis) -> Fact:
-    """How much that was executed is not in the trace; "Doubtful" if all of it is, but not
+    """How much that was executed is not in the trace; "Uncertain" if all of it is, but not
     surely."""
     if not analysis.drops:
         return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     missing = any(drop.kind.has_missing_time for drop in analysis.drops)
-    name = said("Dropped") if missing else said("Doubtful")
+    name = said("Dropped") if missing else said("Uncertain")
     number = counted(len(analysis.drops), "record")
     return Fact(name, number, kinds, alert=missing, remark=not missing)
 
@@ -593,6 +594,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         submodules=_submodules(of),
         advice=tuple(_advice(finding) for finding in best),
         advice_title=_advice_title(analysis, best),
+        advice_notes=() if analysis.findings else tuple(unchecked_lines(analysis)),
         shapes=_shapes(of),
         sections=_next(best, served=of_requests(analysis)),
     )
@@ -637,8 +639,8 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     if analysis.drops or is_sound(health):
         yield _dropped(analysis)
     yield from health_facts(health)
-    yield cost_fact(analysis)
     yield residual_fact(analysis)
+    yield cost_fact(analysis)
     for fact in coverage_facts(analysis.run.coverage):
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
     for fact in unrecorded_facts(analysis):
@@ -657,12 +659,14 @@ def _dropped(analysis: Analysis) -> Fact:
     if not drops:
         return fact
     worst = next((drop for drop in drops if drop.kind.has_missing_time), drops[0])
-    note = said("{kind} in {where}", kind=label(worst.kind), where=worst.where)
-    if len(drops) > 1:
-        note = said("{first} and {more} more", first=note, more=count(len(drops) - 1))
+    what = label(worst.kind)
+    note = _extent(worst)["detail"]
     if worst.kind.has_missing_time:
+        what = said("{kind} in {where}", kind=what, where=worst.where)
         note = said("{what}; not everything that ran is in the figures", what=note)
-    return replace(fact, note=note)
+    if len(drops) > 1:
+        what = said("{first} and {more} more", first=what, more=count(len(drops) - 1))
+    return replace(fact, value=what, note=note)
 
 
 def _submodules(of: ReportInput) -> TableView | None:
@@ -775,7 +779,7 @@ def _gain(finding: Finding) -> str:
 def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
     findings = analysis.findings
     if not findings:
-        return said("Findings: {checked}", checked=checked_text(analysis))
+        return said("Findings: {checked}", checked=none_applies(analysis))
     if not shown:
         return said("Findings: none of the run, {count} of its trace", count=len(findings))
     if len(findings) == 1:

@@ -225,7 +225,7 @@ def _tracing_overhead(found: Finding) -> Words:
     title = said("Tracing took {overhead_share} of the run: do not trust operator times")
     if number(found, "overhead_share") >= 1:
         title = said(
-            "The estimated cost of tracing exceeds the run itself: do not trust operator times"
+            "The estimated profiling overhead exceeds the run itself: do not trust operator times"
         )
     return Words(
         title=title,
@@ -502,7 +502,7 @@ def _twice(part: PartOfRun) -> str:
 SENTENCES: Sentences = {TimedBy: {TimedBy.DEVICE: "the device"}}
 
 
-# --- How the cost of tracing is known, in words.
+# --- How the profiling overhead is known, in words.
 
 
 _WHOLES = {
@@ -606,7 +606,7 @@ def _why_unknown(cost: UnknownCost) -> Said:
 
 
 def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -> Said:
-    """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
+    """How the profiling overhead is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
     (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals if there are, and if too few
     calls could be compared, unless it has to be `brief`. `stated`: a cost is stated."""
     found = [
@@ -661,7 +661,7 @@ def _interval(known: MeasuredCost) -> str:
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     run = of.analysis.run
     groups = (
-        grouped(said("Cost of tracing"), _told(run.overhead)),
+        grouped(said("Profiling overhead"), _told(run.overhead)),
         grouped_by_name(said("Attribution"), run.attribution, of_devices(noun_of(of.analysis))),
         grouped(said("Warm-up, not in this run"), stated(run.warmup)),
     )
@@ -671,7 +671,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def _told(overhead: Overhead) -> Mapping[str, Any]:
-    """What is told of the cost of tracing, with how it was found in place of its codes."""
+    """What is told of the profiling overhead, with how it was found in place of its codes."""
     codes = ("estimated_by", "method", "unknown")
     told = {k: v for k, v in stated(overhead).items() if k not in codes}
     how = method(overhead)
@@ -680,7 +680,7 @@ def _told(overhead: Overhead) -> Mapping[str, Any]:
 
 def _sentences(analysis: Analysis) -> Iterator[str]:
     run = analysis.run
-    yield said("Cost of tracing: {cost}.", cost=_cost(run.overhead) or unmeasured(run.recording))
+    yield said("Profiling overhead: {cost}.", cost=_cost(run.overhead) or unmeasured(run.recording))
     if run.attribution:
         yield _attribution(run.attribution)
     for name, duration_ns, busy_ns in asynchronous(analysis):
@@ -753,4 +753,4 @@ def _attribution(attribution: Mapping[str, Attribution]) -> str:
     )
 
 
-SECTION = SectionKind("overhead", 90, said("Cost of tracing"), _parts, group=SectionGroup.RUN)
+SECTION = SectionKind("overhead", 90, said("Profiling overhead"), _parts, group=SectionGroup.RUN)

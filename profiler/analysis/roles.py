@@ -343,7 +343,7 @@ def submodule_of_blocks(blocks: pl.DataFrame) -> str:
     return str(several["submodule"][0]) if len(several) else ""
 
 
-# --- What the device time is for: roles by submodule and by block, norms and modulation.
+# --- Device time by role: roles by submodule and by block, norms and modulation.
 
 
 _HELD = 200  # blocks
@@ -384,7 +384,7 @@ def role_parts(of: ReportInput) -> Iterator[Part]:
         of_submodule, descending=True, maintain_order=True
     )
     yield Part(
-        said("What the device time is for"),
+        said("Device time by role"),
         figure=roles_figure(analysis),
         table=table("roles", "roles", _ROLES, ROLES, roles, shown=15, search=True, sort="total_ns"),
         notes=() if known else (sentence(_WITHOUT_CLASSES),),

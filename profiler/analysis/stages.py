@@ -293,7 +293,7 @@ def stages_figure(analysis: Analysis) -> Figure:
 def _stages(analysis: Analysis) -> Iterator[Part]:
     if len(analysis.stages):
         yield Part(
-            said("Stages: calls, host work, idle; whole run"),
+            said("Stages: calls, host work between them, idle"),
             figure=stages_figure(analysis),
             table=_stage_table(analysis),
         )

@@ -666,14 +666,15 @@ TABLES = (
 
 # --- The step matrix that a report shows: which parts and steps have a row and a column.
 #
-# Bounded, and what is left out is said: the parts with the most time have a row each, all others
-# one together; of more steps than columns, a column is the one of several that took longest.
+# Bounded, and what is left out is said: the parts with the most time have a row each. Those that
+# take less than a hundredth of every step have none; if more are left than rows, they share the
+# last. Of more steps than columns, a column is the one of several that took longest.
 
 
 _SHOWN_PARTS = 24  # parts with a row of their own, beside the step and its submodules
 _SHOWN_SUBMODULES = 6
 _SHOWN_COLUMNS = 60
-_SMALL = 0.01  # of the time of all parts: those with less share a row
+_SMALL = 0.01  # of a step: parts that take less in every step have no row
 _FAINTEST = 0.02  # of a step: colours end no nearer to the median
 _Reals = npt.NDArray[np.float64]
 _KEYS = ("submodule", "layer", "role")
@@ -684,7 +685,8 @@ class Matrix(Struct, frozen=True, eq=False):
 
     `time` is ns, float64 [rows, columns], NaN if a part was not traced; `median` float64 [rows]
     over all steps. Rows of parts start at `first_part`, below the step and its submodules;
-    `left_out` parts share the last row, `steps` of them are `each` to a column.
+    `sharing` parts are in the last row, `hidden` ones, with `hidden_share` of the steps, in none.
+    `steps` of them are `each` to a column.
     `row_picks` and `column_picks` are what a row and a column stand for (`chart_style.picking`).
     """
 
@@ -696,7 +698,9 @@ class Matrix(Struct, frozen=True, eq=False):
     median: _Reals
     first_part: int
     parts: int
-    left_out: int
+    sharing: int
+    hidden: int
+    hidden_share: float
     steps: int
     each: int
     folded: bool
@@ -704,7 +708,7 @@ class Matrix(Struct, frozen=True, eq=False):
     @property
     def sentence(self) -> Said:
         """What is shown, and what is not."""
-        own = self.parts - self.left_out
+        own = self.parts - self.sharing - self.hidden
         which = counted(own, "operation" if self.folded else "operator")
         if self.folded:
             which = said("{operations} (equal blocks aggregated)", operations=which)
@@ -714,9 +718,19 @@ class Matrix(Struct, frozen=True, eq=False):
             operations=which,
         )
         rest = []
-        if self.left_out:
-            others = count(self.left_out)
+        if self.sharing:
+            others = count(self.sharing)
             rest.append(said("{others} others share the last row.", others=others))
+        if self.hidden:
+            rest.append(
+                said(
+                    "{others} others, each below {small} of every step, are not shown: {share} "
+                    "of the steps together.",
+                    others=count(self.hidden),
+                    small=percent(_SMALL),
+                    share=percent(self.hidden_share),
+                )
+            )
         if self.each > 1:
             rest.append(said("A column is the longest of {each} steps.", each=count(self.each)))
         gaps = said(
@@ -757,10 +771,12 @@ def matrix_of(
         cells = cells.with_columns(pattern(pl.col("layer")))
     whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
     count_before = _number(times, "parts")
-    least = _SMALL * sum(float(np.nansum(part.time)) for part in parts)
-    large = sum(float(np.nansum(part.time)) >= least for part in parts)
-    own = parts[: min(large, _SHOWN_PARTS)]
-    rest = [part.time for part in parts[len(own) :]]
+    steps_ns = np.nansum([row.time for row in whole or parts], axis=0)
+    shares = np.nan_to_num([part.time for part in parts]) / np.maximum(steps_ns, 1)
+    small = shares.max(axis=1) < _SMALL
+    small[0] = False
+    large = [part for part, hidden in zip(parts, small, strict=True) if not hidden]
+    own, rest = large[:_SHOWN_PARTS], [part.time for part in large[_SHOWN_PARTS:]]
     rows = [_Row(said("step"), {}, row.time) for row in whole[:1]]
     rows += submodules[:_SHOWN_SUBMODULES]
     first_part = len(rows)
@@ -780,7 +796,9 @@ def matrix_of(
         median=medians(time),
         first_part=first_part,
         parts=len(parts),
-        left_out=len(rest),
+        sharing=len(rest),
+        hidden=int(small.sum()),
+        hidden_share=float((shares[small] * steps_ns).sum() / max(steps_ns.sum(), 1)),
         steps=len(steps),
         each=each,
         folded=len(parts) < count_before,

@@ -372,7 +372,7 @@ def _overhead_ratio() -> pl.Expr:
 
 def overhead_ratios(submodules: Mapping[str, Submodule]) -> dict[str, float]:
     """What capture measured (`RunInfo.submodules`): untraced over traced time by submodule. 1 if
-    the measured interval holds 1: that tells no cost of tracing from none, and to multiply with
+    the measured interval holds 1: that tells no profiling overhead from none, and to multiply with
     its middle would add noise."""
     return {
         name: 1.0 if _holds_one(known.overhead_ratio) else known.overhead_ratio.factor

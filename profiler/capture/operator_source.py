@@ -232,7 +232,7 @@ class SelectedCalls:
         yield from self._source.traces()
 
     def summary(self) -> SourceSummary:
-        """The source's own, with the calls by which the cost of tracing is measured. Calls that
+        """The source's own, with the calls by which the profiling overhead is measured. Calls that
         were selected but not recorded are of neither kind."""
         kept = [
             call

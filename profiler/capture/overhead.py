@@ -134,7 +134,7 @@ def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
 
 
 def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
-    """The cost of tracing by submodule, of those that have calls to compare."""
+    """The profiling overhead by submodule, of those that have calls to compare."""
     costs = {submodule: call_cost(timed) for submodule, timed in _timed(sources).items()}
     return {submodule: cost for submodule, cost in costs.items() if cost is not None}
 

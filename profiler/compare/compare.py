@@ -64,7 +64,7 @@ def notes_on(
     base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
 ) -> Iterator[Note]:
     """`corrected` are the submodules whose traced calls are scaled
-    to untraced ones, `within_noise` those if some run cannot tell the cost of tracing."""
+    to untraced ones, `within_noise` those if some run cannot tell the profiling overhead."""
     yield from _same(base, new)
     yield from _damaged(base, new)
     yield from _repetition(base, new)

@@ -40,14 +40,20 @@ _COLUMNS: tuple[Column, ...] = (
     col("change", STRING, "what to do", kind="word"),
     col("alone_ns", NS, "what the run takes with this change alone", True, label="alone"),
     _FACTOR,
-    col("after_ns", NS, "what it takes with this change and those above", True, label="so far"),
+    col(
+        "after_ns",
+        NS,
+        "what it takes with this change and those above that keep the image",
+        True,
+        label="with those above",
+    ),
     Column(
         "after_factor",
         FLOAT64,
         "ratio",
         "time now / after_ns",
         True,
-        "factor so far",
+        "factor with those above",
         kind="number",
     ),
 )
@@ -119,15 +125,18 @@ def recording_note(ladder: Ladder) -> Said | None:
     )
 
 
-def _notes_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
+def _notes_of(ladder: Ladder, rung: Rung, after: Said | None = None) -> Iterator[Said]:
+    """What to know of a rung: its mark, what it needs, `after` the others, the profiler's share."""
     if rung.change.kind in _MARKS:
         yield _MARKS[rung.change.kind]
     if rung.pays_after is not None:
         yield said("pays only after {rung}", rung=rung.pays_after)
+    if after is not None:
+        yield after
     if rung.change.on_host and ladder.recording_ns and recording_note(ladder) is not None:
         gain = ladder.before_ns - rung.alone.ns
         yield said(
-            "up to {part} of the gain is recording cost",
+            "up to {part} of the gain is profiling overhead",
             part=duration(min(gain, ladder.recording_ns)),
         )
 
@@ -147,7 +156,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         notes.append(said("not replayed, so without a number: {changes}", changes=some))
     return replace(
         opening,
-        advice=tuple(_advice(ladder, rung) for rung in ladder.rungs[:shown]),
+        advice=tuple(_advice(ladder, number) for number in range(min(shown, len(ladder.rungs)))),
         advice_title=said("What to do first, by replay of this run: each alone, then together")
         if ladder.replayed
         else said("What to do first, by the parts of this run: each alone, then together"),
@@ -155,24 +164,28 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     )
 
 
-def _advice(ladder: Ladder, rung: Rung) -> Advice:
-    """A rung as one line: what to do, what it comes to, what after those above."""
-    more: list[str] = list(_notes_of(ladder, rung))
+def _advice(ladder: Ladder, number: int) -> Advice:
+    """A rung as one line: what to do, what it comes to, what after those that keep the image."""
+    rung, after = ladder.rungs[number], None
     if rung.after is not None:
-        more.insert(
-            len(more) if rung.change.kind is not Kind.SAME_IMAGE else 0,
-            said(
-                "after those above {after}, {factor}",
-                after=duration(rung.after.ns),
-                factor=factor(ladder.before_ns, rung.after.ns),
-            ),
+        above = [
+            str(place)
+            for place, one in enumerate(ladder.rungs[:number], 1)
+            if one.change.kind is Kind.SAME_IMAGE
+        ]
+        after = said(
+            "after {numbers}: {time}, {factor}",
+            numbers=joined(" + ", above),
+            time=duration(rung.after.ns),
+            factor=factor(ladder.before_ns, rung.after.ns),
         )
+    notes = list(_notes_of(ladder, rung, after))
     findings = rung.change.findings
     return Advice(
         finding=findings[0] if findings else None,
         title=rung.change.action,
         gain=outcome_text(ladder, rung.alone),
-        change=joined("; ", more) if more else "",
+        change=joined("; ", notes) if notes else "",
         outcome=True,
     )
 

@@ -62,7 +62,7 @@ from profiler.trace.manifest_fields import Device
 
 class Measured(Struct, frozen=True):
     """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
-    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing if that
+    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the profiling overhead if that
     is known (`corrected`)."""
 
     pipelines: tuple[int, ...]
@@ -499,7 +499,7 @@ def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
 
 
 def _traced(analysis: Analysis, workload: Workload, basis: ReplayBasis | None) -> Iterator[Note]:
-    """Whether the prediction has the cost of tracing in it."""
+    """Whether the prediction has the profiling overhead in it."""
     if workload.overhead_ratio:
         factors = tuple(
             Note.of(Assumption.OVERHEAD_RATIO, submodule=name, ratio=factor)

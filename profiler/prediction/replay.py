@@ -292,7 +292,7 @@ class ReplayBasis(Struct, frozen=True, eq=False):
 
     @property
     def as_recorded(self) -> Paces:
-        """Nothing changed, but without the cost of tracing if that is known."""
+        """Nothing changed, but without the profiling overhead if that is known."""
         return Paces(np.ones(len(self.host)), self.host)
 
 

@@ -308,7 +308,7 @@ def _basis(prediction: Prediction) -> str:
     text = f"Measured {duration(measured.recorded_ns)} end to end, {calls} of {prediction.run_id}"
     text += f" with {counted(measured.steps, 'step')}" if measured.steps else ""
     if measured.corrected:
-        text += f"; {duration(measured.ns)} without the cost of tracing"
+        text += f"; {duration(measured.ns)} without the profiling overhead"
     elif count > 1:
         text += f"; {duration(measured.low_ns)} to {duration(measured.high_ns)}"
     text += "."
@@ -465,21 +465,21 @@ FACTORS: Sentences = {
 SENTENCES: Sentences = {
     Assumption: {
         Assumption.OVERHEAD_CORRECTED: said(
-            "times are without the cost of tracing operators where it is known ({factors})"
+            "times are without the overhead of recording operators where it is known ({factors})"
         ),
         Assumption.OVERHEAD_RATIO: said("{submodule} times {ratio}"),
         Assumption.AS_TRACED: said(
-            "times are as recorded and include the cost of tracing operators, which is not known: "
-            "for times without it, record with --measure-overhead, or with --ops none"
+            "times are as recorded and include the overhead of recording operators, which is not "
+            "known: for times without it, record with --measure-overhead, or with --ops none"
         ),
         Assumption.AS_TRACED_ELSEWHERE: said(
             "times are as recorded and include what the profiler cost, which its trace does not "
             "tell"
         ),
         Assumption.AS_TRACED_AT: said(
-            "times are as recorded and include the cost of tracing operators: {share} of the run, "
-            "which is not known by submodule or lies within noise there; for times without it, "
-            "record with --measure-overhead, or with --ops none"
+            "times are as recorded and include the overhead of recording operators: {share} of the "
+            "run, which is not known by submodule or lies within noise there; for times without "
+            "it, record with --measure-overhead, or with --ops none"
         ),
         Assumption.OVERLAPPING_CALLS: said(
             "pipeline calls of the run overlapped: their times include what they waited for another"

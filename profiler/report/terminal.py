@@ -112,7 +112,7 @@ def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
 
 LINES = 40
 _ALERT = "bold red"
-_OPENING_LABEL = 16  # characters at most
+_OPENING_LABEL = 18  # characters at most
 _GAP = 2
 _NAME = 30  # characters that the name of a row keeps
 _GAIN = 16
@@ -129,7 +129,7 @@ class _Room(Struct, frozen=True):
     notes: int = 3
     shapes: int = 6
     findings: int = 3
-    rung_lines: int = 2
+    rung_lines: int = 3
 
 
 _ROOMS = (
@@ -138,7 +138,8 @@ _ROOMS = (
     _Room(blank=False, lines=2),
     _Room(blank=True, lines=1),
     _Room(blank=False, lines=1),
-    _Room(blank=False, lines=1, shapes=3),
+    _Room(blank=False, lines=1, rung_lines=2),
+    _Room(blank=False, lines=1, shapes=3, rung_lines=2),
     _Room(blank=False, lines=1, shapes=3, rung_lines=1),
     _Room(blank=False, lines=1, notes=2, shapes=3, findings=2, rung_lines=1),
     _Room(blank=False, lines=1, notes=1, shapes=1, findings=1, rung_lines=1),
@@ -267,6 +268,8 @@ def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     gain = min(max((cell_len(clean(one.gain)) for one in advised), default=0), _GAIN) + _GAP
     for one in advised:
         yield from _advice(one, width, gain, room)
+    for note in opening.advice_notes:
+        yield from _text_lines(f"  {_plain(clean(note))}", width, room.lines)
 
 
 def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:

@@ -518,7 +518,7 @@ class DropRow(Fields, frozen=True, kw_only=True):
         return Drop(self.kind, self.where, self.count, self.unit, self.detail.note())
 
 
-# --- What a manifest says of the cost of tracing: how it is known, what it was, why it is not
+# --- What a manifest says of the profiling overhead: how it is known, what it was, why it is not
 # known.
 #
 # `docs/file-format.md` describes the keys.
@@ -553,7 +553,7 @@ class ShareOf(StrEnum):
 
 
 class WhyUnknown(StrEnum):
-    """Why the cost of tracing is not known."""
+    """Why the profiling overhead is not known."""
 
     NOT_TOLD = "not_told"  # an import: the trace does not say
     NOT_MEASURED = "not_measured"  # nothing measures this backend's cost per event

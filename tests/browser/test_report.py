@@ -450,7 +450,7 @@ def test_a_foreign_trace_is_a_page(chromium, tmp_path):
         links = report.page.locator("nav a").all_inner_texts()
         expected = [
             *("Summary", "Timeline", "Findings", "Idle time", "Operators and roofline"),
-            *("Devices", "Cost of tracing", "Provenance"),
+            *("Devices", "Profiling overhead", "Provenance"),
         ]
         assert links == expected
         assert report.page.locator("#timeline-call").is_disabled()

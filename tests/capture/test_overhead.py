@@ -1,4 +1,4 @@
-"""The cost of tracing, from tables of durations."""
+"""The profiling overhead, from tables of durations."""
 
 from __future__ import annotations
 

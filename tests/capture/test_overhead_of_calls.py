@@ -21,11 +21,11 @@ START = 1_790_000_000_000_000_000
 
 
 def cost_of(run):
-    """What a report says of the cost of tracing: value and note."""
+    """What a report says of the profiling overhead: value and note."""
     return next(
         (fact.value, fact.note)
         for fact in key_facts(analyze(run), 0)
-        if fact.label == "Cost of tracing"
+        if fact.label == "Profiling overhead"
     )
 
 

@@ -198,7 +198,7 @@ def test_warm_up_warms_both_kinds():
 
 
 def test_a_selected_call_without_operators_is_of_neither_kind():
-    """What was to be traced and was lost says nothing about the cost of tracing."""
+    """What was to be traced and was lost says nothing about the profiling overhead."""
     listening, source = selected("every:2")
     listening.before = lambda invocation: None
     called(source, None, range(3))

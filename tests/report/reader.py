@@ -16,7 +16,7 @@ from profiler.analysis import Analysis, Bound, change, profiling_overhead
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import is_sound
 from profiler.prediction.ladder import ladder_of_analysis
-from profiler.text import count, duration, percent
+from profiler.text import duration, percent
 
 __all__ = ["QUESTIONS", "answers", "plain", "words"]
 
@@ -89,7 +89,9 @@ def _what_first(analysis: Analysis) -> Iterator[str]:
 def _trust(analysis: Analysis) -> Iterator[str]:
     number = len(analysis.drops)
     if number or is_sound(analysis.inputs.run.info.health):
-        yield f"{count(number)} record" if number else "dropped nothing"
+        kinds = [drop.kind for drop in analysis.drops]
+        worst = sorted(kinds, key=lambda kind: not kind.has_missing_time)[:1]
+        yield worst[0].value.replace("_", " ") if worst else "dropped nothing"
     fired = {finding.rule for finding in analysis.findings}
     if profiling_overhead.unaccounted_time.__name__ not in fired and analysis.accounting.possible:
         yield f"unaccounted {percent(analysis.accounting.residual_share)}"
@@ -109,7 +111,7 @@ def _step(analysis: Analysis) -> Iterator[str]:
 
 def _cost_of_tracing(analysis: Analysis) -> Iterator[str]:
     overhead = analysis.run.overhead
-    yield "ost of tracing"
+    yield "rofiling overhead"
     if overhead.share is None:
         yield "not "
     elif None in (overhead.untraced_low_ns, overhead.untraced_high_ns) or (

@@ -231,9 +231,9 @@ def facts_of(run):
 
 
 def test_key_facts_qualify_the_numbers():
-    """Cost of tracing, attribution, residual and drops are all there."""
+    """Profiling overhead, attribution, residual and drops are all there."""
     facts = facts_of(tiny_run())
-    assert plain(facts["Cost of tracing"].value) == "0.90 %"
+    assert plain(facts["Profiling overhead"].value) == "0.90 %"
     assert plain(facts["Attributed"].value) == "99 %"
     assert plain(facts["Unaccounted"].value) == "0 %"
     assert facts["Dropped"].value == "nothing"
@@ -266,8 +266,8 @@ def test_what_is_doubtful_is_not_dropped():
     """Where everything that ran is here, nothing is said to be dropped."""
     doubtful = Drop(DropKind.ESTIMATED_TIMES, "a.yaml", 3, "calls", why("averages"))
     facts = facts_of(tiny_run(drops=(doubtful,)))
-    assert facts["Doubtful"].remark
-    assert not facts["Doubtful"].alert
+    assert facts["Uncertain"].remark
+    assert not facts["Uncertain"].alert
     assert "Dropped" not in facts
 
 
@@ -283,9 +283,9 @@ def test_components_measured_one_by_one_have_no_end_to_end_time():
 
 
 def test_nothing_measured_is_said():
-    """A producer that measured no cost of tracing is reported as such, not as 0."""
+    """A producer that measured no profiling overhead is reported as such, not as 0."""
     facts = facts_of(tiny_run(info=make_info(producer="x")))
-    assert facts["Cost of tracing"].value == "not measured"
+    assert facts["Profiling overhead"].value == "not measured"
     assert "Attributed" not in facts
 
 
@@ -296,10 +296,11 @@ def test_a_key_figure_stays_short():
     overhead = {"share": 0.04, "estimated_events": 9, "too_few": few}
     run = tiny_run(info=make_info(producer="x", overhead=overhead))
     assert (
-        facts_of(run)["Cost of tracing"].note == "of the time that pipeline calls took, estimated"
+        facts_of(run)["Profiling overhead"].note
+        == "of the time that pipeline calls took, estimated"
     )
     groups = groups_of(run)
-    assert "vae" in groups["Cost of tracing"]["too few"]
+    assert "vae" in groups["Profiling overhead"]["too few"]
 
 
 def test_details_take_any_names():
@@ -307,14 +308,14 @@ def test_details_take_any_names():
     run = hostile_run()
     groups = groups_of(run)
     assert groups["Settings"]["nan"] == "nan"
-    assert facts_of(run)["Cost of tracing"].value == "not measured"
+    assert facts_of(run)["Profiling overhead"].value == "not measured"
 
 
 def test_details_give_units_to_numbers():
     """Keys that end in a unit lose it and their values gain it."""
     groups = groups_of(tiny_run())
-    assert plain(groups["Cost of tracing"]["hooks"]) == "4 ns"
-    assert plain(groups["Cost of tracing"]["share"]) == "0.90 %"
+    assert plain(groups["Profiling overhead"]["hooks"]) == "4 ns"
+    assert plain(groups["Profiling overhead"]["share"]) == "0.90 %"
     assert plain(groups["Warm-up, not in this run"]["duration"]) == "800 ns"
 
 

@@ -37,7 +37,11 @@ def test_the_noun_is_the_producers():
 @pytest.mark.parametrize(
     ("noun", "labels", "evidence"),
     [
-        (Noun.KERNELS, ["events", "kernels + copies"], ["kernels + copies", "mean kernel or copy"]),
+        (
+            Noun.KERNELS,
+            ["events", "device operations"],
+            ["device operations", "mean kernel or copy"],
+        ),
         (Noun.NODES, ["nodes + host", "nodes"], ["nodes", "mean node"]),
         (Noun.COMMANDS, ["commands", "commands"], ["commands", "mean command"]),
     ],
@@ -107,7 +111,7 @@ def test_sentences_and_figures_have_it(devices, submodule, name, number, note, e
     assert note in str(facts[name].note)
     assert not nothing
     assert str(traced).endswith(f": 4 {every}")
-    own = {"Kernels": "kernels + copies"}.get(name, name.lower())
+    own = {"Kernels": "device operations"}.get(name, name.lower())
     assert f"{own} 2, {own} outside calls 1" in attributed
     some = Selection(submodule=("t",))
     facts, selected, _, _ = _reported(devices, submodule, commands, some)

@@ -97,7 +97,7 @@ def test_checks_alert_only_where_something_is_wrong():
     info = structs.replace(TINY_INFO, overhead=make_info(overhead={"share": 0.4}).overhead)
     checks = _opening(tiny_run(info=info)).checks
     assert not any(check.alert for check in checks)
-    assert [check.label for check in checks if check.remark] == ["Cost of tracing"]
+    assert [check.label for check in checks if check.remark] == ["Profiling overhead"]
     spans = [make_span("pipeline", "P", 10, 110), make_span("stage", "denoise", 10, 110)]
     run = make_run([make_call(0, "t", 0, 100)], (), spans)
     assert [check.label for check in _opening(run).checks if check.alert] == ["Unaccounted"]
@@ -118,7 +118,7 @@ def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
     info = structs.replace(TINY_INFO, overhead=make_info(overhead=overhead).overhead)
     report = report_of(analyze(tiny_run(info=info)))
     for facts in (report.opening.checks, report.summary.facts):
-        (cost,) = [fact for fact in facts if fact.label == "Cost of tracing"]
+        (cost,) = [fact for fact in facts if fact.label == "Profiling overhead"]
         assert cost.remark == bool(told)
         assert told in cost.note
         assert ("distort" in cost.note) == bool(told)
@@ -134,7 +134,7 @@ def test_a_wide_interval_stands_in_place_of_the_cost(low_ns, high_ns, told):
     overhead = {"share": 0.4, "traced_ns": 1_000, "untraced_ns": 600}
     overhead |= {"untraced_low_ns": low_ns, "untraced_high_ns": high_ns}
     info = structs.replace(TINY_INFO, overhead=make_info(overhead=overhead).overhead)
-    (cost,) = [f for f in _opening(tiny_run(info=info)).checks if f.label == "Cost of tracing"]
+    (cost,) = [f for f in _opening(tiny_run(info=info)).checks if f.label == "Profiling overhead"]
     assert _plain(cost.value) == told
 
 
@@ -153,7 +153,7 @@ def test_what_slows_the_host_is_said_beside_the_cost_of_tracing(recording, said)
     overhead = Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),))
     info = make_info("kineto", recording=recording, overhead=overhead)
     run = make_run([make_call(0, "t", 0, 90)], info=info)
-    (cost,) = [f for f in _opening(run).checks if f.label == "Cost of tracing"]
+    (cost,) = [f for f in _opening(run).checks if f.label == "Profiling overhead"]
     assert cost.value == f"not measured {said}".strip()
 
 

@@ -80,7 +80,7 @@ def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
     run = tiny_run()
     known = replace(run, info=make_info(overhead={"share": 0.08}))
     text = " ".join(_text(_predicted(known)).split())
-    assert "include the cost of tracing operators: 8.0 % of the run" in text
+    assert "include the overhead of recording operators: 8.0 % of the run" in text
     ours, another = (replace(run, info=make_info(name)) for name in ("capture", "kineto"))
     assert "which is not known: for times" in " ".join(_text(_predicted(ours)).split())
     text = " ".join(_text(_predicted(another)).split())

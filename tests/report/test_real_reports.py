@@ -82,7 +82,7 @@ def test_sd35_lists_what_the_host_did_in_the_gaps_at_the_steps(sd35):
     """The four longest rows, with the generated code that the host was in."""
     _, text = sd35
     table = text[text.index("Longest gaps, whole run") :]
-    rows = re.findall(r"(\d+\.\d) (\d+\.\d) the host, in calls (\d) tmp/torchi\S+: call", table)
+    rows = re.findall(r"(\d+\.\d) (\d+\.\d) launch-bound (\d) tmp/torchi\S+: call", table)
     assert [float(length) for _, length, _ in rows] == [16.8, 14.5, 14.5, 14.4]
     assert sorted(step for *_, step in rows) == ["0", "1", "2", "3"]
 

@@ -22,7 +22,7 @@ def _text(classes):
 def test_roles_and_blocks():
     """mlp takes 2 of 3 ms, the norm of the block the third."""
     text = _text({"blocks.0.ff": "FeedForward", "blocks.0.norm1": "RMSNorm"})
-    roles = part_lines(text, "What the device time is for")
+    roles = part_lines(text, "Device time by role")
     assert roles[1].startswith("transformer mlp 1 2.00 66.7")
     assert roles[2].startswith("transformer norm 1 1.00 33.3")
     blocks = part_lines(text, "Norms and modulation in blocks")
@@ -38,5 +38,5 @@ def test_report_says_where_classes_are_missing():
 def test_calls_alone_tell_nothing_of_roles():
     """No part of operators and roles is there."""
     text = printed(analyze(make_run([make_call(0, "vae", 0, 10)])))
-    assert "What the device time is for" not in text
+    assert "Device time by role" not in text
     assert "Operators, roles" not in text

@@ -39,10 +39,11 @@ def test_rows_are_the_step_its_submodules_and_operators():
 
 def test_equal_blocks_are_one_row_unless_told_otherwise():
     """The layers of repeated blocks add up."""
-    analysis = analyze(run_of([[10, 30], [20, 30]], layers=["blocks.0.attn", "blocks.1.attn"]))
+    layers = ["blocks.0.attn", "blocks.1.attn"]
+    analysis = analyze(run_of([[100, 300], [200, 300]], layers=layers))
     folded = shown_matrix(analysis)
     assert folded.names[2:] == ["blocks.*.attn"]
-    assert folded.time[2].tolist() == [40, 50]
+    assert folded.time[2].tolist() == [400, 500]
     assert "1 operation (equal blocks aggregated)" in folded.sentence
     single = shown_matrix(analysis, patterns=False)
     assert single.names[2:] == ["blocks.1.attn", "blocks.0.attn"]
@@ -52,9 +53,9 @@ def test_equal_blocks_are_one_row_unless_told_otherwise():
 def test_what_has_no_row_shares_the_last(monkeypatch):
     """No time is lost, and the sentence says how many share."""
     monkeypatch.setattr(step_matrix, "_SHOWN_PARTS", 1)
-    matrix = shown_matrix(analyze(run_of([[10, 20, 30], [10, 20, 60]])))
+    matrix = shown_matrix(analyze(run_of([[100, 200, 300], [100, 200, 600]])))
     assert matrix.names[2:] == ["layer_c", "2 others"]
-    assert matrix.time[2:].tolist() == [[30, 60], [30, 30]]
+    assert matrix.time[2:].tolist() == [[300, 600], [300, 300]]
     assert "2 others share the last row" in matrix.sentence
 
 
@@ -91,11 +92,15 @@ def test_colours_are_what_is_added_to_the_step():
     assert pale["data"][0]["z"][-1] == pytest.approx([0, 0, 0.05], abs=0.005)
 
 
-def test_parts_with_less_than_a_hundredth_share_a_row():
-    """They hide nothing that matters, and their time is still there."""
-    matrix = shown_matrix(analyze(run_of([[3000, 20, 9], [3000, 20, 9]])))
-    assert matrix.names[2:] == ["layer_a", "2 others"]
-    assert matrix.time[3].tolist() == [29, 29]
+def test_parts_below_a_hundredth_of_every_step_have_no_row():
+    """Of steps of 9 µs, 29 ns are in no row, and the sentence says how much that is; what takes a
+    hundredth in one step alone stays."""
+    matrix = shown_matrix(analyze(run_of([[3000, 20, 9, 9], [3000, 20, 9, 900]])))
+    assert matrix.names[2:] == ["layer_a", "layer_d"]
+    assert (matrix.sharing, matrix.hidden) == (0, 2)
+    assert matrix.hidden_share == pytest.approx(2 * 29 / 18_000)
+    said = matrix.sentence.replace("\N{NO-BREAK SPACE}", " ")
+    assert "2 others, each below 1.0 % of every step, are not shown: 0.32 % of the steps" in said
 
 
 def test_a_run_without_steps_has_an_empty_chart():

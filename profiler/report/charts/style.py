@@ -271,7 +271,7 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
             }
         )
     made = layout(theme)
-    titled(made, xaxis=said("{unit} from the begin", unit=unit.name))
+    titled(made, xaxis=said("{unit} since start", unit=unit.name))
     made["yaxis"] |= {"range": [0, 1], "tickformat": ".0%", "showgrid": True}
     return {"data": data, "layout": made | {"height": 220, "showlegend": several}}
 

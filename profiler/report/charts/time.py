@@ -216,24 +216,25 @@ _CAUSES = (  # column, what it is called, its colour
     ("host_work_ns", said("between calls, host work"), SERIES[7]),
     ("host_ns", said("between calls, nothing"), PAGE["wait-line"]),
     ("before_after_ns", said("outside of end to end"), IDLE),
+    ("unallocated_ns", said("before and after its work"), PAGE["wait"]),
     ("unrecorded_ns", said("not recorded"), SERIES[4]),
 )
 
 
 @draws("idle")
 def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
-    """One bar a device: the time it computed, and what it waited for in the rest of its span."""
+    """One bar per device: the time it computed, and what it waited for in the rest of the run."""
     rows = {str(number): row for number, row in enumerate(frame.iter_rows(named=True))}
     for row in rows.values():
         row["host_ns"] -= row["host_work_ns"]
-    spans = {key: row["span_ns"] for key, row in rows.items()}
+    spans = {key: row["span_ns"] + row["unallocated_ns"] for key, row in rows.items()}
     unit = unit_for(max(spans.values(), default=0))
     data = []
     for column, name, colour in _CAUSES:
         values = {key: row[column] for key, row in rows.items() if row[column]}
         texts = [
             said(
-                "{device}, {what}: {time}, {share} of its span",
+                "{device}, {what}: {time}, {share} of its bar",
                 device=rows[key]["device"],
                 what=name,
                 time=duration(ns),
@@ -247,7 +248,7 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     made = bars_layout(theme, [*spans], max(spans.values(), default=0))
     labels = [escaped(shortened(row["device"], 24)) for row in rows.values()]
     made["yaxis"] |= {"tickvals": [*spans], "ticktext": labels}
-    shares = {key: row["idle_ns"] / max(row["span_ns"], 1) for key, row in rows.items()}
+    shares = {key: row["idle_share"] for key, row in rows.items() if row["idle_share"] is not None}
     notes = {key: said("{share} idle", share=percent(share)) for key, share in shares.items()}
     made["annotations"] = end_labels(spans, unit, notes)
     return {"data": data, "layout": made}

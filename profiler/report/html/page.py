@@ -242,7 +242,7 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
     if "gain_ns" in finding.evidence:
         low, high = (duration(number(finding, f"gain_{end}_ns")) for end in ("low", "high"))
-        saves = said("saves {time}, {low} to {high}", time=duration(cost or 0), low=low, high=high)
+        saves = said("saves {time} ({low} to {high})", time=duration(cost or 0), low=low, high=high)
         if low == high:
             saves = said("saves {time}", time=low)
     head = (
@@ -521,7 +521,7 @@ def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
     return (
         f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
         + (f"<ol>{items}</ol>" if items else "")
-        + "".join(f'<p class="help">{spoken(note)}</p>' for note in opening.advice_notes)
+        + "".join(_advice_note(note, opening) for note in opening.advice_notes)
         + f"{of_whole()}</div>"
     )
 
@@ -531,10 +531,16 @@ def _advice(advice: Advice, number: int | None) -> str:
     if number is not None:
         title = f'<a href="#{finding_id(number)}">{title}</a>'
     gain = advice.gain if advice.outcome else said("gain {gain}", gain=advice.gain)
-    return (
-        f'<li><p>{title} <b class="gain">{spoken(gain)}</b></p>'
-        f'<p class="change">{spoken(advice.change)}</p></li>'
-    )
+    change = f'<span class="change">{spoken(advice.change)}</span>'
+    if not advice.outcome:
+        change = f"<br>{change}"
+    return f'<li>{title} <b class="gain">{spoken(gain)}</b> {change}</li>'
+
+
+def _advice_note(note: str, opening: Opening) -> str:
+    """What is said below the advice; below outcomes the first says what all come to."""
+    total = note is opening.advice_notes[0] and any(one.outcome for one in opening.advice)
+    return f'<p class="{"last" if total else "help"}">{spoken(note)}</p>'
 
 
 def shapes_html(view: TableView | None) -> str:

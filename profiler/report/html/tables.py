@@ -422,6 +422,7 @@ def _steps(timeline: Timeline) -> dict[str, list[int]]:
 
 WAITING, NO_CALL = "waiting", "no_call"  # kinds of nodes beside those of the module tree
 _BESIDE = 1.01  # times the end-to-end time: more is no rounding
+_SEEN = 0.001  # of the run: a submodule's own time that can be seen
 _MAX_NODES = 600  # nodes that the page holds: the first screen stays small, whatever the model
 _NODE_COLUMNS = (
     renamed(MODULE_TREE, "name", label="node"),
@@ -468,10 +469,10 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
-    """The nodes, and behind each submodule and stage what devices waited for in it; what of a
-    stage's own time remains is their work in no call."""
-    if waits.is_empty():
-        return tree
+    """The nodes, and behind each submodule and stage what devices waited for in it. What of a
+    stage's own time remains is their work in no call, of a submodule's what is in none of its
+    operators: it is not known whether a device worked then."""
+    above = {*tree["parent"]}
     found = waits.group_by("stage", "submodule", "cause").agg(pl.col("wait_ns").sum())
     by_place: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
     for stage, submodule, cause, length in found.sort("wait_ns", descending=True).iter_rows():
@@ -485,8 +486,10 @@ def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
             continue
         inner = by_place.get((row["stage"], row["submodule"]), [])
         rest = row["self_ns"] - sum(length for *_, length in inner)
-        if row["kind"] == Node.STAGE and rest > 0:
+        if row["kind"] == Node.STAGE and rest > 0 and not waits.is_empty():
             inner = [*inner, (NO_CALL, said("work in no call"), rest)]
+        if row["kind"] == Node.SUBMODULE and rest > _SEEN * whole and row["node"] in above:
+            inner = [*inner, (NO_CALL, said("in no operator"), rest)]
         for kind, name, length in inner:
             same = {"stage": row["stage"], "submodule": row["submodule"]}
             times = {"elapsed_ns": length, "self_ns": length, "share": length / whole}

@@ -29,7 +29,7 @@ def test_devices_that_wait_for_the_same_are_one_finding():
     }
     assert words(together).title == (
         "tpu:0, tpu:1 and tpu:2 are each idle for more than 100 µs 7 to 9 times, 80 % to 95 % of "
-        "the time in all; they mainly wait for asynchronous copies"
+        "the time in all; mainly waiting for copies"
     )
 
 

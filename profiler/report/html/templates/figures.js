@@ -1,6 +1,7 @@
 // The plotly figures. Running the library takes a second, so it waits until a figure comes into
-// view or the page is printed; what it takes is inflated before, which another thread does. What of a
-// figure follows the choice is in linked.js.
+// view, the page is printed, or nobody has done anything for a while: a capture of the full page does not
+// scroll. What it takes is inflated before, which another thread does. What of a figure follows the
+// choice is in linked.js.
 //
 // Drawing one takes up to a tenth of a second. After a change of the choice, the theme, the language or
 // the width those in the window or near it are drawn, and the others when they come near: until then a
@@ -17,18 +18,30 @@ import { figurePlaces } from "./rooms.js";
 import { currentTheme, report } from "./theme.js";
 
 const NEAR = 0.5; // of the window's height above and below it
+const QUIET = 2500; // ms without a key or a pointer, after which figures are drawn anyway
 
-// Resolves when somebody wants figures: one is in the window or near it, or `report.wantFigures` is called.
+// Resolves when figures are wanted: one is in the window or near it, the reader is quiet, or
+// `report.wantFigures` is called.
 function whenWanted() {
   return new Promise((resolve) => {
     const seen = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) report.wantFigures();
     }, { rootMargin: "100px" });
+    let quiet;
+    const wait = () => {
+      clearTimeout(quiet);
+      quiet = setTimeout(() => report.wantFigures(), QUIET);
+    };
+    const doings = ["pointermove", "pointerdown", "keydown", "wheel"];
     report.wantFigures = () => {
       seen.disconnect();
+      clearTimeout(quiet);
+      for (const doing of doings) removeEventListener(doing, wait);
       resolve();
     };
+    for (const doing of doings) addEventListener(doing, wait, { passive: true });
     for (const place of figurePlaces()) seen.observe(place);
+    wait();
   });
 }
 

@@ -142,6 +142,7 @@ export class FirstCanvas {
 
   say(item = this.hovered ?? (document.activeElement === this.canvas ? this.items[this.at] : null)) {
     this.status.textContent = item ? this.sentence(item) : this.hint();
+    this.status.classList.toggle("hint", !item);
   }
 
   hint() { return say("Arrow keys move, a click or Space filters by it."); }

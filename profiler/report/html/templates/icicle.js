@@ -134,7 +134,11 @@ export class Icicle extends FirstCanvas {
     return say("{busy} busy, {waits} waiting", { busy: format.percent(1 - waits), waits: format.percent(waits) });
   }
 
-  share(node) { return this.values.elapsed_ns[node] / this.values.elapsed_ns[this.root]; }
+  // Of the end-to-end time: of as many as there are devices, if these are added up.
+  share(node) {
+    const { together } = page.icicle;
+    return this.values.elapsed_ns[node] / (together ? together.devices * together.passed : this.values.elapsed_ns[this.root]);
+  }
 
   // How long a node took; of the run also what this is the sum of.
   time(node) {
@@ -204,8 +208,18 @@ export class Icicle extends FirstCanvas {
     return [...this.entries(), ...waits];
   }
 
+  // All nodes in the one over the whole width: the last row shows leaves of what has no room below it.
+  drawn() {
+    const found = [], rest = [this.zoomed];
+    while (rest.length) {
+      found.push(rest.at(-1));
+      rest.push(...this.children[rest.pop()]);
+    }
+    return found;
+  }
+
   entries() {
-    const { palette } = page, nodes = this.items.map(({ node }) => node);
+    const { palette } = page, nodes = this.drawn();
     if (this.mode === "peak") {
       const limits = [0, ...PEAKS, 1];
       return palette.peaks.map((pair, i) => [pair, `${Math.round(limits[i] * 100)}–${Math.round(limits[i + 1] * 100)}${SPACE}%`]);

@@ -91,7 +91,7 @@ export class DataTable {
       this.searched.setAttribute("aria-label", this.searched.placeholder);
     }
     if (!this.chosen) return;
-    this.chosenLabel.textContent = say("One row a");
+    this.chosenLabel.textContent = say("One row per");
     [...this.chosen.options].forEach((option, i) => (option.textContent = say(this.variants[i].label)));
   }
 

@@ -34,6 +34,7 @@ from profiler.kineto.events import (
     EventColumns,
     Events,
     Ranges,
+    Samples,
     Text,
     in_parts,
 )
@@ -188,12 +189,13 @@ class KinetoTrace:
     of the events; `thread_names` has those that the file names, `device_names`
     the processes that it calls like a device (`rbln:0`). `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
-    `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time.
-    `unfinished` are the rows of those that began and never ended, `negative` of those that ended
-    before they began: neither has a length, nor is in `rows`. `collectives` is what kernels of NCCL
-    and RCCL tell, by row. `health` is what a check of the events against each other counted, if
-    there was one; `recorded_ns` has, by row, the lengths as the file has them of those that it
-    shortened, `unserved` the rows of launches that must have work and have none.
+    `memory_ns`, int64 [k], which are no complete events, and `samples` what counters said.
+    `dropped` counts events without a time. `unfinished` are the rows of those that began and never
+    ended, `negative` of those that ended before they began: neither has a length, nor is in
+    `rows`. `collectives` is what kernels of NCCL and RCCL tell, by row. `health` is what a check of
+    the events against each other counted, if there was one; `recorded_ns` has, by row, the lengths
+    as the file has them of those that it shortened, `unserved` the rows of launches that must have
+    work and have none.
     """
 
     where: str
@@ -208,6 +210,7 @@ class KinetoTrace:
     rows: dict[str, Int64s]
     memory: list[Event]
     memory_ns: Int64s
+    samples: Samples = field(default_factory=Samples)
     dropped: int = 0
     unfinished: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     negative: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -220,6 +223,15 @@ class KinetoTrace:
     def end_ns(self) -> Int64s:
         """Ends, int64 [n]."""
         return self.start_ns + self.duration_ns
+
+    def moved(self, onto: Callable[[Int64s], Int64s]) -> KinetoTrace:
+        """The trace with other times: `onto` gives them for those that it has."""
+        return replace(
+            self,
+            start_ns=onto(self.start_ns),
+            memory_ns=onto(self.memory_ns),
+            samples=replace(self.samples, time_ns=onto(self.samples.time_ns)),
+        )
 
     @property
     def host_only(self) -> bool:
@@ -339,6 +351,7 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
         rows=dict(zip(events.categories, rows, strict=True)),
         memory=columns.memory,
         memory_ns=columns.memory_ns(base_ns),
+        samples=columns.samples(base_ns),
         dropped=columns.dropped,
         unfinished=unfinished,
         negative=negative,

@@ -69,12 +69,16 @@ class Args(
         "occupancy": "est. achieved occupancy %",
         "blocks": "blocks per SM",
         "warps": "warps per SM",
+        "copied": "copy kind",
+        "node": "graph node id",
     },
 ):
     """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
     `finished` is false if an event had not ended; `collective` is told by some kernels, and
-    `occupancy` to `warps` by those of CUDA."""
+    `occupancy` to `warps` by those of CUDA; `copied` is the direction of a copy that its name does
+    not have, `node` the place of work in its CUDA graph, and `annotation` or `name` what the user
+    called that."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -99,6 +103,9 @@ class Args(
     occupancy: Scalar = None
     blocks: Scalar = None
     warps: Scalar = None
+    copied: Scalar = None
+    node: Scalar = None
+    annotation: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -445,6 +452,9 @@ class EventColumns:
     def _add_complete(self, told: list[Event], places: list[int], text: Text) -> None:
         if not OLDER.isdisjoint({event.cat for event in told}):
             renamed(told)
+        for event in told:
+            if event.name == "Memcpy" and event.args is not None and event.args.copied:
+                event.name = f"Memcpy {event.args.copied}"
         names, categories, threads = self._names, self._categories, self._threads
         self._codes.append(
             (

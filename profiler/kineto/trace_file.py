@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
@@ -25,7 +26,15 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.files import opened as opened_file
-from profiler.kineto import BYTE_ORDER_MARK, Packed, PackedError, is_trace, opened, packed_as
+from profiler.kineto import (
+    BYTE_ORDER_MARK,
+    Packed,
+    PackedError,
+    is_perfetto,
+    is_trace,
+    opened,
+    packed_as,
+)
 from profiler.kineto.damaged_text import DamagedText
 from profiler.kineto.events import (
     LATEST_NS,
@@ -48,7 +57,7 @@ from profiler.trace.manifest_fields import HealthNote, HealthRule
 
 _HEAD = 1 << 20  # bytes of a member, by which it is known
 _MEMBERS = 1000  # that are looked at
-_NAMES = (".json", ".json.gz")
+_NAMES = (".json", ".json.gz", ".pftrace")
 _LISTED = 3  # names in a message
 _Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
 
@@ -381,6 +390,11 @@ def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
     one."""
     chunks = _file_chunks(path, file, limit)
     first = next(chunks).removeprefix(BYTE_ORDER_MARK)
+    if is_perfetto(first):
+        from profiler.kineto.perfetto_file import json_of  # few traces are
+
+        yield from json_of(chain((first,), chunks))
+        return
     listed = first.lstrip()[:1] == b"["
     yield _LISTED_EVENTS + first if listed else first
     yield from chunks
@@ -398,7 +412,7 @@ def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[byte
         with opened(file, min(limit, bound)) as (stream, packed):
             while chunk := stream.read(_CHUNK):
                 begin = chunk.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
-                if not size and begin not in (b"{", b"["):
+                if not size and begin not in (b"{", b"[") and not is_perfetto(chunk):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
                 size += len(chunk)
                 if size > limit:

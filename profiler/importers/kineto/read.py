@@ -285,7 +285,9 @@ def _sampled(pid: Scalar, writer: CommandWriter, known: Collection[str]) -> str:
 # its caller saw it: kernels that a device ran later are still the call's commands.
 
 
-_TRACE_ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
+_TRACE_ENDINGS = re.compile(
+    r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz|pftrace|db)$"
+)
 
 
 class KinetoRun(Struct, frozen=True):

@@ -1,7 +1,8 @@
 """Compile the schemas into what the codec ships: `python schemas/build.py` (needs the dev extra).
 
-Writes `profiler/importers/xplane/schema.binpb`, the part of XLA's XSpace that is imported, and
-beside `profiler/trace/schema.py`:
+Writes `profiler/importers/xplane/schema.binpb`, the part of XLA's XSpace that is imported,
+`profiler/kineto/gpu.binpb`, that of Perfetto's traces of GPUs, and beside
+`profiler/trace/schema.py`:
 
 - `schema.binpb`: the FileDescriptorSet of both .proto files, loaded into a private pool;
 - `extension.binpb`: the same extension against Perfetto's own `TrackEvent`, embedded in every
@@ -72,6 +73,7 @@ def main() -> None:
         TRACE / "schema.binpb": ours,
         TRACE / "extension.binpb": for_perfetto(ours),
         XPLANE / "schema.binpb": compiled("xplane_subset.proto"),
+        PROFILER / "kineto" / "gpu.binpb": compiled("gpu_subset.proto"),
     }
     for path, descriptor_set in outputs.items():
         data = descriptor_set.SerializeToString(deterministic=True)

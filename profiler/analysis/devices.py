@@ -719,5 +719,10 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 SECTION = SectionKind(
-    "devices", 80, said("Devices"), _parts, tables=("devices",), group=SectionGroup.DEVICE
+    "devices",
+    80,
+    said("Devices"),
+    _parts,
+    tables=("devices", "counter_timeline"),
+    group=SectionGroup.DEVICE,
 )

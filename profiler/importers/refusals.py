@@ -206,11 +206,6 @@ REFUSALS: tuple[Known, ...] = (
         "`nsys export --type sqlite` writes",
     ),
     Known(
-        "an SQLite export of Ascend's msprof",
-        _is(_SQLITE, b"STRING_IDS", b"PYTORCH_API"),
-        "export it as text, too (torch_npu: export_type Text; `msprof --export=on --type=text`)",
-    ),
-    Known(
         "a trace of torch.autograd.profiler, whose rows of the GPU are no kernels",
         _is(rb"\s*\[", b'"ph"', b'"CPU functions"'),
         "record with torch.profiler.profile",

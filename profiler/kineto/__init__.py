@@ -1,4 +1,4 @@
-"""The JSON of a trace in whatever it is packed: plain, gzip, zip, tar, and gzip in these.
+"""A trace in whatever it is packed: plain, gzip, zip, tar, and gzip in these.
 
 Members are read where they lie, as streams: nothing is unpacked to the disk, whatever a member is
 called. Of an archive one member must be a trace; how much of it is looked at is bounded.
@@ -17,7 +17,9 @@ __all__ = [
     "Packed",
     "PackedError",
     "holds_trace",
+    "is_perfetto",
     "is_trace",
+    "message_fields",
     "opened",
     "packed_as",
 ]
@@ -57,12 +59,72 @@ _OTHERS = rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d|HOST<|DEVICE<)'  # XLA
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether a JSON text that starts so is a trace: an object, or the list of events alone that
-    torch wrote before 1.8."""
+    """Whether what starts so is a trace: a JSON object, the list of events alone that torch wrote
+    before 1.8, or a Perfetto trace with work of a GPU."""
+    if is_perfetto(head):
+        return True
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text[:1] == b"{":
         return any(key in text for key in _KEYS) and not re.search(_OTHERS, text)
     return text[:1] == b"[" and bool(re.search(_OWN, text)) and not re.search(_ORT, text)
+
+
+_PACKET, _BYTES, _VARINT = b"\n", 2, 0
+_FIXED = {1: 8, 5: 4}  # bytes, by kind of field
+_INTERNED, _SPECIFICATIONS = 12, 24  # fields of packets, and of interned data
+_OF_GPU = (52, 53)  # counters, render stages
+
+
+def is_perfetto(head: bytes) -> bool:
+    """Whether it starts as a Perfetto trace that has render stages or counters of a GPU."""
+    if head[:1] != _PACKET:
+        return False
+    for number, packet, _ in message_fields(head):
+        if number != 1 or packet is None:
+            return False
+        for kind, inner, _ in message_fields(packet):
+            interned = message_fields(inner) if kind == _INTERNED and inner is not None else ()
+            if kind in _OF_GPU or any(one == _SPECIFICATIONS for one, _, _ in interned):
+                return True
+    return False
+
+
+def message_fields(
+    message: bytes | bytearray | memoryview,
+) -> Iterator[tuple[int, memoryview | None, int]]:
+    """Yield the whole fields of a protobuf message: number, content if it has a length, and where
+    it ends. Ends at what is none."""
+    with memoryview(message) as text:
+        at = 0
+        while at < len(text):
+            tag, at = _varint(text, at)
+            kind, content = tag & 7, None
+            if kind == _BYTES:
+                length, at = _varint(text, at)
+                content, at = text[at : at + length], at + length
+            elif kind == _VARINT:
+                _, at = _varint(text, at)
+            elif kind in _FIXED:
+                at += _FIXED[kind]
+            else:
+                return
+            if not 0 < at <= len(text):
+                return
+            yield tag >> 3, content, at
+
+
+def _varint(text: memoryview, at: int) -> tuple[int, int]:
+    """A number and where it ends; beyond the text if it is not whole."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(text):
+            break
+        byte = text[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value, at
+    return 0, len(text) + 1
 
 
 def holds_trace(file: BinaryIO, limit: int) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from math import isfinite
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -26,6 +27,7 @@ from profiler.trace.columns import Int32s, Int64s
 
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
+_Float64s = npt.NDArray[np.float64]
 
 
 _LARGEST_FRACTION = 1e9
@@ -67,12 +69,16 @@ class Args(
         "occupancy": "est. achieved occupancy %",
         "blocks": "blocks per SM",
         "warps": "warps per SM",
+        "copied": "copy kind",
+        "node": "graph node id",
     },
 ):
     """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
     `finished` is false if an event had not ended; `collective` is told by some kernels, and
-    `occupancy` to `warps` by those of CUDA."""
+    `occupancy` to `warps` by those of CUDA; `copied` is the direction of a copy that its name does
+    not have, `node` the place of work in its CUDA graph, and `annotation` or `name` what the user
+    called that."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -97,6 +103,9 @@ class Args(
     occupancy: Scalar = None
     blocks: Scalar = None
     warps: Scalar = None
+    copied: Scalar = None
+    node: Scalar = None
+    annotation: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -110,6 +119,17 @@ class Event(msgspec.Struct, gc=False):
     ts: float | None = None
     dur: float | None = None
     args: Args | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """The n samples of a file's counters: `series`, int32 [n], indexes `names`, the process and the
+    name of each counter; `value` is float64 [n]."""
+
+    names: tuple[tuple[Scalar, str], ...] = ()
+    series: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    time_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    value: _Float64s = field(default_factory=lambda: np.zeros(0, dtype=np.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,7 +302,6 @@ _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _MEMORY = "[memory]"
 _DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
 _NO_ARGS = Args()
-_Float64s = npt.NDArray[np.float64]
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -305,6 +324,35 @@ class _Times(msgspec.Struct):
 _TIMES = decoder_of(_Times, strict=False)
 
 
+class _Sampled(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _SampledEvents(msgspec.Struct):
+    traceEvents: list[_Sampled]  # noqa: N815  the key's own name
+
+
+_SAMPLED = decoder_of(_SampledEvents)
+_UNNAMED = ("", "value")  # what recorders call the only value of a counter
+
+
+def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
+    """The numbers among arguments, by key."""
+    try:
+        told = decoded(args, dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        return []
+    found = []
+    for key, raw in told.items():
+        try:
+            value = decoded(raw, float, strict=False)
+        except msgspec.MsgspecError:
+            continue
+        if isfinite(value):
+            found.append((key, value))
+    return found
+
+
 class EventColumns:
     """What is kept of events; `out_of_range` is the sentence about times that none can have,
     `valid` makes JSON of a text of the file if that is none."""
@@ -319,6 +367,8 @@ class EventColumns:
         self._codes: list[tuple[Int32s, Int32s, Int32s]] = []
         self._times: list[tuple[Int64s, Int64s]] = []
         self._memory_times: list[Int64s] = []
+        self._series: _Codes[tuple[Scalar, str]] = _Codes()
+        self._samples: list[tuple[Int32s, Int64s, _Float64s]] = []
         self._args: list[Args | None] = []
         self.memory: list[Event] = []
         self.thread_names: dict[tuple[Scalar, Scalar], str] = {}
@@ -390,9 +440,21 @@ class EventColumns:
         self._check(times, times)
         return times
 
+    def samples(self, base_ns: int) -> Samples:
+        """The samples of counters."""
+        none = Samples()
+        series = np.concatenate((none.series, *(part[0] for part in self._samples)))
+        times = np.concatenate((none.time_ns, *(part[1] for part in self._samples))) + base_ns
+        values = np.concatenate((none.value, *(part[2] for part in self._samples)))
+        kept = (times >= 0) & (times < LATEST_NS)
+        return Samples(tuple(self._series), series[kept], times[kept], values[kept])
+
     def _add_complete(self, told: list[Event], places: list[int], text: Text) -> None:
         if not OLDER.isdisjoint({event.cat for event in told}):
             renamed(told)
+        for event in told:
+            if event.name == "Memcpy" and event.args is not None and event.args.copied:
+                event.name = f"Memcpy {event.args.copied}"
         names, categories, threads = self._names, self._categories, self._threads
         self._codes.append(
             (
@@ -420,9 +482,11 @@ class EventColumns:
             self.collectives |= {rows[at]: one for at, one in found.items() if at in rows}
 
     def _add_others(self, events: list[Event], text: Text) -> None:
-        places = []
+        places, sampled = [], []
         for place, event in enumerate(events):
-            if event.ph == "i" and event.name == _MEMORY:
+            if event.ph == "C" and event.ts is not None:
+                sampled.append(place)
+            elif event.ph == "i" and event.name == _MEMORY:
                 places.append(place)
             elif event.ph in ("B", "E"):
                 self._add_border(event)
@@ -439,6 +503,27 @@ class EventColumns:
             times = np.array([event.ts for event in memory], dtype=np.float64)
             self._memory_times.append(self._exact(times, places, text))
             self.memory += memory
+        if sampled:
+            self._add_samples(events, sampled, text)
+
+    def _add_samples(self, events: list[Event], places: list[int], text: Text) -> None:
+        """Add what counters said; `places` are those of their events."""
+        found = _SAMPLED.decode(self._valid(text)).traceEvents
+        times = np.array([events[place].ts for place in places], dtype=np.float64)
+        codes: list[int] = []
+        rows: list[int] = []
+        values: list[float] = []
+        for row, place in enumerate(places):
+            event = events[place]
+            for key, value in _numbers(found[place].args):
+                named = key in _UNNAMED or key == event.name
+                name = event.name if named else f"{event.name} {key}".strip()
+                codes.append(self._series[event.pid, name])
+                rows.append(row)
+                values.append(value)
+        exact = self._exact(times, places, text)[np.array(rows, dtype=np.int64)]
+        series = np.array(codes, dtype=np.int32)
+        self._samples.append((series, exact, np.array(values, dtype=np.float64)))
 
     def _add_border(self, event: Event) -> None:
         """Note the begin of an event, or the end of the innermost that its thread is in."""

@@ -314,13 +314,21 @@ def copy_name(name: str) -> str:
     return name.split("(", maxsplit=1)[0].strip() or "Memcpy"
 
 
+GRAPH_NODES = ("graph_event_node", "graph_host_node")
+"""What a CUDA graph does on a stream beside work: it records an event, or waits for a function of
+the host."""
+
+
 def queue(activity: str, name: str) -> tuple[str, Category]:
     """What follows the stream in the name of the track of device work, and its category.
 
-    `activity` is Kineto's: `kernel`, `gpu_memcpy` or `gpu_memset`. Copies from and to the host
-    are on ` memcpy` (dma), those on a device or between devices and memset on ` copy`, kernels of
-    NCCL, RCCL and HCCL on ` collectives` (collective), others on the stream itself (compute).
+    `activity` is Kineto's: `kernel`, `gpu_memcpy`, `gpu_memset` or one of `GRAPH_NODES`, which are
+    on ` sync`. Copies from and to the host are on ` memcpy` (dma), those on a device or between
+    devices and memset on ` copy`, kernels of NCCL, RCCL and HCCL on ` collectives` (collective),
+    others on the stream itself (compute).
     """
+    if activity in GRAPH_NODES:
+        return " sync", "sync"
     if activity == "gpu_memcpy":
         ends = copy_name(name).rpartition(" ")[2]  # HtoD, DtoH, DtoD, PtoP
         to_host = ends.startswith("H") != ends.endswith("H")

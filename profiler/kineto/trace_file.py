@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
@@ -25,7 +26,15 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.files import opened as opened_file
-from profiler.kineto import BYTE_ORDER_MARK, Packed, PackedError, is_trace, opened, packed_as
+from profiler.kineto import (
+    BYTE_ORDER_MARK,
+    Packed,
+    PackedError,
+    is_perfetto,
+    is_trace,
+    opened,
+    packed_as,
+)
 from profiler.kineto.damaged_text import DamagedText
 from profiler.kineto.events import (
     LATEST_NS,
@@ -34,6 +43,7 @@ from profiler.kineto.events import (
     EventColumns,
     Events,
     Ranges,
+    Samples,
     Text,
     in_parts,
 )
@@ -47,7 +57,7 @@ from profiler.trace.manifest_fields import HealthNote, HealthRule
 
 _HEAD = 1 << 20  # bytes of a member, by which it is known
 _MEMBERS = 1000  # that are looked at
-_NAMES = (".json", ".json.gz")
+_NAMES = (".json", ".json.gz", ".pftrace")
 _LISTED = 3  # names in a message
 _Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
 
@@ -188,12 +198,13 @@ class KinetoTrace:
     of the events; `thread_names` has those that the file names, `device_names`
     the processes that it calls like a device (`rbln:0`). `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
-    `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time.
-    `unfinished` are the rows of those that began and never ended, `negative` of those that ended
-    before they began: neither has a length, nor is in `rows`. `collectives` is what kernels of NCCL
-    and RCCL tell, by row. `health` is what a check of the events against each other counted, if
-    there was one; `recorded_ns` has, by row, the lengths as the file has them of those that it
-    shortened, `unserved` the rows of launches that must have work and have none.
+    `memory_ns`, int64 [k], which are no complete events, and `samples` what counters said.
+    `dropped` counts events without a time. `unfinished` are the rows of those that began and never
+    ended, `negative` of those that ended before they began: neither has a length, nor is in
+    `rows`. `collectives` is what kernels of NCCL and RCCL tell, by row. `health` is what a check of
+    the events against each other counted, if there was one; `recorded_ns` has, by row, the lengths
+    as the file has them of those that it shortened, `unserved` the rows of launches that must have
+    work and have none.
     """
 
     where: str
@@ -208,6 +219,7 @@ class KinetoTrace:
     rows: dict[str, Int64s]
     memory: list[Event]
     memory_ns: Int64s
+    samples: Samples = field(default_factory=Samples)
     dropped: int = 0
     unfinished: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     negative: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -220,6 +232,15 @@ class KinetoTrace:
     def end_ns(self) -> Int64s:
         """Ends, int64 [n]."""
         return self.start_ns + self.duration_ns
+
+    def moved(self, onto: Callable[[Int64s], Int64s]) -> KinetoTrace:
+        """The trace with other times: `onto` gives them for those that it has."""
+        return replace(
+            self,
+            start_ns=onto(self.start_ns),
+            memory_ns=onto(self.memory_ns),
+            samples=replace(self.samples, time_ns=onto(self.samples.time_ns)),
+        )
 
     @property
     def host_only(self) -> bool:
@@ -339,6 +360,7 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
         rows=dict(zip(events.categories, rows, strict=True)),
         memory=columns.memory,
         memory_ns=columns.memory_ns(base_ns),
+        samples=columns.samples(base_ns),
         dropped=columns.dropped,
         unfinished=unfinished,
         negative=negative,
@@ -368,6 +390,11 @@ def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
     one."""
     chunks = _file_chunks(path, file, limit)
     first = next(chunks).removeprefix(BYTE_ORDER_MARK)
+    if is_perfetto(first):
+        from profiler.kineto.perfetto_file import json_of  # few traces are
+
+        yield from json_of(chain((first,), chunks))
+        return
     listed = first.lstrip()[:1] == b"["
     yield _LISTED_EVENTS + first if listed else first
     yield from chunks
@@ -385,7 +412,7 @@ def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[byte
         with opened(file, min(limit, bound)) as (stream, packed):
             while chunk := stream.read(_CHUNK):
                 begin = chunk.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
-                if not size and begin not in (b"{", b"["):
+                if not size and begin not in (b"{", b"[") and not is_perfetto(chunk):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
                 size += len(chunk)
                 if size > limit:

@@ -53,7 +53,6 @@ _REFUSED: dict[str, tuple[str, _Write, str]] = {
     "qdrep": ("a.qdrep", _bytes(b"\0\1"), "nsys export --type sqlite"),
     "ncu": ("a.ncu-rep", _bytes(b"NVR\0"), "record with `nsys profile`"),
     "parquet": ("a.parquet", _bytes(b"PAR1"), "give the folder that `analyze --parquet`"),
-    "ascend": ("a.db", _sqlite("STRING_IDS", "PYTORCH_API"), "export it as text"),
     "rpd": ("a.rpd", _sqlite("rocpd_api", "rocpd_op", "rocpd_string"), "record with `rocprofv3"),
     "rocprof": ("a.csv", _text(_ROCPROF_V1), "record with `rocprofv3"),
     "rocprofv2": ("a.csv", _text(_ROCPROF_V2), "record with `rocprofv3"),

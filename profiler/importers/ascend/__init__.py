@@ -1,4 +1,5 @@
-"""What Ascend's profilers write: torch_npu's `*_ascend_pt` folders, msprof's exports as text."""
+"""What Ascend's profilers write: torch_npu's `*_ascend_pt` folders, msprof's exports as text or
+database."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from profiler.importers.importer import Importer, head_of, reader
+from profiler.importers.importer import SQLITE, Importer, head_of, reader
 
 _FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
-_ENDINGS = (".json", ".json.gz", ".csv")
+_ENDINGS = (".json", ".json.gz", ".csv", ".db")
+_STRINGS, _APIS = b"STRING_IDS", (b"PYTORCH_API", b"CANN_API")
 _PHASE = re.compile(rb'"ph"\s*:\s*"[XM]"')
 _MARKS = re.compile(
     rb'"Ascend Hardware"|"async_npu"|"async_task_queue"|"AscendCL@|"ts"\s*:\s*"\d{13,}(?:\.\d+)?"'
@@ -25,10 +27,14 @@ class Form(StrEnum):
 
     TRACE = "trace"  # trace_view.json, msprof_*.json
     KERNELS = "kernels"  # kernel_details.csv, op_summary_*.csv
+    DATABASE = "database"  # ascend_pytorch_profiler_*.db, msprof_*.db
 
 
 def form_in(head: bytes) -> Form | None:
     """The form of a file with this start, unpacked; None for another's."""
+    if head.startswith(SQLITE):
+        known = _STRINGS in head and any(table in head for table in _APIS)
+        return Form.DATABASE if known else None
     if head.lstrip()[:1] in (b"[", b"{"):
         return Form.TRACE if _PHASE.search(head) and _MARKS.search(head) else None
     line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
@@ -71,5 +77,6 @@ IMPORTER = Importer(
     recognises=_recognises,
     read=reader(__name__),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
-    seen="torch_npu of 2024 and 2025 by parts of real traces, msprof's exports by documentation",
+    seen="torch_npu of 2024 and 2025 by real traces and databases, msprof's exports by "
+    "documentation",
 )

@@ -1,4 +1,5 @@
-"""Import Ascend traces: trace_view.json of torch_npu or msprof, with the table of kernels beside.
+"""Import Ascend traces: trace_view.json of torch_npu or msprof with the table of kernels beside,
+or their database.
 
     import_trace(Path("host_123_ascend_pt"), Path("traces"))
 
@@ -24,6 +25,7 @@ import msgspec
 
 from profiler.errors import InputError
 from profiler.importers.ascend import Form, files_in, form_in, outputs_in
+from profiler.importers.ascend.database import Database, dims_of, read_database
 from profiler.importers.chrome_rows import Row, RowArgs, kineto_trace, read_rows
 from profiler.importers.foreign_run import component
 from profiler.importers.importer import content_of, head_of
@@ -31,12 +33,14 @@ from profiler.importers.job_run import JobRun
 from profiler.importers.kineto.front_ends import without_front_ends
 from profiler.importers.kineto.health import checked_trace, without_gaps
 from profiler.importers.kineto.read import KinetoRun, run_of, run_of_job
+from profiler.kineto.events import whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace
 
 _HARDWARE, _CANN, _COLLECTIVES = "Ascend Hardware", "CANN", ("Communication", "HCCL")
 _RUNTIME = "privateuse1_runtime"
 _CALLS = ("aclnn", "aclop")
+_PLANE = "Plane"  # threads of the parts of collectives, which the hardware has once more
 _AI_CPU = "AI_CPU"
 _LOOKED_BACK = 16  # ranges that began before a time, to find the one that is open then
 
@@ -88,14 +92,15 @@ def _kernel(given: Mapping[str, object]) -> _Kernel:
             ts=msgspec.Raw(cell("Start Time(us)", "Task Start Time(us)").encode()),
             dur=msgspec.Raw(cell("Duration(us)", "Task Duration(us)").encode()),
         ),
-        dims=_json([_dims(one) for one in cell("Input Shapes").strip('"').split(";")]),
-        types=_json([_TYPES.get(one, one) for one in cell("Input Data Types").split(";")]),
+        **_inputs(cell("Input Shapes"), cell("Input Data Types")),
     )
 
 
-def _dims(text: str) -> list[int]:
-    sizes = [one.strip() for one in text.split(",")]
-    return [int(one) for one in sizes] if all(one.isdecimal() for one in sizes) else []
+def _inputs(shapes: str, types: str) -> dict[str, msgspec.Raw]:
+    return {
+        "dims": _json([dims_of(one) for one in shapes.strip('"').split(";")]),
+        "types": _json([_TYPES.get(one, one) for one in types.split(";")]),
+    }
 
 
 def _json(values: object) -> msgspec.Raw:
@@ -116,7 +121,11 @@ def _rows_of(kernels: Iterable[_Kernel]) -> Iterator[Row]:
 _HOST = frozenset({"cpu_op", "python_function", "user_annotation", "enqueue", "dequeue"})
 _FLOWS = ("HostToDevice", "async_npu")
 _LABEL = re.compile(r"NPU\s*[:_]?\s*(\d+)")
-_NO_WORK = re.compile(r"(?:event|notify|capture|mem|value)_?(?:wait|record)|place_?holder", re.I)
+_NO_WORK = re.compile(
+    r"(?:event|notify|capture|mem|value)[ _]?(?:wait|record)|write[ _]?value|place_?holder|"
+    r"^profiling_(?:en|dis)able",
+    re.I,
+)
 _COPY = re.compile(r"mem_?cpy|pcie_dma|^sdma", re.I)
 _RANGE = re.compile(r"ProfilerStep#\d+|Optimizer\.|enumerate\(")
 
@@ -165,6 +174,8 @@ class _TraceView:
                 self.labels[row.pid] = str(row.args.labels) if row.args is not None else ""
             elif row.name == "thread_name":
                 self.threads[row.pid, row.tid] = row.named
+        planes = [row for row in complete if self._is(row, *_COLLECTIVES)]
+        self._parts = {row.start_ns for row in planes if self._thread(row).startswith(_PLANE)}
         self.host = [row for row in complete if row.cat in _HOST]
         self.runtime = [row for row in complete if self._is(row, _CANN)]
         self.work = [row for row in complete if self._is_work(row)]
@@ -178,6 +189,10 @@ class _TraceView:
         """Where the flow that ends at the start of some work begins."""
         return self._sources.get((kind, str(work.pid), str(work.tid), work.start_ns))
 
+    def lead(self, kind: str, source: Row, work: Row) -> None:
+        """Note a flow that the trace does not have as one."""
+        self._sources[kind, str(work.pid), str(work.tid), work.start_ns] = source
+
     @property
     def has_launches(self) -> bool:
         return any(kind == "HostToDevice" for kind, *_ in self._sources)
@@ -188,11 +203,15 @@ class _TraceView:
     def _is_work(self, row: Row) -> bool:
         """Whether a device computes or copies in it: of a collective the row of the whole."""
         if self._is(row, *_COLLECTIVES):
-            return self.threads.get((row.pid, row.tid), "").endswith("Communication")
+            return self._thread(row).endswith("Communication")
         task = str(row.args.task or "") if row.args is not None else ""
         # a file that was cut lacks the names of processes, which stand at its end
         on_device = self._is(row, _HARDWARE) or (bool(task) and row.pid not in self.processes)
-        return on_device and not _NO_WORK.search(f"{row.name} {task}")
+        part = row.name in (task, "") and row.start_ns in self._parts
+        return on_device and not part and not _NO_WORK.search(f"{row.name} {task}")
+
+    def _thread(self, row: Row) -> str:
+        return self.threads.get((row.pid, row.tid), "")
 
     def devices(self, known: Sequence[_Kernel]) -> dict[Scalar, str]:
         """The device that each process of work stands for, by the number that its label or the
@@ -289,11 +308,13 @@ _INFO = re.compile(r"profiler_info_(\d{1,6})\.json")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What one process wrote: its place, its trace and its table; `rank` if a folder says it."""
+    """What one process wrote: its place, its trace and its table, or its database; `rank` if a
+    folder says it."""
 
     path: Path
     trace: Path | None
     kernels: Path | None
+    database: Path | None = None
     rank: int | None = None
 
 
@@ -321,7 +342,11 @@ def read_run(paths: Sequence[Path]) -> KinetoRun | JobRun:
 
 def _sources(path: Path) -> Iterator[_Source]:
     if not path.is_dir():
-        table = form_in(head_of(path)) is Form.KERNELS
+        form = form_in(head_of(path))
+        if form is Form.DATABASE:
+            yield _Source(path, None, None, path)
+            return
+        table = form is Form.KERNELS
         beside = {} if table else files_in(path.parent)
         alone = Form.TRACE not in beside or beside[Form.TRACE].name != path.name
         kernels = path if table else None if alone else beside.get(Form.KERNELS)
@@ -331,7 +356,9 @@ def _sources(path: Path) -> Iterator[_Source]:
         files = files_in(folder)
         if files:
             place = folder if folder == path else folder.parent
-            yield _Source(place, files.get(Form.TRACE), files.get(Form.KERNELS), _rank(place))
+            text = files.get(Form.TRACE), files.get(Form.KERNELS)
+            database = files.get(Form.DATABASE) if text == (None, None) else None
+            yield _Source(place, *text, database, _rank(place))
 
 
 def _rank(folder: Path) -> int | None:
@@ -339,7 +366,31 @@ def _rank(folder: Path) -> int | None:
     return next((int(one[1]) for one in found if one), None)
 
 
+def _of_database(found: Database) -> tuple[_TraceView, list[_Kernel]]:
+    """What a database has, as the trace and the table that it stands for."""
+    view = _TraceView(())
+    view.host, view.runtime = found.host, found.runtime
+    view.work, kernels = [], []
+    for task in found.tasks:
+        row, core = task.row, task.core
+        if _NO_WORK.search(f"{row.name} {core}"):
+            continue
+        view.work.append(row)
+        view.processes[row.pid], view.labels[row.pid] = _HARDWARE, f"NPU {task.device}"
+        if task.shapes:
+            inputs = _inputs(task.shapes, task.types)
+            kernels.append(_Kernel(row.name, core, task.device, str(row.tid), row, **inputs))
+        operator = found.operators.get(whole(row.args.connection if row.args else None, -1))
+        if operator is not None:
+            view.lead("async_npu", operator, row)
+    return view, kernels
+
+
 def _read(source: _Source, header: Header | None = None) -> KinetoTrace:
+    if source.database is not None:
+        view, kernels = _of_database(read_database(source.database))
+        rows, devices = _categorized(source.path, view, kernels)
+        return kineto_trace(source.path, rows, devices, view.threads, header=header)
     kernels = _kernels(source.kernels) if source.kernels is not None else []
     rows, health = read_rows(source.trace) if source.trace is not None else ([], ())
     view = _TraceView(rows)

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler (Kineto): Chrome JSON, plain or packed."""
+"""Traces of torch.profiler (Kineto): Chrome JSON or Perfetto packets, plain or packed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _together(paths: Sequence[Path]) -> list[list[Path]]:
 IMPORTER = Importer(
     name="kineto",
     title="torch.profiler",
-    accepts="a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar), or a "
-    "folder of a job's",
+    accepts="a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar; "
+    ".pftrace), or a folder of a job's",
     recognises=_recognises,
     read=reader(__name__),
     options=(
@@ -44,5 +44,6 @@ IMPORTER = Importer(
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", "graph_capture"}),
     together=_together,
-    seen="torch 1.7 to 2.13, on CUDA, ROCm and the CPU",
+    seen="torch 1.7 to 2.13, on CUDA, ROCm and the CPU; of 2.14's cupti_monitor a window that "
+    "torch's own encoder wrote without a GPU, as JSON and as .pftrace",
 )

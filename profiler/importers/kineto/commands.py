@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
+from profiler.files import decoded
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
 from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
 from profiler.importers.kineto.stages import plain_name
 from profiler.kineto.events import Args, Event, fraction, whole
-from profiler.kineto.operators import copy_name, kernel_name, queue
+from profiler.kineto.operators import Scalar, copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
@@ -246,6 +248,10 @@ class CommandWriter:
         if not shapes and event.args is not None and event.cat == "kernel":  # as Ascend has them
             shapes = self._shapes.of(event.name, event.args, event.name)
         path, layer = paths.path(module), paths.layer(module, label)
+        named = node_name(event.args) if told is None and event.args is not None else ""
+        if named:  # a graph is launched in one module, and has the work of many
+            path = f"{path}.{named}" if path else named
+            layer = f"{path}/{label}"
         training = self.launches.training if module < 0 and self.phases else None
         phase = training.phases[member] if training is not None else ""
         if phase:
@@ -299,6 +305,22 @@ class CommandWriter:
             device = self._device(event)
             track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
         return track
+
+
+def node_name(args: Args) -> str:
+    """What the user called the part of a CUDA graph that a node is of (`mark_kernels` of torch ≥
+    2.14): the innermost name of several; "" if nothing."""
+    if args.node is None:
+        return ""
+    told = args.name
+    text = args.annotation
+    if isinstance(text, str):
+        try:
+            several = decoded(text, list[dict[str, Scalar]])
+        except msgspec.MsgspecError:
+            return text
+        told = next((one["name"] for one in reversed(several) if "name" in one), told)
+    return told if isinstance(told, str) else ""
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:

@@ -98,8 +98,7 @@ def without_gaps(traces: Sequence[KinetoTrace]) -> list[KinetoTrace]:
         excess_ns = min(int(less[-1]), LARGEST)
         left_out = structs.replace(gap, action=HealthAction.LEFT_OUT, excess_ns=excess_ns)
         health = tuple(left_out if note is gap else note for note in trace.health)
-        start, memory = moved(trace.start_ns), moved(trace.memory_ns)
-        found.append(replace(trace, start_ns=start, memory_ns=memory, health=health))
+        found.append(replace(trace.moved(moved), health=health))
     return found
 
 

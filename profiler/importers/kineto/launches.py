@@ -28,7 +28,7 @@ from profiler.importers.kineto.calls import (
 )
 from profiler.importers.kineto.modules import RUNTIME, Frames, input_dims
 from profiler.kineto.events import Event, Ranges
-from profiler.kineto.operators import Scalar, is_operator
+from profiler.kineto.operators import GRAPH_NODES, Scalar, is_operator
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.runtime_calls import last_begun
@@ -49,7 +49,7 @@ from profiler.trace.runtime_calls import last_begun
 # correlation id.
 
 
-DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset", *GRAPH_NODES)
 OPERATORS = "cpu_op"
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 _NO_ID = frozenset((None, 0, -1, "", "0", "-1"))

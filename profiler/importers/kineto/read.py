@@ -243,6 +243,38 @@ def _bytes(given: Scalar) -> int | None:
     return size if size is not None and abs(size) < _LARGEST else None
 
 
+# --- What other counters said: power, clocks, temperature, how busy units were; any name.
+
+
+_OF_DEVICE = re.compile(r"GPU (\d{1,4})\b")  # the process of a device's counters in torch ≥ 2.14
+
+
+def other_counters(trace: KinetoTrace, writer: CommandWriter) -> tuple[Counter, ...]:
+    """The counters of a trace that are not those of memory: of the device whose process they are
+    in, else of the host."""
+    samples = trace.samples
+    if not samples.names:
+        return ()
+    order = np.lexsort((samples.time_ns, samples.series))
+    sizes = np.bincount(samples.series, minlength=len(samples.names))
+    parts = np.split(order, np.cumsum(sizes)[:-1])
+    known = {*writer.devices}
+    return tuple(
+        Counter(
+            _sampled(pid, writer, known), name, "count", samples.time_ns[rows], samples.value[rows]
+        )
+        for (pid, name), rows in zip(samples.names, parts, strict=True)
+    )
+
+
+def _sampled(pid: Scalar, writer: CommandWriter, known: Collection[str]) -> str:
+    """The device that the counters of a process are of."""
+    found = _OF_DEVICE.match(str(pid))
+    number = whole(found[1], 0) if found else whole(pid, NO_CALL)
+    device = f"{writer.prefix}{writer.kind}:{number}"
+    return device if found or device in known else writer.root
+
+
 # --- A torch.profiler (Kineto) trace → a bundle as capture writes it.
 #
 #     import_trace(Path("sd35.json.gz"), Path("traces"))
@@ -253,7 +285,9 @@ def _bytes(given: Scalar) -> int | None:
 # its caller saw it: kernels that a device ran later are still the call's commands.
 
 
-_TRACE_ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
+_TRACE_ENDINGS = re.compile(
+    r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz|pftrace|db)$"
+)
 
 
 class KinetoRun(Struct, frozen=True):
@@ -266,6 +300,7 @@ class KinetoRun(Struct, frozen=True):
     calls: tuple[StagedCall, ...]
     writer: CommandWriter
     memory: tuple[MemoryLevels, ...]
+    counters: tuple[Counter, ...]
     calls_from: CallsFrom | None
     graphs: Graphs | None
     job: Job | None = None  # that it is the only rank of which there is a trace
@@ -405,10 +440,10 @@ class KinetoRun(Struct, frozen=True):
         return builder.build()
 
     def free_counters(self) -> list[Counter]:
-        """The samples of memory in no call."""
+        """The samples of memory in no call, and all of other counters."""
         ranges = [(call.range.start_ns, call.range.end_ns) for call in self.calls]
         counters = [one.outside(ranges) for one in self.memory]
-        return [counter for counter in counters if counter is not None]
+        return [*(one for one in counters if one is not None), *self.counters]
 
 
 def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | JobRun:
@@ -476,7 +511,8 @@ def run_of(
         placed = [replace(call, iteration=number) for call, number in both]
     memory = memory_levels(trace, writer.kind, set(writer.devices), prefix)
     calls, graphs = tuple(placed), _graphs(trace, replays)
-    of_calls = frames, stagings, calls, writer, memory, calls_from
+    counters = other_counters(trace, writer)
+    of_calls = frames, stagings, calls, writer, memory, counters, calls_from
     return KinetoRun(path, trace, *of_calls, graphs, job, importer)
 
 
@@ -563,8 +599,7 @@ def run_of_job(
     for trace, clock in zip(traces, aligned, strict=True):
         moved = trace
         if clock.offset_ns or clock.drift:  # onto the job's clock
-            start, memory = clock.moved(trace.start_ns), clock.moved(trace.memory_ns)
-            moved = replace(trace, start_ns=start, memory_ns=memory)
+            moved = trace.moved(clock.moved)
         on_one_clock.append(moved)
     runs = [
         run_of(trace, path, prefix=device_of_rank(one.rank, ""), importer=importer)

@@ -34,6 +34,6 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches"}),
-    seen="traces of track events; GPU render stages are not read",
+    seen="traces of track events; those with GPU render stages are read as torch.profiler's",
     if_asked=True,
 )

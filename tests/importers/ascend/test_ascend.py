@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import re
+import sqlite3
 from collections import Counter
 from pathlib import Path
 
@@ -207,3 +209,107 @@ def test_nothing_of_an_npu_is_one_sentence(tmp_path):
     (tmp_path / "trace_view.json").write_text('[{"ph": "M", "name": "Ascend Hardware"}]')
     with pytest.raises(InputError, match="holds no work of an NPU and no operator"):
         import_trace(tmp_path / "trace_view.json", tmp_path / "out")
+
+
+# --- One program, recorded once as text and once as databases of two ranks.
+
+
+def _database(rank, folder):
+    path = folder / f"ascend_pytorch_profiler_{rank}.db"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.decompress((_DATA / f"{path.name}.gz").read_bytes()))
+    return path
+
+
+def _kinds(run):
+    work = _work(run).with_columns(pl.col("category", "kernel").cast(pl.String))
+    return {kind: some["kernel"].to_list() for (kind,), some in work.group_by("category")}
+
+
+def test_a_real_database_has_the_work_of_its_tables(tmp_path):
+    """Kernels are those of COMPUTE_TASK_INFO, collectives wholes, copies what TASK has beside; each
+    has the call of CANN that its table joins to. Device and times are the tables', by SQL."""
+    path = _database(1, tmp_path)
+    run = _imported(path, tmp_path / "out")
+    found = _kinds(run)
+    with sqlite3.connect(path) as tables:
+        kernels = tables.execute(
+            "SELECT t.startNs, t.endNs - t.startNs FROM TASK t JOIN COMPUTE_TASK_INFO "
+            "USING (globalTaskId) ORDER BY 1"
+        ).fetchall()
+        copies = tables.execute(
+            "SELECT count(*) FROM TASK t JOIN STRING_IDS s ON s.id = t.taskType "
+            "WHERE s.value = 'MEMCPY_ASYNC'"
+        ).fetchone()
+        collectives = tables.execute("SELECT startNs, endNs - startNs FROM COMMUNICATION_OP")
+        launched = tables.execute(
+            "SELECT count(*) FROM TASK JOIN CANN_API USING (connectionId) WHERE globalTaskId IN "
+            "(SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
+        ).fetchone()
+        work = _work(run)
+        compute = work.filter(pl.col("category") == "compute")
+        assert sorted(_times(compute)) == kernels
+        whole = work.filter(pl.col("category") == "collective")
+        assert sorted(_times(whole)) == sorted(collectives)
+        assert (len(found["copy"]), len(kernels)) == (*copies, *launched) == (24, 187)
+    assert set(work["device"].cast(pl.String)) == {"npu:1"}
+    targets = run.commands[run.flows["target"].to_list()]
+    assert len(targets) == 187 + 24 + 4
+    assert compute["shapes"].cast(pl.String).str.contains("float32").any()
+    assert compute["op_type"].cast(pl.String).str.starts_with("aten::").any()
+
+
+def test_text_and_database_of_one_program_have_the_same_kernels(tmp_path):
+    """They were recorded apart, so times and the numbers of groups differ; the kernels are the
+    same."""
+
+    def kernels(run):
+        return {
+            kind: Counter(re.sub(r"__\d+_", "_", name) for name in names)
+            for kind, names in _kinds(run).items()
+        }
+
+    text = kernels(_imported(_DATA / "trace_view_rank0.json.gz", tmp_path / "text"))
+    assert text == kernels(_imported(_database(0, tmp_path), tmp_path / "out"))
+    assert {kind: sum(names.values()) for kind, names in text.items()} == {
+        "compute": 187,
+        "copy": 24,
+        "collective": 4,
+    }
+
+
+def test_parts_of_collectives_are_no_work_beside_the_whole(tmp_path):
+    """The hardware's notifications, waits and transfers of a collective stand on its planes once
+    more: the device computes in the rest alone."""
+    path = _DATA / "trace_view_rank0.json.gz"
+    rows = json.loads(gzip.decompress(path.read_bytes()))
+    (hardware,) = [
+        row["pid"] for row in rows if row.get("args", {}).get("name") == "Ascend Hardware"
+    ]
+    cores = ("AI_CORE", "MIX_AIV", "DSA_SQE")
+    times = [
+        (_ns(row["ts"]), _ns(row["dur"]))
+        for row in rows
+        if row["ph"] == "X" and row["pid"] == hardware and row["args"]["Task Type"] in cores
+    ]
+    work = _work(_imported(path, tmp_path))
+    compute = work.filter(pl.col("category") == "compute")
+    assert len(compute) == len(times) == 187
+    assert _union_ns(_times(compute)) == pytest.approx(_union_ns(times), abs=len(times))
+
+
+def test_databases_of_ranks_are_one_job(tmp_path):
+    """A folder each, in order of their names if no profiler_info_N.json says their ranks."""
+    for rank in (0, 1):
+        _database(rank, tmp_path / "job" / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT")
+    run = _imported(tmp_path / "job", tmp_path / "out")
+    assert run.info.job is not None
+    assert [one.rank for one in run.info.job.ranks] == [0, 1]
+    assert set(_work(run)["device"].cast(pl.String)) == {"rank0/npu:0", "rank1/npu:1"}
+
+
+def test_a_damaged_database_is_one_sentence(tmp_path):
+    path = _database(0, tmp_path)
+    path.write_bytes(path.read_bytes()[:50_000])
+    with pytest.raises(InputError, match="is damaged or was cut"):
+        import_trace(path, tmp_path / "out")

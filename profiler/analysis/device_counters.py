@@ -1,0 +1,225 @@
+"""What counters said of devices over time: power, clocks, temperature, how busy units were; and
+the energy of each pipeline call and step.
+
+A counter keeps its value until its next sample, and the last for as long as its samples are
+usually apart. Memory has its own tables (`memory.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.question import Table
+from profiler.analysis.steps import step_spans
+from profiler.run.columns import (
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    NS,
+    STEP,
+    STRING,
+    Column,
+    Type,
+    col,
+    schema,
+)
+from profiler.run.intervals import Times
+from profiler.trace.events import NO_STEP
+
+_WATTS, _JOULES = Type(FLOAT64, "W"), Type(FLOAT64, "J")
+_POINTS = 256  # intervals of a counter over time, at most
+_POWER = re.compile(r"\bpower\b.*\((m?)W\)", re.IGNORECASE)
+_MILLI = 1e-3
+
+DEVICE_COUNTERS: tuple[Column, ...] = (
+    col("device", STRING, "device of the counter", key=True),
+    col("counter", STRING, "its name, with its unit, as recorded", key=True),
+    col("samples", INT64, "how often it was recorded", importance=3),
+    col("start_ns", NS, "time of its first sample, on the run's clock", importance=DATA_ONLY),
+    col("end_ns", NS, "time of its last sample, on the run's clock", importance=DATA_ONLY),
+    col("min", FLOAT64, "its smallest value", importance=2),
+    col("mean", FLOAT64, "mean of its values by how long each held"),
+    col("max", FLOAT64, "its largest value", importance=1),
+)
+
+COUNTER_TIMELINE: tuple[Column, ...] = (
+    col("device", STRING, "device of the counter", key=True),
+    col("counter", STRING, "its name, with its unit, as recorded", key=True),
+    col("time_ns", NS, "first sample in an interval, on the run's clock"),
+    col("samples", INT64, "samples in the interval"),
+    col("min", FLOAT64, "smallest of them"),
+    col("mean", FLOAT64, "mean of them"),
+    col("max", FLOAT64, "largest of them"),
+)
+
+ENERGY: tuple[Column, ...] = (
+    col("device", STRING, "device whose power was recorded", key=True),
+    col("pipeline", INT64, "number of the pipeline call"),
+    col("step", STEP, "denoising step; -1 for the whole pipeline call"),
+    col("start_ns", NS, "begin, on the run's clock", importance=DATA_ONLY),
+    col("covered_ns", NS, "how much of its time the power is known for"),
+    col("samples", INT64, "samples of power in it", importance=1),
+    col("mean_w", _WATTS, "mean power over covered_ns", label="mean W"),
+    col("energy_j", _JOULES, "energy that the device took in covered_ns", label="energy J"),
+)
+
+
+class DeviceCounter(Struct, frozen=True, eq=False):
+    """Samples in order of time: `values[i]` holds from `times[i]` to `until[i]`."""
+
+    device: str
+    name: str
+    times: Times
+    until: Times
+    values: npt.NDArray[np.float64]
+
+    def within(self, start: int, end: int) -> tuple[int, float]:
+        """For how much of a time the value is known, in ns, and its integral over that, by ns."""
+        held = np.minimum(self.until, end) - np.maximum(self.times, start)
+        held = np.maximum(held, 0)
+        return int(held.sum()), float((held * self.values).sum())
+
+    def samples(self, start: int, end: int) -> int:
+        """How many samples are in a time."""
+        first, last = np.searchsorted(self.times, (start, end)).tolist()
+        return int(last - first)
+
+    @property
+    def watts(self) -> float | None:
+        """What makes watts of its values; None if it is no power."""
+        found = _POWER.search(self.name)
+        return (_MILLI if found[1] else 1.0) if found else None
+
+
+@shared
+def counters_of(of: Inputs) -> tuple[DeviceCounter, ...]:
+    """The counters of devices that are not those of memory, by device and name."""
+    texts = [pl.col("device", "name").cast(pl.String)]
+    rows = of.run.counters.drop_nulls(["device", "name"]).filter(
+        pl.col("unit").cast(pl.String).ne_missing("bytes"), pl.col("value").is_finite()
+    )
+    found = []
+    for (device, name), some in rows.group_by(texts):
+        samples = some.sort("time_ns", maintain_order=True)
+        samples = samples.unique("time_ns", keep="last", maintain_order=True)
+        times = samples["time_ns"].to_numpy()
+        apart = int(np.median(np.diff(times))) if len(times) > 1 else 0
+        until = np.append(times[1:], times[-1] + apart)
+        values = samples["value"].cast(pl.Float64).to_numpy()
+        found.append(DeviceCounter(str(device), str(name), times, until, values))
+    return tuple(sorted(found, key=lambda one: (one.device, one.name)))
+
+
+def _counters(of: Inputs) -> pl.DataFrame:
+    rows = []
+    for one in counters_of(of):
+        start, end = int(one.times[0]), int(one.until[-1])
+        known, total = one.within(start, end)
+        rows.append(
+            {
+                "device": one.device,
+                "counter": one.name,
+                "samples": len(one.times),
+                "start_ns": start,
+                "end_ns": int(one.times[-1]),
+                "min": float(one.values.min()),
+                "mean": total / known if known else float(one.values.mean()),
+                "max": float(one.values.max()),
+            }
+        )
+    return pl.DataFrame(rows, schema=schema(DEVICE_COUNTERS))
+
+
+def _timeline(of: Inputs) -> pl.DataFrame:
+    parts = [pl.DataFrame(schema=schema(COUNTER_TIMELINE))]
+    for one in counters_of(of):
+        first, span = int(one.times[0]), int(one.times[-1] - one.times[0])
+        places = (one.times - first) // (span // _POINTS + 1)
+        value = pl.col("value")
+        frame = pl.DataFrame({"place": places, "time_ns": one.times, "value": one.values})
+        some = frame.group_by("place", maintain_order=True).agg(
+            pl.col("time_ns").first(),
+            samples=pl.len().cast(pl.Int64),
+            min=value.min(),
+            mean=value.mean(),
+            max=value.max(),
+        )
+        named = some.with_columns(device=pl.lit(one.device), counter=pl.lit(one.name))
+        parts.append(named.select(schema(COUNTER_TIMELINE).names()))
+    return pl.concat(parts)
+
+
+def _windows(of: Inputs) -> Iterator[tuple[int, int, int, int]]:
+    """Pipeline calls and steps: pipeline call, step, start and end."""
+    calls = of.pipelines.spans.select("pipeline", "start_ns", "duration_ns").rows()
+    for pipeline, start, length in calls:
+        yield pipeline, NO_STEP, start, start + max(length, 0)
+    steps = step_spans(of.run, of.pipelines)
+    yield from steps.select("pipeline", "step", "start_ns", "end_ns").iter_rows()
+
+
+def _energy(of: Inputs) -> pl.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for one in counters_of(of):
+        factor = one.watts
+        for pipeline, step, start, end in _windows(of) if factor is not None else ():
+            known, total = one.within(start, end)
+            if not known or factor is None:
+                continue
+            rows.append(
+                {
+                    "device": one.device,
+                    "pipeline": pipeline,
+                    "step": step,
+                    "start_ns": start,
+                    "covered_ns": known,
+                    "samples": one.samples(start, end),
+                    "mean_w": factor * total / known,
+                    "energy_j": factor * total / 1e9,
+                }
+            )
+    return pl.DataFrame(rows, schema=schema(ENERGY))
+
+
+TABLES = (
+    Table(
+        "device_counters",
+        "one counter of a device",
+        "devices",
+        DEVICE_COUNTERS,
+        _counters,
+        title="Counters",
+        about="Counters that the recorder sampled, under its own names, of the whole run; those "
+        "of memory are in `memory_devices`.",
+    ),
+    Table(
+        "counter_timeline",
+        "one interval of a counter of a device",
+        "devices",
+        COUNTER_TIMELINE,
+        _timeline,
+        title="Counters over time",
+        about="At most 256 intervals per counter; one without a sample has no row, and the value "
+        "from before holds.",
+    ),
+    Table(
+        "energy",
+        "the energy that one device took for a pipeline call or a step",
+        "devices",
+        ENERGY,
+        _energy,
+        title="Energy",
+        about="Power times the time for which it held, over the range of a pipeline call (one "
+        "image, or one batch of images) or the tiles of a step. A row with fewer than two samples "
+        "is no better than the power from before.",
+        rank=("step", "-energy_j"),
+    ),
+)

@@ -11,6 +11,9 @@ the killed pipeline itself wrote down of its finished calls (`seen`) is compared
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
+import importlib
 import json
 import os
 import random
@@ -33,6 +36,7 @@ __all__ = ["COMMANDS", "campaign"]
 RUN = Path("traces/run")
 STEPS = 3
 _MOST_S = 120  # that a process may take
+_WHOLE = 4  # tries that nothing is killed in: the first imports, the others are timed
 
 
 @dataclass(frozen=True)
@@ -102,21 +106,12 @@ for _ in range(100):
 
 def _lay_script() -> None:
     Path("script.py").write_text(_SCRIPT, encoding="utf-8")
-    _python().at(Path.cwd())
+    _made["python"].at(Path.cwd())
 
 
 def _record() -> None:
-    words = ("--name", "run", "--", _python().python, "script.py")
+    words = ("--name", "run", "--", _made["python"].python, "script.py")
     assert run_command("record", *words) == 0
-
-
-def _python() -> Any:
-    """A Python in which profile-sd3 is switched on by the environment, made once."""
-    if "python" not in _made:
-        from tests.capture.switched_on import Environment
-
-        _made["python"] = Environment(Path(_made["folder"]))
-    return _made["python"]
 
 
 def _torch() -> None:
@@ -340,9 +335,11 @@ def _begun(work: Callable[[], object], folder: Path) -> int:
     ends with 0 if all went well."""
     pid = os.fork()
     if pid:
+        with contextlib.suppress(OSError):  # the child was first, or has ended
+            os.setpgid(pid, pid)
         return pid
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         os.chdir(folder)
         os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
         said = os.open("said", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
@@ -350,6 +347,8 @@ def _begun(work: Callable[[], object], folder: Path) -> int:
         os.dup2(said, 2)
         work()
         sys.stdout.flush()
+        with Path("modules").open("a", encoding="utf-8") as file:
+            print(*sys.modules, file=file)
         os._exit(0)
     except BaseException:  # noqa: BLE001 - the process that waits reads what it was
         import traceback
@@ -398,6 +397,18 @@ def _tried(
     return lasted, (folder / "ended").read_text() if killed else "ended before"
 
 
+def _make(name: str, folder: Path) -> None:
+    """What is made once, for all tries."""
+    if name == "record":
+        from tests.capture.switched_on import Environment
+
+        _made["python"] = Environment(folder)
+    if name == "torch":
+        import tests.capture.tiny_diffusers as tiny
+
+        _made["pipe"] = tiny.quiet(tiny.sd3())
+
+
 def campaign(name: str, tries: int, seed: int) -> tuple[Counter[str], list[str]]:
     """Kill one command so often: what it left, and the findings."""
     command, rng = COMMANDS[name], random.Random(f"{name} {seed}")
@@ -405,21 +416,21 @@ def campaign(name: str, tries: int, seed: int) -> tuple[Counter[str], list[str]]
     found: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
         _made.clear()
-        _made["folder"] = Path(scratch) / "python"
-        _import_all(name)
-        _made.update({} if name != "record" else {"python": _python()})
+        _make(name, Path(scratch) / "python")
         whole = []
-        for number in range(3 + tries):
+        for number in range(_WHOLE + tries):
             folder = Path(scratch) / "try"
             folder.mkdir()
-            delay = rng.random() * sorted(whole)[1] if number >= 3 else None
+            delay = rng.random() * min(whole) if number >= _WHOLE else None
             try:
                 again = number % command.every == 0
                 lasted, ended = _tried(command, folder, delay, again=again)
-                left[ended] += number >= 3
-                whole += [lasted] * (number < 3)
+                left[ended] += number >= _WHOLE
+                whole += [lasted] * (number < _WHOLE)
+                if not number:
+                    _import_all((folder / "modules").read_text())
             except AssertionError as error:
-                if number < 3:
+                if number < _WHOLE:
                     raise
                 left["found"] += 1
                 found.append(f"{name}, seed {seed}, after {delay:.3f} s: {error}")
@@ -427,18 +438,13 @@ def campaign(name: str, tries: int, seed: int) -> tuple[Counter[str], list[str]]
     return left, found
 
 
-def _import_all(name: str) -> None:
-    """Import what the processes need, so that none of them waits for that; nothing is computed,
-    because threads do not outlive a fork."""
-    import onnxruntime  # noqa: F401
-
-    import tests.fleet.bundles
-    import tests.importers.kineto.traces  # noqa: F401
-
-    if name == "torch":
-        import tests.capture.tiny_diffusers as tiny
-
-        _made["pipe"] = tiny.quiet(tiny.sd3())
+def _import_all(modules: str) -> None:
+    """Import what a whole try has imported, so that no other waits for that. Nothing is computed
+    here, because threads do not outlive a fork."""
+    for name in modules.split():
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # a collection in a child would copy all of it
 
 
 def main() -> int:

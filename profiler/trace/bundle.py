@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections import Counter as CountOf
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -432,9 +432,9 @@ def _complete(directory: Path) -> Path:
     info = RunInfo(producer="merge")
     if manifest_path.is_file():
         info = read_manifest(manifest_path).info
-    lost = _write_noted(directory, noted)
-    info = structs.replace(info, drops=tuple(dict.fromkeys((*info.drops, *lost))))
-    _rebuild(directory, call_files(directory), info)
+    _write_noted(directory, noted)
+    awaiting = {index for index, entry in noted.items() if entry.awaits_operators}
+    _rebuild(directory, call_files(directory), info, awaiting)
     shutil.rmtree(directory / WORK_NAME, ignore_errors=True)
     for part in directory.glob(".*.part"):
         part.unlink(missing_ok=True)
@@ -443,26 +443,23 @@ def _complete(directory: Path) -> Path:
     return directory / MERGED_NAME
 
 
-def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> list[Drop]:
-    """Write the calls of a journal that have no file; what is lost of them."""
+def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> None:
+    """Write the calls of a journal that have no file."""
     there = {path.name for path in call_files(directory)}
     writer, nothing = BundleWriter(directory), CommandBuilder().build()
-    without: CountOf[str] = CountOf()
     for entry in noted.values():
         if entry.call.file_name not in there:
             writer.write_call(replace(entry.call, ops_traced=False), nothing)
-            without[entry.call.submodule] += entry.awaits_operators
-    detail = Note.of(DropReason.KILLED_BEFORE_READ)
-    return [
-        Drop(DropKind.UNTRACED_CALL, name, n, "calls", detail) for name, n in without.items() if n
-    ]
 
 
-def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
+def _rebuild(
+    directory: Path, files: Sequence[Path], info: RunInfo, awaiting: Container[int] = ()
+) -> None:
     """Write the manifest of a run that ended before it could, from what its files say; `info` is
-    what is known of it otherwise."""
+    what is known of it otherwise, and the calls `awaiting` were to get operators. A merge that was
+    killed is done again: what it had said is said once."""
     entries: list[CallEntry] = []
-    drops = list(info.drops)
+    drops: list[Drop] = []
     whole: dict[str, int] = {}
     for path in (*files, *host_file(directory)):
         size = path.stat().st_size
@@ -482,7 +479,11 @@ def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
             advice = "it was not written by profile-sd3, remove it"
             raise InputError(f"{path} holds no call: {advice}")
     drops.extend(_missing_files(directory, entries))
-    info = structs.replace(info, drops=tuple(drops))
+    calls = [entry.call for entry in entries if entry.call.index in awaiting]
+    without = CountOf(call.submodule for call in calls if not call.ops_traced)
+    detail = Note.of(DropReason.KILLED_BEFORE_READ)
+    lost = (Drop(DropKind.UNTRACED_CALL, name, n, "calls", detail) for name, n in without.items())
+    info = structs.replace(info, drops=tuple(dict.fromkeys((*info.drops, *lost, *drops))))
     write_manifest(directory, info, entries, merge_files(directory, whole))
 
 

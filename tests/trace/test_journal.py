@@ -8,11 +8,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import JOURNAL_NAME, NO_PIPELINE, Call, Journal, merge_bundle, read_journal
-from profiler.trace.bundle import is_running
+from profiler.trace import (
+    JOURNAL_NAME,
+    MANIFEST_NAME,
+    NO_PIPELINE,
+    Call,
+    Journal,
+    merge_bundle,
+    read_journal,
+    read_manifest,
+)
+from profiler.trace.bundle import JournalEntry, is_running
 
 _CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3, iteration=5)
 
@@ -54,7 +64,7 @@ def test_numbers_that_tables_cannot_hold_are_no_calls(tmp_path: Path) -> None:
 ASK = """
 import sys
 from pathlib import Path
-from profiler.trace.bundle import is_running
+from profiler.trace.bundle import JournalEntry, is_running
 print(is_running(Path(sys.argv[1])))
 """
 
@@ -103,3 +113,30 @@ def test_a_forked_child_asks_for_its_parents_run(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("killed_in", ["merge_files", "write_manifest", "shutil"])
+def test_a_merge_that_is_killed_is_done_again(tmp_path: Path, monkeypatch, killed_in: str) -> None:
+    """Once call files are written, or the manifest, too: the second merge counts as many calls
+    without operators as one that nobody killed, and says each thing once."""
+    calls = [replace(_CALL, index=index) for index in range(4)]
+    for name in ("once", "twice"):
+        (tmp_path / name).mkdir()
+        with (tmp_path / name / JOURNAL_NAME).open("wb") as file:
+            for call in calls:
+                file.write(b"\n" + msgspec.json.encode(JournalEntry(call, call.index > 0)))
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        place = "shutil.rmtree" if killed_in == "shutil" else f"profiler.trace.bundle.{killed_in}"
+        patch.setattr(place, killed)
+        with pytest.raises(KeyboardInterrupt):
+            merge_bundle(tmp_path / "twice")
+    once, twice = (
+        read_manifest(merge_bundle(tmp_path / name).parent / MANIFEST_NAME).info.drops
+        for name in ("once", "twice")
+    )
+    assert sorted(map(str, once)) == sorted(map(str, twice))
+    assert [drop.count for drop in twice if drop.kind == "untraced_call"] == [3]

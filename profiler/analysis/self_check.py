@@ -107,9 +107,7 @@ def _more(
     """The row, named by its column `row`, in which `figure` exceeds `other` by most, if any."""
     if not len(frame):
         return
-    both = frame.select(
-        row=row, value=figure[1].cast(pl.Float64), bound=other[1].cast(pl.Float64)
-    )
+    both = frame.select(row=row, value=figure[1].cast(pl.Float64), bound=other[1].cast(pl.Float64))
     over = both["value"] - both["bound"]
     count = int((over > both["bound"].abs() * _NEAR + slack).sum())
     if count:
@@ -141,7 +139,7 @@ def _ranges(of: Inputs) -> Iterator[Contradiction]:
         frame, key = of.table(table.name), table.columns[0].name
         shares = [one.name for one in table.columns if _is_share(one)]
         times = [one.name for one in table.columns if _is_time(one)]
-        if not len(frame) or not shares and not times:
+        if not len(frame) or (not shares and not times):
             continue
         most = pl.col(shares).max().name.suffix(" at most")
         values = frame.select(pl.col(shares + times).min(), most).row(0)

@@ -25,8 +25,8 @@ from profiler.trace.compression import Compression
 
 
 def import_trace(
-    paths: Path | Sequence[Path],
-    out: Path,
+    paths: str | Path | Sequence[str | Path],
+    out: str | Path,
     name: str | None = None,
     compress: Compression = "none",
     *,
@@ -40,7 +40,8 @@ def import_trace(
     as texts or values. Raises InputError if no importer recognises the paths, they cannot be
     used or an option is wrong, OutputError if `out` cannot be written.
     """
-    return import_all(paths, out, name, compress, options=options)[0]
+    given = [paths] if isinstance(paths, str | Path) else paths
+    return import_all([*map(Path, given)], Path(out), name, compress, options=options)[0]
 
 
 def import_all(

@@ -13,9 +13,9 @@ _FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
 _ENDINGS = (".json", ".json.gz", ".csv", ".db")
 _STRINGS, _APIS = b"STRING_IDS", (b"PYTORCH_API", b"CANN_API")
 _PHASE = re.compile(rb'"ph"\s*:\s*"[XM]"')
-_MARKS = re.compile(
-    rb'"Ascend Hardware"|"async_npu"|"async_task_queue"|"AscendCL@|"ts"\s*:\s*"\d{13,}(?:\.\d+)?"'
-)
+_MARKS = re.compile(rb'"Ascend Hardware"|"async_npu"|"async_task_queue"|"AscendCL@')
+_TEXT_TIME = re.compile(rb'"ts"\s*:\s*"\d{13,}(?:\.\d+)?"')
+_OF_TORCH = re.compile(rb'"schemaVersion"|"deviceProperties"|"(?:cuda|hip)_runtime"')
 _KERNELS = (
     frozenset({"Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)"}),
     frozenset({"Op Name", "OP Type", "Task Type", "Task Start Time(us)", "Task Duration(us)"}),
@@ -36,7 +36,8 @@ def form_in(head: bytes) -> Form | None:
         known = _STRINGS in head and any(table in head for table in _APIS)
         return Form.DATABASE if known else None
     if head.lstrip()[:1] in (b"[", b"{"):
-        return Form.TRACE if _PHASE.search(head) and _MARKS.search(head) else None
+        ours = _MARKS.search(head) or (_TEXT_TIME.search(head) and not _OF_TORCH.search(head))
+        return Form.TRACE if ours and _PHASE.search(head) else None
     line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
     names = frozenset(name.strip(' "\r') for name in line.split(","))
     return Form.KERNELS if any(some <= names for some in _KERNELS) else None

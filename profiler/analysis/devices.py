@@ -232,7 +232,7 @@ def _times(
     extents = (np.minimum(of_commands[0], of_calls[0]), np.maximum(of_commands[1], of_calls[1]))
     lost = _unrecorded(run.tiles, missing, ran, names, extents)
     span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
-    known = (worked > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
+    known = (worked > 0) & (span > 0) & ~_has_untraced(run, calls, at.calls, groups)
     known &= times_recorded(run.info) and not is_host_only(run.info.health)
     known &= ~np.isin(names, [*busy_unknown(run.info.health)])
     recorded = _recorded(axis.counted, run.tiles, missing, ran, names)
@@ -400,10 +400,14 @@ def _by_category(
 
 
 def _has_untraced(
-    calls: pl.DataFrame, call_device: Codes, groups: int
+    run: Run, calls: pl.DataFrame, call_device: Codes, groups: int
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether calls that may have used a device were not traced, bool [groups]."""
-    untraced = ~calls["ops_traced"].to_numpy()
+    """Whether calls that may have used a device were not traced, bool [groups]. What an importer
+    reads has all work of the devices: a call without any had none."""
+    imported = run.info.recording is not None and bool(run.info.recording.source)
+    traced = {name for name, one in run.info.submodules.items() if one.activate_profiler}
+    whole = sorted(traced) if imported else []
+    untraced = ~(calls["ops_traced"] | calls["submodule"].is_in(whole)).to_numpy()
     placed = np.bincount(call_device, minlength=groups) > 0
     here = np.bincount(call_device[untraced], minlength=groups) > 0
     return np.where(placed, here, untraced.any())

@@ -12,6 +12,7 @@ from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Fact, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, scaled, share
 from profiler.analysis.fusion import FUSIONS
+from profiler.analysis.health import busy_unknown
 from profiler.analysis.operators_section import operator_parts
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roles import role_parts
@@ -312,6 +313,8 @@ def peak_facts(analysis: Analysis) -> Iterator[Fact]:
     if devices.is_empty():
         return
     row = devices.row(0, named=True)
+    if row["device"] in busy_unknown(analysis.inputs.run.info.health):
+        return
     shares = [row[name] / elapsed for name in ("compute_ns", "memory_ns")]
     if row["known_ns"] < _KNOWN * row["total_ns"] or not 0 < max(shares) <= 1:
         return

@@ -390,10 +390,10 @@ class DeviceGaps(Struct, frozen=True, eq=False):
             yield (np.array([False]), in_time, unknown), gaps
 
     def _in_time(self, rows: slice | Times) -> _Flags:
-        """Whether what ends each gap had been launched in time."""
+        """Whether what ends each gap had been launched in time, as far as that is known."""
         if self.launch is None or self.late is None:
             return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
-        in_time: _Flags = (self.launch[rows] >= 0) & ~self.late[rows]
+        in_time: _Flags = (self.launch[rows] >= 0) & ~self.late[rows] & ~self._unknown(rows)
         return in_time
 
     def _unknown(self, rows: slice | Times) -> _Flags:

@@ -109,3 +109,18 @@ def test_importers_are_found_by_their_folders():
         assert importer.accepts
         assert importer.title
         assert importer.capabilities & {"timeline", "averages", "stages"}
+
+
+def test_times_as_text_make_no_other_format_of_a_torch_trace(tmp_path):
+    """Ascend writes times as text, and so do tools that change torch's files. Paths may be texts,
+    too."""
+    path = flux().write(tmp_path)
+    trace = json.loads(path.read_text()) | {"schemaVersion": 1}
+    for event in trace["traceEvents"]:
+        if "ts" in event:
+            event["ts"] = f"{event['ts'] + 1_758_000_000_000_000}"
+    path.write_text(json.dumps(trace))
+    bundle = import_trace(str(path), str(tmp_path / "traces"))
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert manifest["producer"] == "kineto"
+    assert len(manifest["calls"]) == 5

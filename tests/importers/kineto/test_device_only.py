@@ -63,3 +63,15 @@ def test_kernels_alone_are_one_call_of_their_device(analysis_of):
     assert (call["submodule"], call["device"]) == ("trace", "cuda:0")
     (device,) = analysis.devices.filter(device="cuda:0").to_dicts()
     assert (device["busy_ns"], device["idle_share"]) == (700_000, pytest.approx(0.3))
+
+
+def test_a_device_is_busy_though_no_call_has_its_work(analysis_of):
+    """Host ranges are there and launches are not: kernels belong to no call, but ran all the
+    same, 700 of 1,000 µs."""
+    host = {"ph": "X", "cat": "user_annotation", "pid": 9, "tid": 9}
+    analysis = analysis_of(
+        {**host, "name": "transformer", "ts": 1000, "dur": 1000},
+        *(kernel(1000, 300, 7), kernel(1200, 300, 8), kernel(1800, 200, 7)),
+    )
+    (device,) = analysis.devices.filter(device="cuda:0").to_dicts()
+    assert (device["busy_ns"], device["utilization"]) == (700_000, pytest.approx(0.7))

@@ -20,6 +20,7 @@ _KERNELS = (
     frozenset({"Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)"}),
     frozenset({"Op Name", "OP Type", "Task Type", "Task Start Time(us)", "Task Duration(us)"}),
 )
+_KINETO = re.compile(rb'"cat"\s*:\s*"(?:cuda|hip|xpu|kernel|gpu_)')  # of torch for other devices
 
 
 class Form(StrEnum):
@@ -36,7 +37,8 @@ def form_in(head: bytes) -> Form | None:
         known = _STRINGS in head and any(table in head for table in _APIS)
         return Form.DATABASE if known else None
     if head.lstrip()[:1] in (b"[", b"{"):
-        return Form.TRACE if _PHASE.search(head) and _MARKS.search(head) else None
+        marked = _PHASE.search(head) and _MARKS.search(head) and not _KINETO.search(head)
+        return Form.TRACE if marked else None
     line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
     names = frozenset(name.strip(' "\r') for name in line.split(","))
     return Form.KERNELS if any(some <= names for some in _KERNELS) else None

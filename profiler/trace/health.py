@@ -192,12 +192,13 @@ class _Check:
     def _too_short(self) -> None:
         """Note a device whose kernels take less time than any kernel does."""
         rows = self.rows
-        for device, here in self._by_device(
-            self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
-        ):
-            usual = int(np.median(rows.end[here] - rows.start[here]))
-            if len(here) >= _KERNELS and usual < _SHORTEST_NS:
-                total = len(here)
+        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
+        length = rows.end - rows.start
+        if not (kernels & (length < _SHORTEST_NS)).any():
+            return
+        for device, here in self._by_device(kernels):
+            usual, total = int(np.median(length[here])), len(here)
+            if total >= _KERNELS and usual < _SHORTEST_NS:
                 more: dict[str, Any] = {"total": total, "share": 1.0, "usual_ns": usual}
                 self._note(HealthRule.TOO_SHORT, device, here, **more)
 
@@ -245,12 +246,14 @@ class _Check:
         """Set aside what a launch of one kernel ran a second time: two recorders wrote it. If it
         ran more often, its number is wrong."""
         rows, launches = self.rows, self.launches
+        ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)
+        if not (ran[1:] == 2).any():
+            return
         keys = _keys(launches.process, launches.correlation)
         _, place, number = np.unique(keys, return_inverse=True, return_counts=True)
         of_kernel = (launches.kind == KERNEL) & (number[place.reshape(-1)] == 1)
         of_kernel = np.append(of_kernel, False)[self.launch]
-        ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)[self.launch + 1]
-        of_kernel &= ran == 2
+        of_kernel &= (ran == 2)[self.launch + 1]
         some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
         some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
         same = self.launch[some[1:]] == self.launch[some[:-1]]

@@ -19,7 +19,7 @@ from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
 from profiler.text import Said, count, counted, duration, number, percent, said, sentence
 from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 
 
 class ShareOf(StrEnum):
@@ -148,8 +148,8 @@ def _overrun(note: HealthNote) -> Said:
             **given,
         )
     return said(
-        "{kernels} on {where} run past the next one's start by {excess} in all ({share}): recorded "
-        "lengths are doubtful unless launches overlap on purpose; {worst}",
+        "{kernels} on {where} recorded as running past the next one's start by {excess} in all "
+        "({share}): lengths are doubtful unless launches overlap on purpose; {worst}",
         **given,
     )
 
@@ -170,8 +170,8 @@ def _outlived(note: HealthNote) -> Said:
             **given,
         )
     return said(
-        "{kernels} on {where} end up to {excess} after a synchronization that waited for them: the "
-        "device's clock is late, or lengths or times of the host are wrong",
+        "the end of {kernels} on {where} is up to {excess} behind a synchronization that waited "
+        "for it: the device's clock is late, or lengths or times of the host are wrong",
         **given,
     )
 
@@ -182,8 +182,8 @@ def _clock(note: HealthNote) -> Said:
         return said(
             "{device} ran {ahead} ahead of the host ({count} of {total} kernels began before their "
             "launch); shifted by {shift}, exact to about 25 µs",
-            ahead=duration(note.worst_ns),
-            shift=duration(note.excess_ns),
+            ahead=_apart(note.worst_ns),
+            shift=_apart(note.excess_ns),
             **given,
         )
     return said(
@@ -191,6 +191,11 @@ def _clock(note: HealthNote) -> Said:
         "its clock explains that: set aside",
         **given,
     )
+
+
+def _apart(time_ns: int) -> str:
+    """How far two clocks are apart, which a note may not hold."""
+    return duration(time_ns) if time_ns < LARGEST else said("over {time}", time=duration(LARGEST))
 
 
 def _late_clock(note: HealthNote) -> Said:
@@ -226,10 +231,25 @@ def _without(note: HealthNote) -> Said:
     """What it means for figures of a device that some of its rows were set aside."""
     if note.share > _FEW:
         return said("busy time and idle causes there are not known")
-    return said("set aside")
+    return said("in no figure")
+
+
+def _too_short(note: HealthNote) -> Said:
+    return said(
+        "half of the {kernels} on {device} take {usual} or less, as no kernel does: lengths are "
+        "wrong, perhaps by their unit, and what is made of them is not known",
+        kernels=_kernels(note),
+        device=note.device,
+        usual=duration(max(note.usual_ns, 1)),
+    )
 
 
 def _no_time(note: HealthNote) -> Said:
+    if note.device == ROOT_DEVICE:
+        return said(
+            "{events} of the host without a time (0); they are in no figure",
+            events=counted(note.count, "event"),
+        )
     return said(
         "{kernels} without a time (0) on {device}; {effect}",
         kernels=_kernels(note),
@@ -240,7 +260,7 @@ def _no_time(note: HealthNote) -> Said:
 
 def _negative(note: HealthNote) -> Said:
     return said(
-        "{kernels} on {device} recorded as ending before their start; {effect}",
+        "{kernels} on {device} with an end ahead of the start; {effect}",
         kernels=_kernels(note),
         device=note.device,
         effect=_without(note),
@@ -320,6 +340,8 @@ def _late(note: HealthNote) -> Said:
 
 
 def _host_only(note: HealthNote) -> Said:
+    if note.action is HealthAction.SET_ASIDE:
+        return said("no kernel has a time that can be: these are times of the host that launches")
     return said(
         "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
         "Record with ProfilerActivity.CUDA; CUPTI needs permission",
@@ -441,7 +463,7 @@ def _no_json(note: HealthNote) -> Said:
 
 def _broken_off(note: HealthNote) -> Said:
     text = said(
-        "read {events}; the file breaks off at byte {at_byte}",
+        "read {events}; the file breaks off at byte {at_byte}: what followed is missing",
         events=counted(note.count, "event"),
         at_byte=count(note.at_byte),
     )
@@ -462,6 +484,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.UNFINISHED: (said("Set aside"), _unfinished),
     HealthRule.TWICE: (said("Set aside"), _twice),
     HealthRule.NO_LENGTH: (said("Set aside"), _no_length),
+    HealthRule.TOO_SHORT: (said("Uncertain"), _too_short),
     HealthRule.LATE_CLOCK: (said("Clock"), _late_clock),
     HealthRule.LOST: (said("Lost"), _lost),
     HealthRule.UNLAUNCHED: (said("Lost"), _unlaunched),
@@ -491,6 +514,7 @@ SENTENCES: Sentences = {
         HealthRule.NEGATIVE: said("ends before its start"),
         HealthRule.UNFINISHED: said("never ended"),
         HealthRule.NO_LENGTH: said("has no length"),
+        HealthRule.TOO_SHORT: said("shorter than any kernel"),
         HealthRule.LATE_CLOCK: said("begins long after its launch"),
         HealthRule.UNLAUNCHED: said("its launch was not recorded"),
         HealthRule.TWICE: said("recorded twice"),
@@ -547,6 +571,7 @@ _DAMAGED = {
     HealthRule.NEGATIVE: 0.05,
     HealthRule.UNFINISHED: 0.05,
     HealthRule.NO_LENGTH: 0.05,
+    HealthRule.TOO_SHORT: 0.05,
     HealthRule.UNLAUNCHED: 0.05,
     HealthRule.OUTLIVED: 0.25,
     HealthRule.BROKEN_OFF: -1.0,
@@ -588,7 +613,16 @@ def is_sound(notes: tuple[HealthNote, ...]) -> bool:
 
 def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
     """Whether so much of the recording is wrong that its headline has to say so."""
-    return any(note.share > _DAMAGED.get(note.rule, float("inf")) for note in notes)
+    return any(
+        note.share > _DAMAGED.get(note.rule, float("inf"))
+        or (_is_unexplained(note) and note.share > _DOUBTFUL)
+        for note in notes
+    )
+
+
+def _is_unexplained(note: HealthNote) -> bool:
+    """Whether work began before its launch and no clock explains it: launches are of other work."""
+    return note.rule is HealthRule.CLOCK and note.action is HealthAction.SET_ASIDE
 
 
 def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
@@ -628,6 +662,7 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
             and note.rule is not HealthRule.TWICE
             and note.share > _FEW
         )
+        or note.rule is HealthRule.TOO_SHORT
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
         or (note.rule in _CORRECTED and note.action is HealthAction.NOTED and is_damaged((note,)))
     }

@@ -44,7 +44,13 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.findings import none_applies
 from profiler.analysis.flop_shapes import Family
-from profiler.analysis.health import health_facts, is_sound, lacks_work
+from profiler.analysis.health import (
+    busy_unknown,
+    health_facts,
+    is_host_only,
+    is_sound,
+    lacks_work,
+)
 from profiler.analysis.operators_section import with_template_arguments
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
@@ -679,8 +685,7 @@ def _submodules(of: ReportInput) -> TableView | None:
         title = joined(", ", [title, of_all(shown, len(rows))])
     if calls_overlap(of.analysis):
         title = said("{title}; share counts overlapping calls once", title=title)
-    if lacks_work(of.analysis.inputs.run.info.health):
-        title = said("{title}; times of devices are lower bounds", title=title)
+    title, rows = _as_known(of.analysis, title, rows, "share", "busy_ns", "launch_bound_ns")
     rows = rows.with_columns(pl.col("device").map_elements(_few_devices, return_dtype=pl.String))
     hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
     told = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
@@ -694,6 +699,23 @@ def _submodules(of: ReportInput) -> TableView | None:
         held=shown,
         sort="elapsed_ns",
     )
+
+
+def _as_known(
+    analysis: Analysis, title: Said, rows: pl.DataFrame, *columns: str
+) -> tuple[Said, pl.DataFrame]:
+    """A table and its title; nothing is in some columns of devices whose busy time is unknown."""
+    health = analysis.inputs.run.info.health
+    unknown = busy_unknown(health)
+    if is_host_only(health):
+        return title, rows
+    if lacks_work(health):
+        title = said("{title}; times of devices are lower bounds", title=title)
+    elif unknown:
+        title = said("{title}; times of devices are doubtful", title=title)
+    known = [unknown.isdisjoint((devices or "").split(", ")) for devices in rows["device"]]
+    every = pl.Series(known, dtype=pl.Boolean)
+    return title, rows.with_columns(pl.when(every).then(pl.col(name)) for name in columns)
 
 
 def _few_devices(devices: str) -> str:
@@ -725,8 +747,7 @@ def _shapes(of: ReportInput) -> TableView | None:
         shown += 1
     if _adds_up_tracks(of.analysis):
         title = said("{title}; tracks add up", title=title)
-    if lacks_work(of.analysis.inputs.run.info.health):
-        title = said("{title}; times are lower bounds", title=title)
+    title, rows = _as_known(of.analysis, title, rows, "share", "bound")
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
@@ -777,6 +798,13 @@ def _gain(finding: Finding) -> str:
 
 
 def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
+    title = _known_advice_title(analysis, shown)
+    if shown and busy_unknown(analysis.inputs.run.info.health):
+        title = said("{title}; doubtful, as the recording is", title=title)
+    return title
+
+
+def _known_advice_title(analysis: Analysis, shown: list[Finding]) -> str:
     findings = analysis.findings
     if not findings:
         return said("Findings: {checked}", checked=none_applies(analysis))

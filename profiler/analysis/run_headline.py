@@ -16,7 +16,7 @@ from typing import Any
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays
-from profiler.analysis.health import busy_unknown, is_damaged, is_host_only
+from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import counted, duration, filled, joined, percent, said
 from profiler.trace.events import GRAPH_CAPTURE, device_kind
@@ -59,8 +59,10 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     """
     account, apart = analysis.accounting, measured_apart(analysis)
     total = account.end_to_end_ns or span_ns
-    what = said("{time} for {what}", what=_what(analysis), time=_passed(account, total))
-    info = analysis.inputs.run.info
+    info, passed = analysis.inputs.run.info, _passed(account, total)
+    if lacks_work(info.health) and not is_host_only(info.health):
+        passed = said("at least {time}", time=passed)
+    what = said("{time} for {what}", what=_what(analysis), time=passed)
     if is_host_only(info.health):
         what = said("no GPU work recorded, times of the host: {what}", what=what)
     elif is_damaged(info.health):
@@ -71,7 +73,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         what = said("graphs captured and replayed: {what}", what=what)
     if apart:
         what = said("measured one by one: {what}", what=what)
-    parts = [_devices(analysis), "" if apart else _submodules(account, total)]
+    unknown = apart or (busy_unknown(info.health) and not is_host_only(info.health))
+    parts = [_devices(analysis), "" if unknown else _submodules(account, total)]
     parts = [part for part in parts if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
 

@@ -134,7 +134,7 @@ def _only(traces: list[_Member], names: list[str]) -> _Member:
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
-_NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
+_NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity|n/?a)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _LISTED_EVENTS = b'{"traceEvents":'
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
@@ -275,7 +275,7 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int | None = None) -> Ki
     """The same of an open file, which may have no name any more; `path` names it in errors.
 
     A file that is no valid JSON is read once more with what Kineto is known to write wrongly put
-    right: `inf` and `nan` (pytorch/kineto#105), raw control characters in frame names
+    right: `inf`, `nan` and `N/A` (pytorch/kineto#105, #133), raw control characters in frame names
     (pytorch/pytorch#130622), numbers as strings (Ascend/pytorch#133). What then still is none is
     read event by event: `health` says what was skipped, and where.
     """

@@ -49,6 +49,8 @@ EMPTY_NS = 60_000_000_000
 _TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
 _NEAR_NS = 15_000
 _FEW = 0.01  # of a device's rows
+_MOST_LENGTHLESS = 0.5  # of its kernels, on a clock of µs; healthy recordings are below 0.08
+_SHORTEST_NS, _KERNELS = 500, 20  # the median of so many; healthy recordings are above 1,000
 _IDLE_NS, _OFTEN = 50_000, 20  # a device that is so idle, so often, runs something at once
 _LATE_NS = 500_000  # healthy recordings are below 30 µs, but for queues that never run dry
 _COLLECTIVE = re.compile(  # these wait for others
@@ -93,12 +95,14 @@ def check(
     return _Check(rows, launches, syncs).checked()
 
 
-def _host_only(launches: HostLaunches, hardware: str) -> Iterator[HealthNote]:
+def _host_only(
+    launches: HostLaunches, hardware: str = "", action: HealthAction = HealthAction.NOTED
+) -> Iterator[HealthNote]:
     lost = int(((launches.kind != OTHER) & ~launches.captured).sum())
     if lost:
-        yield HealthNote(
-            rule=HealthRule.HOST_ONLY, count=lost, total=lost, share=1.0, worst=hardware[:200]
-        )
+        number: dict[str, Any] = {"count": lost, "total": lost, "share": 1.0}
+        rule = HealthRule.HOST_ONLY
+        yield HealthNote(rule=rule, worst=hardware[:200], action=action, **number)
 
 
 class _Check:
@@ -123,6 +127,7 @@ class _Check:
         """Apply all rules."""
         self._impossible()
         self._join()
+        self._too_short()
         self._overruns()
         self._clocks()
         self._outlived()
@@ -130,8 +135,10 @@ class _Check:
         self._beyond_peers()
         self._gaps()
         self._drift()
-        if not len(self.launches) and not self.rows.exempt.all():
-            number = int(self.kept.sum())
+        number = int(self.kept.sum())
+        if not number:
+            self.notes += _host_only(self.launches, action=HealthAction.SET_ASIDE)
+        elif not (self.launch >= 0).any() and not self.rows.exempt.all():
             self._note(HealthRule.DEVICE_ONLY, -1, count=number, total=number, share=1.0)
         process = self.process if self.rekeyed else None
         notes = tuple(self.notes[:_MOST_NOTES])
@@ -146,7 +153,11 @@ class _Check:
         negative = (rows.end < rows.start) & ~unfinished
         self._set_aside(HealthRule.UNFINISHED, unfinished)
         self._set_aside(HealthRule.NEGATIVE, negative)
-        self._set_aside(HealthRule.NO_TIME, timeless(rows.start, rows.end) & self.kept)
+        start, end = rows.start, rows.end
+        if not (start > 0).any():  # only the launches tell when it was
+            start = np.append(start, self.launches.start)
+            end = np.append(end, self.launches.end)
+        self._set_aside(HealthRule.NO_TIME, timeless(start, end)[: len(rows)] & self.kept)
         columns = (rows.stream, rows.start, rows.end, rows.kernel, rows.correlation)
         again = rows.end[order[1:]] > rows.start[order[1:]]
         for column in columns:
@@ -165,17 +176,31 @@ class _Check:
         self._lengthless()
 
     def _lengthless(self) -> None:
-        """Set kernels of no length aside: on a clock of µs these are legal."""
+        """Set kernels of no length aside: on a clock of µs some of them are legal."""
         rows = self.rows
         kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt
         none = kernels & (rows.end == rows.start)
-        if not none.any() or not (rows.start % 1_000).any():
+        if not none.any():
             return
+        most = _FEW if (rows.start % 1_000).any() else _MOST_LENGTHLESS
         number = len(rows.devices)
         share = np.bincount(rows.device[none], minlength=number) / np.maximum(
             np.bincount(rows.device[kernels], minlength=number), 1
         )
-        self._set_aside(HealthRule.NO_LENGTH, none & (share > _FEW)[rows.device])
+        self._set_aside(HealthRule.NO_LENGTH, none & (share > most)[rows.device])
+
+    def _too_short(self) -> None:
+        """Note a device whose kernels take less time than any kernel does."""
+        rows = self.rows
+        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
+        length = rows.end - rows.start
+        if not (kernels & (length < _SHORTEST_NS)).any():
+            return
+        for device, here in self._by_device(kernels):
+            usual, total = int(np.median(length[here])), len(here)
+            if total >= _KERNELS and usual < _SHORTEST_NS:
+                more: dict[str, Any] = {"total": total, "share": 1.0, "usual_ns": usual}
+                self._note(HealthRule.TOO_SHORT, device, here, **more)
 
     def _of_graphs(self) -> Bools:
         """Which rows share their stream and launch number with two others or more."""
@@ -218,12 +243,17 @@ class _Check:
         self._reused()
 
     def _again(self) -> None:
-        """Set aside what a launch of one kernel ran a second time: two recorders wrote it."""
+        """Set aside what a launch of one kernel ran a second time: two recorders wrote it. If it
+        ran more often, its number is wrong."""
         rows, launches = self.rows, self.launches
+        ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)
+        if not (ran[1:] == 2).any():
+            return
         keys = _keys(launches.process, launches.correlation)
         _, place, number = np.unique(keys, return_inverse=True, return_counts=True)
         of_kernel = (launches.kind == KERNEL) & (number[place.reshape(-1)] == 1)
         of_kernel = np.append(of_kernel, False)[self.launch]
+        of_kernel &= (ran == 2)[self.launch + 1]
         some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
         some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
         same = self.launch[some[1:]] == self.launch[some[:-1]]
@@ -340,30 +370,43 @@ class _Check:
 
     def _overrun(self, device: int, here: Bools, over: Int64s, until: Int64s) -> None:
         beyond = np.flatnonzero(over)
+        beyond = beyond[~self._may_overlap(beyond)]
         total = _total(self.end[here] - self.start[here])
-        excess = _total(over)
+        excess = _total(over[beyond])
         share = excess / max(total - excess, 1)
-        far = np.flatnonzero(over >= _FAR_NS)
+        far = beyond[over[beyond] >= _FAR_NS]
         if share < _LEAST_SHARE and not len(far):
             return
-        far = far[~self._may_overlap(far)]
-        if not len(far) or len(beyond) > _OVERLAPPING * int(here.sum()) + 1:
-            worst = int(over.argmax())
-            named = self._worst(worst)
-            action = HealthAction.NOTED
-            at = {"total": int(here.sum()), "share": share, **named}
-            self._note(HealthRule.OVERRUN, device, beyond, excess, action, **at)
-            return
-        self._shorten(HealthRule.OVERRUN, device, here, far, until)
+        most, noted = _OVERLAPPING * int(here.sum()) + 1, beyond[:0]
+        if len(far) and len(beyond) > most:  # those far beyond their peers do not overlap by right
+            wrong = self._beyond_usual(far)
+            others = np.setdiff1d(beyond, wrong)
+            far, noted = (far, noted) if len(others) <= most else (wrong, others)
+        elif not len(far):
+            noted = beyond
+        if len(far):
+            self._shorten(HealthRule.OVERRUN, device, here, far, until)
+        if len(noted):
+            excess, worst = _total(over[noted]), int(noted[over[noted].argmax()])
+            share = excess / max(_total(self.end[here] - self.start[here]) - excess, 1)
+            at = {"total": int(here.sum()), "share": share, **self._worst(worst)}
+            self._note(HealthRule.OVERRUN, device, noted, excess, HealthAction.NOTED, **at)
 
-    def _may_overlap(self, far: Int64s) -> Bools:
+    def _beyond_usual(self, rows: Int64s) -> Int64s:
+        """Those of some rows that are far longer than all others of their kernel."""
+        others = np.ones(len(self.rows), dtype=np.bool_)
+        others[rows] = False
+        usual = self._medians(self.rows.kernel[rows], others)
+        return rows[(usual > 0) & (self.end[rows] - self.start[rows] > _BEYOND_USUAL * usual)]
+
+    def _may_overlap(self, beyond: Int64s) -> Bools:
         """Which rows the next launch's work may overlap by right: it was launched so that it can
         start before they end (programmatic dependent launch), and they are no longer than such
         kernels are."""
         early = np.append(self.launches.dependent, False)[np.append(self.launch, -1)]
-        usual = self._medians(self.rows.kernel[far], self.kept, _LEAST_PEERS + 1)
-        length = self.end[far] - self.start[far]
-        healthy: Bools = early[self.following[far]] & (length <= _BEYOND_USUAL * usual)
+        usual = self._medians(self.rows.kernel[beyond], self.kept, _LEAST_PEERS + 1)
+        length = self.end[beyond] - self.start[beyond]
+        healthy: Bools = early[self.following[beyond]] & (length <= _BEYOND_USUAL * usual)
         return healthy
 
     def _shorten(
@@ -501,7 +544,8 @@ class _Check:
             some = np.flatnonzero(over & here)
             if not len(some):
                 continue
-            if self._is_late(here, some, until):  # or the work was launched by another thread
+            many = len(some) > _OVERLAPPING * total + 1  # not all of these are too long alone
+            if many or self._is_late(here, some, until):  # or another thread launched the work
                 past = int((self.end[some] - until[some]).max())
                 share = past / max(_total(self.end[here] - self.start[here]), 1)
                 more: dict[str, Any] = {"total": total, "share": share}
@@ -662,7 +706,7 @@ class _Check:
         often = int(((idle > _IDLE_NS) & (launch[1:] != launch[:-1]) & (launch[1:] >= 0)).sum())
         if often >= _OFTEN:
             more: dict[str, Any] = {"count": often, "total": len(rows)}
-            self._note(HealthRule.LATE_CLOCK, device, **more, worst_ns=min(least, LARGEST))
+            self._note(HealthRule.LATE_CLOCK, device, **more, worst_ns=least)
 
     # --- Notes.
 
@@ -682,6 +726,7 @@ class _Check:
             stream=self.rows.streams[streams[0]] if len(streams) == 1 else "",
             count=more.pop("count", None) or (len(rows) if rows is not None else 0),
             excess_ns=min(excess_ns, LARGEST),
+            worst_ns=min(more.pop("worst_ns", 0), LARGEST),
             action=action or HealthAction.NOTED,
             **more,
         )
@@ -696,7 +741,7 @@ class _Check:
         if usual is None:
             usual = int(self._medians(self.rows.kernel[[row]], self.kept)[0])
         length = int(self.rows.end[row] - self.rows.start[row])
-        return {"worst": self._name(row), "worst_ns": min(length, LARGEST), "usual_ns": usual}
+        return {"worst": self._name(row), "worst_ns": length, "usual_ns": usual}
 
     def _medians(self, kernels: Int64s, among: Bools, least: int = _LEAST_PEERS) -> Int64s:
         """The median length of some kernels, 0 if `among` rows are fewer than `least` of them."""

@@ -229,6 +229,7 @@ class HealthRule(StrEnum):
     NEGATIVE = "negative_length"
     UNFINISHED = "unfinished"  # began and never ended
     NO_LENGTH = "no_length"  # of a kernel, on a clock that is fine enough for one
+    TOO_SHORT = "too_short"  # kernels, in the middle
     TWICE = "twice"
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one

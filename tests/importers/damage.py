@@ -7,6 +7,7 @@ kind, damaged = injected("one", given, random)
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +50,7 @@ def recorded(path: Path) -> Given:
     given: list[Given] = []
 
     def noting(rows, launches, syncs, hardware=""):
-        given.append(Given(rows, launches, syncs))
+        given.append(deepcopy(Given(rows, launches, syncs)))  # importers go on with these
         return check(rows, launches, syncs, hardware)
 
     with pytest.MonkeyPatch.context() as patched:

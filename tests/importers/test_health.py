@@ -338,3 +338,78 @@ def test_work_launched_before_the_recording_is_on_the_first_screen(analysis_of):
     _, facts = screen(analysis_of(path))
     assert facts["Before"].startswith("509 kernels, 13.7 ms on cuda:0, were launched before")
     assert "Dropped" not in facts
+
+
+def _lengths_in_ms(kernels):
+    for one in kernels:
+        one["dur"] /= 1_000
+
+
+def _no_lengths(kernels):
+    for one in kernels:
+        one["dur"] = 0
+
+
+def _no_times(kernels):
+    for one in kernels:
+        one["ts"] = 0
+
+
+def _times_in_ms(kernels):
+    for one in kernels:
+        one["ts"] /= 1_000
+        one["dur"] /= 1_000
+
+
+def _other_launches(kernels):
+    numbers = [one["args"]["correlation"] for one in kernels]
+    for one, number in zip(kernels, numbers[17:] + numbers[:17], strict=True):
+        one["args"]["correlation"] = number
+
+
+def _a_third_without_time(kernels):
+    for one in kernels[::3]:
+        one["ts"] = 0
+
+
+@pytest.mark.parametrize(
+    ("damaged", "title", "label", "text"),
+    [
+        (_lengths_in_ms, "damaged recording: ", "Uncertain", "half of the 34 kernels on cuda:0"),
+        (_times_in_ms, "damaged recording: ", "Uncertain", "half of the 34 kernels on cuda:0"),
+        (_no_lengths, "no GPU work recorded", "Set aside", "34 kernels on cuda:0 recorded with a"),
+        (_no_times, "no GPU work recorded", "Set aside", "34 kernels without a time (0)"),
+        (_other_launches, "damaged recording: at least ", "Clock", "4 of 34 kernels on cuda:0"),
+        (_a_third_without_time, "damaged recording: at least ", "Set aside", "12 kernels without"),
+    ],
+)
+def test_what_depends_on_damage_is_not_on_the_first_screen(tmp_path, damaged, title, label, text):
+    """One line says what is wrong; neither busy time, shares nor device times are shown."""
+    trace = json.loads(BASE.read_text())
+    damaged([one for one in trace["traceEvents"] if one.get("cat") == "kernel"])
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    shown = ReportInput(analysis, *extent(analysis.inputs.run))
+    opening = opening_of(shown, summary_of(shown))
+    headline, facts = screen(analysis)
+    assert headline.startswith(title)
+    assert "%" not in headline.partition("vae_decoder")[0] or title.startswith("no GPU")
+    assert facts[label].startswith(text)
+    assert facts.get("cuda:0", "busy time is not known") == "busy time is not known"
+    for table in filter(None, (opening.submodules, opening.shapes)):
+        columns = {one.name for one in table.columns}
+        shares = {"busy_ns", "launch_bound_ns", "bound"} | ({"share"} if "dam" in title else set())
+        assert not columns & shares
+    assert analysis.contradictions.is_empty()
+
+
+def test_numbers_that_are_texts_are_numbers(tmp_path):
+    """Times as torch_npu writes them, in a trace of a GPU: the twin's figures."""
+    trace = json.loads(BASE.read_text())
+    for one in trace["traceEvents"]:
+        one |= {name: str(one[name]) for name in ("ts", "dur") if name in one}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    twin = figures(analyze(load(import_trace(BASE, tmp_path / "twin"))))
+    assert figures(analyze(load(import_trace(path, tmp_path / "traces")))) == twin

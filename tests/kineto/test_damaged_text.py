@@ -146,7 +146,7 @@ def test_what_stands_after_the_events_is_read(monkeypatch):
         ("00_base_correct", 182, 34, None),
         ("c1_unescaped_quote", 181, 34, HealthRule.NO_JSON),
         ("c2_backslash", 181, 34, HealthRule.NO_JSON),
-        ("c3_NA", 181, 34, HealthRule.NO_JSON),
+        ("c3_NA", 182, 34, None),
         ("c4_nonutf8", 182, 34, None),
         ("c5_truncated", 109, 20, HealthRule.BROKEN_OFF),
         ("c6_array", 182, 34, None),

@@ -246,9 +246,10 @@ def _kernels(
     codes: dict[bytes, int] = {}
     grid_of = {key: codes.setdefault(bytes(grid), len(codes)) for key, grid in grids.items()}
     grid = np.array([grid_of[id(one.grid)] for one in args], dtype=np.int64)
-    keys = trace.events.name[work].astype(np.int64) * max(len(codes), 1) + grid
+    number = max(len(codes), 1)
+    keys = trace.events.name[work].astype(np.int64) * number + grid
     known, kernel = np.unique(keys, return_inverse=True)
-    names = (trace.events.names[key // max(len(codes), 1)] for key in known.tolist())
+    names = map(trace.events.names.__getitem__, (known // number).tolist())
     return kernel.reshape(-1).astype(np.int64), tuple(names)
 
 

@@ -370,8 +370,8 @@ def gained(finding: Finding) -> Said | None:
     given = texts(finding)
     slow = number(finding, "gain_ns") == number(finding, "gain_low_ns")
     return said(
-        "A replay of the run without that work and its launches gains {gain} with the host as slow "
-        "as it was recorded, and {other} with a host that is never late.",
+        "A replay of the run without this work and its launches gains {gain} if the host stays as "
+        "slow as recorded, and {other} if it always keeps up.",
         gain=given["gain_ns"],
         other=given["gain_high_ns" if slow else "gain_low_ns"],
     )

@@ -264,7 +264,7 @@ def findings_part(analysis: Analysis) -> Part:
     lead = said("{findings}.", findings=counted(len(found), "finding"))
     if len(found) > 1:
         lead = said(
-            "{findings}, worst first. Their gains may be of the same time and do not add up.",
+            "{findings}, worst first. Gains may overlap and do not add up.",
             findings=counted(len(found), "finding"),
         )
     elif not found:

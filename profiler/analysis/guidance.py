@@ -248,9 +248,7 @@ _HALF_OF_BATCH = said(
     "were traced, else half of them"
 )
 _BY_RULES = said("inferred from names and shapes, not from values, which a trace does not have")
-_UPPER = said(
-    "at most: of what is known ahead all but one execution, were it computed as one batch"
-)
+_UPPER = said("at most: all but one execution, if what is known ahead were computed as one batch")
 _GUIDANCE = "what submodule branch calls elapsed_ns corrected_ns busy_ns share estimated evidence"
 _REDUNDANT_WORK = (
     "layer submodule rule constant_over calls minimum_executions total_ns saved_ns estimated "

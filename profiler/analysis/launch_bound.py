@@ -158,11 +158,11 @@ _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
     "nodes."
 )
-_LOOK = said("The table of gaps says what the host did in the longest of them.")
+_LOOK = said("The table of gaps shows what the host did in the longest ones.")
 _RECORD_CALLS = said("Record once with call spans only to see how much is left.")
 _TIME_UNTRACED = said(
-    "Without the profiler the host is late for less: profile-sd3 predict --untraced MS, with what "
-    "the run takes without it, says what a CUDA graph then gains."
+    "Without the profiler the device waits less: profile-sd3 predict --untraced MS, with the time "
+    "of the run without it, shows what CUDA graphs gain then."
 )
 _LOAD_AHEAD = said(
     "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays
@@ -74,7 +76,11 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     if apart:
         what = said("measured one by one: {what}", what=what)
     unknown = apart or (busy_unknown(info.health) and not is_host_only(info.health))
-    parts = [_devices(analysis), "" if unknown else _submodules(account, total)]
+    parts = [
+        _devices(analysis),
+        _slowest_rank(analysis),
+        "" if unknown else _submodules(account, total),
+    ]
     parts = [part for part in parts if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
 
@@ -189,6 +195,21 @@ def _range(shares: Iterable[float]) -> str:
     ordered = sorted(shares)
     low, high = percent(ordered[0]), percent(ordered[-1])
     return low if low == high else said("{low} to {high}", low=low, high=high)
+
+
+def _slowest_rank(analysis: Analysis) -> str:
+    """`"rank 1 is the slowest, 27.1 ms late at collectives"`: of several ranks the one that came
+    late by most, summed over its collectives; "" if that is less than what their clocks differ."""
+    apart = pl.col("residual_ns").max().fill_null(0)
+    late = analysis.ranks.filter(pl.col("launch_delay_ns") > apart * pl.col("last"))
+    if late.is_empty() or len(analysis.ranks) < 2:
+        return ""
+    last = late.sort("launch_delay_ns", descending=True).row(0, named=True)
+    return said(
+        "rank {rank} is the slowest, {time} late at collectives",
+        rank=last["rank"],
+        time=duration(last["launch_delay_ns"]),
+    )
 
 
 def _without_call(shares: list[tuple[float, str]]) -> str:

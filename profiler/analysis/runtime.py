@@ -105,8 +105,8 @@ _BREAKS_SHORT = said("Compiled already: look for graph breaks (TORCH_LOGS=graph_
 INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     _LAUNCH_LESS: {
         Runtime.COMPILED: said(
-            "The run is compiled already: launch less by CUDA graphs "
-            "(mode='reduce-overhead'), and by larger batches."
+            "The run is compiled already: launch less with CUDA graphs "
+            "(mode='reduce-overhead') or larger batches."
         ),
         Runtime.ONNXRUNTIME: said(
             "Launch less: CUDA graphs (enable_cuda_graph of the CUDA provider, with IO binding), "

@@ -78,8 +78,8 @@ IMPORT_OPTIONS = opt(
     "be repeated."
 )
 KEPT_IMPORT = opt(
-    "DIR  Keep the bundle that is made of another profiler's trace in DIR.  [default: it is "
-    "removed when the command ends]"
+    "DIR  Keep the bundle made from another profiler's trace in DIR.  [default: removed when the "
+    "command ends]"
 )
 MAX_SIZE = opt("SIZE  Limit of what a run writes (500MB, 2GiB): later calls have no operators.")
 KEEP_PROMPTS = opt("Record prompts and paths of images as they are given, not their lengths.")
@@ -93,7 +93,7 @@ CALL_STEPS = opt("STEPS  Only these steps: 7, 0-3,7 or last.")
 RUN_NAME = opt("NAME  Name of the run.  [default: its time]")
 BUNDLE_FOLDER = opt("DIR  Folder of bundles; the run gets its own.", default=Path("traces"))
 COMPRESS = opt("METHOD  Pack the packets of all files: none, deflate or zstd.", default="none")
-MEASURE_OVERHEAD = opt("Leave every fourth step untraced, to measure what tracing costs.")
+MEASURE_OVERHEAD = opt("Leave every fourth step untraced, to measure the profiling overhead.")
 MODEL_PATH = arg("MODEL  ONNX file, or a folder of them.")
 OUT_PATH = arg("OUT  File, or folder, to write.")
 PAGE_LANGUAGE = opt(
@@ -135,5 +135,5 @@ def list_option(titles: Titles) -> Any:
                 tell(f"{key:<{width}}  {title}")
             raise typer.Exit
 
-    meaning = "--list-sections  Name the sections, and end."
+    meaning = "--list-sections  List the sections and exit."
     return opt(meaning, callback=list_sections, is_eager=True)

@@ -254,14 +254,13 @@ def _path(given: Any, value: str | Path) -> Any:
 
 
 _SHARED = opt(
-    f"--shared  Let the umask decide who may read what is written, as {SHARED}=1 does.  "
-    "[default: you alone]"
+    f"--shared  Let the umask decide who can read the output, like {SHARED}=1.  [default: only you]"
 )
 
 
 _MAX_UNPACKED = opt(
-    "--max-unpacked SIZE  How much a packed file may hold, such as 16GiB.  [default: 8GiB; 1GiB of "
-    "formats that are read at once]"
+    "--max-unpacked SIZE  Limit of what a packed file unpacks to, such as 16GiB.  [default: 8GiB; "
+    "1GiB of formats that are read at once]"
 )
 
 

@@ -45,7 +45,7 @@ _COLUMNS: tuple[Column, ...] = (
         NS,
         "what it takes with this change and those above that keep the image",
         True,
-        label="with those above",
+        label="combined",
     ),
     Column(
         "after_factor",
@@ -53,7 +53,7 @@ _COLUMNS: tuple[Column, ...] = (
         "ratio",
         "time now / after_ns",
         True,
-        "factor with those above",
+        "its factor",
         kind="number",
     ),
 )

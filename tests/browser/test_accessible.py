@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from profiler.tools.sources import load
 from tests.browser.report_page import opened, page_of
 from tests.runs import tiny_run
 
@@ -50,6 +53,47 @@ def test_axe_finds_nothing(chromium, axe, tiny_page, scheme):
         report.page.keyboard.press("?")
         keys = axe.run(report.page, context="#keys").response
         assert [one["id"] for one in keys["violations"]] == []
+
+
+@pytest.fixture(scope="module")
+def gpu_page(tmp_path_factory):
+    """A GPU that waits for its host: its first screen has waiting and a ladder of outcomes."""
+    run = load(Path(__file__).parents[2] / "sample_traces" / "sd35_mi300x")
+    return page_of(run, tmp_path_factory.mktemp("gpu"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_a_gpu_trace(chromium, axe, gpu_page, scheme):
+    """Nor there, as it opens."""
+    with opened(chromium, gpu_page, color_scheme=scheme) as report:
+        report.page.wait_for_function("() => window.profileUsable")
+        found = axe.run(report.page, options={"resultTypes": ["violations"]}).response
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+
+
+_STOPS = """() => [...document.querySelectorAll(
+    "a[href], button, input, select, summary, [tabindex='0']")].filter((one) =>
+    !one.disabled && one.tabIndex >= 0 &&
+    one.checkVisibility({ visibilityProperty: true }))"""
+
+
+def test_tab_reaches_everything(chromium, tiny_page):
+    """Each link, button, field, summary and canvas of the page, from its top, by Tab alone."""
+    with opened(chromium, tiny_page) as report:
+        report.page.wait_for_function("() => window.profileUsable")
+        report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
+        report.page.evaluate(
+            f"window.left = new Set(({_STOPS})());"
+            "addEventListener('focusin', ({ target }) => window.left.delete(target))"
+        )
+        stops = report.page.evaluate("window.left.size")
+        assert stops > 50
+        for _ in range(2 * stops):
+            report.page.keyboard.press("Tab")
+            if not report.page.evaluate("window.left.size"):
+                break
+        left = report.page.evaluate("[...window.left].map((one) => one.outerHTML.slice(0, 120))")
+        assert left == []
 
 
 def test_every_canvas_has_a_table_and_keys(chromium, tiny_page):

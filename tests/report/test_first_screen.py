@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -18,10 +19,13 @@ from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import report_of
-from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why
+from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span, tiny_run, why
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 *_, _GO_ON = QUESTIONS  # a page has its contents for that
+
+
+SD35 = Path(__file__).parents[2] / "sample_traces" / "sd35_mi300x"
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +212,62 @@ def test_waiting_fills_what_nothing_else_does(generated):
         if kind == "waiting" and kinds[parent] == "submodule"
     )
     assert in_calls == analysis.idle["idle_inside_ns"].sum() > 0
+
+
+@pytest.fixture(scope="module")
+def sd35():
+    """An MI300X that waits for its host for 38 % of the run."""
+    return analyze(load(SD35))
+
+
+def test_waiting_of_each_submodule_is_that_of_its_table(sd35):
+    """On a real trace each node *waits for the host* is the launch-bound time of its submodule, and
+    all waiting together the idle share of the run."""
+    found = icicle_json(sd35)
+    kinds, parents, names = found["codes"]["kind"], found["parent"], found["values"]["name"]
+    times = found["values"]["elapsed_ns"]
+    waits: Counter[str] = Counter()  # for launches, and for launches after a synchronization
+    for row, kind in enumerate(kinds):
+        if kind == "waiting" and kinds[parents[row]] == "submodule" and "host" in names[row]:
+            waits[names[parents[row]]] += times[row]
+    rows = sd35.submodules.filter(pl.col("launch_bound_ns") > 0)
+    assert waits == dict(rows.select("submodule", "launch_bound_ns").iter_rows())
+    waited = sum(time for time, kind in zip(times, kinds, strict=True) if kind == "waiting")
+    (share,) = sd35.devices.filter(pl.col("device") == "rocm:2")["idle_share"]
+    assert waited / times[0] == pytest.approx(share, abs=0.01)
+
+
+def test_what_is_drawn_of_a_real_trace_is_its_busy_share(sd35):
+    """Leaves that are no waiting, and the area below the curve of the strip, are each the busy
+    share of the table within 1 %."""
+    found = icicle_json(sd35)
+    times, parents, kinds = (
+        found["values"]["elapsed_ns"],
+        {*found["parent"]},
+        found["codes"]["kind"],
+    )
+    worked = sum(
+        time
+        for row, time in enumerate(times)
+        if row not in parents and kinds[row] not in ("waiting", "no_call")
+    )
+    (idle,) = sd35.devices.filter(pl.col("device") == "rocm:2")["idle_share"]
+    assert worked / times[0] == pytest.approx(1 - idle, abs=0.01)
+    curve = busy_json(sd35, sd35.inputs.run.spans["start_ns"].min())["rocm:2"]
+    assert sum(curve["busy"]) / len(curve["busy"]) / 1000 == pytest.approx(1 - idle, abs=0.01)
+
+
+def test_time_of_a_call_in_none_of_its_operators_is_a_node():
+    """Of a device whose waiting is not known, 60 of 100 ns of a call lie in no node: drawn as such,
+    not as a hole."""
+    info = make_info(capabilities=("averages",))
+    works = [Command(0, "qnn:0", "s", "compute", "conv", 0, 40)]
+    run = make_run([make_call(0, "resnet", 0, 100, device="qnn:0")], works, info=info)
+    found = icicle_json(analyze(run))
+    rest = [row for row, kind in enumerate(found["codes"]["kind"]) if kind == "no_call"]
+    assert [(found["values"]["name"][row], found["values"]["elapsed_ns"][row]) for row in rest] == [
+        ("in no operator", 60)
+    ]
 
 
 def test_what_is_drawn_of_work_is_the_busy_share():

@@ -12,11 +12,12 @@ import pytest
 from profiler.analysis import extent
 from profiler.analysis.analyze import analyze
 from profiler.report import timeline_of
+from profiler.report.html.timeline import module_stretches
 from profiler.run import COUNTERS, FLOWS, Run, schema
-from profiler.trace import HOST_TRACK, Drop, DropKind
+from profiler.trace import HOST_TRACK, ActivityKind, Drop, DropKind, HostActivity
 from tests.analysis.linked_runs import gpu, host, linked
 from tests.queued_runs import QueuedCall, QueuedPipeline
-from tests.runs import EPOCH, Command, make_call, make_run, tiny_run, why
+from tests.runs import EPOCH, Command, make_call, make_info, make_run, tiny_run, why
 
 
 def lanes(timeline):
@@ -254,6 +255,39 @@ def test_modules_are_stretches_of_blocks():
 def test_without_modules_there_is_no_lane():
     """Modules of hardly more than one command each give no lane."""
     assert all(kind != "modules" for _, _, kind in lanes(timeline_of(tiny_run())))
+
+
+def test_generated_kernels_are_no_modules():
+    """A kernel whose name ends in a number is an operator that stands alone: beside blocks of many
+    commands it gives no lane of its own, and does not take theirs."""
+    name = "triton_poi_fused_add_8"
+    works = [
+        Command(0, "cuda:0", "s", "compute", f"blocks.{i // 5}.attn", 10 * i, 5) for i in range(10)
+    ]
+    works += [
+        Command(1, "cuda:0", "s", "compute", name, 200 + 10 * i, 5, op_type=name) for i in range(40)
+    ]
+    calls = [make_call(0, "vae", 0, 100), make_call(1, "transformer", 200, 700)]
+    run = make_run(calls, works)
+    found = module_stretches(run.commands, run.calls)
+    assert found["module"].to_list() == ["blocks.0", "blocks.1"]
+
+
+def test_what_the_host_did_in_long_gaps_has_a_lane():
+    """As it was recorded; of two at one time the first."""
+    times = [(100, 50), (120, 60), (150, 10)]
+    activities = tuple(
+        HostActivity(
+            name=f"f{start}",
+            kind=ActivityKind.FUNCTION,
+            thread=HOST_TRACK,
+            start_ns=EPOCH + start,
+            duration_ns=length,
+        )
+        for start, length in times
+    )
+    run = make_run([make_call(0, "vae", 0, 300)], info=make_info(host_activities=activities))
+    assert drawn(run)["Host in long gaps"] == [(EPOCH + 100, 50), (EPOCH + 150, 10)]
 
 
 def test_an_empty_run_has_a_timeline():

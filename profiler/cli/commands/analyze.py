@@ -86,12 +86,12 @@ class AnalyzeOptions:
     language: shared.Language | None = shared.PAGE_LANGUAGE
     no_html: bool = opt("Write no page.")
     watching: bool = opt(
-        "--watch  Show a run that goes on, call by call, and report on it when it has ended."
+        "--watch  Follow a run in progress, call by call, and report on it when it ends."
     )
     every: bool = opt("--all  Analyze every bundle of a folder, not the newest only.")
     strict: bool = shared.STRICT
     as_recorded: bool = opt(
-        "Take the lengths of the file of work that was shortened because it cannot have been so "
+        "Use the recorded durations of work that was shortened because it cannot have run that "
         "long."
     )
     workers: int = shared.LOCAL_WORKERS
@@ -102,8 +102,8 @@ def analyze(options: AnalyzeOptions) -> None:
     """Report where the time of a run went.
 
     Prints the most important figures and findings in 40 lines, and writes the whole report as a
-    self-contained page. Of several runs, or with --all, each gets its page; --no-html alone counts.
-    Exit code 3, with --strict: the report is of a damaged recording.
+    self-contained page. Of several runs, or with --all, each gets its page; of the options
+    of files only --no-html applies then. Exit code 3, with --strict: the recording is damaged.
     """
     if options.more or options.every or options.workers or options.scheduler:
         _analyze_each(options)

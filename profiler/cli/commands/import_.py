@@ -50,8 +50,8 @@ class ImportOptions:
     out: Path = shared.BUNDLE_FOLDER
     name: str | None = opt("NAME  Name of the run.  [default: the file's name]")
     compress: str = shared.COMPRESS
-    list_formats: bool = opt("--list  Print the formats, and what each can and cannot tell.")
-    every: bool = opt("--all  Each path is a run of its own, imported by itself.")
+    list_formats: bool = opt("--list  Print the formats, and what each contains and lacks.")
+    every: bool = opt("--all  Import each path as a run of its own.")
     workers: int = shared.LOCAL_WORKERS
     scheduler: str = shared.SCHEDULER
     strict: bool = shared.STRICT

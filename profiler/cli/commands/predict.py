@@ -33,26 +33,24 @@ class PredictOptions:
     steps: int | None = opt("N  Denoising steps.")
     guidance: str | None = opt("off  off: without classifier-free guidance.")
     drop: list[str] = opt(
-        "SUBMODULE  Do not call it; may be repeated.", autocompletion=complete_submodule
+        "SUBMODULE  Skip its calls; may be repeated.", autocompletion=complete_submodule
     )
     place: list[str] = opt(
         "SUBMODULE=DEVICE  Run it there: text_encoder_3=cpu:1; may be repeated.",
         autocompletion=complete_placements,
     )
-    precision: str | None = opt("TYPE  Compute with it: fp32, fp16, bf16, fp8 or fp64.")
-    cuda_graph: bool = opt("Launch each call of a submodule at once, as a CUDA or HIP graph does.")
+    precision: str | None = opt("TYPE  Compute in this type: fp32, fp16, bf16, fp8 or fp64.")
+    cuda_graph: bool = opt("Launch each call of a submodule as one CUDA or HIP graph.")
     follow: list[str] = opt(
-        "RULE[:SUBMODULE]  Follow a finding whose effect is known: negative_prompt, "
+        "RULE[:SUBMODULE]  Do what a finding with a known effect advises: negative_prompt, "
         "norm_chains:transformer; may be repeated."
     )
     untraced: float | None = opt(
-        "MS  What the run takes without the profiler, from its first call to the end of its last, "
-        "in ms: the host is then as fast as that."
+        "MS  Time of the run without the profiler in ms, from its first call to the end of its "
+        "last: sets how fast the host is."
     )
-    batch: int | None = opt("N  Make N times as many images or videos of a prompt at once.")
-    size: str | None = opt(
-        "WxH  Make images or videos of that many pixels: 832x480, or 512 for a square."
-    )
+    batch: int | None = opt("N  N times as many images or videos per prompt, in one batch.")
+    size: str | None = opt("WxH  Size of images or videos in pixels: 832x480, or 512 for a square.")
     concurrency: int | None = opt("N  Requests in flight at the same time.")
     order: str | None = opt(
         "ORDER  pipeline: a thread a request, one call after the other, as diffusers does; graph: "

@@ -63,9 +63,9 @@ class RecordOptions:
 def record(options: RecordOptions) -> None:
     """Run a command and profile the pipelines in it.
 
-    ONNX Runtime sessions outside of pipelines are profiled as well. Does what setting
-    RBLN_PROFILER=1 does. Passes signals on, returns the command's exit code (3 if it succeeded
-    and nothing was captured), and prints at the end if the bundles are.
+    ONNX Runtime sessions outside of pipelines are profiled as well. Same as setting
+    RBLN_PROFILER=1. Forwards signals, returns the command's exit code (3 if it succeeded and
+    nothing was captured), and prints where the bundles are.
     """
     import tempfile
 

@@ -208,10 +208,16 @@ def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFram
 
 
 def _modules(commands: pl.DataFrame) -> tuple[Codes, list[str]]:
-    """A number for the module of each command, -1 for none, and what they are called."""
+    """A number for the module of each command, -1 for none, and what they are called. An operator
+    that stands alone is in no module, also if its name ends in a number: `triton_poi_fused_add_8`.
+    """
     codes, layers = text_codes(commands["layer"])
     places = places_by_layer(commands)
-    found = pl.Series([places[layer] for layer in layers], dtype=pl.String)
+    pairs = commands.select(pl.col("layer", "op_type").cast(pl.String)).unique()
+    alone = {*pairs.filter(pl.col("layer") == pl.col("op_type"))["layer"]}
+    found = pl.Series(
+        [None if layer in alone else places[layer] for layer in layers], dtype=pl.String
+    )
     named = found.str.extract(_MODULE).to_list()
     modules = [*dict.fromkeys(name for name in named if name is not None)]
     number = {name: place for place, name in enumerate(modules)}
@@ -242,6 +248,7 @@ class SpanLane(IntEnum):
     HOST_STAGES = 2
     HOST_STEPS = 3
     PROFILER = 4
+    HOST_ACTIVITY = 5
 
 
 LANES = {
@@ -250,6 +257,7 @@ LANES = {
     SpanLane.HOST_STAGES: said("Stages (host)"),
     SpanLane.HOST_STEPS: said("Steps (host)"),
     SpanLane.PROFILER: said("Profiler"),
+    SpanLane.HOST_ACTIVITY: said("Host in long gaps"),
 }
 _COLUMNS = ("lane", "pipeline", "name", "stage", "step", "start_ns", "duration_ns")
 
@@ -272,7 +280,25 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
         _recorded(run, "step", SpanLane.HOST_STEPS),
         behind=behind,
     )
-    return pl.concat([*found, _recorded(run, "profiler", SpanLane.PROFILER)])
+    found.append(_recorded(run, "profiler", SpanLane.PROFILER))
+    return pl.concat([*found, _host_activities(run)])
+
+
+def _host_activities(run: Run) -> pl.DataFrame:
+    """What the host was in during the longest gaps of devices: Python functions, if stacks were
+    recorded, else operators and runtime calls. Of several at one time the first: importers keep
+    a bounded number of them, since a trace with stacks has hundreds of thousands of frames."""
+    shown, end = [], 0
+    for one in sorted(run.info.host_activities, key=lambda one: one.start_ns):
+        if one.start_ns >= end:
+            shown.append((one.name, one.start_ns, one.duration_ns))
+            end = one.start_ns + one.duration_ns
+    frame = pl.DataFrame(shown, ("name", "start_ns", "duration_ns"), orient="row")
+    none = pl.lit(None, dtype=pl.String)
+    return _typed(
+        frame.with_columns(pipeline=pl.lit(NO_STEP), step=pl.lit(NO_STEP), stage=none),
+        SpanLane.HOST_ACTIVITY,
+    )
 
 
 def _both(drawn: pl.DataFrame, recorded: pl.DataFrame, *, behind: bool) -> list[pl.DataFrame]:

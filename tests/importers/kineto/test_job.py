@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.analysis import ReportInput, extent
+from profiler.analysis import ReportInput, extent, headline
 from profiler.analysis.analyze import analyze
 from profiler.analysis.overview import summary_of
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.report import timeline_of
+from profiler.text import duration
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from profiler.trace.manifest_fields import MatchedBy
@@ -115,12 +116,15 @@ def test_exposed_communication_and_waits_are_exact(tmp_path):
 def test_the_straggler_is_named(tmp_path):
     """The finding names the rank that others wait for, however far its clock is off; ranks that
     take turns, and one that is late by next to nothing, are none."""
-    found = analyze(_loaded(Job(), tmp_path / "a")).findings
+    first = analyze(_loaded(Job(), tmp_path / "a"))
+    found = first.findings
     (straggler,) = [one for one in found if one.rule == "straggler"]
     assert straggler.evidence["rank"] == 2
     assert straggler.evidence["last_share"] == 1.0
     assert straggler.where.device == "rank2/cuda:2"
     assert straggler.cost_ns == pytest.approx(12 * 1_500_000, abs=12 * _NEAR_NS)
+    late = duration(first.ranks["launch_delay_ns"].max())
+    assert f"rank 2 is the slowest, {late} late at collectives" in headline(first, 0)
     for name, job in {"b": Job(launch_delay_ns=5_000), "c": Job(rounds=4)}.items():
         made = analyze(_loaded(job, tmp_path / name))
         assert not [one for one in made.findings if one.rule == "straggler"]

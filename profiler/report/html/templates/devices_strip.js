@@ -197,7 +197,7 @@ export class DevicesStrip extends FirstCanvas {
   // Calls are distinguished by their names.
   legend() {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
-    const found = curves.length ? [[palette.page.busy, say("busy")], [palette.page.wait, say("idle")]] : [];
+    const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("idle")]] : [];
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.line, say("not recorded")]);
     if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.host, say("no call")]);
     return found;

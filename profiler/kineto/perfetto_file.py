@@ -96,7 +96,8 @@ class _Border(NamedTuple):
 
 
 @cache
-def _trace_class() -> Any:
+def trace_class() -> Any:
+    """The message of a whole trace."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
@@ -131,14 +132,14 @@ def _packets(chunks: Iterable[bytes]) -> Iterator[Any]:
             continue
         used = _whole(text)
         try:
-            yield from _trace_class().FromString(bytes(text[:used])).packet
+            yield from trace_class().FromString(bytes(text[:used])).packet
         except DecodeError:
             yield None
             return
         del text[:used]
     used = _whole(text)
     try:
-        yield from _trace_class().FromString(bytes(text[:used])).packet
+        yield from trace_class().FromString(bytes(text[:used])).packet
     except DecodeError:
         used = -1
     if used != len(text):

@@ -19,7 +19,8 @@ from typing import Any
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, TimedLayer, component, end_to_end
 from profiler.importers.importer import content_of, head_of, only_path, real
-from profiler.importers.openvino import HEADER, IMPORTER
+from profiler.importers.openvino import HEADER, IMPORTER, is_metrics
+from profiler.importers.openvino.genai import read_metrics
 from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 
@@ -114,7 +115,9 @@ class _Section:
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file. Raises InputError if it holds no time of a layer."""
+    """Read one file, of metrics several. Raises InputError if it holds no time of a layer."""
+    if any(is_metrics(head_of(one)) for one in paths):
+        return read_metrics(paths)
     counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
     path = only_path(counters, IMPORTER.accepts)
     text = content_of(path, _LARGEST).decode("utf-8", "replace").lstrip("\ufeff")

@@ -75,14 +75,15 @@ def _model(meta: Any) -> str:
 
 def _documents(data: bytes) -> Iterator[Any]:
     """The object, or that of each line; None for one that is damaged."""
-    whole = _decoded(data)
+    whole = decoded(data)
     if whole is not None:
         yield whole
         return
-    yield from (_decoded(line) for line in data.splitlines() if line.strip())
+    yield from (decoded(line) for line in data.splitlines() if line.strip())
 
 
-def _decoded(data: bytes) -> Any | None:
+def decoded(data: bytes) -> Any | None:
+    """The JSON of a text, None if it is none."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -97,7 +98,7 @@ def _request(document: Mapping[str, Any]) -> RequestTimes | None:
         return None
     known = tuple(step for step in steps if step is not None)
     peaks = document.get("memory_checkpoints" if dump else "memory_snapshots")
-    placed = _placed(stages, known if len(known) == len(steps) else (), peaks)
+    placed = placed_stages(stages, known if len(known) == len(steps) else (), peaks)
     total = nanoseconds(document.get("total_duration_ms")) or 0
     return RequestTimes("request", tuple(placed), total, _moment(document.get("timestamp")))
 
@@ -117,8 +118,8 @@ def _step(one: Any) -> int | None:
     return nanoseconds(one.get("duration_ms") if isinstance(one, dict) else one)
 
 
-def _placed(
-    stages: Sequence[tuple[str, int]], steps: tuple[int, ...], peaks: Any
+def placed_stages(
+    stages: Sequence[tuple[str, int]], steps: tuple[int, ...] = (), peaks: Any = None
 ) -> Iterator[StageTime]:
     """Stages before the first loop encode, those behind the last decode; of several loops nobody
     tells whose the steps are."""

@@ -19,7 +19,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.importers import import_trace
 from profiler.kineto import is_perfetto
-from profiler.kineto.perfetto_file import _trace_class
+from profiler.kineto.perfetto_file import trace_class
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from tests.importers.kineto.traces import flux
@@ -132,7 +132,7 @@ def test_packets_that_are_cut_are_read_as_far_as_they_are_whole(tmp_path):
 def test_render_stages_of_another_producer_are_work(tmp_path):
     """A device by its gpu_id, a stream by its queue's name; slices are paired by their nesting and
     are ranges."""
-    trace = _trace_class()()
+    trace = trace_class()()
     packet = trace.packet.add(trusted_packet_sequence_id=1, timestamp=1000)
     for iid, name in ((1, "Dispatch"), (2, "Queue A")):
         packet.interned_data.gpu_specifications.add(iid=iid, name=name)

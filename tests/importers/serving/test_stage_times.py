@@ -410,9 +410,117 @@ def test_the_table_of_diffusers(tmp_path):
     assert [drop.count for drop in run.drops if drop.kind is DropKind.DROPPED_EVENTS] == [1]
 
 
+RECORD_OF_FASTVIDEO = {  # as FastVideo's _build_result_record makes it
+    "benchmark_id": "wan-t2v-1.3b",
+    "model_short_name": "Wan2.1-T2V-1.3B",
+    "device": "NVIDIA L40S",
+    "avg_generation_time_s": 20.5,
+    "individual_times_s": [20.4, 20.6],
+    "max_peak_memory_mb": 9000.0,
+    "text_encoder_time_s": 1.5,
+    "dit_time_s": 16.25,
+    "vae_decode_time_s": 2.0,
+}
+BENCHMARK = {  # as its benchmark writes with --output-json
+    "args": {"model": "FastVideo/LTX2-Distilled-Diffusers", "prompt": "a secret prompt"},
+    "results": [
+        {
+            "name": "cold",
+            "wall_ms_median": 5000.0,
+            "stage_means_ms": {
+                "input_validation_stage": 1.0,
+                "prompt_encoding_stage": 400.0,
+                "denoising_stage": 3000.0,
+                "ltx2_upsample_stage": 90.0,
+                "ltx2_refine_denoising_stage": 800.0,
+                "decoding_stage": 500.0,
+            },
+        },
+        {"name": "compile_warm", "wall_ms_median": 0.0, "stage_means_ms": {}, "error": "no"},
+    ],
+}
+GENAI = {  # under the names of openvino_genai.ImageGenerationPerfMetrics of 2026.4; steps are µs
+    "generate_duration": 1000.0,
+    "text_encoder_infer_duration": {"text_encoder": 40.0, "text_encoder_2": 60.0},
+    "vae_encoder_infer_duration": 0.0,
+    "vae_decoder_infer_duration": 100.0,
+    "iteration_durations": [300_000.0, 250_000.0, 200_000.0],
+    "transformer_inference_durations": [],
+    "unet_inference_durations": [290_000.0, 240_000.0, 190_000.0],
+}
+
+
+def test_records_of_fastvideo(tmp_path):
+    """Means of a model's parts are stages; of a benchmark each scenario with a time is a request,
+    and what is between two loops belongs to denoising."""
+    run = imported(tmp_path, "perf_wan.json", json.dumps(RECORD_OF_FASTVIDEO))
+    assert calls(run) == [
+        ("text_encoder", "encode", -1, 1500),
+        ("transformer", "denoise", -1, 16250),
+        ("vae", "decode", -1, 2000),
+    ]
+    assert analyze(run).accounting.end_to_end_ns == 20_500_000_000
+    assert run.info.devices["gpu:0"].hardware == "NVIDIA L40S"
+    assert run.info.model == "Wan2.1-T2V-1.3B"
+
+
+def test_a_benchmark_of_fastvideo(tmp_path):
+    run = imported(tmp_path, "bench.json", json.dumps(BENCHMARK))
+    assert calls(run) == [
+        ("InputValidationStage", "encode", -1, 1),
+        ("PromptEncodingStage", "encode", -1, 400),
+        ("DenoisingStage", "denoise", -1, 3000),
+        ("Ltx2UpsampleStage", "denoise", -1, 90),
+        ("Ltx2RefineDenoisingStage", "denoise", -1, 800),
+        ("DecodingStage", "decode", -1, 500),
+    ]
+    assert [drop.count for drop in run.drops if drop.kind is DropKind.DROPPED_EVENTS] == [1]
+    files = (tmp_path / "traces").rglob("*")
+    assert not any(b"secret prompt" in file.read_bytes() for file in files if file.is_file())
+
+
+def test_stage_logging_of_fastvideo(tmp_path):
+    """`logging_info.stages`, in seconds, under the classes of the stages."""
+    stages = {
+        "prompt_encoding_stage": {"execution_time": 0.5, "stage_class": "TextEncodingStage"},
+        "denoising_stage": {"execution_time": 4, "timestamp": 1.7e9},
+    }
+    run = imported(tmp_path, "stages.json", json.dumps({"stages": stages}))
+    assert calls(run) == [
+        ("TextEncodingStage", "encode", -1, 500),
+        ("DenoisingStage", "denoise", -1, 4000),
+    ]
+
+
+def test_metrics_of_openvino_genai(tmp_path):
+    """Steps are iterations, in ms as well as in the object's µs; what took no time is no call."""
+    in_ms = {
+        key: [time / 1000 for time in value] if isinstance(value, list) else value
+        for key, value in GENAI.items()
+    }
+    for number, document in enumerate((GENAI, in_ms)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run = imported(folder, "genai.json", json.dumps(document))
+        assert calls(run) == [
+            ("text_encoder", "encode", -1, 40),
+            ("text_encoder_2", "encode", -1, 60),
+            ("unet", "denoise", 0, 300),
+            ("unet", "denoise", 1, 250),
+            ("unet", "denoise", 2, 200),
+            ("vae_decoder", "decode", -1, 100),
+        ]
+        analysis = analyze(run)
+        assert analysis.accounting.end_to_end_ns == 1_000_000_000
+        assert analysis.steps["elapsed_ns"].to_list() == [300e6, 250e6, 200e6]
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("fastvideo", json.dumps(RECORD_OF_FASTVIDEO)),
+        ("fastvideo", json.dumps(BENCHMARK)),
+        ("openvino", json.dumps(GENAI)),
         ("sglang", json.dumps(DUMP)),
         ("sglang", json.dumps(RECORD)),
         ("vllm_omni", omni("jsonl")),

@@ -20,6 +20,83 @@ std::string sanitized(std::string_view name, size_t limit) {
 
 }  // namespace
 
+// An annotation of a name and one number or text, as most are, in one pass. False where it is not
+// plain; then nothing has happened.
+bool Args::plain_annotation(const Bytes& bytes) {
+  Field field, value;
+  uint64_t iid = 0;
+  std::string_view name;
+  bool named = false, valued = false;
+  Reader reader(bytes.data, bytes.size);
+  while (reader.next(field)) {
+    switch (tag(field.number, static_cast<Wire>(field.wire))) {
+      case tag(1, kVarint):
+        if (named || field.value == 0) return false;
+        iid = field.value;
+        named = true;
+        break;
+      case tag(10, kBytes):
+        if (named) return false;
+        name = field.text();
+        named = true;
+        break;
+      case tag(2, kVarint):
+      case tag(3, kVarint):
+      case tag(4, kVarint):
+      case tag(5, kFixed64):
+      case tag(6, kBytes):
+      case tag(7, kVarint):
+      case tag(17, kVarint):
+        if (valued) return false;
+        value = field;
+        valued = true;
+        break;
+      default: return false;
+    }
+  }
+  if (reader.bad() || !named || !valued) return false;
+  const Interned* const interned = generation_->interned.get();
+  if (iid != 0) {
+    const StringId id = interned != nullptr ? interned->annotation_names.find(iid) : kNull;
+    if (id == kNull) return false;
+    name = output_.strings[id];
+  }
+  if (name.size() > kMaxKey - key_.size() - 1) return false;
+  ArgKind kind = ArgKind::kString;
+  int64_t bits = value.sint();
+  switch (value.number) {
+    case 2: kind = ArgKind::kBool; bits = value.boolean(); break;
+    case 3: kind = ArgKind::kUint; break;
+    case 4: kind = ArgKind::kInt; break;
+    case 5: kind = ArgKind::kReal; break;
+    case 7: kind = ArgKind::kPointer; break;
+    case 17:
+      bits = interned != nullptr ? interned->annotation_values.find(value.value) : kNull;
+      if (bits == kNull) return false;
+      break;
+    default:
+      bits = output_.strings.intern(value.text());
+      if (bits == kNull) return false;
+  }
+  const StringId key = top_key(name);
+  if (key == kNull) return false;
+  output_.args.add(slice_, key, kind, bits);
+  return true;
+}
+
+StringId Args::top_key(std::string_view name) {
+  const size_t ends = name.empty() ? 0 : static_cast<uint8_t>(name.front()) * 7u +
+                                             static_cast<uint8_t>(name.back());
+  TopKey& known = top_keys_[(name.size() * 31 + ends) % kTopKeys];
+  if (known.key == kNull || known.name != name) {
+    const Key restore(*this);
+    append(sanitized(name, kMaxKey + 1));
+    known.key = output_.strings.intern_copy(key_);
+    known.name = name;
+  }
+  return known.key;
+}
+
 bool Args::annotation_name(const Bytes& annotation, std::string& name) {
   Field field;
   uint64_t iid = 0;

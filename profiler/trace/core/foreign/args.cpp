@@ -123,6 +123,7 @@ void Args::add_event(int32_t slice, const Event& event, const Generation& genera
     for (Reader reader(event.whole.data, event.whole.size); reader.next(field);) {
       if (field.number != 4 || !field.is(kBytes)) continue;
       bool added = false;
+      if (plain_annotation(bytes_of(field))) continue;
       if (!annotation(bytes_of(field), 0, added)) output_.drop(Drop::kArgument);
     }
     key_.clear();

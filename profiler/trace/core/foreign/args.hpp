@@ -1,6 +1,7 @@
 // Arguments of events, flattened under trace_processor's keys: `debug.a.b[0].c`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,6 +47,15 @@ class Args {
     size_t size_;
   };
 
+  // The key of an annotation at the top, which most events of a producer have in common.
+  struct TopKey {
+    std::string name;
+    StringId key = kNull;
+  };
+  static constexpr size_t kTopKeys = 64;
+
+  bool plain_annotation(const Bytes& bytes);
+  StringId top_key(std::string_view name);
   bool annotation_name(const Bytes& annotation, std::string& name);
   bool annotation(const Bytes& bytes, int depth, bool& added);
   bool annotation_value(const Bytes& bytes, int depth, bool& added);
@@ -82,6 +92,7 @@ class Args {
   const Generation* generation_ = nullptr;
   int32_t slice_ = kNone;
   std::string key_;
+  std::array<TopKey, kTopKeys> top_keys_;
   IntMap<uint32_t> array_sizes_;  // of arrays, by slice and key: begin and end may both add
 };
 

@@ -127,6 +127,8 @@ class Importer {
   StringId numbered_text(size_t row, uint64_t number);
   void add_args(Current& now, int32_t slice, char phase);
   void add_flows(Current& now, SliceRef slice);
+  void add_plain_args(const PlainEvent& plain, const Bytes& bytes, SliceRef slice,
+                      const Generation& generation);
   void add_plain_flows(const PlainEvent& plain, const Bytes& bytes, SliceRef slice);
   int64_t start_of(SliceRef slice) const;
   StringId text(const Field& field) {

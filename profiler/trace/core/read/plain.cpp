@@ -86,8 +86,12 @@ bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, 
   if (row == kNone) return false;
   generation.thread_used |= tracks_.thread(last_track_) == kNone;
   const bool has_flows = (event.has & (kHasFlows | kHasEndingFlows)) != 0;
+  const bool has_args = (event.has & kHasAnnotations) != 0;
   if (!begins) {
     const SliceRef slice = slices_.end(time, row, category, name);
+    if (has_args && slice != kNoSlice && !is_mark(slice)) {
+      add_plain_args(event, bytes, slice, generation);
+    }
     if (has_flows && slice != kNoSlice) add_plain_flows(event, bytes, slice);
     return true;
   }
@@ -99,8 +103,16 @@ bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, 
                     {bytes.data + event.command_at, event.command_size});
   }
   flows_.slice_began(row, slice);
+  if (has_args) add_plain_args(event, bytes, slice, generation);
   if (has_flows) add_plain_flows(event, bytes, slice);
   return true;
+}
+
+void Importer::add_plain_args(const PlainEvent& plain, const Bytes& bytes, SliceRef slice,
+                              const Generation& generation) {
+  Event event;
+  plain.put(bytes, event);
+  args_.add_event(slice, event, generation, false, false);
 }
 
 void Importer::add_plain_flows(const PlainEvent& plain, const Bytes& bytes, SliceRef slice) {

@@ -1,6 +1,6 @@
 // Plain packets, which traces mostly consist of: a time, and a begin or end with nothing but a
-// track, an interned name and category, a command of ours and flows. They are taken apart in one
-// pass; `parse_packet` and `parse_event` read everything.
+// track, an interned name and category, a command of ours, flows and annotations. They are taken
+// apart in one pass; `parse_packet` and `parse_event` read everything.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ PROFILER_INLINE const uint8_t* read_varint_ahead(const uint8_t* at, const uint8_
 // False where the event is not plain.
 inline bool parse_plain_event(const uint8_t* at, const uint8_t* const end, PlainEvent& event) {
   constexpr uint8_t kType = tag(9, kVarint), kTrack = tag(11, kVarint), kName = tag(10, kVarint),
-                    kCategory = tag(3, kVarint);
+                    kCategory = tag(3, kVarint), kAnnotation = tag(4, kBytes);
   constexpr uint32_t kCommand = tag(9900, kBytes);
   constexpr uint8_t kCommandTag[] = {(kCommand & 0x7F) | 0x80, (kCommand >> 7 & 0x7F) | 0x80,
                                      kCommand >> 14};
@@ -78,6 +78,12 @@ inline bool parse_plain_event(const uint8_t* at, const uint8_t* const end, Plain
       case kCategory:
         if (event.category_iids++ != 0) return false;
         at = read_varint_ahead(at, end, category);
+        break;
+      case kAnnotation:
+        at = read_varint_ahead(at, end, value);
+        if (at > end || value > static_cast<size_t>(end - at)) return false;
+        event.has |= kHasAnnotations;
+        at += value;
         break;
       case kCommandTag[0]:
         if (at[0] != kCommandTag[1] || at[1] != kCommandTag[2]) return false;

@@ -71,11 +71,13 @@ class Args(
 ):
     """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
-    `finished` is false if an event had not ended; `collective` is told by some kernels, and
+    `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
+    `collective` is told by some kernels, and
     `occupancy` to `warps` by those of CUDA."""
 
     external_id: Scalar = None
     correlation: Scalar = None
+    launch_id: Scalar = None
     device: Scalar = None
     stream: Scalar = None
     bytes: Scalar = None

@@ -75,13 +75,14 @@ class Args(
 ):
     """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
-    `finished` is false if an event had not ended; `collective` is told by some kernels, and
-    `occupancy` to `warps` by those of CUDA; `copied` is the direction of a copy that its name does
-    not have, `node` the place of work in its CUDA graph, and `annotation` or `name` what the user
-    called that."""
+    `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
+    `collective` is that of some kernels, and `occupancy` to `warps` those of CUDA; `copied` is the
+    direction of a copy that its name does not have, `node` the place of work in its CUDA graph, and
+    `annotation` or `name` what the user called that."""
 
     external_id: Scalar = None
     correlation: Scalar = None
+    launch_id: Scalar = None
     device: Scalar = None
     stream: Scalar = None
     bytes: Scalar = None

@@ -191,7 +191,7 @@ def session_events(
     correlation = _padded(_numbers([arg.external_id for arg in args]), memory)
     linked = np.zeros(len(activity), dtype=np.int64)
     linked[launched] = correlation[launched]
-    correlation[launched] = _numbers([args[row].correlation for row in launched.tolist()])
+    correlation[launched] = _numbers([_launch(args[row]) for row in launched.tolist()])
     work = launched[activity[launched] >= Activity.KERNEL].tolist()
     numbers = _thread_numbers(trace, activity[: len(events)], threads or {})
     following = range(len(events), len(activity))
@@ -204,7 +204,7 @@ def session_events(
         thread=_padded(numbers[trace.thread], memory),
         correlation=correlation,
         linked=linked,
-        device={row: f"{kind}:{whole(_place(events[row]), 0)}" for row in work}
+        device={row: _device(trace, events[row], kind) for row in work}
         | dict(zip(following, _holders(memory, kind), strict=True)),
         stream={row: whole(_stream(events[row]), 0) for row in work},
         nbytes={row: whole(args[row].bytes, UNKNOWN) for row in work}
@@ -242,10 +242,17 @@ def _thread_numbers(
     return numbers
 
 
-def _place(event: Event) -> Scalar:
-    """The index of the device that an event ran on."""
+def _launch(args: Args) -> Scalar:
+    """What a launch and its work share: `correlation`, `launch_id` of torch-rbln."""
+    return args.launch_id if args.correlation is None else args.correlation
+
+
+def _device(trace: KinetoTrace, event: Event, kind: str) -> str:
+    """The device that an event ran on: `rbln:1` if its process is called so."""
+    if event.pid in trace.device_names:
+        return trace.device_names[event.pid]
     index = event.args.device if event.args else None
-    return event.pid if index is None else index
+    return f"{kind}:{whole(event.pid if index is None else index, 0)}"
 
 
 def _stream(event: Event) -> Scalar:

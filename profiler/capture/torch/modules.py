@@ -303,11 +303,19 @@ def is_profiling() -> bool:
     return bool(running) or PROFILERS.waiting
 
 
+TORCHS_OWN = ("cuda", "xpu")
+
+
 def accelerator() -> str | None:
-    """torch's name of the accelerator whose work a session records, None without one."""
+    """torch's name of the accelerator whose work a session records, None without one: "cuda",
+    "xpu", or that of a PrivateUse1 backend ("rbln" of torch-rbln)."""
     import torch
 
-    return next((kind for kind in ("cuda", "xpu") if getattr(torch, kind).is_available()), None)
+    for kind in (*TORCHS_OWN, torch._C._get_privateuse1_backend_name()):  # noqa: SLF001
+        module = getattr(torch, kind, None)
+        if module is not None and module.is_available():
+            return kind
+    return None
 
 
 def new_profiler(*, all_threads: bool = False, memory: bool = False) -> Any:

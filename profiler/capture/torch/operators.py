@@ -34,6 +34,7 @@ from profiler.capture.overhead import EventCost
 from profiler.capture.recorder import Recorder
 from profiler.capture.torch.events import CALL, Activity, session_events
 from profiler.capture.torch.modules import (
+    TORCHS_OWN,
     ModuleRanges,
     accelerator,
     class_name,
@@ -73,7 +74,8 @@ def torch_event_cost() -> EventCost | None:
     import torch
 
     with suppress(RuntimeError, InputError, OSError), torch.no_grad():
-        device = accelerator() or "cpu"
+        found = accelerator()
+        device = found if found in TORCHS_OWN else "cpu"  # others compile each operator
         chain = torch.nn.Sequential(*(_block() for _ in range(_BLOCKS))).to(device).eval()
         given = torch.ones(1, _TOKENS, _WIDTH, device=device)
         begin = time.perf_counter()

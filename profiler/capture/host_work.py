@@ -50,6 +50,11 @@ from profiler.trace.events import (
     Track,
 )
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 # --- What a runtime's profiler has recorded becomes commands while the pipeline rests.
 #
 #     conversions = Conversions(resting_since)
@@ -64,7 +69,7 @@ from profiler.trace.events import (
 
 
 EVENT_LIMIT = 2_000_000  # that wait: 0.8 GB of disk
-SESSION_LIMIT = 64  # that wait, each with an open file
+SESSION_LIMIT = 64  # that wait, each with an open file; at most an eighth of what may be open
 _LINGER_S = 0.2  # of rest, until the thread starts
 _LONGEST_S = 4.0  # that a session waits
 
@@ -86,6 +91,14 @@ class Stopped(Protocol):
         """It is never converted: let go of what it holds."""
 
 
+def _open_files() -> int:
+    """How many files the process may have open."""
+    if resource is None:
+        return 8 * SESSION_LIMIT
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 8 * SESSION_LIMIT if most == resource.RLIM_INFINITY else most
+
+
 class Conversions:
     """Converts sessions in the order in which they were stopped, one at a time.
 
@@ -103,7 +116,7 @@ class Conversions:
     ) -> None:
         self._resting_since = resting_since
         self._now = now
-        self._most = events, sessions
+        self._most = events, min(sessions, _open_files() // 8)
         self._waiting: deque[tuple[float, Stopped]] = deque()
         self._converting = threading.RLock()  # one at a time; held while nobody is told
         self._changing = threading.RLock()  # what waits, and the thread

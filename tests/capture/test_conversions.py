@@ -51,6 +51,17 @@ def test_no_more_waits_than_may(limits):
     assert [number for number, _ in delivered] == [0, 1, 2]
 
 
+def test_few_files_may_be_open(monkeypatch):
+    """Sessions that wait hold an eighth of the files that the process may open: of 16, two."""
+    resource = pytest.importorskip("resource", reason="limits of POSIX")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (16, 1024))
+    delivered, conversions = [], Moments().conversions()
+    for number in range(3):
+        assert delivered == []
+        conversions.put(session(number, delivered))
+    assert [number for number, _ in delivered] == [0, 1, 2]
+
+
 def test_the_thread_waits_for_rest_or_for_the_oldest():
     """A fifth of a second of rest, or four seconds of any."""
     moments = Moments()

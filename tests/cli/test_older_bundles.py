@@ -33,7 +33,7 @@ def test_a_bundle_of_0_1_0(cli, of_0_1_0: Path) -> None:
         "analyze RUN --no-html",
         "diff RUN RUN",
         "predict RUN --steps 2",
-        "share RUN --out made",
+        "share RUN --out RUN.zip",
         "merge RUN",
     ],
 )
@@ -41,7 +41,7 @@ def test_a_format_before_it(cli, of_0_1_0: Path, words: str) -> None:
     """Format 1 was never released: each command says so and what to do, with exit code 2."""
     path = of_0_1_0 / "manifest.json"
     path.write_text(path.read_text().replace('"format_version": 2', '"format_version": 1'))
-    given = [str(of_0_1_0) if word == "RUN" else word for word in words.split()]
+    given = words.replace("RUN", str(of_0_1_0)).split()
     refused(cli(*given), "manifest.json has format 1, this one reads 2: record the run again")
 
 

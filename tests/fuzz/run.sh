@@ -3,6 +3,7 @@
 #
 #   tests/fuzz/run.sh                        build, replay corpus.zip and the bombs: a minute or two
 #   tests/fuzz/run.sh fuzz decode SECONDS    fuzz on from there (or `encode`, `profile`); needs clang
+#   tests/fuzz/run.sh mutate SECONDS         tests.fuzz.mutations, whose Python has the core so built
 #   tests/fuzz/run.sh keep                   put the smallest inputs that cover as much into corpus.zip
 #
 # CXX chooses the compiler: g++ or clang++. Everything is built and kept below build/fuzz.
@@ -11,12 +12,31 @@ cd "$(dirname "$0")/../.."
 action=${1:-replay}
 case $action in
   replay) compiler=${CXX:-c++} ;;
+  mutate) compiler=${CXX:-g++} ;;
   fuzz | keep) compiler=${CXX:-clang++} ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 work=build/fuzz/$(basename "$compiler")
 kept=build/fuzz/kept
-export UBSAN_OPTIONS=print_stacktrace=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+
+if [ "$action" = mutate ]; then
+  python=$(realpath -s "$(command -v "${PYTHON:-python3}")") tree=build/fuzz/tree
+  cmake -S . -B build/fuzz/python -DCMAKE_CXX_COMPILER="$compiler" -DPROFILE_SD3_SANITIZE=ON \
+    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPython_EXECUTABLE="$python" >/dev/null
+  cmake --build build/fuzz/python --parallel 2
+  rm -rf "$tree" && mkdir -p "$tree"
+  git ls-files -z profiler tests | xargs -0 cp --parents -t "$tree"
+  cmake --install build/fuzz/python --prefix "$tree" >/dev/null
+  cd "$tree"
+  # Not what an editable installation finds ahead of the path.
+  echo 'import sys; sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]' \
+    >sitecustomize.py
+  # Python is not built with the sanitizers: their libraries come first, and what it leaks is its own.
+  LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so)" \
+    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 PYTHONMALLOC=malloc PYTHONFAULTHANDLER=1 PYTHONPATH=. \
+    exec nice "$python" -m tests.fuzz.mutations --seconds "$2" "${@:3}"
+fi
 
 cmake -S . -B "$work" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=None \
   -DPROFILE_SD3_FUZZ=ON >/dev/null

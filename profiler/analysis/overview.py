@@ -559,7 +559,11 @@ _SUBMODULES = (
     "launch_bound_ns",
     "device",
 )
-_SHAPES = ("label", "total_ns", "share", OF_PEAK, "bound", "executions")
+_SHAPES = (
+    *("label", "total_ns", "share", OF_PEAK),
+    renamed(SHAPES, "bound", importance=2),  # of a telephone these two are put away
+    renamed(SHAPES, "executions", importance=3),
+)
 _BY_SECTION = {
     "calls": ("outside_nodes",),
     "guidance": ("known_ahead", "negative_prompt", "recomputed", "separate_guidance", "step_cache"),

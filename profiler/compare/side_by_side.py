@@ -53,8 +53,8 @@ _FIRST = (  # what decides how the rest is read
     ComparisonNote.TRACED_ON_ONE_SIDE,
     ComparisonNote.ASYNCHRONOUS,
 )
-_ONE_RUN = said("One run each: that cannot tell noise from change, so read what follows as a hint.")
-_FIVE_RUNS = said(
+ONE_RUN = said("One run each: that cannot tell noise from change, so read what follows as a hint.")
+FIVE_RUNS = said(
     "Record five of each: for i in 1 2 3 4 5; do profile-sd3 record --out new/ -- COMMAND; done; "
     "then: profile-sd3 diff base/ new/"
 )
@@ -97,7 +97,7 @@ def brief_report(
     once = one_run_each(comparison)
     if once:
         room = _for_one_run(room)
-    first = (_ONE_RUN, *((_FIVE_RUNS,) if hints else ())) if once else ()
+    first = (ONE_RUN, *((FIVE_RUNS,) if hints else ())) if once else ()
     parts = (
         Part(notes=(*first, *_first_notes(comparison, room.notes, hints=hints)), always=True),
         Part(where, table=waterfall_view(comparison.waterfall, room.lines)),

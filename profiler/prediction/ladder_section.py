@@ -125,14 +125,16 @@ def recording_note(ladder: Ladder) -> Said | None:
     )
 
 
-def _notes_of(ladder: Ladder, rung: Rung, after: Said | None = None) -> Iterator[Said]:
-    """What to know of a rung: its mark, what it needs, `after` the others, the profiler's share."""
+def _marks_of(rung: Rung) -> Iterator[Said]:
+    """What an outcome is worth, and the rung that it needs."""
     if rung.change.kind in _MARKS:
         yield _MARKS[rung.change.kind]
     if rung.pays_after is not None:
         yield said("pays only after {rung}", rung=rung.pays_after)
-    if after is not None:
-        yield after
+
+
+def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
+    """How much of its gain is the profiler's own at most."""
     if rung.change.on_host and ladder.recording_ns and recording_note(ladder) is not None:
         gain = ladder.before_ns - rung.alone.ns
         yield said(
@@ -166,7 +168,8 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
 
 def _advice(ladder: Ladder, number: int) -> Advice:
     """A rung as one line: what to do, what it comes to, what after those that keep the image."""
-    rung, after = ladder.rungs[number], None
+    rung = ladder.rungs[number]
+    notes = list(_marks_of(rung))
     if rung.after is not None:
         above = [
             str(place)
@@ -179,7 +182,8 @@ def _advice(ladder: Ladder, number: int) -> Advice:
             time=duration(rung.after.ns),
             factor=factor(ladder.before_ns, rung.after.ns),
         )
-    notes = list(_notes_of(ladder, rung, after))
+        notes.append(after)
+    notes += _overhead_of(ladder, rung)
     findings = rung.change.findings
     return Advice(
         finding=findings[0] if findings else None,
@@ -249,7 +253,7 @@ def _row(ladder: Ladder, number: int, rung: Rung) -> tuple[object, ...]:
         ladder.before_ns / alone.ns if alone.ns else None,
         None if after is None else round(after.ns),
         None if after is None or not after.ns else ladder.before_ns / after.ns,
-        "; ".join((*_interval(alone), *_notes_of(ladder, rung), *rung.change.options)),
+        "; ".join((*_interval(alone), *rung.change.options, *_marks_of(rung))),
     )
 
 

@@ -15,11 +15,12 @@ from profiler.analysis.roles import blocks_figure
 from profiler.analysis.steps import steps_figure
 from profiler.errors import InputError
 from profiler.report import build_report, draw, figures
+from profiler.report.charts import time
 from profiler.report.charts.style import escaped, shortened, unit_for
 from profiler.run import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
-from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
+from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run
 
 OF_ANALYSES = (
     figures.step_operators,
@@ -135,6 +136,26 @@ def test_idle_bars_add_up_to_the_span():
     named = {trace.name: trace.x[0] for trace in figure.data}
     assert named["between calls, host work"] == row["host_work_ns"]
     assert named["between calls, nothing"] == row["host_ns"] - row["host_work_ns"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_causes_of_waiting_have_a_colour_each(theme):
+    """No two parts of a bar are drawn alike."""
+    colours = [colour.on(theme) for _, _, colour in time._CAUSES]
+    assert len({*colours}) == len(colours)
+
+
+def test_the_end_of_a_bar_is_the_idle_share_of_the_run():
+    """Of a device that starts late and ends early, as the first screen and the table have it."""
+    calls = [make_call(0, "t", 200, 800, device="cuda:0")]
+    works = [Command(0, "cuda:0", "s", "compute", "a", 200, 500)]
+    run = make_run(calls, works, spans=[make_span("pipeline", "p", 0, 1000)])
+    analysis = analyze(run)
+    (row,) = analysis.idle.rows(named=True)
+    assert row["idle_share"] == pytest.approx(0.5)
+    made = time.idle(analysis.idle)
+    (note,) = [one["text"] for one in made["layout"]["annotations"]]
+    assert note.replace("\N{NO-BREAK SPACE}", " ") == "50 % idle"
 
 
 def waiting_run():

@@ -67,6 +67,19 @@ def test_the_page_is_one_file_that_loads_nothing(page):
     assert len(page) < 300_000
 
 
+def test_one_run_each_cannot_tell_noise_from_change(page, comparison):
+    """The first screen says so, with the command that records five, and dims the rest; with five
+    runs a side it does not."""
+    first = page[page.index("<main>") : page.index('id="tree"')]
+    assert "cannot tell noise from change" in first
+    assert "for i in 1 2 3 4 5" in first
+    assert 'class="summary once"' in first
+    base, new = ([measure(steps_run(each), timeline=True)] * 5 for each in (BASE, SLOWER))
+    several = two_runs_page(compare(base, new))
+    assert "cannot tell noise" not in several
+    assert 'class="summary"' in several
+
+
 def test_the_first_screen_comes_before_the_tables(page):
     """Sentence, gate, timelines, waterfall, reasons, then the sections."""
     places = [

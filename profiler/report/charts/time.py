@@ -210,14 +210,14 @@ _CAUSES = (  # column, what it is called, its colour
     ("copy_wait_ns", said("waiting for copies"), CATEGORY_COLOURS["copy"]),
     ("other_device_ns", said("other device"), SERIES[3]),
     ("launch_ns", said("launch"), HOST),
-    ("unknown_cause_ns", said("cause not recorded"), SERIES[2]),
+    ("unknown_cause_ns", said("cause not recorded"), SERIES[4]),
     ("sync_ns", said("sync"), SERIES[6]),
-    ("queue_ns", said("queued"), SERIES[5]),
-    ("host_work_ns", said("between calls, host work"), SERIES[7]),
+    ("queue_ns", said("queued"), SERIES[0]),
+    ("host_work_ns", said("between calls, host work"), HOST_WORK),
     ("host_ns", said("between calls, nothing"), PAGE["wait-line"]),
     ("before_after_ns", said("outside of end to end"), IDLE),
     ("unallocated_ns", said("before and after its work"), PAGE["wait"]),
-    ("unrecorded_ns", said("not recorded"), SERIES[4]),
+    ("unrecorded_ns", said("not recorded"), PAGE["line"]),
 )
 
 
@@ -455,7 +455,7 @@ def _roles_layout(totals: dict[str, int], theme: Theme) -> Chart:
 _CALLS = said("calls, several at once")
 _HOST_WORK, _NOTHING = said("host work"), said("idle")
 _FIXED: dict[str, Colour] = {
-    _CALLS: SERIES[0],
+    _CALLS: HOST,
     _HOST_WORK: HOST_WORK,
     _NOTHING: PAGE["wait-line"],
 }

@@ -610,7 +610,7 @@ def _item(fact: Fact) -> str:
     if not fact.alert:
         return f"<span>{text}</span>"
     return (
-        f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text} '
+        f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text}: '
         f"<span>{spoken(fact.note)}</span></strong>"
     )
 

@@ -35,6 +35,7 @@ from profiler.compare.align import aligned_calls
 from profiler.compare.compare import Comparison, Gate
 from profiler.compare.operations import GraphPair, by_place
 from profiler.compare.report import two_runs_report, waterfall_steps
+from profiler.compare.side_by_side import FIVE_RUNS, ONE_RUN, one_run_each
 from profiler.compare.tables import PAIRED_CALLS, Step
 from profiler.compare.text import difference_text, reason_text
 from profiler.compare.tree import Timeline
@@ -261,6 +262,8 @@ def two_runs_page(
     page = Template(spoken_template(template("two_runs.html"))).substitute(
         headline=spoken(sentence),
         sides=_sides(report),
+        once=_once(comparison),
+        dimmed=" once" if one_run_each(comparison) else "",
         verdicts=_verdicts(report.verdicts),
         waterfall=_waterfall(comparison),
         reasons=_reasons(comparison),
@@ -308,6 +311,14 @@ def _sides(report: Report) -> str:
         for fact in report.summary.facts
     )
     return f'<dl class="sides">{"".join(rows)}</dl>'
+
+
+def _once(comparison: Comparison) -> str:
+    """Of one run against one run that this tells no noise from change, and how to record more; the
+    rest of the first screen is dimmed."""
+    if not one_run_each(comparison):
+        return ""
+    return f'<p class="hint-once">{spoken(ONE_RUN)} {spoken(FIVE_RUNS)}</p>'
 
 
 def _verdicts(verdicts: Sequence[Fact]) -> str:

@@ -229,16 +229,16 @@ def in_parts(
             continue
         if not head:
             head = _head_of(text)
-            del text[: len(head)]
+            if head:
+                text[: len(head)] = _FIRST
         found = _cut(text, decode_part) if head else None
         if found is None:
             enough = 2 * len(text)
             continue
-        document, part, used = found
-        del text[:used]
-        enough = _PART
-        yield document, part
-    whole = head + text if head else text
+        document, rest = found
+        yield document, text
+        text, enough = rest, _PART
+    whole = head + text[len(_FIRST) :] if head else text
     yield decode(whole), whole
 
 
@@ -254,16 +254,20 @@ def _head_of(text: bytearray) -> bytes:
     return b""
 
 
-def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, Text, int] | None:
-    """A document of the first events, its text, and how much of `text` that is; None if it
-    cannot be cut."""
-    places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, 0)))
-    for found in places[: -_TRIES - 1 : -1]:
-        part = _FIRST + text[: found.start() + 1] + _LAST
+def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, bytearray] | None:
+    """A document of the first events of a text that begins as one, to which it is cut, and a text
+    of what is behind them that begins so, too; None if it cannot be cut."""
+    places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, len(_FIRST))))
+    ends = [(found.start() + 1, found.end(1)) for found in places[: -_TRIES - 1 : -1]]
+    for end, begin in ends:
+        behind = bytes(text[end:])
+        text[end:] = _LAST
         try:
-            return decode(part), part, found.end(1)
+            document = decode(text)
         except WRONG:
+            text[end:] = behind
             continue
+        return document, bytearray(_FIRST + behind[begin - end :])
     return None
 
 
@@ -301,6 +305,7 @@ LATEST_NS = 1 << 62
 """ns, the year 2116; twice of it still is an int64."""
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _MEMORY = "[memory]"
+_COPIES = "gpu_memcpy"
 _DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
 _NO_ARGS = Args()
 _Key = TypeVar("_Key", bound=Hashable)
@@ -451,9 +456,10 @@ class EventColumns:
         return Samples(tuple(self._series), series[kept], times[kept], values[kept])
 
     def _add_complete(self, told: list[Event], places: list[int], text: Text) -> None:
-        if not OLDER.isdisjoint({event.cat for event in told}):
+        there = {event.cat for event in told}
+        if not OLDER.isdisjoint(there):
             renamed(told)
-        for event in told:
+        for event in told if _COPIES in there else ():
             if event.name == "Memcpy" and event.args is not None and event.args.copied:
                 event.name = f"Memcpy {event.args.copied}"
         names, categories, threads = self._names, self._categories, self._threads

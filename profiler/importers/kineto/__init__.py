@@ -42,7 +42,9 @@ IMPORTER = Importer(
     options=(
         Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
     ),
-    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", "graph_capture"}),
+    capabilities=frozenset(
+        {"timeline", "launches", "shapes", "bytes", "memory", "metrics", "graph_capture"}
+    ),
     together=_together,
     seen="torch 1.7 to 2.13, on CUDA, ROCm and the CPU; of 2.14's cupti_monitor a window that "
     "torch's own encoder wrote without a GPU, as JSON and as .pftrace",

@@ -320,6 +320,7 @@ class KinetoRun(Struct, frozen=True):
             "shapes": self._has_shapes(),
             "bytes": "gpu_memcpy" in self.trace.rows,
             "memory": bool(self.memory),
+            "metrics": bool(self.counters),
             GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }
         return {"timeline", *(name for name, there in known.items() if there)}

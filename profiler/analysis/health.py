@@ -81,7 +81,7 @@ def _row(note: HealthNote) -> dict[str, Any]:
     derived = {
         "share": None if drifts else note.share,
         "share_of": _SHARE_OF.get(note.rule, ShareOf.ROWS),
-        "drift_ppm": note.share * 1e6 if drifts else None,
+        "drift_ppm": note.share * 1e6 if drifts and note.share else None,
         "sentence": str(sentence(sentence_of(note))),
     }
     return {one.name: derived.get(one.name, getattr(note, one.name, None)) for one in HEALTH}
@@ -425,6 +425,16 @@ def _gap(note: HealthNote) -> Said:
 
 def _drift(note: HealthNote) -> Said:
     given = {"device": note.device, "rate": number(abs(note.share) * 1e6)}
+    if not note.share:
+        return said(
+            "the clock of {device} runs at another rate than the host's, and {count} of {total} "
+            "kernels began before their launch: shifted by {shift}, which is right at one moment "
+            "only; what {device} waited for is not known",
+            count=count(note.count),
+            total=count(note.total),
+            shift=duration(note.excess_ns),
+            device=note.device,
+        )
     if note.action is HealthAction.SHIFTED:
         return said(
             "the clock of {device} gains or loses {rate} µs a second against the host's, and "

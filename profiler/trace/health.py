@@ -52,6 +52,7 @@ _FEW = 0.01  # of a device's rows
 _MOST_LENGTHLESS = 0.5  # of its kernels, on a clock of µs; healthy recordings are below 0.08
 _SHORTEST_NS, _KERNELS = 500, 20  # the median of so many; healthy recordings are above 1,000
 _IDLE_NS, _OFTEN = 50_000, 20  # a device that is so idle, so often, runs something at once
+_LEAST_SPAN_NS, _OF_MOMENT = 50 * _MS, 10  # where steady clocks have two thirds of the time
 _LATE_NS = 500_000  # healthy recordings are below 30 µs, but for queues that never run dry
 _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|AllReduce", re.IGNORECASE
@@ -467,16 +468,26 @@ class _Check:
         self.start[whole] += shift
         self.end[whole] += shift
         self.shifted.add(device)
+        moment = slope is None and self._at_one_moment(np.flatnonzero(agreeing), latency)
         self._note(
-            HealthRule.CLOCK if slope is None else HealthRule.DRIFT,
+            HealthRule.DRIFT if moment or slope is not None else HealthRule.CLOCK,
             device,
             excess_ns=shift,
             action=HealthAction.SHIFTED,
             count=number,
             total=total,
-            share=number / total if slope is None else slope,
+            share=0.0 if moment else number / total if slope is None else slope,
             worst_ns=-least,
         )
+
+    def _at_one_moment(self, early: Int64s, latency: Int64s) -> bool:
+        """Whether the earliest of work that begins before its launch is of one part of its time:
+        a clock that is ahead by the same throughout is so everywhere."""
+        launched, ahead = self.launches.start[self.launch[early]], latency[early]
+        near = launched[ahead <= ahead.min() + _NEAR_NS]
+        span = int(np.ptp(launched))
+        steady = _TIMES * int(np.ptp(near)) >= span
+        return len(early) >= _OF_MOMENT and span >= _LEAST_SPAN_NS and not steady
 
     def _slope(self, rows: Int64s, *, early: bool = False) -> float | None:
         launched = self.launches.start[self.launch[rows]]

@@ -14,6 +14,7 @@ from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
+from tests.trace.wire import fields
 
 
 def _imported(path, folder):
@@ -43,6 +44,31 @@ def test_the_corpus_has_twenty_kernels_in_each_form(name, device, tmp_path):
     """20 kernels of 150 µs on the one device (`damaged/README.md`)."""
     work = _on(_imported(CORPUS / "damaged" / name, tmp_path), device)
     assert work["duration_ns"].to_list() == [150_000] * 20
+
+
+@needs_corpus
+def test_a_slice_of_perfetto_that_never_ended_has_no_length(tmp_path):
+    """The last end of a kernel is left out of rocprofv3's file: 19 kernels, and one that is said to
+    have begun."""
+    data = (CORPUS / "damaged" / "y_rocprofv3.pftrace").read_bytes()
+    packets, begin = [], 0
+    for _, payload, end in fields(data):
+        packets.append((payload, data[begin:end]))
+        begin = end
+    ends = [place for place, (payload, _) in enumerate(packets) if _is_end(payload)]
+    del packets[ends[-1]]
+    path = tmp_path / "open.pftrace"
+    path.write_bytes(b"".join(packet for _, packet in packets))
+    run = _imported(path, tmp_path)
+    (note,) = [one for one in run.info.health if one.rule.damage]
+    assert (str(note.rule), note.device, note.count) == ("unfinished", "rocm:0", 1)
+    assert len(_on(run, "rocm:0")) == 19
+
+
+def _is_end(packet):
+    """Whether a packet is the end of a slice: field 9 of its track_event, field 11, is 2."""
+    (event,) = [payload for number, payload, _ in fields(packet) if number == 11] or [b""]
+    return (9, b"\x02") in [(number, payload) for number, payload, _ in fields(event)]
 
 
 def unitrace():

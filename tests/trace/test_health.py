@@ -496,6 +496,17 @@ def test_many_rows_far_longer_than_their_peers_are_shortened_though_many_overlap
     assert np.abs(checked.end - twin).max() <= 1_000 + int((rows.start[1:] - twin[:-1]).max())
 
 
+@pytest.mark.parametrize(("ppm", "ahead", "rule"), [(-1_000, 0, "drift"), (0, -100_000, "clock")])
+def test_a_clock_that_loses_is_ahead_at_one_moment_a_steady_one_always(ppm, ahead, rule):
+    """Forty prompt kernels in 200 ms, too few for a slope: shifted either way, and of a clock that
+    loses 1,000 µs a second it is said that this is right at one moment only."""
+    launched = BEGIN + np.arange(40, dtype=np.int64) * 5 * MS
+    start = launched + 8_000 + ahead + (launched - BEGIN) * ppm // 1_000_000
+    rows = rows_of(start, np.full(40, 100_000), np.arange(1, 41))
+    (note,) = check(rows, launches_of(launched, np.arange(1, 41)), no_syncs()).notes
+    assert (str(note.rule), str(note.action), note.unrelated) == (rule, "shifted", rule == "drift")
+
+
 def test_a_number_that_many_rows_have_is_wrong_and_no_row_is_a_second_one():
     """All kernels have the number of the first launch."""
     rows, launches = one_stream(30)

@@ -33,3 +33,18 @@ def test_an_impossible_length_is_undone(monkeypatch):
     assert one.recorded_ns - one.duration_ns == note.excess_ns > 1_590_000_000
     assert (note.rule, note.count, note.action) == ("overrun", 1, "shortened")
     assert made[4].end_ns - made[4].start_ns < 1_000_000
+
+
+def test_kernels_without_a_length_are_set_aside(monkeypatch):
+    """A file of XLA has no other form of an event that never ended."""
+    made, own = [], read._work
+
+    def work(*given):
+        made.append(own(*given))
+        if len(made) in (5, 9, 15):
+            made[-1].end_ns = made[-1].start_ns
+        return made[-1]
+
+    monkeypatch.setattr(read, "_work", work)
+    notes = [note for note in read.read_run([JAX]).health if note.rule.damage]
+    assert [(str(note.rule), note.count) for note in notes] == [("no_length", 3)]

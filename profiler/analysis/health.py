@@ -306,6 +306,15 @@ def _lost(note: HealthNote) -> Said:
     )
 
 
+def _operators(note: HealthNote) -> Said:
+    return said(
+        "{count} of {total} kernels and copies name an operator that is not in the trace: what is "
+        "said of operators, shapes and modules lacks some",
+        count=count(note.count),
+        total=count(note.total),
+    )
+
+
 def _replays(note: HealthNote) -> Said:
     return said(
         "replays of graphs on {device} lack {count} of {total} kernels and copies that other "
@@ -498,6 +507,7 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.LATE_CLOCK: (said("Clock"), _late_clock),
     HealthRule.LOST: (said("Lost"), _lost),
     HealthRule.UNLAUNCHED: (said("Lost"), _unlaunched),
+    HealthRule.OPERATORS: (said("Lost"), _operators),
     HealthRule.REPLAYS: (said("Lost"), _replays),
     HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
     HealthRule.HOST_TIMES: (said("No GPU work"), _host_times),
@@ -529,6 +539,7 @@ SENTENCES: Sentences = {
         HealthRule.UNLAUNCHED: said("its launch was not recorded"),
         HealthRule.TWICE: said("recorded twice"),
         HealthRule.LOST: said("launched, but not recorded"),
+        HealthRule.OPERATORS: said("its operator was not recorded"),
         HealthRule.REPLAYS: said("missing in a replay of a graph"),
         HealthRule.HOST_ONLY: said("no work of a device recorded"),
         HealthRule.HOST_TIMES: said("has times of the host alone"),

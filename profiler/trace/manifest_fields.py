@@ -220,6 +220,7 @@ class HealthRule(StrEnum):
     OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
     LOST = "lost_work"  # launches of kernels without any
     UNLAUNCHED = "lost_launches"  # of work, amid those of other work
+    OPERATORS = "lost_operators"  # that work of devices names
     REPLAYS = "incomplete_replays"  # of graphs, that lack work which others have
     HOST_ONLY = "host_only"  # all of them
     HOST_TIMES = "host_times"  # of nodes that launch: when their device ran them is not recorded

@@ -3,6 +3,7 @@ damaged one says what is wrong, with the figures of its healthy twin if that can
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 
@@ -413,3 +414,26 @@ def test_numbers_that_are_texts_are_numbers(tmp_path):
     path.write_text(json.dumps(trace))
     twin = figures(analyze(load(import_trace(BASE, tmp_path / "twin"))))
     assert figures(analyze(load(import_trace(path, tmp_path / "traces")))) == twin
+
+
+@pytest.mark.parametrize(("every", "noted"), [(10, [HealthRule.OPERATORS]), (0, [])])
+def test_kernels_whose_operators_are_lost_are_counted(tmp_path, every, noted):
+    """A tenth of the operators of a healthy trace is left out: as many kernels name one that is
+    not there as a count over the file has."""
+    path = CORPUS / "torch_pairs" / "Qwen_Qwen1.5-0.5B-Chat__h100.json.gz"
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    events = trace["traceEvents"]
+    operators = [one for one in events if one.get("cat") == "cpu_op"][1:-1]
+    lost = {one["args"]["External id"] for one in operators[::every]} if every else set()
+    trace["traceEvents"] = [
+        one
+        for one in events
+        if one.get("cat") != "cpu_op" or one["args"]["External id"] not in lost
+    ]
+    work = [one for one in events if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    expected = sum(one["args"].get("External id") in lost for one in work)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    notes = [note for note in checked_trace(read_kineto(path)).health if note.rule.damage]
+    assert [note.rule for note in notes] == noted
+    assert [note.count for note in notes] == [expected] * len(noted)

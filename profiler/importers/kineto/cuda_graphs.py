@@ -29,10 +29,12 @@ from profiler.importers.kineto.calls import (
     has_devices_alone,
     periodic_calls,
     stepped_calls,
+    training_of,
 )
 from profiler.importers.kineto.launches import (
     OPERATORS,
     launched_work,
+    lend,
     operators_around,
     real_operators,
 )
@@ -440,12 +442,17 @@ def calls_of(
 
 
 def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
-    """The launches of graphs that lie in no call, as calls of what was captured."""
+    """The launches of graphs that lie in no call, as calls of what was captured; autograd's thread
+    launches them for the call that waits for it."""
     rows = replays.launches
     if not len(rows):
         return []
     ran = np.isin(rows, launched_work(trace)[1])
-    outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
+    around = call_ranges(calls)
+    call = around.innermost(trace.thread[rows], trace.start_ns[rows])
+    if calls:
+        lend(trace, around, training_of(trace, rows), rows, call)
+    outside = call < 0
     several = max(replays.alike.values(), default=1) > 1
     return [_replay(trace, row, replays, several) for row in rows[ran & outside].tolist()]
 

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import structs
 
 from profiler.importers.kineto.commands import device_kind, device_name
-from profiler.importers.kineto.launches import DEVICE_WORK
+from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS
 from profiler.importers.kineto.modules import RUNTIME
 from profiler.kineto.events import Args, whole
 from profiler.kineto.trace_file import KinetoTrace
@@ -28,6 +28,8 @@ from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
 _NO_ARGS = Args()
 _DEVICE, _STREAM = attrgetter("device"), attrgetter("stream")
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
+_SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
+_LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
@@ -52,7 +54,8 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     hardware = "" if len(work) else _hardware(trace)
     found = check(_device_rows(trace, work, base_ns), launches, syncs, hardware)
     unserved = runtime[found.unserved]
-    trace = replace(trace, health=(*trace.health, *found.notes), unserved=unserved)
+    notes = (*trace.health, *found.notes, *_lost_operators(trace, work, runtime[launches.row]))
+    trace = replace(trace, health=notes, unserved=unserved)
     if not found.changed:
         return trace
     if found.process is not None:
@@ -153,6 +156,38 @@ def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
     return replace(trace, health=health, dropped=trace.dropped + negative)
 
 
+def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator[HealthNote]:
+    """A note of kernels whose operator, by its number, is amid those of the file and none of them.
+    Older recorders number kernels otherwise than operators: most are of none then. All operators
+    are looked at only if those ahead of some calls are not the ones that these name."""
+    args = trace.events.args
+    rows = np.append(trace.rows_of(OPERATORS), trace.unfinished)
+    calls = calls[:: max(len(calls) // _SAMPLE, 1)]
+    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+    places = np.searchsorted(trace.start_ns[rows], trace.start_ns[calls], side="right")
+    without = 0
+    for call, place in zip(calls.tolist(), places.tolist(), strict=True):
+        wanted = one.external_id if (one := args[call]) else None
+        ahead = reversed(rows[max(place - _AHEAD, 0) : place].tolist()) if wanted else ()
+        found = any((args[row] or _NO_ARGS).external_id == wanted for row in ahead)
+        without += bool(wanted) and not found
+    if not 0 < 2 * without < len(calls):
+        return
+    operators = map(args.__getitem__, rows.tolist())
+    numbers = {one.external_id for one in operators if one is not None}
+    known: list[int] = [one for one in numbers if isinstance(one, int)]
+    kernels = [one.external_id for row in work.tolist() if (one := args[row]) is not None]
+    named = [one for one in kernels if isinstance(one, int) and one > 0]
+    lost = [one for one in named if one not in numbers]
+    if len(lost) < _LEAST_LOST or 2 * len(lost) > len(named) or not known:
+        return
+    first, last = min(known), max(known)
+    amid = sum(first < one < last for one in lost)
+    if amid >= max(_LEAST_LOST, _LOST_SHARE * len(named)):
+        share = amid / len(named)
+        yield HealthNote(rule=HealthRule.OPERATORS, count=amid, total=len(named), share=share)
+
+
 def _again(trace: KinetoTrace) -> Int64s:
     """The rows of the host that a file has again, perhaps as those of another process."""
     host = [one for name, one in trace.rows.items() if name not in DEVICE_WORK]
@@ -199,18 +234,18 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     args = [one or _NO_ARGS for one in map(trace.events.args.__getitem__, work.tolist())]
     devices: dict[str, int] = {}
     streams: dict[tuple[Any, ...], int] = {}
-    where = list(
-        zip(map(_DEVICE, args), map(_STREAM, args), trace.thread[work].tolist(), strict=True)
-    )
-    rows = {one: row for row, one in enumerate(where)}
-    places: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for one, row in rows.items():
-        event = trace.events[int(work[row])]
+    where: dict[tuple[Any, ...], int] = {}
+    each = zip(map(_DEVICE, args), map(_STREAM, args), trace.thread[work].tolist(), strict=True)
+    place = np.array([where.setdefault(one, len(where)) for one in each], dtype=np.int64)
+    first = np.unique(place, return_index=True)[1]
+    places = []
+    for (_, stream, _), row in zip(where, work[first].tolist(), strict=True):
+        event = trace.events[row]
         on = device_name(kind, trace, event)
-        number = str(event.tid if one[1] is None else one[1])
+        number = str(event.tid if stream is None else stream)
         code = devices.setdefault(on, len(devices))
-        places[one] = code, streams.setdefault((on, event.pid, number), len(streams))
-    codes = np.array([places[one] for one in where], dtype=np.int64).reshape(-1, 2).T
+        places.append((code, streams.setdefault((on, event.pid, number), len(streams))))
+    codes = np.array(places, dtype=np.int64).reshape(-1, 2)[place].T
     computes = trace.events.of_category(work, "kernel")
     kernel, names = _kernels(trace, work, args)
     start = trace.start_ns[work] - base_ns
@@ -242,10 +277,11 @@ def _kernels(
     trace: KinetoTrace, work: Int64s, args: Sequence[Args]
 ) -> tuple[Int64s, tuple[str, ...]]:
     """The kernel of each row, by its name and its grid, and the names of these."""
-    grids = {id(one.grid): one.grid for one in args}  # texts that are equal may be several
+    grids: dict[int, int] = {}  # texts that are equal may be several
+    place = np.array([grids.setdefault(id(one.grid), len(grids)) for one in args], dtype=np.int64)
     codes: dict[bytes, int] = {}
-    grid_of = {key: codes.setdefault(bytes(grid), len(codes)) for key, grid in grids.items()}
-    grid = np.array([grid_of[id(one.grid)] for one in args], dtype=np.int64)
+    texts = [bytes(args[row].grid) for row in np.unique(place, return_index=True)[1].tolist()]
+    grid = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64)[place]
     number = max(len(codes), 1)
     keys = trace.events.name[work].astype(np.int64) * number + grid
     known, kernel = np.unique(keys, return_inverse=True)

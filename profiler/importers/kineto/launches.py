@@ -99,7 +99,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     origin = np.where(launch >= 0, launch, external)
     call = _around(trace, around, origin)
     training = training_of(trace, origin)
-    _lend(trace, around, training, origin, call)
+    lend(trace, around, training, origin, call)
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
@@ -191,7 +191,7 @@ def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int6
     return _matching(trace, work, annotated, "external_id")
 
 
-def _lend(
+def lend(
     trace: KinetoTrace, around: Ranges, training: Training | None, origin: Int64s, call: Int64s
 ) -> None:
     """Give what autograd launched, and threads without calls of their own, to the one call open at

@@ -137,6 +137,31 @@ def test_what_autograd_launched_is_the_open_call_s_though_its_thread_has_calls(t
     assert kernels.sort("start_ns")["submodule"].to_list() == ["backward", "encoder"]
 
 
+@pytest.mark.parametrize(("length", "growth"), [(251, 1.51), (25, -0.75)])
+def test_graphs_that_autograd_replays_are_the_waiting_call_s(tmp_path, length, growth):
+    """The forward's kernel takes 60 µs, the backward's 100: as two of a graph that autograd's
+    thread launches while `backward` waits it changes by what the graph's kernels take."""
+    times = []
+    for name, graph in (("eager", False), ("graphs", True)):
+        trace = Trace()
+        trace.event("user_annotation", "## forward ##", 0, 100)
+        work(trace, "aten::mm", 10, length=60)
+        trace.event("user_annotation", "## backward ##", 110, 500)
+        if graph:
+            trace.op("CompiledFunctionBackward", 112, 40, 2)
+            trace.event("cuda_runtime", "cudaGraphLaunch", 120, 10, tid=2, correlation=900)
+            trace.kernel("matmul_0", 140, length - 10, correlation=900)
+            trace.kernel("matmul_1", 150 + length, 10, correlation=900)
+        else:
+            work(trace, "aten::mm", 120, tid=2, length=100)
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = analyze(trace.imported(folder)).submodules.select("submodule", "busy_ns").rows()
+        times.append(dict(rows))
+    assert [one["forward"] for one in times] == [60_000, 60_000]
+    assert times[1]["backward"] / times[0]["backward"] - 1 == pytest.approx(growth)
+
+
 def test_profiler_steps_are_calls_where_nothing_else_is_named(tmp_path):
     """Each step of the schedule is a pass of the loop, with its own number."""
     trace = Trace()

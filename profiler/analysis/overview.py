@@ -375,7 +375,7 @@ def drops_fact(analysis: Analysis) -> Fact:
         return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     missing = any(drop.kind.has_missing_time for drop in analysis.drops)
-    name = said("Dropped") if missing else said("Uncertain")
+    name = said("Lost data") if missing else said("Uncertain")
     number = counted(len(analysis.drops), "record")
     return Fact(name, number, kinds, alert=missing, remark=not missing)
 

@@ -12,6 +12,7 @@ import pytest
 from profiler.analysis import SURFACE
 from profiler.analysis.analyze import analyze
 from profiler.run import Run
+from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, chips, opened, page_of
 from tests.runs import Command, make_call, make_run
 
@@ -135,6 +136,16 @@ def test_everything_stands_on_the_first_screen(first: ReportPage) -> None:
     )
     assert times == sorted(times)
     assert first.said == []
+
+
+@pytest.mark.parametrize("sample", ["sd35_mi300x", "tiny_two_devices"])
+def test_a_ladder_ends_above_the_fold(chromium: Any, tmp_path: Path, sample: str) -> None:
+    """Of five changes, too, what all come to is seen without scrolling."""
+    run = load(Path(__file__).parents[2] / "sample_traces" / sample)
+    with opened(chromium, page_of(run, tmp_path), viewport=_SCREEN) as report:
+        box = report.page.locator(".gains .last").bounding_box()
+        assert box["height"] > 0
+        assert box["y"] + box["height"] <= _SCREEN["height"]
 
 
 def test_the_icicle_is_the_module_tree(first: ReportPage, run: Run) -> None:
@@ -300,7 +311,7 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
     call = make_call(0, "unet", 5000, 9000, device="cuda:0")
     inside = Command(0, "cuda:0", "s", "compute", "k", 5000, 4000)
     before = Command(-1, "cuda:0", "s", "compute", "k", 0, 3000)
-    curve = ["busy", "idle"]
+    curve = ["busy (any stream)", "idle"]
     for commands, names in (([inside], curve), ([before, inside], [*curve, "no call"])):
         page = page_of(make_run([call], commands), tmp_path)
         with opened(chromium, page, viewport=_SCREEN) as report:

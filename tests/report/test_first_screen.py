@@ -89,7 +89,7 @@ def test_bookkeeping_stands_out_only_where_something_is_wrong():
     text = header_html(report_of(analyze(tiny_run(drops=(drop,)))))["bookkeeping"]
     assert text.startswith('<details class="bookkeeping wrong"><summary>')
     assert text.count('role="alert"') == 1
-    assert text.index("Dropped") < text.index("Profiling overhead")
+    assert text.index("Lost data") < text.index("Profiling overhead")
     assert "cut: copy it again" in text
 
 

@@ -253,8 +253,8 @@ def test_drops_and_a_large_residual_alert():
     lost = facts_of(
         tiny_run(drops=(Drop(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", why("cut")),))
     )
-    assert lost["Dropped"].alert
-    assert lost["Dropped"].note == "truncated file"
+    assert lost["Lost data"].alert
+    assert lost["Lost data"].note == "truncated file"
     begun_late = [make_span("pipeline", "P", 50, 1000), *TINY_SPANS[1:]]
     unaccounted = facts_of(tiny_run(spans=begun_late))["Unaccounted"]
     assert unaccounted.alert
@@ -268,7 +268,7 @@ def test_what_is_doubtful_is_not_dropped():
     facts = facts_of(tiny_run(drops=(doubtful,)))
     assert facts["Uncertain"].remark
     assert not facts["Uncertain"].alert
-    assert "Dropped" not in facts
+    assert "Lost data" not in facts
 
 
 def test_components_measured_one_by_one_have_no_end_to_end_time():

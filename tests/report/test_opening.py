@@ -93,7 +93,7 @@ def test_checks_alert_only_where_something_is_wrong():
     assert not any(check.alert for check in _opening(tiny_run()).checks)
     drop = Drop(DropKind.MISSING_FILE, "host.pb", 1, "files", why("the run was killed"))
     alerts = [check.label for check in _opening(tiny_run(drops=(drop,))).checks if check.alert]
-    assert alerts == ["Dropped"]
+    assert alerts == ["Lost data"]
     info = structs.replace(TINY_INFO, overhead=make_info(overhead={"share": 0.4}).overhead)
     checks = _opening(tiny_run(info=info)).checks
     assert not any(check.alert for check in checks)

@@ -112,38 +112,48 @@ def json_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
     is an event without a time."""
     made = _Events()
     for packet in _packets(chunks):
-        if packet is None:
+        try:
+            whole = packet is not None
+            if whole:
+                made.add(packet)
+        except UnicodeDecodeError:  # a text is read when it is asked for
+            whole = False
+        if not whole:
             made.found.append(_CUT)
-        else:
-            made.add(packet)
     yield b'{"schemaVersion":1,"baseTimeNanoseconds":%d,"traceEvents":[' % made.base
     yield from made.all()
     yield b"]}"
 
 
 def _packets(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the packets in turn, and None for an end that is not whole."""
-    from google.protobuf.message import DecodeError
-
+    """Yield the packets in turn, None for one that is damaged, and for an end that is not whole."""
     text = bytearray()
     for chunk in chunks:
         text += chunk
-        if len(text) < _BATCH:
-            continue
-        used = _whole(text)
-        try:
-            yield from trace_class().FromString(bytes(text[:used])).packet
-        except DecodeError:
-            yield None
-            return
-        del text[:used]
+        if len(text) >= _BATCH:
+            used = _whole(text)
+            yield from _decoded(bytes(text[:used]))
+            del text[:used]
     used = _whole(text)
-    try:
-        yield from trace_class().FromString(bytes(text[:used])).packet
-    except DecodeError:
-        used = -1
+    yield from _decoded(bytes(text[:used]))
     if used != len(text):
         yield None
+
+
+def _decoded(text: bytes) -> Iterator[Any]:
+    """Yield the packets of a text, one at a time if not all are whole."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        yield from trace_class().FromString(text).packet
+    except DecodeError:
+        begin = 0
+        for _, _, end in message_fields(text):
+            try:
+                yield from trace_class().FromString(text[begin:end]).packet
+            except DecodeError:
+                yield None
+            begin = end
 
 
 def _whole(text: bytearray) -> int:

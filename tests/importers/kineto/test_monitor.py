@@ -129,6 +129,17 @@ def test_packets_that_are_cut_are_read_as_far_as_they_are_whole(tmp_path):
     assert not is_perfetto(b'\n{"traceEvents": [' + b" " * 300)
 
 
+def test_a_damaged_packet_is_lost_alone(tmp_path):
+    """A kernel with an argument that is longer than its packet: one drop, and all other events are
+    there."""
+    text = gzip.decompress(_PACKETS.read_bytes())
+    place = text.index(b"correlation", text.index(b"stream id")) - 1
+    damaged = tmp_path / "damaged.pftrace"
+    damaged.write_bytes(text[:place] + b"\x7f" + text[place + 1 :])
+    trace, whole = read_kineto(damaged), read_kineto(_PACKETS)
+    assert (trace.dropped, len(trace.events)) == (1, len(whole.events) - 1)
+
+
 def test_render_stages_of_another_producer_are_work(tmp_path):
     """A device by its gpu_id, a stream by its queue's name; slices are paired by their nesting and
     are ranges."""

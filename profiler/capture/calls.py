@@ -289,8 +289,8 @@ class Invocation:
     not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
     kept its operators from being traced, `skipped` is what a step cache did in it. `hooks_ns` is
     time in our own code around a call of no pipeline call, which else has it. `branch_guessed`
-    tells that nothing shows its branch. `device_lag_ns` and `device_duration_ns` are as the `Call`
-    has them; `noting` tells that they are still to come.
+    tells that nothing shows its branch, `branch_open` that a step may still. `device_lag_ns` and
+    `device_duration_ns` are as the `Call` has them; `noting` tells that they are still to come.
     """
 
     submodule: str
@@ -319,6 +319,7 @@ class Invocation:
     device_duration_ns: int = UNKNOWN
     noting: bool = False
     branch_guessed: bool = False
+    branch_open: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""

@@ -406,6 +406,8 @@ def _placed(invocation: Invocation) -> bool:
     """Whether the labels of a call that has returned are known for good: its pipeline call has
     ended, or they tell of a step."""
     pipeline = invocation.pipeline
+    if invocation.branch_open:
+        return False
     if pipeline is None or pipeline.end_ns >= 0:
         return not invocation.provisional
     return invocation.step != NO_STEP and not invocation.provisional

@@ -230,14 +230,14 @@ class CallWriter:
 
     def _trickle(self) -> float | None:
         """Write one call without operators, while no pipeline call runs; returns when the next one
-        is due, in s, None if there is none, or devices still have to tell of all of them."""
+        is due, in s, None if there is none, or devices or steps have to tell of all of them."""
         if not self._resting():
             return _LONG_S
         begin = time.perf_counter_ns()
         self._trickling, waiting = True, self._bare.qsize()
         for _ in range(waiting):
             invocation = self._bare.get_nowait()  # no other thread takes any
-            if not invocation.noting:
+            if not (invocation.noting or invocation.branch_open):
                 self._write(OperatorTrace(invocation, self._nothing, ()))
                 return (time.perf_counter_ns() - begin) / _DUTY * 1e-9
             self._bare.put(invocation)

@@ -12,6 +12,7 @@ import pytest
 import profiler
 from profiler.capture import FakeClock, Invocation, Options, Session, SourceSummary
 from profiler.capture.operator_source import OperatorTrace
+from profiler.capture.pipelines.script_branches import ScriptBranches
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
 from profiler.trace import (
@@ -26,6 +27,7 @@ from profiler.trace import (
     read_manifest,
     read_trace,
 )
+from profiler.trace.events import Branch
 from tests.runs import told
 
 from .toy import ToyPipeline
@@ -176,6 +178,33 @@ def test_a_call_waits_until_its_device_has_noted_it(tmp_path: Path) -> None:
     (file,) = [path for path in call_files(tmp_path) if path.name.startswith("000")]
     (call,) = read_trace(file).calls
     assert (call.device_lag_ns, call.device_duration_ns) == (5, 70)
+
+
+def test_an_encoders_call_waits_until_a_step_has_shown_its_branch(tmp_path: Path) -> None:
+    """The loop's first step shows that the second of two calls had the negative prompt, however
+    long after: their files are not written before. Calls behind them do not wait."""
+
+    def relabel(invocation: Invocation, branch: Branch) -> None:
+        invocation.branch = branch
+
+    bundle, branches = CountedBundle(tmp_path), ScriptBranches(relabel)
+    writer = CallWriter(bundle)
+    prompt, negative, other, denoiser = (trace(index).invocation for index in range(4))
+    for encoded in (prompt, negative):
+        encoded.branch = "prompt"
+        branches.encoded(encoded)
+        writer.put_call(encoded)
+    writer.put_call(other)
+    assert bundle.files.acquire(timeout=60)
+    assert writer.written == {2}
+    branches.denoised(denoiser, 2)
+    branches.stepped(1)
+    writer.flush()
+    for _ in range(2):
+        assert bundle.files.acquire(timeout=60)
+    writer.finish()
+    calls = [call for path in call_files(tmp_path) for call in read_trace(path).calls]
+    assert {call.index: call.branch for call in calls[:2]} == {0: "prompt", 1: "negative_prompt"}
 
 
 def test_no_file_is_written_beside_a_pipeline_call(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from profiler.capture.calls import Invocation
 from profiler.trace.events import Branch
 
 _MOST = 64  # calls that wait for the next step, of a denoiser that no scheduler follows
+_OPEN = 4  # the latest of these, whose files wait for it: of more their branch stays
 _TWO_PROMPTS = 2  # calls of an encoder ahead of a loop with guidance
 
 
@@ -31,13 +32,18 @@ class ScriptBranches:
     def encoded(self, invocation: Invocation) -> None:
         """A text encoder is called outside every `encode_prompt`."""
         calls = self._encoded.setdefault(invocation.submodule, deque(maxlen=_TWO_PROMPTS + 1))
+        invocation.branch_open = True
+        if len(calls) > _TWO_PROMPTS:
+            calls[0].branch_open = False
         calls.append(invocation)
 
     def denoised(self, invocation: Invocation, rows: int) -> None:
         """A denoiser is called with so many `rows` of latents, 0 if nobody knows, and with nothing
         that tells its branch."""
-        invocation.branch_guessed = True
+        invocation.branch_guessed = invocation.branch_open = True
         self._denoised.append((invocation, rows))
+        if len(self._denoised) > _OPEN:
+            self._denoised[-1 - _OPEN][0].branch_open = False
 
     def begin_loop(self) -> None:
         """The scheduler has got a new schedule: the next loop may have another batch."""
@@ -58,6 +64,8 @@ class ScriptBranches:
             if together or passes == 1:
                 self.relabel(invocation, "batched" if together else "cond")
                 invocation.branch_guessed = False
+        for invocation, _ in calls:
+            invocation.branch_open = False
         if not calls:
             return
         for encoded in self._encoded.values() if guided else ():
@@ -65,4 +73,7 @@ class ScriptBranches:
             if len(encoded) == _TWO_PROMPTS and alike:
                 self.relabel(encoded[-1], "negative_prompt")
                 encoded[0].branch_guessed = encoded[-1].branch_guessed = True
+        for encoded in self._encoded.values():
+            for invocation in encoded:
+                invocation.branch_open = False
         self._encoded.clear()

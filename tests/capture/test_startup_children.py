@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from profiler.trace import MERGED_NAME
 from tests.capture.switched_on import CALLS_ONLY, ENCODER, SESSION, drops, labels, whole
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="fork of POSIX")
@@ -153,6 +154,40 @@ def test_a_fork_inside_a_call(scripts):
     assert ended.out == "0\nTrue\n[]\n", ended.err
     assert len(labels(ended.bundle)) == 16
     assert drops(ended.bundle) == []
+
+
+@posix
+@pytest.mark.parametrize("ops", ["all", "none"])
+@pytest.mark.parametrize("end", ["os._exit(5)", "sys.exit(6)", "os.kill(os.getpid(), 9)"])
+def test_a_fork_in_mid_run_is_as_without_the_profiler(scripts, end, ops):
+    """A child that runs its parent's session and a new one prints, and ends, as it does bare; and
+    so does its parent, whose run has its own calls alone."""
+    script = """
+    import os, sys
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # others' threads would not outlive the fork
+    def opened():
+        providers = ["CPUExecutionProvider"]
+        return onnxruntime.InferenceSession("encoder.onnx", options, providers=providers)
+    session = opened()
+    for _ in range(20):
+        session.run(None, {"x": x})
+    pid = os.fork()
+    if not pid:
+        for one in (session, opened()):
+            print(one.run(None, {"x": x})[0].sum(), flush=True)
+        END
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    for _ in range(20):
+        session.run(None, {"x": x})
+    """.replace("END", end)
+    bare = scripts.run(SESSION + script, RBLN_PROFILER=None)
+    ended = scripts.run(SESSION + script, RBLN_PROFILER_CONFIG=json.dumps({"ops": ops}))
+    assert (ended.code, ended.out) == (bare.code, bare.out)
+    assert bare.out.startswith("12.0\n12.0\n")
+    ours = [one for one in ended.bundles if (one / MERGED_NAME).exists()]
+    (parents,) = [one for one in ours if len(labels(one)) == 40]
+    assert drops(parents) == []
 
 
 @posix

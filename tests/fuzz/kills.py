@@ -36,6 +36,7 @@ __all__ = ["COMMANDS", "campaign"]
 RUN = Path("traces/run")
 STEPS = 3
 _MOST_S = 120  # that a process may take
+_BEFORE = "ended before"  # by itself: no kill, tried again
 _WHOLE = 4  # tries that nothing is killed in: the first imports, the others are timed
 
 
@@ -394,7 +395,7 @@ def _tried(
         Path("ended").write_text(command.check(once_more), encoding="utf-8")
 
     _waited(_begun(check, folder), folder)
-    return lasted, (folder / "ended").read_text() if killed else "ended before"
+    return lasted, (folder / "ended").read_text() if killed else _BEFORE
 
 
 def _make(name: str, folder: Path) -> None:
@@ -418,7 +419,9 @@ def campaign(name: str, tries: int, seed: int) -> tuple[Counter[str], list[str]]
         _made.clear()
         _make(name, Path(scratch) / "python")
         whole = []
-        for number in range(_WHOLE + tries):
+        for number in range(_WHOLE + 3 * tries):
+            if left.total() - left[_BEFORE] == tries:
+                break
             folder = Path(scratch) / "try"
             folder.mkdir()
             delay = rng.random() * min(whole) if number >= _WHOLE else None

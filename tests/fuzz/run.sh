@@ -34,7 +34,8 @@ if [ "$action" = mutate ]; then
     >sitecustomize.py
   # Python is not built with the sanitizers: their libraries come first, and what it leaks is its own.
   LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so)" \
-    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 PYTHONMALLOC=malloc PYTHONFAULTHANDLER=1 PYTHONPATH=. \
+    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:malloc_context_size=4:quarantine_size_mb=32 \
+    PYTHONFAULTHANDLER=1 PYTHONPATH=. \
     exec nice "$python" -m tests.fuzz.mutations --seconds "$2" "${@:3}"
 fi
 

@@ -1,5 +1,5 @@
-"""Commands that are killed at random moments, and long runs on bad machines: a few, and at night all
-of `python -m tests.fuzz.kills` and `python -m tests.fuzz.soak`."""
+"""Commands that are killed at random moments, and long runs on bad machines: a few kills, and at
+night all of `python -m tests.fuzz.kills` and `python -m tests.fuzz.soak`."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
 IMPORTER = Importer(
     name="fastvideo",
     title="FastVideo",
-    accepts="stage times of FastVideo (perf_*.json, --output-json of its benchmark, or the stages "
-    "of FASTVIDEO_STAGE_LOGGING as JSON)",
+    accepts="stage times of FastVideo (perf_*.json, its benchmark's JSON, stages that it logged)",
     recognises=_recognises,
     read=reader(__name__),
     capabilities=frozenset({"stages"}),

@@ -35,8 +35,8 @@ def _together(paths: Sequence[Path]) -> list[list[Path]]:
 IMPORTER = Importer(
     name="kineto",
     title="torch.profiler",
-    accepts="a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar; "
-    ".pftrace), or a folder of a job's",
+    accepts="a torch.profiler trace (.json, .json.gz, .pftrace, or one in a zip or tar), or a "
+    "folder of a job's",
     recognises=_recognises,
     read=reader(__name__),
     options=(

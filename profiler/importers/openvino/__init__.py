@@ -34,11 +34,11 @@ def _beside(path: Path) -> Sequence[Path]:
 IMPORTER = Importer(
     name="openvino",
     title="OpenVINO",
-    accepts="layer counters of OpenVINO's benchmark_app (-report_type average_counters or "
-    "detailed_counters), or metrics of OpenVINO GenAI's image generation as JSON",
+    accepts="layers of OpenVINO's benchmark_app (-report_type average_counters or "
+    "detailed_counters), GenAI metrics",
     recognises=_recognises,
     read=reader(__name__),
     beside=_beside,
     capabilities=frozenset({"averages", "stages"}),
-    seen="those of an NPU, of 2025; GenAI's metrics by the names of its object of 2026.4",
+    seen="those of an NPU, of 2025; GenAI metrics by the names of its object of 2026.4",
 )

@@ -5,9 +5,9 @@
 Each program of `tests/programs` runs as a process of its own, without us and with us (`--ops`), in
 turn. Outputs are equal if the exit code and what it prints are (but of programs that print times or
 sizes). Calls and labels are held against `PROGRAMS`, what each program's text leads one to expect.
-What its calls took is what the program sees: a stop watch around the calls that `PROGRAMS` names, from
-the call to its return, first use included; with `--processor`, for busy machines, in its thread's
-processor time. The true share is 1 - untraced / traced of a round; the stated interval
+What its calls took is what the program sees: a stop watch around the calls that `PROGRAMS` names,
+from the call to its return, first use included; with `--processor`, for busy machines, in its
+thread's processor time. The true share is 1 - untraced / traced of a round; the stated interval
 holds it or not. What is printed is the table of docs/capture.md, in Markdown.
 """
 

@@ -424,7 +424,7 @@ def campaign(name: str, tries: int, seed: int) -> tuple[Counter[str], list[str]]
                 break
             folder = Path(scratch) / "try"
             folder.mkdir()
-            delay = rng.random() * min(whole) if number >= _WHOLE else None
+            delay = rng.random() * max(whole[1:]) if number >= _WHOLE else None
             try:
                 again = number % command.every == 0
                 lasted, ended = _tried(command, folder, delay, again=again)

@@ -78,6 +78,22 @@ nodes.NODE_CLASS_MAPPINGS = {}
 sys.modules["nodes"] = nodes
 """
 
+_GENAI = """
+from types import SimpleNamespace
+_known = {
+    "get_generate_duration": lambda: 1000.0,
+    "get_text_encoder_infer_duration": lambda: {"text_encoder": 40.0},
+    "get_vae_encoder_infer_duration": lambda: 0.0,
+    "get_vae_decoder_infer_duration": lambda: 100.0,
+    "raw_metrics": SimpleNamespace(
+        iteration_durations=[300_000.0],
+        unet_inference_durations=[290_000.0],
+        transformer_inference_durations=[],
+    ),
+}
+pipe = SimpleNamespace(get_performance_metrics=lambda: SimpleNamespace(**_known))
+"""
+
 PRELUDES = {
     "README.md": _PIPE,
     "docs/capture.md": _PIPE,
@@ -87,6 +103,7 @@ PRELUDES = {
     "docs/comfyui.md": _COMFYUI,
     "docs/findings.md": "import profiler\n",
     "docs/html-report.md": _ANALYSIS,
+    "docs/openvino.md": _GENAI,
 }
 """What a reader of the page has before its Python begins: a pipeline, an analysis."""
 

@@ -343,6 +343,12 @@ def _ascend_kernels(_: Workplace, made: Path) -> None:
     made.write_bytes(gzip.decompress(ASCEND_TABLE.read_bytes()))
 
 
+def _ascend_database(_: Workplace, made: Path) -> None:
+    """The database of one rank."""
+    packed = ASCEND_TABLE.with_name("ascend_pytorch_profiler_0.db.gz")
+    made.write_bytes(gzip.decompress(packed.read_bytes()))
+
+
 def _ort_profile(_: Workplace, made: Path) -> None:
     """A session's profile: one run of two nodes."""
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -471,6 +477,7 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "ascend_job/": _ascend_job,
     "mindstudio_profiler_output/": _msprof,
     "kernel_details.csv": _ascend_kernels,
+    "ascend_pytorch_profiler_0.db": _ascend_database,
     "benchmark_average_counters_report.csv": _openvino_counters,
     "qnn_profile.csv": _qnn_profile,
     "qhas.json": _qnn_summary,

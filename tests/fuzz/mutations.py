@@ -313,6 +313,7 @@ def _more() -> Iterator[Seed]:
     from tests.importers.ascend.test_ascend import generated as ascend_rows
     from tests.importers.kineto.traces import flux
     from tests.importers.rbln.generator import write_sd3
+    from tests.importers.serving.test_stage_times import BENCHMARK
     from tests.importers.test_hostile_files import FILES
     from tests.importers.test_other_views import unitrace as unitrace_events
     from tests.importers.test_other_views import write_perfetto
@@ -320,6 +321,10 @@ def _more() -> Iterator[Seed]:
     def ascend(folder: Path) -> Path:
         (folder / "msprof_1.json").write_text(json.dumps(ascend_rows(collectives=True)))
         return folder / "msprof_1.json"
+
+    def fastvideo(folder: Path) -> Path:
+        (folder / "bench.json").write_text(json.dumps(BENCHMARK))
+        return folder / "bench.json"
 
     def unitrace(folder: Path) -> Path:
         (folder / "unitrace.json").write_text(json.dumps(unitrace_events()))
@@ -346,7 +351,7 @@ def _more() -> Iterator[Seed]:
         return folder / "run"
 
     yield lambda folder: flux().write(folder)
-    yield from (rbln, ascend, unitrace)
+    yield from (rbln, ascend, fastvideo, unitrace)
     if find_spec("perfetto") is not None:
         yield perfetto
     yield archive

@@ -128,6 +128,7 @@ _OUR_OWN = {  # files of the package, and what a user types
     "cli/main.py",
     "cli/terminal.py",
     "importers/xplane/read.py",
+    "kineto/perfetto_file.py",
     "report/html/library.py",
     "report/html/page.py",
     "report/language.py",

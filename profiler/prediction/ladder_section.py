@@ -31,6 +31,7 @@ from profiler.text import Said, duration, joined, percent, said, sentence
 KEY = "ladder"
 TITLE = said("What to do first")
 _FINE = 1.2  # a factor below it has two decimals
+_NEARLY_ALL = 0.95  # of a gain
 _MARKS = {
     Kind.AT_BEST: said("at best"),
     Kind.OTHER_IMAGE: said("changes the image"),
@@ -114,8 +115,7 @@ def recording_note(ladder: Ladder) -> Said | None:
     most = duration(ladder.recording_ns)
     if ladder.stacks:
         return said(
-            "host times include Python stacks: at most {most}; record without stacks, or give "
-            "predict --untraced",
+            "at most {most} of this is Python stacks: record without, or --untraced",
             most=most,
         )
     return said(
@@ -136,11 +136,11 @@ def _marks_of(rung: Rung) -> Iterator[Said]:
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
     """How much of its gain is the profiler's own at most."""
     if rung.change.on_host and ladder.recording_ns and recording_note(ladder) is not None:
-        gain = ladder.before_ns - rung.alone.ns
-        yield said(
-            "up to {part} of the gain is profiling overhead",
-            part=duration(min(gain, ladder.recording_ns)),
-        )
+        if ladder.recording_ns >= _NEARLY_ALL * (ladder.before_ns - rung.alone.ns):
+            yield said("all of the gain may be profiling overhead")
+        else:
+            part = duration(ladder.recording_ns)
+            yield said("up to {part} of the gain is profiling overhead", part=part)
 
 
 # --- In brief, for the first screen and the 40 lines of a terminal.

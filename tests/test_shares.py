@@ -25,7 +25,7 @@ from profiler.tools.sources import load
 from tests.corpus import CORPUS, PERFETTO_TESTS, needs_corpus
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.samples import options_of, samples
-from tests.importers.serving.test_stage_times import DUMP, TABLE, omni
+from tests.importers.serving.test_stage_times import BENCHMARK, DUMP, TABLE, omni
 from tests.importers.test_other_views import unitrace, write_perfetto
 from tests.importers.triton.simulated_server import (
     SD3_ENSEMBLE,
@@ -69,6 +69,7 @@ def _generated(folder):
         "vllm_omni.jsonl": omni("jsonl"),
         "diffusers.csv": TABLE,
         "unitrace.json": json.dumps(unitrace()),
+        "fastvideo.json": json.dumps(BENCHMARK),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

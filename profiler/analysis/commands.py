@@ -184,6 +184,15 @@ def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.b
     return found if found.any() else None
 
 
+def untraced_calls(run: Run, calls: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which of `calls` were not traced, bool [calls]. What an importer reads has all work of the
+    devices: a call without any had none."""
+    recording, submodules = run.info.recording, run.info.submodules
+    imported = recording is not None and bool(recording.source)
+    whole = [name for name, one in submodules.items() if imported and one.activate_profiler]
+    return ~(calls["ops_traced"] | calls["submodule"].cast(pl.String).is_in(whole)).to_numpy()
+
+
 def host_unseen(run: Run) -> bool:
     """Whether a foreign trace has neither launches nor anything else of the host, or a launch of no
     work: what a device waited for in a call is then not known."""

@@ -17,6 +17,7 @@ from profiler.analysis.commands import (
     has_accelerators,
     is_accelerator,
     times_recorded,
+    untraced_calls,
 )
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import Fact, Figure, Part, SectionGroup, SectionKind
@@ -402,12 +403,8 @@ def _by_category(
 def _has_untraced(
     run: Run, calls: pl.DataFrame, call_device: Codes, groups: int
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether calls that may have used a device were not traced, bool [groups]. What an importer
-    reads has all work of the devices: a call without any had none."""
-    imported = run.info.recording is not None and bool(run.info.recording.source)
-    traced = {name for name, one in run.info.submodules.items() if one.activate_profiler}
-    whole = sorted(traced) if imported else []
-    untraced = ~(calls["ops_traced"] | calls["submodule"].is_in(whole)).to_numpy()
+    """Whether calls that may have used a device were not traced, bool [groups]."""
+    untraced = untraced_calls(run, calls)
     placed = np.bincount(call_device, minlength=groups) > 0
     here = np.bincount(call_device[untraced], minlength=groups) > 0
     return np.where(placed, here, untraced.any())

@@ -15,7 +15,14 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import HOST, SYNC, CommandArrays, host_unseen, thread_of
+from profiler.analysis.commands import (
+    HOST,
+    SYNC,
+    CommandArrays,
+    host_unseen,
+    thread_of,
+    untraced_calls,
+)
 from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing
 from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
 from profiler.run.device_timeline import Axes, DeviceAxis, Launches
@@ -106,7 +113,7 @@ def device_gaps(
     work = _Work.of(run, commands, axes.axes, axis, pipelines, dropped)
     unrelated = {note.device for note in run.info.health if note.unrelated}
     placed = run.calls["device"].cast(pl.String).to_numpy()
-    untraced = ~run.calls["ops_traced"].to_numpy()
+    untraced = untraced_calls(run, run.calls)
     found = []
     for number, name in enumerate(axes.axes):
         here = placed == name

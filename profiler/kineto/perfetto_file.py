@@ -199,17 +199,17 @@ class _Events:
         if packet.HasField("gpu_counter_event"):
             self._counters(packet.gpu_counter_event, of, time)
 
-    def _describe(self, told: Any) -> None:
+    def _describe(self, given: Any) -> None:
         """Note of which thread a track is, of its parent's if it does not say so."""
-        if told.HasField("thread"):
-            thread = told.thread.pid, told.thread.tid
-            name = told.thread.thread_name or told.name
+        if given.HasField("thread"):
+            thread = given.thread.pid, given.thread.tid
+            name = given.thread.thread_name or given.name
         else:
-            parent = self._tracks.get(told.parent_uuid)
-            own = told.process.pid if told.HasField("process") else _NO_PROCESS
+            parent = self._tracks.get(given.parent_uuid)
+            own = given.process.pid if given.HasField("process") else _NO_PROCESS
             thread = parent or (own, len(self._tracks))
-            name = "" if parent else told.name
-        self._tracks[told.uuid] = thread
+            name = "" if parent else given.name
+        self._tracks[given.uuid] = thread
         if name == _OVERHEAD:
             self._overhead.add(thread)
         if name and not name.isdecimal():
@@ -233,9 +233,12 @@ class _Events:
         thread = self._tracks.get(uuid) or self._tracks.setdefault(uuid, (_NO_PROCESS, uuid))
         text = b""
         if event.type == _BEGIN:
-            told = [*event.categories, *(of.categories.get(iid, "") for iid in event.category_iids)]
+            given = [
+                *event.categories,
+                *(of.categories.get(iid, "") for iid in event.category_iids),
+            ]
             unnamed = "overhead" if thread in self._overhead else ""
-            category = next(filter(None, told), unnamed)
+            category = next(filter(None, given), unnamed)
             known = category in _HOST or category.startswith(_HOST_PREFIXES)
             begun: dict[str, Any] = {
                 "ph": "X",
@@ -252,11 +255,11 @@ class _Events:
     def _work(self, event: Any, of: _Sequence, time: int) -> None:
         stage = of.specifications.get(event.stage_iid, "")
         queue = of.specifications.get(event.hw_queue_iid, "")
-        told = {one.name: _number(one.value) for one in event.extra_data}
+        extra = {one.name: _number(one.value) for one in event.extra_data}
         numbered = _NUMBERED.match(queue)
-        stream = numbered[1] if numbered else told.get("stream id", queue or event.hw_queue_id)
+        stream = numbered[1] if numbered else extra.get("stream id", queue or event.hw_queue_id)
         name = event.name or of.names.get(event.name_iid) or stage or f"stage {event.stage_id}"
-        args = {**told, "device": event.gpu_id, "stream": _number(stream)}
+        args = {**extra, "device": event.gpu_id, "stream": _number(stream)}
         if event.HasField("launch"):
             sizes = event.launch.grid_size, event.launch.workgroup_size
             grid, block = ([one.x, one.y, one.z] for one in sizes)

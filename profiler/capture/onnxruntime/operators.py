@@ -791,6 +791,7 @@ class ProfiledPart:
             elif self._lending is not None:
                 self._note(invocation, self._segments[-1], traced=False)
                 self._lending.put(self._plain)
+                self._first_calls.own_runs(invocation)
 
     def after(self, invocation: Invocation) -> None:
         """It has returned or failed, on this thread, which is the one that ran it."""

@@ -279,8 +279,8 @@ def sync_to_disk(path: Path) -> None:
 
 def not_writable(path: Path, error: OSError) -> OutputError:
     """What to tell the user of a file or folder that cannot be written."""
-    told = _OS_ERROR.search(str(error))  # libraries in Rust have the number in their text alone
-    number = error.errno or (int(told[1]) if told else None)
+    match = _OS_ERROR.search(str(error))  # libraries in Rust have the number in their text alone
+    number = error.errno or (int(match[1]) if match else None)
     reason = error.strerror or (os.strerror(number) if number else str(error))
     advice = "give a folder you may write to"
     if number == errno.ENXIO:

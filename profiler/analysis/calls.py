@@ -74,13 +74,13 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     """Calls in the order of their returns; starts are those since the start of the run."""
     analysis = of.analysis
     calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
-    told = {
+    by_column = {
         "pipeline": len(analysis.pipelines) > 1,
         "iteration": (calls["iteration"] >= 0).any(),
         "rank": calls["rank"].n_unique() > 1,
         "span_ns": are_hidden(calls),
     }
-    shown = [column for column in _CALLS if told.get(column, True)]
+    shown = [column for column in _CALLS if by_column.get(column, True)]
     yield Part(
         table=table(
             "calls",

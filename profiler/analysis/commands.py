@@ -198,8 +198,8 @@ def host_unseen(run: Run) -> bool:
     work: what a device waited for in a call is then not known."""
     if any(note.rule is HealthRule.DEVICE_ONLY for note in run.info.health):
         return True
-    told = run.info.capabilities
-    if not told or "launches" in told:
+    capabilities = run.info.capabilities
+    if not capabilities or "launches" in capabilities:
         return False
     return not (run.commands["category"] == "host").any()
 

@@ -328,7 +328,7 @@ def _call_shares(
     rows = positions(calls["call"].to_numpy(), run.calls["call"].to_numpy())
     total = axis.counted.length
     return [
-        axis.taken(rows[call_device == number], told=False) / total if total else None
+        axis.taken(rows[call_device == number], separate=False) / total if total else None
         for number in range(groups)
     ]
 
@@ -632,10 +632,10 @@ def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
     first = "launch_ns"
     others = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
     others.sort(key=lambda name: -waits[name])
-    told = waits[first] or not waits["unknown_cause_ns"]
+    cause_known = waits[first] or not waits["unknown_cause_ns"]
     return [
         said(_CAUSES[name].template, share=percent(waits[name] / total))
-        for name in ((first, *others) if told else others)
+        for name in ((first, *others) if cause_known else others)
     ]
 
 

@@ -182,13 +182,13 @@ def unchecked_text(analysis: Analysis) -> Said | None:
     return joined("; ", parts) if parts else None
 
 
-def told(codes: Collection[str]) -> list[str]:
-    """What is told, in the order of the meanings; codes without one at the end."""
+def recorded(codes: Collection[str]) -> list[str]:
+    """What is recorded, in the order of the meanings; codes without one at the end."""
     known = [meaning for code, meaning in _MEANINGS.items() if code in codes]
     return known + sorted(set(codes) - _MEANINGS.keys())
 
 
-def untold(codes: Collection[str]) -> list[str]:
+def not_recorded(codes: Collection[str]) -> list[str]:
     """What other producers tell and these never do; not graphs' captures, of torch alone, nor
     averages, of what has no times, nor requests and
     stages, of servers."""
@@ -424,7 +424,7 @@ SENTENCES: Sentences = {
 # --- What a foreign trace cannot tell, said once in the section that lacks it.
 
 
-def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
+def missing_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     """A line for each capability that the run's producer lacks and the section needs, one of all
     that rules need below findings. Nothing for runs that were captured here, whose producer states
     none."""
@@ -445,10 +445,10 @@ def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
 
 def _lacking(analysis: Analysis) -> list[str]:
     """What sections need and the run's producer does not tell."""
-    told, calls = analysis.inputs.run.info.capabilities, analysis.inputs.run.calls
-    if not told:
+    capabilities, calls = analysis.inputs.run.info.capabilities, analysis.inputs.run.calls
+    if not capabilities:
         return []
-    lacking = [code for code in CONSEQUENCES if code not in told]
+    lacking = [code for code in CONSEQUENCES if code not in capabilities]
     if not any(map(is_accelerator, calls["device"].cast(pl.String).unique())):
         lacking = [code for code in lacking if code not in ("launches", "memory")]  # of the host
     if "timeline" in lacking and "launches" in lacking:

@@ -255,9 +255,9 @@ def account(
     pipelines = PipelineCalls.of(run) if pipelines is None else pipelines
     rows = StageRows.of(run, pipelines, Axis.of(run, pipelines) if axis is None else axis)
     groups = len(pipelines.numbers)
-    told = pipelines.apart
-    balance = _balance(rows, apart=told)
-    apart = balance if told or groups <= 1 else _balance(rows, apart=True)
+    separate = pipelines.apart
+    balance = _balance(rows, apart=separate)
+    apart = balance if separate or groups <= 1 else _balance(rows, apart=True)
     missing = [
         kind
         for kind, found in (("pipeline", pipelines.spans), ("stage", rows.stage_spans))
@@ -277,7 +277,7 @@ def account(
         unrecorded_ns=int(balance.unrecorded.sum()),
         carried_over_ns=int(balance.carried.sum()),
         profiler_ns=int(balance.own.sum()),
-        submodules=_submodule_times(run.calls, rows.axis, end_to_end, told=told),
+        submodules=_submodule_times(run.calls, rows.axis, end_to_end, separate=separate),
         possible=not missing,
         why_not=_why_not(run, missing),
         wall_ns=rows.axis.of_all().counted.length,
@@ -396,10 +396,12 @@ def _counts(codes: Codes, groups: int) -> Times:
 
 
 def _submodule_times(
-    calls: pl.DataFrame, axis: Axis, end_to_end: int, *, told: bool
+    calls: pl.DataFrame, axis: Axis, end_to_end: int, *, separate: bool
 ) -> tuple[SubmoduleTime, ...]:
     codes, names = text_codes(calls["submodule"])
-    walls = [axis.taken(np.flatnonzero(codes == code), told=told) for code in range(len(names))]
+    walls = [
+        axis.taken(np.flatnonzero(codes == code), separate=separate) for code in range(len(names))
+    ]
     times = [
         SubmoduleTime(name, wall, wall / end_to_end if end_to_end else 0.0)
         for name, wall in zip(names, walls, strict=True)

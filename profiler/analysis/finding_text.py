@@ -125,11 +125,11 @@ def works_behind(analysis: Analysis) -> str:
     the host waits for it lies between calls."""
     if analysis.run.producer != "capture":
         return ""
-    told = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
+    recorded = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
     calls = analysis.inputs.run.calls.with_columns(pl.col("device").cast(pl.String))
-    each = calls.group_by("submodule", "device").agg(told=told.any()).drop_nulls("device")
-    untold = sorted(each.filter(~pl.col("told"))["device"])
-    return next((name for name in untold if device_kind(name) in _QUEUES), "")
+    each = calls.group_by("submodule", "device").agg(recorded=recorded.any()).drop_nulls("device")
+    missing = sorted(each.filter(~pl.col("recorded"))["device"])
+    return next((name for name in missing if device_kind(name) in _QUEUES), "")
 
 
 # --- Names with their values as people read them: with the unit, in one line where they nest.
@@ -248,7 +248,7 @@ def of_devices(noun: Noun) -> Mapping[str, str]:
 
 
 def on_gpus(analysis: Analysis) -> bool:
-    """Whether the accelerators of a run are GPUs, all of them, as its producer told them."""
+    """Whether the accelerators of a run are GPUs, all of them, as its producer recorded them."""
     kinds = _kinds(analysis) - {"cpu"}
     return bool(kinds) and kinds <= _GPUS
 
@@ -351,7 +351,7 @@ def change(finding: Finding) -> str:
 
 
 def has_other_advice(finding: Finding, runtime: Runtime) -> bool:
-    """Whether a run of that kind is told something else to do than one of torch."""
+    """Whether a run of that kind gets other advice than one of torch."""
     of_it = dataclasses.replace(finding, evidence={**finding.evidence, "runtime": runtime})
     return words(of_it).recommendation != words(finding).recommendation or change(of_it) != change(
         finding

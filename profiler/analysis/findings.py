@@ -105,9 +105,9 @@ def _of_devices(finding: Finding) -> Hashable:
     if finding.rule not in _SHARES or finding.where.device is None:
         return None
     reasons = [name for name in ("cause", "recorded", "data_loader_ns") if name in finding.evidence]
-    told = (finding.evidence[name] for name in reasons if not name.endswith("_ns"))
+    names = (finding.evidence[name] for name in reasons if not name.endswith("_ns"))
     kind = device_kind(finding.where.device)
-    return finding.rule, kind, *reasons, *told
+    return finding.rule, kind, *reasons, *names
 
 
 def _for_devices(worst: Finding, several: Sequence[Finding]) -> Finding:

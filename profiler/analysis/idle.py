@@ -418,11 +418,11 @@ def _rows(
             _CAUSES[int(found.argmax())],
             position,
             *((None, None, None) if call < 0 else names.row(call)),
-            *((None,) * 5 if doing is None else _told(doing, end - start)),
+            *((None,) * 5 if doing is None else _activity(doing, end - start)),
         )
 
 
-def _told(doing: Doing, length: int) -> tuple[object, ...]:
+def _activity(doing: Doing, length: int) -> tuple[object, ...]:
     return (doing.name, doing.kind, doing.covered_ns / length, doing.repeated, doing.times)
 
 

@@ -159,9 +159,9 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
         largest = max(parts, key=lambda cause: parts[cause])
         stalls = stalls_of(analysis, device=row["device"])
         often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
-        told = largest is WaitCause.LAUNCH and share(often, total) >= _HOST_WAIT
-        told = told and not captures_and_replays(analysis)
-        if told or share(length, total) < _MIN_GAP_SHARE:
+        launch_bound = largest is WaitCause.LAUNCH and share(often, total) >= _HOST_WAIT
+        launch_bound = launch_bound and not captures_and_replays(analysis)
+        if launch_bound or share(length, total) < _MIN_GAP_SHARE:
             continue
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None

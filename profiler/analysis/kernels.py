@@ -51,12 +51,12 @@ _NAMES = tuple(column.name for column in OCCUPANCY)
 
 def with_occupancy(rows: pl.DataFrame, run: Run) -> pl.DataFrame:
     """`rows` of kernels on devices, with the columns `OCCUPANCY` of the kernel."""
-    told = [
+    recorded = [
         (one.device, one.kernel, *(getattr(one, n) for n in _NAMES)) for one in run.info.occupancy
     ]
     names = ("device", "kernel")
     found = pl.DataFrame(
-        told, schema={**dict.fromkeys(names, STRING), **schema(OCCUPANCY)}, orient="row"
+        recorded, schema={**dict.fromkeys(names, STRING), **schema(OCCUPANCY)}, orient="row"
     )
     return rows.join(found.unique(names), on=names, how="left", maintain_order="left")
 

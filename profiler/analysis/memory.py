@@ -402,7 +402,7 @@ def device_weights(
     """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
 
     If a device does not tell, its submodules are added up; weights that they share
-    (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody told of is
+    (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody gave of is
     left out.
     """
     totals: dict[str, int] = {}

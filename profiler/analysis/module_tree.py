@@ -398,13 +398,13 @@ def inside(
     names = roles.unique().drop_nulls().cast(pl.String).sort().to_list()
     number = {name: at for at, name in enumerate(names)}
     role = np.array([number.get(name, -1) for name in roles.cast(pl.String)], dtype=np.int64)
-    told = kept[role[kept] >= 0]
+    with_role = kept[role[kept] >= 0]
     of, parent = np.array(blocks.of, dtype=np.int64), np.array(blocks.parent, dtype=np.int64)
     by_node = np.zeros((len(parent), stages, sums.shape[2]))
     by_role = np.zeros((len(parent), stages, len(names)))
     for at in range(stages):
         np.add.at(by_node[:, at], of[leaf[kept]], sums[at, kept])
-        np.add.at(by_role[:, at], (of[leaf[told]], role[told]), total[at, told])
+        np.add.at(by_role[:, at], (of[leaf[with_role]], role[with_role]), total[at, with_role])
     _upwards(parent, by_node, by_role)
     one_by_one = np.zeros((len(paths.parent), stages, 2))
     for at in range(stages):
@@ -644,7 +644,7 @@ def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
 
 
 def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a page: what is told by other columns is left out, and a name by its label."""
+    """The rows of a page: what is known by other columns is left out, and a name by its label."""
     name = pl.when(pl.col("name") != pl.col("label")).then("name")
     shown = [column.name for column in columns_of(_COLUMNS, MODULE_TREE)]
     return tree.select(*shown, "depth", name=name)

@@ -342,6 +342,6 @@ def with_template_arguments(rows: pl.DataFrame) -> pl.DataFrame:
     for _, alike in numbered.group_by(_ALIKE, maintain_order=True):
         if len(alike) > 1:
             kernels = [kernel.rpartition(" +")[0] or kernel for kernel in alike["kernel"]]
-            for row, told in zip(alike["row"], telling_apart(kernels), strict=True):
-                labels[row] += f"<{told}>" if told else ""
+            for row, arguments in zip(alike["row"], telling_apart(kernels), strict=True):
+                labels[row] += f"<{arguments}>" if arguments else ""
     return rows.with_columns(pl.Series("label", labels, dtype=pl.String))

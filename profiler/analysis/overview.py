@@ -692,11 +692,11 @@ def _submodules(of: ReportInput) -> TableView | None:
     title, rows = _as_known(of.analysis, title, rows, "share", "busy_ns", "launch_bound_ns")
     rows = rows.with_columns(pl.col("device").map_elements(_few_devices, return_dtype=pl.String))
     hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
-    told = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
+    columns_shown = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
     return table(
         "opening_submodules",
         title,
-        [name for name in _SUBMODULES if told.get(name, True)],
+        [name for name in _SUBMODULES if columns_shown.get(name, True)],
         SUBMODULES,
         rows,
         shown=shown,

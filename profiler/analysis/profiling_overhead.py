@@ -661,7 +661,7 @@ def _interval(known: MeasuredCost) -> str:
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     run = of.analysis.run
     groups = (
-        grouped(said("Profiling overhead"), _told(run.overhead)),
+        grouped(said("Profiling overhead"), _plain_values(run.overhead)),
         grouped_by_name(said("Attribution"), run.attribution, of_devices(noun_of(of.analysis))),
         grouped(said("Warm-up, not in this run"), stated(run.warmup)),
     )
@@ -670,12 +670,12 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (Part(lead=lead, groups=known, always=True),) if run.calls or run.commands else ()
 
 
-def _told(overhead: Overhead) -> Mapping[str, Any]:
-    """What is told of the profiling overhead, with how it was found in place of its codes."""
+def _plain_values(overhead: Overhead) -> Mapping[str, Any]:
+    """What is known of the profiling overhead, with how it was found in place of its codes."""
     codes = ("estimated_by", "method", "unknown")
-    told = {k: v for k, v in stated(overhead).items() if k not in codes}
+    values = {k: v for k, v in stated(overhead).items() if k not in codes}
     how = method(overhead)
-    return {**told, "method": how} if how else told
+    return {**values, "method": how} if how else values
 
 
 def _sentences(analysis: Analysis) -> Iterator[str]:

@@ -373,7 +373,7 @@ def _rates(found: pl.DataFrame) -> pl.Series:
 
 _COLLECTIVE = CATEGORIES.index("collective")
 _GOT = (CollectiveKind.ALL_GATHER, CollectiveKind.SCATTER)
-_TOLD = {
+_RECORDED = {
     "rank": pl.Int32,
     "start_ns": pl.Int64,
     "number": pl.Int64,
@@ -403,7 +403,7 @@ def members(of: Inputs) -> pl.DataFrame:
     kind = pl.coalesce("told_kind", pl.col("name").replace_strict(named, return_dtype=pl.String))
     found = found.with_columns(exposed_ns=_exposed(run, found)).sort("start_ns", "rank")
     return found.join(
-        _told(run), on=["rank", "start_ns"], how="left", maintain_order="left"
+        _recorded_times(run), on=["rank", "start_ns"], how="left", maintain_order="left"
     ).select(pl.exclude("name", "told_kind"), kind=kind if len(found) else pl.lit("", pl.String))
 
 
@@ -432,7 +432,7 @@ def _others(run: Run, device: str) -> Stretches:
     return Stretches.union(start, start + rows["duration_ns"].to_numpy()[kept])
 
 
-def _told(run: Run) -> pl.DataFrame:
+def _recorded_times(run: Run) -> pl.DataFrame:
     """What the manifest tells of collectives, by rank and begin."""
     job = run.info.job
     rows = [
@@ -440,8 +440,8 @@ def _told(run: Run) -> pl.DataFrame:
         for number, one in enumerate(job.collectives if job is not None else ())
         for rank, start in one.members
     ]
-    told = pl.DataFrame(rows, schema=_TOLD, orient="row")
-    return told.unique(["rank", "start_ns"], keep="first", maintain_order=True)
+    times = pl.DataFrame(rows, schema=_RECORDED, orient="row")
+    return times.unique(["rank", "start_ns"], keep="first", maintain_order=True)
 
 
 def _message(one: Collective) -> int | None:
@@ -547,15 +547,15 @@ def _device_work(work: pl.DataFrame, members: pl.DataFrame) -> dict[str, Any]:
 
 def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, Any]:
     """How long a rank waited for others in its collectives, `own`, and they for it."""
-    told = arrived.filter(
+    late_ranks = arrived.filter(
         pl.col("last_rank").is_not_null() & pl.col("number").is_in(own["number"].implode())
     )
-    last = told.filter(pl.col("last_rank") == rank)
+    last = late_ranks.filter(pl.col("last_rank") == rank)
     return {
         "waited_ns": int((own["latest_ns"] - own["start_ns"]).sum()) if len(own) else None,
-        "compared": len(told),
+        "compared": len(late_ranks),
         "last": len(last),
-        "last_share": len(last) / len(told) if len(told) else None,
+        "last_share": len(last) / len(late_ranks) if len(late_ranks) else None,
         "launch_delay_ns": int(last["launch_delay_ns"].sum()),
     }
 

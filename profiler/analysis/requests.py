@@ -116,8 +116,8 @@ def _unions(commands: pl.DataFrame, place: Codes, groups: int) -> tuple[pl.Serie
         (~category.is_in(_NO_WORK)).fill_null(value=False).to_numpy(),
     ):
         codes = np.where(rows, place, -1).astype(np.int32)
-        told = bool((codes >= 0).any())
-        length = union_by(start, end, codes, groups) if told else [None] * groups
+        known = bool((codes >= 0).any())
+        length = union_by(start, end, codes, groups) if known else [None] * groups
         found.append(pl.Series(length, dtype=pl.Int64))
     return found[0], found[1]
 
@@ -166,19 +166,19 @@ def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
 def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
     """How long each pipeline call was in each stage: columns `pipeline`, `stage`, `elapsed_ns`. On
     the devices' axis; else by the spans of stages: if pipeline calls run together one waits for
-    another on that axis, and elsewhere it is not told which work is whose."""
+    another on that axis, and elsewhere it is not known which work is whose."""
     if on_axis:
         parts = stage_parts(of.run, of.pipelines, of.axis)
         begin, end = (parts[name].to_numpy() for name in ("start_ns", "end_ns"))
-        told = parts.with_columns(elapsed_ns=pl.Series(of.axis.counted.within(begin, end)))
-        return told.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
+        timed = parts.with_columns(elapsed_ns=pl.Series(of.axis.counted.within(begin, end)))
+        return timed.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
     spans = of.run.spans.filter(pl.col("kind") == "stage")
-    told = spans.select(
+    timed = spans.select(
         pipeline=pl.Series(of.pipelines.number_of(spans)),
         stage=pl.col("name").cast(pl.String),
         elapsed_ns=pl.Series(ends(spans)) - pl.col("start_ns"),
     )
-    return told.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
+    return timed.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
 
 
 def _of_stage(lasted: pl.DataFrame, numbers: Codes, name: str) -> pl.Series:
@@ -317,9 +317,11 @@ def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
 def of_requests(analysis: Analysis) -> bool:
     """Whether the run is of a server that was asked several times; scenarios of a benchmark are no
     requests of one kind."""
-    told, requests = set(analysis.inputs.run.info.capabilities), analysis.requests
-    alike = "stages" in told and requests["name"].n_unique() == 1
-    return ("requests" in told or alike) and not analysis.run.selection and len(requests) > 1
+    capabilities, requests = set(analysis.inputs.run.info.capabilities), analysis.requests
+    alike = "stages" in capabilities and requests["name"].n_unique() == 1
+    return (
+        ("requests" in capabilities or alike) and not analysis.run.selection and len(requests) > 1
+    )
 
 
 def request_facts(analysis: Analysis) -> Iterator[Fact]:

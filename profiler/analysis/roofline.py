@@ -286,8 +286,8 @@ def _then(
     stays = min(fixed_ns * kind.commands, kind.total_ns)
     before = max(compute_ns, memory_ns)
     after = max(compute_ns * scaled.flops, memory_ns * scaled.nbytes)
-    told = scaled.known and before > 0
-    factor = after / before if told else (scaled.flops + scaled.nbytes) / 2
+    comparable = scaled.known and before > 0
+    factor = after / before if comparable else (scaled.flops + scaled.nbytes) / 2
     low, high = _bounds(kind, scaled, stays, kind.commands * after)
     return _Then(stays + (kind.total_ns - stays) * factor, low, high, stays)
 

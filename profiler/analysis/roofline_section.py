@@ -394,8 +394,8 @@ def _known(analysis: Analysis) -> bool:
 
 
 def _without_shapes(analysis: Analysis) -> bool:
-    told = analysis.inputs.run.info.capabilities
-    return bool(told) and "shapes" not in told
+    capabilities = analysis.inputs.run.info.capabilities
+    return bool(capabilities) and "shapes" not in capabilities
 
 
 def _bounds(of: ReportInput) -> Iterator[Part]:

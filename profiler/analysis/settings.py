@@ -133,8 +133,10 @@ def _compiled(found: Compiled) -> str:
     parts = {"modules": found.modules} if found.modules else {}
     named = {"backend": found.backend, "mode": found.mode}
     switches = {"dynamic": found.dynamic, "fullgraph": found.fullgraph}
-    told = {key: value for key, value in {**named, **switches}.items() if value not in ("", None)}
-    return _with("whole" if found.whole else "parts", {**parts, **told})
+    options = {
+        key: value for key, value in {**named, **switches}.items() if value not in ("", None)
+    }
+    return _with("whole" if found.whole else "parts", {**parts, **options})
 
 
 def _adapter(name: str, found: Adapter) -> str:

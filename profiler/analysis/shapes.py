@@ -163,8 +163,8 @@ def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFr
     rows = shapes if of_calls.is_empty() else of_calls
     if timelines["timeline"].n_unique() < 2:
         return rows
-    told = rows.filter(pl.col("shapes").is_not_null()).join(timelines, on="submodule")
-    names = timelines.filter(pl.col("timeline").is_in(told["timeline"].implode()))
+    with_shapes = rows.filter(pl.col("shapes").is_not_null()).join(timelines, on="submodule")
+    names = timelines.filter(pl.col("timeline").is_in(with_shapes["timeline"].implode()))
     kept = rows.filter(pl.col("submodule").is_in(names["submodule"].implode()))
     return rows if kept.is_empty() else kept
 

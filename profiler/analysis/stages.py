@@ -60,7 +60,7 @@ def _together(analysis: Analysis, submodules: Iterable[str]) -> int:
     """How long any of some submodules ran, on whatever devices, but for stalls of the host."""
     of, names = analysis.inputs, [*submodules]
     rows = np.flatnonzero(of.run.calls["submodule"].cast(pl.String).is_in(names).to_numpy())
-    taken = of.axis.taken(rows, told=of.pipelines.apart)
+    taken = of.axis.taken(rows, separate=of.pipelines.apart)
     return taken - sum(_stalled(analysis, name) for name in names)
 
 

@@ -361,13 +361,13 @@ def _overhead_ratio() -> pl.Expr:
     duration of 0 (it is not known) would decide, or their device told of some that it was on them
     for longer than the host: the traced ones' device is not known to have been."""
     behind = pl.col("elapsed_ns") > pl.col("duration_ns")
-    told = (behind & ~pl.col("ops_traced")).any()
+    partly_traced = (behind & ~pl.col("ops_traced")).any()
     duration, steady = pl.col("duration_ns"), ~pl.col("first")
     untraced = duration.filter(steady & ~pl.col("ops_traced"))
     traced = duration.filter(steady & pl.col("ops_traced"))
     enough = pl.min_horizontal(untraced.len(), traced.len()) >= MEASURING_CALLS
     known = (untraced.median() > 0) & (traced.median() > 0)
-    return pl.when(enough & known & ~told).then(untraced.median() / traced.median())
+    return pl.when(enough & known & ~partly_traced).then(untraced.median() / traced.median())
 
 
 def overhead_ratios(submodules: Mapping[str, Submodule]) -> dict[str, float]:
@@ -500,10 +500,10 @@ def _share(of: Inputs) -> Share:
     """The share of the end-to-end time that calls, by their rows in the table, take."""
     axis, total = of.axis, _whole_ns(of)
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
-    told = of.pipelines.apart
+    separate = of.pipelines.apart
 
     def share(own: Codes) -> float | None:
-        return axis.taken(rows[own], told=told) / total if total else None
+        return axis.taken(rows[own], separate=separate) / total if total else None
 
     return share
 
@@ -537,9 +537,9 @@ def _call_shares(of: Inputs) -> pl.Series:
     """The share of the end-to-end time in the tile of each call of the run."""
     axis, total = of.axis, _whole_ns(of)
     inside = np.zeros(len(axis.begin), dtype=np.int64)
-    told = of.pipelines.apart
-    for code in range(len(axis.first)) if told else (None,):
-        own = np.flatnonzero(axis.code == code) if told else np.arange(len(inside))
+    separate = of.pipelines.apart
+    for code in range(len(axis.first)) if separate else (None,):
+        own = np.flatnonzero(axis.code == code) if separate else np.arange(len(inside))
         inside[own] = axis.counted_in(code).within(axis.begin[own], axis.end[own])
     return pl.Series(inside / total if total else [None] * len(inside), dtype=pl.Float64)
 

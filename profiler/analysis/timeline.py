@@ -101,11 +101,11 @@ class PipelineCalls(Struct, frozen=True, eq=False):
     def of(cls, run: Run) -> PipelineCalls:
         """The pipeline calls of `run`."""
         spans = run.spans.filter(pl.col("kind") == "pipeline").sort("start_ns")
-        told = spans if len(spans) else run.calls
-        known = len(told) > 0 and bool(
-            (told["pipeline"] != NO_PIPELINE).all()
+        source = spans if len(spans) else run.calls
+        known = len(source) > 0 and bool(
+            (source["pipeline"] != NO_PIPELINE).all()
             if len(spans)
-            else (told["pipeline"] != NO_PIPELINE).any()
+            else (source["pipeline"] != NO_PIPELINE).any()
         )
         if not known:
             spans = spans.with_columns(pipeline=pl.int_range(pl.len(), dtype=pl.Int32))
@@ -252,8 +252,8 @@ class Axis(Struct, frozen=True, eq=False):
         works = device_work(free["category"].to_physical().to_numpy())
         on_cpu = free["device"].cast(pl.String).str.contains(CPU_DEVICE).fill_null(value=False)
         last_work = np.where(works, ends(free), np.iinfo(np.int64).min)
-        told = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
-        last_work = last_work if told else np.full(len(free), np.iinfo(np.int64).min)
+        known = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
+        last_work = last_work if known else np.full(len(free), np.iinfo(np.int64).min)
         first, last = _windows(pipelines, (code, _done(run)), (of_free, last_work))
         hosting = np.flatnonzero(~works | on_cpu.to_numpy())
         own = run.calls["start_ns"].to_numpy()
@@ -293,10 +293,10 @@ class Axis(Struct, frozen=True, eq=False):
         from the first tile or command of a device to the last."""
         return self._group(None, self._windows(None))
 
-    def taken(self, rows: Codes, *, told: bool) -> int:
+    def taken(self, rows: Codes, *, separate: bool) -> int:
         """How long the tiles of some calls, rows of the run's, are in its pipeline calls: their
-        union in each; in all as if they were one, if it is not `told` whose they are."""
-        groups = range(len(self.first)) if told else [None]
+        union in each if they are `separate`, else in all as if they were one."""
+        groups = range(len(self.first)) if separate else [None]
         total = 0
         for code in groups:
             own = rows if code is None else rows[self.code[rows] == code]
@@ -459,13 +459,13 @@ def stage_parts(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
     """When each part of each stage was, as the account has them: columns `pipeline`, `stage`,
     `start_ns`, `end_ns`, in order of pipeline calls and time."""
     rows = StageRows.of(run, pipelines, axis)
-    told = pipelines.apart
-    groups = enumerate(pipelines.numbers.tolist()) if told else [(-1, NO_PIPELINE)]
+    separate = pipelines.apart
+    groups = enumerate(pipelines.numbers.tolist()) if separate else [(-1, NO_PIPELINE)]
     in_span = pipelines.code_of(rows.stage_spans)
     found: list[tuple[int, str, int, int]] = []
     for code, number in groups:
-        group = axis.of_pipeline(code) if told else axis.of_all()
-        spans = np.flatnonzero(in_span == code) if told else np.arange(len(rows.stage_spans))
+        group = axis.of_pipeline(code) if separate else axis.of_all()
+        spans = np.flatnonzero(in_span == code) if separate else np.arange(len(rows.stage_spans))
         begins, stages = rows.borders(group, spans)
         if not len(begins) or not len(group.windows):
             continue

@@ -666,8 +666,8 @@ def _meaning(marks: int) -> int:
     otherwise = CopyDirection.DEVICE_TO_DEVICE
     if marks & _IS_DMA:
         otherwise = CopyDirection.HOST_AND_DEVICE
-    told = [code for there, (_, code) in zip(named, _DIRECTION_NAMES, strict=True) if there]
-    return [*CopyDirection].index(next(iter(told), otherwise))
+    directions = [code for there, (_, code) in zip(named, _DIRECTION_NAMES, strict=True) if there]
+    return [*CopyDirection].index(next(iter(directions), otherwise))
 
 
 _PATTERNS = (_NO_COPY, *(pattern for pattern, _ in _DIRECTION_NAMES))
@@ -707,11 +707,11 @@ def _sums(run: Run, copies: InOrder) -> tuple[int, int, int | None]:
     is."""
     total, took, size, known = 0, 0, 0, 0
     moved = run.commands.select("bytes_read", "bytes_written")
-    told = any(column.null_count() < len(column) for column in moved)
+    size_known = any(column.null_count() < len(column) for column in moved)
     for places in batches(len(copies)):
         length = copies.ends(places) - copies.starts(places)
         total += int(length.sum())
-        if told:
+        if size_known:
             rows = places if copies.rows is None else copies.rows[places]
             own = moved[rows].select(pl.max_horizontal(pl.all())).to_series()
             there = own.is_not_null().to_numpy()

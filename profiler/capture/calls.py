@@ -285,7 +285,7 @@ class Invocation:
     pipeline call that it belongs to, None outside every one; `last_step` the last step of the
     scheduler's schedule, -1 if it is not known. `left_out` tells that its operators are not to
     be traced, though others of the submodule are. `awaits_operators` tells that a source was to
-    trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
+    trace it, `drop_noted` that a drop says why it has none. `provisional` tells that its stage is
     not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
     kept its operators from being traced, `skipped` is what a step cache did in it. `hooks_ns` is
     time in our own code around a call of no pipeline call, which else has it. `branch_guessed`
@@ -310,7 +310,7 @@ class Invocation:
     left_out: bool = False
     hooks_ns: int = 0
     awaits_operators: bool = False
-    drop_told: bool = False
+    drop_noted: bool = False
     iteration: int = NO_ITERATION
     provisional: bool = False
     beyond_size: bool = False

@@ -306,7 +306,7 @@ class SizeLimit:
 
     def lost(self, invocation: Invocation) -> None:
         """A call that has returned is recorded without its operators."""
-        invocation.drop_told = True
+        invocation.drop_noted = True
         call = invocation.as_call()
         known = self._lost.setdefault(call.submodule, _Lost(0, call.index, call.file_name))
         known.count += 1

@@ -59,7 +59,7 @@ class CoverageTally:
 
     def coverage(self) -> Coverage | None:
         """As the manifest has it; None if nothing was measured: of modules that no pipeline
-        holds the pieces alone are, so that they are told where some ran by themselves."""
+        holds the pieces alone are, so that they are known where some ran by themselves."""
         if not (self.pipelines or self.alone):
             return None
         captured_ns = self.captured_ns + (self.captured_alone_ns if self.alone else 0)
@@ -501,13 +501,13 @@ class Recorder:
 
     def place_call(self, invocation: Invocation, place: Place) -> None:
         """The stage, step and iteration of an invocation that has ended are known now."""
-        told = (invocation.stage, invocation.step, invocation.iteration)
+        before = (invocation.stage, invocation.step, invocation.iteration)
         invocation.stage, invocation.step = place.stage, place.step
         invocation.last_step, invocation.iteration = place.last_step, place.iteration
         was_provisional, invocation.provisional = invocation.provisional, False
         if was_provisional and invocation.pipeline is not None and not invocation.failed:
             invocation.pipeline.place_call(place.stage, invocation.start_ns, invocation.end_ns)
-        changed = was_provisional or told != (place.stage, place.step, place.iteration)
+        changed = was_provisional or before != (place.stage, place.step, place.iteration)
         if changed and invocation.index >= 0 and self.on_call_placed is not None:
             self.on_call_placed(invocation)
 

@@ -225,17 +225,17 @@ def settings_of(
 ) -> dict[str, tuple[SubmoduleSettings, ...]]:
     """The settings of each submodule as pipeline calls found them; if no call tells, those that
     were read `before` all calls, which may have been changed since."""
-    told: dict[str, list[SubmoduleSettings]] = {}
+    by_submodule: dict[str, list[SubmoduleSettings]] = {}
     for call in sorted(calls, key=lambda call: call.number):
         for name, settings in call.submodules.items():
-            known = told.setdefault(name, [])
+            known = by_submodule.setdefault(name, [])
             if known and _same(known[-1], settings):
                 known[-1] = structs.replace(settings, since=known[-1].since)
             else:
                 since = call.number if known else -1
                 known.append(structs.replace(settings, since=since))
     found = {name: (settings,) for name, settings in before.items()}
-    return found | {name: tuple(known) for name, known in told.items()}
+    return found | {name: tuple(known) for name, known in by_submodule.items()}
 
 
 def cached_calls(invocations: Iterable[Invocation]) -> tuple[CachedCall, ...]:
@@ -343,7 +343,7 @@ def _unnamed(recorder: Recorder, known: Sequence[Drop]) -> Iterator[Drop]:
     without = Counter(
         call.submodule
         for call in recorder.finished()
-        if call.awaits_operators and not (call.ops_traced or call.drop_told)
+        if call.awaits_operators and not (call.ops_traced or call.drop_noted)
         if call.as_call().file_name not in files
     )
     for submodule, count in (without - named).items():
@@ -629,10 +629,10 @@ def _hardware(device: str) -> dict[str, Any]:
     as the backend whose device it is tells."""
     if device.startswith("cpu"):
         return {"hardware": hardware().cpu}
-    told = device_facts(device)
-    if told is None:
+    facts = device_facts(device)
+    if facts is None:
         return {"hardware": ""}
-    return {name: getattr(told, name) for name in ("hardware", "memory_bytes", "compute_units")}
+    return {name: getattr(facts, name) for name in ("hardware", "memory_bytes", "compute_units")}
 
 
 def _attribution(sources: Sequence[tuple[str, SourceSummary]]) -> dict[str, Attribution]:

@@ -331,9 +331,10 @@ def _work(side: Sequence[Measurement]) -> pl.DataFrame:
 
 def _sort(work: Sequence[pl.DataFrame]) -> str:
     """Kernels tell what is done if both sides have them."""
-    told = [float(own.filter(pl.col("by_kernel") != "")["total_ns"].sum()) for own in work]
+    kernel_ns = [float(own.filter(pl.col("by_kernel") != "")["total_ns"].sum()) for own in work]
     enough = [
-        some >= _ENOUGH * float(own["total_ns"].sum()) for some, own in zip(told, work, strict=True)
+        some >= _ENOUGH * float(own["total_ns"].sum())
+        for some, own in zip(kernel_ns, work, strict=True)
     ]
     return "by_kernel" if all(enough) else "by_operator"
 
@@ -486,7 +487,7 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
 
 
 def _of_model(levels: Mapping[Level, Common]) -> bool:
-    """Whether roles of both sides are told in the same words: those of the model."""
+    """Whether roles of both sides are known in the same words: those of the model."""
     if any(levels[level].enough for level in _OF_MODEL):
         return True
     return levels[Level.SORT].least <= levels[Level.ROLE].least

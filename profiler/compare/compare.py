@@ -53,7 +53,11 @@ _LONGEST = 60  # characters of a value
 _OTHER_SHAPES = 0.2  # of the time: less, and shapes that one side lacks explain little
 _MOST_SHAPES = 3
 _FEWEST = 3  # runs that tell noise from difference
-_UNTOLD = ("profile-sd3", "python", "source")  # decide about no time: versions, names of files
+_BESIDE_TIMES = (
+    "profile-sd3",
+    "python",
+    "source",
+)  # decide about no time: versions, names of files
 _LATE = 1.5  # busy time over time in calls: the calls return before their device is done
 
 _Side = Sequence[Measurement]
@@ -78,7 +82,7 @@ def notes_on(
         (RunTrait.CPU, lambda run: run.info.hardware.cpu),
     )
     for noun, of in identity:
-        left, right = _told(base, of), _told(new, of)
+        left, right = _joined_text(base, of), _joined_text(new, of)
         if left and right and left != right:
             yield Note.of(ComparisonNote.OTHER_TRAIT, what=noun, left=left, right=right)
     yield from _mappings(ComparisonNote.SETTINGS_DIFFER, base, new, _settings)
@@ -215,7 +219,7 @@ def other_shapes(shapes: pl.DataFrame) -> Iterator[Note]:
         yield Note.of(ComparisonNote.SHAPES_DIFFER, pairs=tuple(pairs[:_MOST_SHAPES]))
 
 
-def _told(side: _Side, of: _Of) -> str:
+def _joined_text(side: _Side, of: _Of) -> str:
     """What the runs of a side say, joined if they differ."""
     values = dict.fromkeys(_text(of(run)) for run in side)
     return " or ".join(value for value in values if value)
@@ -227,7 +231,7 @@ def _mappings(code: ComparisonNote, base: _Side, new: _Side, of: _Of) -> Iterato
     differing = [
         Note.of(ComparisonNote.CHANGED_VALUE, name=key, left=left[key], right=right[key])
         for key in left
-        if key in right and left[key] != right[key] and key not in _UNTOLD
+        if key in right and left[key] != right[key] and key not in _BESIDE_TIMES
     ]
     if differing:
         yield Note.of(code, pairs=tuple(differing))
@@ -485,10 +489,10 @@ def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[
     for run in measured:
         for name in run.calls.filter("traced")["submodule"].unique(maintain_order=True):
             known.setdefault(name, []).append(run.overhead_ratio.get(name))
-    told = [(name, factors) for name, factors in known.items() if None not in factors]
+    corrected = [(name, factors) for name, factors in known.items() if None not in factors]
     return (
-        tuple(name for name, factors in told if 1.0 not in factors),
-        tuple(name for name, factors in told if 1.0 in factors),
+        tuple(name for name, factors in corrected if 1.0 not in factors),
+        tuple(name for name, factors in corrected if 1.0 in factors),
     )
 
 
@@ -652,7 +656,7 @@ def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
 def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
     """Hold a metric against `limit`.
 
-    Raises InputError if it cannot be told: the metric is unknown, only in one side, was
+    Raises InputError if it is not known: the metric is unknown, only in one side, was
     measured once on each, or is slower by more than the limit without showing any noise that
     would tell what that means (`Verdict.UNCLEAR`).
     """

@@ -57,7 +57,7 @@ OPERATIONS = pl.Schema(
         "rated_ns": pl.Int64(),  # of commands whose FLOPs are known
     }
 )
-_TOLD = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
+_LABELS = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
 _WAITS = ("host", "sync")
 _MOVING_CATEGORIES = ("dma", "copy", "collective")
 _PARAMETERS = re.compile(r"(?<=[>\w])\((?:[^()]|\([^()]*\))*\)(?= \[|$)")
@@ -133,9 +133,11 @@ def _layers(cells: pl.DataFrame) -> pl.DataFrame:
 
 def _operations(cells: pl.DataFrame) -> pl.DataFrame:
     pairs = cells.select("op_type", "shapes").iter_rows()
-    told = pl.DataFrame([_told(kind or "", dims) for kind, dims in pairs], _TOLD, orient="row")
+    labels = pl.DataFrame(
+        [_labels(kind or "", dims) for kind, dims in pairs], _LABELS, orient="row"
+    )
     kernels = [_short_kernel(name) if name else "" for name in cells["kernel"]]
-    found = pl.concat([cells, told], how="horizontal").with_columns(
+    found = pl.concat([cells, labels], how="horizontal").with_columns(
         kernel=pl.Series(kernels, dtype=pl.String)
     )
     found = found.filter(~pl.col("category").cast(pl.String).is_in(_MOVING_CATEGORIES))
@@ -150,7 +152,7 @@ def _operations(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 @lru_cache(maxsize=1 << 16)
-def _told(op_type: str, shapes: str | None) -> tuple[str, str, int, bool]:
+def _labels(op_type: str, shapes: str | None) -> tuple[str, str, int, bool]:
     """Label, type, FLOPs of an execution, and whether a command stands for one: of those that
     share an operator, the first."""
     parsed = parse_shapes(shapes)

@@ -120,13 +120,13 @@ def node_table(
     """One row a node (`NODE`), in their order; `classes` is the class by module path."""
     rows = list(nodes)
     calls = _filled({"call": [0], "submodule": [submodule]}, CALLS)
-    told: dict[str, list[object]] = {
+    columns: dict[str, list[object]] = {
         "layer": [row.layer for row in rows],
         "op_type": [row.op_type for row in rows],
         "category": [row.category for row in rows],
         "shapes": [row.shapes or None for row in rows],
     }
-    commands = _filled(told, COMMANDS)
+    commands = _filled(columns, COMMANDS)
     numbers = np.zeros(len(rows), dtype=np.int32)
     kinds = kinds_of(calls, commands, numbers, accelerated=False)
     known = {submodule: Submodule(modules=dict(classes))}
@@ -143,12 +143,12 @@ def node_table(
     )
 
 
-def _filled(told: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> pl.DataFrame:
-    """A frame of the table of a run, of which these columns are told: in the others nothing, or 0
+def _filled(columns: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> pl.DataFrame:
+    """A frame of the table of a run, of which these columns are known: in the others nothing, or 0
     or "" if each row has a value."""
     dtypes = schema(table)
-    frame = pl.DataFrame(told, schema={name: dtypes[name] for name in told})
-    for column in (column for column in table if column.name not in told):
+    frame = pl.DataFrame(columns, schema={name: dtypes[name] for name in columns})
+    for column in (column for column in table if column.name not in columns):
         zero = 0 if column.dtype.is_numeric() or column.dtype == pl.Boolean else ""
         value = pl.lit(None if column.nullable else zero)
         frame = frame.with_columns(value.cast(column.dtype).alias(column.name))

@@ -417,11 +417,11 @@ def comparison_report(
     comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
 ) -> Report:
     """How the new runs differ from the base: the `top` roles and modules, and the gates."""
-    told = (*map(worded_note, words.notes_beside(comparison)), words.sample_line(comparison))
+    lines = (*map(worded_note, words.notes_beside(comparison)), words.sample_line(comparison))
     return _report(
         comparison,
         gates,
-        Section("notes", parts=(Part(notes=told, always=True),)),
+        Section("notes", parts=(Part(notes=lines, always=True),)),
         _section("waterfall", waterfall_view(comparison.waterfall)),
         *_changed(comparison.metrics, top),
         *(

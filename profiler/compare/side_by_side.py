@@ -243,8 +243,8 @@ def _shared_notes(columns: Sequence[Compared]) -> Iterator[str]:
     notes = [[*map(worded_note, words.notes_beside(column.comparison))] for column in columns]
     shared = [note for note in notes[0] if all(note in others for others in notes)]
     yield from shared
-    for column, told in zip(columns, notes, strict=True):
-        yield from (f"{column.name}: {note}" for note in told if note not in shared)
+    for column, codes in zip(columns, notes, strict=True):
+        yield from (f"{column.name}: {note}" for note in codes if note not in shared)
 
 
 def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:

@@ -198,11 +198,11 @@ def settings_text(comparison: Comparison) -> Said | None:
 
 def notes_beside(comparison: Comparison) -> list[Note]:
     """The notes of a comparison that `settings_text` does not say in full."""
-    told = len(_settings_pairs(comparison)) <= _SETTINGS
+    few = len(_settings_pairs(comparison)) <= _SETTINGS
     return [
         note
         for note in comparison.notes
-        if not (told and note.code is ComparisonNote.SETTINGS_DIFFER)
+        if not (few and note.code is ComparisonNote.SETTINGS_DIFFER)
     ]
 
 
@@ -353,13 +353,13 @@ def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
         if numbers:
             paths[of_other].setdefault(row_name(row), []).append(numbers)
     return {
-        what: _told_apart(own, paths[1][what], side.other)
+        what: _distinguished(own, paths[1][what], side.other)
         for what, own in paths[0].items()
         if what in paths[1]
     }
 
 
-def _told_apart(own: list[list[int]], others: list[list[int]], other: str) -> str:
+def _distinguished(own: list[list[int]], others: list[list[int]], other: str) -> str:
     """The numbers at the place in the paths if they differ."""
     places = zip(zip(*own, strict=False), zip(*others, strict=False), strict=False)
     columns = [({*mine}, {*theirs}) for mine, theirs in places]

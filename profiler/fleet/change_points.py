@@ -56,8 +56,8 @@ def runs_needed(values: Sequence[float], told_apart: float = TOLD_APART) -> int:
     noise = relative_noise(values)
     needed = FEWEST_RUNS
     if noise is not None:
-        told = 2 * (_Z * _MEDIAN * noise / told_apart) ** 2
-        needed = max(math.ceil(min(told, _MOST)), FEWEST_RUNS)
+        runs = 2 * (_Z * _MEDIAN * noise / told_apart) ** 2
+        needed = max(math.ceil(min(runs, _MOST)), FEWEST_RUNS)
     return max(needed - len(values), 0)
 
 
@@ -297,7 +297,7 @@ _LEVEL = 0.001  # p of a change
 _PERMUTATIONS = 2000
 _EFFICIENCY = 1.2533  # standard error of a median over that of a mean, normal noise
 _BETTER = 6.0  # BIC by which steps have to beat a line: strong evidence (Kass and Raftery 1995)
-_DRIFT_P = 1e-4  # p of a slope that is told of
+_DRIFT_P = 1e-4  # p of a slope that is reported
 _LEAST_OF_MODES = 24  # runs, of which 4 in 1,000 histories of one mode look like two; 10: 46
 _ROUNDS = 3
 _SEED = 0

@@ -146,7 +146,7 @@ def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[tupl
 
 
 def _difference_verdict(low: float | None, high: float | None, needs: int) -> Verdict:
-    """A difference that is told stands; if none is, it may be that there are too few runs."""
+    """A difference that is reported stands; if none is, it may be that there are too few runs."""
     if low is None or high is None:
         return Verdict.NEEDS_MORE
     if low > 1:
@@ -249,7 +249,7 @@ def gate(
 ) -> Gate:
     """Hold a run (key, name, or `newest`) of the data set against those before it that are like it.
 
-    Raises InputError if that cannot be told: the run is not there or of bad quality, none is
+    Raises InputError if that is not known: the run is not there or of bad quality, none is
     comparable, there are too few, or they have no such metric.
     """
     runs = data.some_runs(where, IDENTIFYING)

@@ -81,7 +81,7 @@ _Answer = TypeVar("_Answer")
 _ATTEMPTS = 5  # snapshots, until no compaction removes a file of one
 _INTERNAL = ("batch", "schema_version")
 _SHOWN = tuple(column.name for column in RUNS if column.name not in _INTERNAL)
-_TOLD = ("run", "batch", "run_id", "time_ns", "commit", "place", "quality")
+_OF_RUNS = ("run", "batch", "run_id", "time_ns", "commit", "place", "quality")
 _HISTORY = (
     *("run", "run_id", "time_ns", "commit", "value", "low", "high", "unit", "place", "quality"),
 )
@@ -132,14 +132,14 @@ class Dataset:
         wanted, parsed = conditions(where), [metric_name(name) for name in names]
 
         def question(files: Snapshot) -> pl.DataFrame:
-            told = self._runs(files, wanted, _TOLD)
-            told = told if quality else told.filter(pl.col("quality") == "")
+            runs = self._runs(files, wanted, _OF_RUNS)
+            runs = runs if quality else runs.filter(pl.col("quality") == "")
             rows = scan(self.storage, "metrics", _pruned(files.metrics, wanted))
             read = rows.filter(pl.any_horizontal([name.matches() for name in parsed])).collect()
             parts = [
                 read.filter(one.matches()).with_columns(name=pl.lit(one.text)) for one in parsed
             ]
-            joined = [part.join(told, on=["run", "batch"]).sort("time_ns", "run") for part in parts]
+            joined = [part.join(runs, on=["run", "batch"]).sort("time_ns", "run") for part in parts]
             return pl.concat(joined)
 
         found = asked(self.storage, question)
@@ -249,10 +249,10 @@ def _pruned(names: Sequence[str], wanted: Sequence[Condition]) -> list[str]:
     """The files that can hold runs which meet the conditions, by the names of their folders."""
     for one in wanted:
         if one.sign == "=" and one.key in ("pipeline", "hardware"):
-            told = {"pipeline": None, "hardware": None, one.key: one.value}
+            values = {"pipeline": None, "hardware": None, one.key: one.value}
             if one.value == "unknown":
-                told[one.key] = None
-            folders = partition(**told, time_ns=0).split("/")
+                values[one.key] = None
+            folders = partition(**values, time_ns=0).split("/")
             part = folders[0 if one.key == "pipeline" else 1]
             names = [name for name in names if f"/{part}/" in name]
     return list(names)

@@ -754,13 +754,13 @@ _SHOWN = (
 def _with_values(
     grouped: pl.DataFrame, values: pl.DataFrame, named: dict[str, str]
 ) -> pl.DataFrame:
-    told = grouped.select(
+    per_group = grouped.select(
         *_SHOWN,
         "group",
         workload=pl.col("group").replace_strict(named, default=None, return_dtype=pl.String),
     )
     own = values.select("run", "value", "unit")
-    return told.join(own, on="run", how="left", maintain_order="left")
+    return per_group.join(own, on="run", how="left", maintain_order="left")
 
 
 def _workloads(

@@ -537,13 +537,16 @@ _WRONG = (State.CHANGE, State.OUTSIDE)
 def overview_headline(over: Overview) -> Said:
     """How many runs of what, and in which states."""
     states = Counter(each.state for each in over.workloads)
-    told = [counted_state(state, states[state]) for state in State if states[state]]
-    if not told:
+    counts = [counted_state(state, states[state]) for state in State if states[state]]
+    if not counts:
         return said("No comparable runs")
     runs = counted(sum(each.runs for each in over.workloads), "run")
     workloads = counted(len(over.workloads), "workload")
     return said(
-        "{runs} of {workloads}: {states}", runs=runs, workloads=workloads, states=joined(", ", told)
+        "{runs} of {workloads}: {states}",
+        runs=runs,
+        workloads=workloads,
+        states=joined(", ", counts),
     )
 
 

@@ -45,10 +45,12 @@ def when(time_ns: int) -> str:
 
 
 def _run_text(row: Mapping[str, Any]) -> Said:
-    told = {"run": clean(row["run_id"]), "key": row["run"][:8], "time": when(row["time_ns"])}
+    values = {"run": clean(row["run_id"]), "key": row["run"][:8], "time": when(row["time_ns"])}
     if not row["commit"]:
-        return said("{run} ({key}, {time})", **told)
-    return said("{run} ({key}, {time}, commit {commit})", **told, commit=clean(row["commit"][:12]))
+        return said("{run} ({key}, {time})", **values)
+    return said(
+        "{run} ({key}, {time}, commit {commit})", **values, commit=clean(row["commit"][:12])
+    )
 
 
 def history_lines(past: MetricHistory) -> Iterator[Said]:
@@ -77,22 +79,24 @@ def history_lines(past: MetricHistory) -> Iterator[Said]:
 
 
 def _now_line(past: MetricHistory) -> Said:
-    told = {
+    values = {
         "metric": clean(past.metric),
         "runs": counted(len(past.values), "run"),
         "now": value_text(past.now, past.unit),
         "newest": value_text(float(past.values[-1]), past.unit),
     }
     if len(past.values) == 1:
-        return said("{metric}: {runs}, {newest}", **told)
+        return said("{metric}: {runs}, {newest}", **values)
     if not past.changes:
-        return said("{metric}: {runs}, median {now}, newest {newest}", **told)
+        return said("{metric}: {runs}, median {now}, newest {newest}", **values)
     if not past.has_alarm:
-        return said("{metric}: {runs}, median {now} since the last change, newest {newest}", **told)
+        return said(
+            "{metric}: {runs}, median {now} since the last change, newest {newest}", **values
+        )
     return said(
         "{metric}: {runs}, median {now} since the last change, newest {newest}; compared with "
         "{level}",
-        **told,
+        **values,
         level=value_text(past.level, past.unit),
     )
 
@@ -106,10 +110,10 @@ def _newest_lines(past: MetricHistory) -> Iterator[Said]:
             runs=counted(more, "run"),
         )
     elif last.outside:
-        told = {"change": signed(last.change), "expected": value_text(last.expected, past.unit)}
+        values = {"change": signed(last.change), "expected": value_text(last.expected, past.unit)}
         one = "the newest run is outside the history: {change}, expected {expected}"
         some = "the newest {runs} runs are outside the history: {change}, expected {expected}"
-        yield said(one, **told) if last.runs == 1 else said(some, runs=last.runs, **told)
+        yield said(one, **values) if last.runs == 1 else said(some, runs=last.runs, **values)
     said_so = bool(past.changes or past.drifts or past.two_modes)  # what is a change, and what not
     if not said_so and (last is None or not last.outside):
         yield said("no change found")
@@ -118,14 +122,14 @@ def _newest_lines(past: MetricHistory) -> Iterator[Said]:
 def change_lines(each: HistoryChange, unit: str) -> Iterator[Said]:
     """A change: by how much, between which runs, and whether it is an alarm."""
     change = each.change
-    told = {
+    values = {
         "name": clean(each.name),
         "by": signed(change.change),
         "before": value_text(change.before, unit),
         "after": value_text(change.after, unit),
     }
     state = ", accepted" if each.because is not None else ", alarm" if each.is_open else ""
-    yield said("{name}: {by}, {before} → {after}" + state, **told)
+    yield said("{name}: {by}, {before} → {after}" + state, **values)
     yield said("  last good run {run}", run=_run_text(each.good))
     yield said("  first bad run {run}", run=_run_text(each.bad))
     if each.because is not None:
@@ -269,8 +273,8 @@ def verdict_text(verdict: str, needs: int) -> str:
     if verdict == Verdict.NEEDS_MORE:
         return f"needs {needs} more runs" if needs else "needs more runs to compare with"
     text = _VERDICTS[Verdict(verdict)]
-    told = verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.ALONE)
-    return f"{text}; needs {needs} more runs" if needs and not told else text
+    decided = verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.ALONE)
+    return f"{text}; needs {needs} more runs" if needs and not decided else text
 
 
 def difference_text(one: Difference) -> Said:
@@ -282,19 +286,19 @@ def difference_text(one: Difference) -> Said:
 def _reasons(why: Sequence[Difference]) -> Said:
     """Why runs are comparable with none: what differs, then what nobody recorded, in one list."""
     unknown = [_NAMES.get(one.field, one.field) for one in why if one.why is Why.UNKNOWN]
-    told = [difference_text(one) for one in why if one.why is not Why.UNKNOWN]
+    reasons = [difference_text(one) for one in why if one.why is not Why.UNKNOWN]
     if unknown:
-        told.append(said("not recorded: {fields}", fields=", ".join(unknown)))
-    return joined("; ", told)
+        reasons.append(said("not recorded: {fields}", fields=", ".join(unknown)))
+    return joined("; ", reasons)
 
 
 def apart_line(apart: Apart) -> Said:
     """Runs that are compared with none, and what to do about it."""
-    told: dict[str, Any] = {"runs": counted(apart.runs, "run"), "example": clean(apart.example)}
+    values: dict[str, Any] = {"runs": counted(apart.runs, "run"), "example": clean(apart.example)}
     if apart.bad_quality:
         text = "left out: {runs} of bad quality, such as {example}: --bad-quality takes them"
     elif apart.without:
-        told["field"] = apart.without
+        values["field"] = apart.without
         text = (
             "left out: {runs}, such as {example}, of which nobody recorded {field}: compare them "
             "by another field (--by)"
@@ -305,12 +309,12 @@ def apart_line(apart: Apart) -> Said:
             "that nobody recorded of these"
         )
     else:
-        told |= {"why": _reasons(apart.why), "fields": ",".join(one.field for one in apart.why)}
+        values |= {"why": _reasons(apart.why), "fields": ",".join(one.field for one in apart.why)}
         text = (
             "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} treats these "
             "as equal"
         )
-    return said(text, **told)
+    return said(text, **values)
 
 
 def _short(value: Any) -> str:

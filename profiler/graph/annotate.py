@@ -218,7 +218,7 @@ class _Placing:
         self._of_layers.setdefault(command.layer, _Sum()).add(command, ())
 
     def _origins(self, command: MeasuredCommand) -> Origins | None:
-        """Where a command belongs, None if that cannot be told."""
+        """Where a command belongs, None if that is not known."""
         group = self._groups.get((command.layer, command.op_type), [])
         if len(group) == 1:
             return group[0]
@@ -421,7 +421,7 @@ def _count(model: ir.Model) -> int:
 
 
 def _same_node(one: ir.Node, other: ir.Node) -> bool:
-    def told(node: ir.Node) -> tuple[object, ...]:
+    def key(node: ir.Node) -> tuple[object, ...]:
         kept = {
             key: value
             for key, value in node.metadata_props.items()
@@ -432,7 +432,7 @@ def _same_node(one: ir.Node, other: ir.Node) -> bool:
         attributes = sorted(node.attributes)
         return node.op_identifier(), node.name, inputs, outputs, attributes, kept
 
-    return told(one) == told(other)
+    return key(one) == key(other)
 
 
 def _same_weights(one: ir.Model, other: ir.Model) -> bool:
@@ -484,7 +484,7 @@ class AnnotatedModel:
 @dataclass(frozen=True, slots=True)
 class Annotated:
     """What `annotate` wrote: a file a model; `copied` are models of a folder that the run does not
-    know, `notes` say what could not be told."""
+    know, `notes` say what is not known."""
 
     run_id: str
     models: Sequence[AnnotatedModel]
@@ -561,9 +561,9 @@ def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, 
     """The submodules whose models lie, as the run tells, if the paths end."""
     found = {}
     for name in known:
-        told = Path(run.info.submodules.get(name, Submodule()).model).parts
+        parts = Path(run.info.submodules.get(name, Submodule()).model).parts
         for path in sources:
-            if len(told) > 1 and path.resolve().parts[-len(told) :] == told:
+            if len(parts) > 1 and path.resolve().parts[-len(parts) :] == parts:
                 found[path] = name
     return found
 

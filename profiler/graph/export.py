@@ -675,7 +675,7 @@ def export_module(
     started = time.perf_counter()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".weights.", dir=path.parent) as scratch:
-        told, expected = _write_part(load(Path(scratch)), path, options, name)
+        written, expected = _write_part(load(Path(scratch)), path, options, name)
         gc.collect()  # torch's modules and traces hold each other in circles
     _check_form(path, name)
     widen = options.dtype == "bf16"
@@ -687,20 +687,20 @@ def export_module(
         dtype=DTYPES[options.dtype],
         differences=tuple(differences),
         seconds=round(time.perf_counter() - started, 3),
-        **told,
+        **written,
     )
 
 
 def _write_part(
     graph: PartGraph, path: Path, options: ExportOptions, name: str
 ) -> tuple[dict[str, Any], list[Expected]]:
-    """Write the model; returns what is told of the part, and what torch computes."""
+    """Write the model; returns what is known of the part, and what torch computes."""
     dtype, fix = options.torch_dtype, options.layernorm_fix
     with with_affine_layer_norms(graph.module, dtype, fix=fix) as norms:
         count, size = _write(graph, path, options, name)
     with quiet_libraries():
         expected = expected_outputs(graph, options.seed, widen=options.dtype == "bf16")
-    told = {
+    facts = {
         "class_name": type(graph.module).__name__,
         "node_count": count,
         "weight_bytes": size,
@@ -709,7 +709,7 @@ def _write_part(
         "trials": graph.trials,
         "notes": graph.notes,
     }
-    return told, expected
+    return facts, expected
 
 
 def _write(graph: PartGraph, path: Path, options: ExportOptions, name: str) -> tuple[int, int]:

@@ -115,20 +115,20 @@ def _quoted(name: str) -> str:
 
 
 def _index(page: str, model: Path) -> str:
-    """Netron's page, told which model to open.
+    """Netron's page, that opens which model to open.
 
     Without its date it does not bar the way with an update, and as version 0.0.0, which is its own
     name for a copy that nobody packaged, it reports nothing to its makers.
     """
     page = re.sub(r'<meta name="(date|version)" content="[^"]*">\n?', "", page)
-    told = {
+    models = {
         "type": "Python",
         "version": "0.0.0",
         "file": f"/data/{_quoted(model.name)}",  # Netron puts its own folder before it
         "name": writable(model.name),
         "identifier": writable(model.name),
     }
-    tags = [f'<meta name="{name}" content="{escape(text)}">' for name, text in told.items()]
+    tags = [f'<meta name="{name}" content="{escape(text)}">' for name, text in models.items()]
     return page.replace("<title>", "\n".join([*tags, "<title>"]), 1)
 
 

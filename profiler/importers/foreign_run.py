@@ -499,7 +499,7 @@ _ROUNDING = 0.01  # of a request by which the sum of its stages may be longer
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Work of the host between stages; `size` is what it moved, -1 if not told. `waits`: it is
+    """Work of the host between stages; `size` is what it moved, -1 if not known. `waits`: it is
     waiting in the queue of the stage behind it, and no work."""
 
     name: str
@@ -511,7 +511,7 @@ class HostTime:
 @dataclass(frozen=True, slots=True)
 class StageTime:
     """`stage` is a phase of the pipeline. A denoising loop has its `steps_ns`, each a call of its
-    own. `peak_bytes` is the most memory up to its end, -1 if not told. `ahead` is what the host
+    own. `peak_bytes` is the most memory up to its end, -1 if not known. `ahead` is what the host
     did between the stage before it and this one. `device` is what computes it."""
 
     name: str
@@ -525,7 +525,7 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """`total_ns` is that of the whole request, 0 if not told; `end_ns` when it ended, in
+    """`total_ns` is that of the whole request, 0 if not known; `end_ns` when it ended, in
     CLOCK_REALTIME, 0 if unknown."""
 
     name: str

@@ -142,14 +142,14 @@ def launches(work: Work, api: Api) -> Int64s:
     """For each piece of work the row of the call that launched it, int64 [n]; -1 if the file
     has none. If it does not tell the process of the work, the id alone decides, if one call
     alone has it. Of a number that is used again it is the last call ahead of the work."""
-    told = bool((work.pid != _NONE).any()) or not len(work)
-    if told:
+    known = bool((work.pid != _NONE).any()) or not len(work)
+    if known:
         asked, keys = keys_of(work.pid, work.correlation), keys_of(api.pid, api.correlation)
     else:
         asked, keys = work.correlation, api.correlation
     found = last_begun(keys, api.start, api.end, asked, work.start + _EXACT_NS)
     there = work.correlation > 0
-    if not told:
+    if not known:
         ordered = np.sort(keys)
         until = np.searchsorted(ordered, asked, side="right")
         there &= until - np.searchsorted(ordered, asked) == 1
@@ -430,12 +430,12 @@ def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
     """A call for each process that had work; of all, if the file does not tell whose work was
     whose."""
     pids = np.unique(work.pid)
-    told = len(pids) > 1 or bool((pids >= 0).all())
+    separate = len(pids) > 1 or bool((pids >= 0).all())
     launching = np.isin(np.arange(len(api)), launch)
     of_api = np.full(len(api), NO_CALL, dtype=np.int64)
     calls = []
     for number, pid in enumerate(pids.tolist()):
-        own = (api.pid == pid) if told else np.ones(len(api), dtype=np.bool_)
+        own = (api.pid == pid) if separate else np.ones(len(api), dtype=np.bool_)
         # from its first launch to the return of its last call that launched or waited
         begins, ends = api.start[own & launching], api.end[own & (launching | api.waits)]
         if not len(begins):

@@ -316,8 +316,8 @@ class Recorded:
         knows of it."""
         start, end = self.work.start, self.work.end
         odd = (end == NO_END) | ((end >= 0) & in_time(end, end))
-        told = in_time(start, end) | (odd & in_time(start, start))
-        work = self.work.select(told)
+        inside = in_time(start, end) | (odd & in_time(start, start))
+        work = self.work.select(inside)
         api = self.api.timed()
         lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME
         drops = (

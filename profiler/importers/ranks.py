@@ -39,8 +39,8 @@ class RankCollective(Struct, frozen=True):
     matched_by: MatchedBy
 
     @property
-    def told(self) -> bool:
-        """Whether its producer tells more than the name of its kernel."""
+    def has_details(self) -> bool:
+        """Whether its producer recorded more than the name of its kernel."""
         return self.matched_by is not MatchedBy.STREAM_ORDER
 
 
@@ -230,7 +230,7 @@ class InJob(msgspec.Struct, frozen=True):
 
 
 def job_of_ranks(
-    told: Sequence[InJob], sources: Sequence[str], aligned: Sequence[AlignedRank]
+    jobs: Sequence[InJob], sources: Sequence[str], aligned: Sequence[AlignedRank]
 ) -> Job:
     """The job of several ranks, in the order of their numbers."""
     ranks = tuple(
@@ -245,30 +245,30 @@ def job_of_ranks(
             worst_ns=clock.worst_ns,
             aligned=clock.aligned,
         )
-        for one, source, clock in zip(told, sources, aligned, strict=True)
+        for one, source, clock in zip(jobs, sources, aligned, strict=True)
     )
     ways = {one.matched_by for clock in aligned[1:] for one in clock.matched.values()}
     return Job(
-        world_size=told[0].world_size,
-        name=told[0].name,
-        backend=told[0].backend,
-        reference=told[0].rank,
+        world_size=jobs[0].world_size,
+        name=jobs[0].name,
+        backend=jobs[0].backend,
+        reference=jobs[0].rank,
         matched_by=max(ways, key=list(MatchedBy).index, default=None),  # the weakest
         ranks=ranks,
-        collectives=tuple(_of_job(told, aligned)),
+        collectives=tuple(_of_job(jobs, aligned)),
     )
 
 
-def _of_job(told: Sequence[InJob], aligned: Sequence[AlignedRank]) -> Iterable[Collective]:
+def _of_job(jobs: Sequence[InJob], aligned: Sequence[AlignedRank]) -> Iterable[Collective]:
     """The collectives that more than one rank recorded, or of which their producer tells more than
     their kernels' names, in order of their first begin."""
     found: dict[Key, list[tuple[int, RankCollective, int]]] = {}
-    for one, clock in zip(told, aligned, strict=True):
+    for one, clock in zip(jobs, aligned, strict=True):
         own = list(clock.matched.items())
         starts = clock.moved(np.array([c.start_ns for _, c in own], dtype=np.int64)).tolist()
         for (key, collective), start in zip(own, starts, strict=True):
             found.setdefault(key, []).append((one.rank, collective, start))
-    kept = [of for of in found.values() if len(of) > 1 or of[0][1].told]
+    kept = [of for of in found.values() if len(of) > 1 or of[0][1].has_details]
     for of in sorted(kept, key=lambda of: min(start for _, _, start in of)):
         yield matched_collective([c for _, c, _ in of], [(rank, start) for rank, _, start in of])
 

@@ -187,9 +187,9 @@ class Events(Sequence[Event]):
         there = np.zeros(len(self.names), dtype=np.bool_)
         there[codes] = True
         known = np.flatnonzero(there).tolist()
-        told = np.array([test(self.names[code]) for code in known] or [False])
-        table = np.zeros(len(self.names), dtype=told.dtype)
-        table[known] = told[: len(known)]
+        answers = np.array([test(self.names[code]) for code in known] or [False])
+        table = np.zeros(len(self.names), dtype=answers.dtype)
+        table[known] = answers[: len(known)]
         return table[codes]
 
 
@@ -345,11 +345,11 @@ _UNNAMED = ("", "value")  # what recorders call the only value of a counter
 def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
     """The numbers among arguments, by key."""
     try:
-        told = decoded(args, dict[str, msgspec.Raw])
+        raw_values = decoded(args, dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
         return []
     found = []
-    for key, raw in told.items():
+    for key, raw in raw_values.items():
         try:
             value = decoded(raw, float, strict=False)
         except msgspec.MsgspecError:
@@ -389,23 +389,23 @@ class EventColumns:
     def add(self, events: list[Event], text: Text) -> None:
         """Add some events, which were decoded from `text`."""
         places = [place for place, event in enumerate(events) if event.ph == "X"]
-        told = events if len(places) == len(events) else [events[place] for place in places]
-        starts = np.array([event.ts for event in told], dtype=np.float64)
+        complete = events if len(places) == len(events) else [events[place] for place in places]
+        starts = np.array([event.ts for event in complete], dtype=np.float64)
         kept = ~np.isnan(starts)
         if not kept.all():
             self.dropped += int((~kept).sum())
             rows = np.flatnonzero(kept).tolist()
-            told, places = [told[row] for row in rows], [places[row] for row in rows]
+            complete, places = [complete[row] for row in rows], [places[row] for row in rows]
             starts = starts[kept]
-        self._times.append((self._exact(starts, places, text), self._lengths(told)))
-        if len(told) < len(events):
+        self._times.append((self._exact(starts, places, text), self._lengths(complete)))
+        if len(complete) < len(events):
             self._add_others(events, text)
-        self._add_complete(told, places, text)
+        self._add_complete(complete, places, text)
 
-    def _lengths(self, told: list[Event]) -> Int64s:
+    def _lengths(self, events: list[Event]) -> Int64s:
         """How long the next events lasted, in ns; 0 for those that did not end, or ended before
         they began."""
-        durations = np.array([event.dur for event in told], dtype=np.float64)
+        durations = np.array([event.dur for event in events], dtype=np.float64)
         ended = durations >= 0
         if not ended.all():
             first = len(self._args)
@@ -416,11 +416,11 @@ class EventColumns:
 
     def _add_ended(self) -> None:
         """Add the events that were recorded as a begin and an end, or as a begin alone."""
-        told = [*self._ended, *(event for begun in self._begun.values() for event in begun)]
-        if told:
-            starts = np.array([event.ts for event in told], dtype=np.float64)
-            self._times.append((self._whole(starts), self._lengths(told)))
-            self._add_complete(told, [], b"{}")
+        ended = [*self._ended, *(event for begun in self._begun.values() for event in begun)]
+        if ended:
+            starts = np.array([event.ts for event in ended], dtype=np.float64)
+            self._times.append((self._whole(starts), self._lengths(ended)))
+            self._add_complete(ended, [], b"{}")
 
     def complete(self, base_ns: int) -> tuple[Events, Int64s, Int64s]:
         """The complete events, and their starts and durations in ns."""
@@ -455,23 +455,23 @@ class EventColumns:
         kept = (times >= 0) & (times < LATEST_NS)
         return Samples(tuple(self._series), series[kept], times[kept], values[kept])
 
-    def _add_complete(self, told: list[Event], places: list[int], text: Text) -> None:
-        there = {event.cat for event in told}
+    def _add_complete(self, events: list[Event], places: list[int], text: Text) -> None:
+        there = {event.cat for event in events}
         if not OLDER.isdisjoint(there):
-            renamed(told)
-        for event in told if _COPIES in there else ():
+            renamed(events)
+        for event in events if _COPIES in there else ():
             if event.name == "Memcpy" and event.args is not None and event.args.copied:
                 event.name = f"Memcpy {event.args.copied}"
         names, categories, threads = self._names, self._categories, self._threads
         self._codes.append(
             (
-                np.array([names[event.name] for event in told], dtype=np.int32),
-                np.array([categories[event.cat] for event in told], dtype=np.int32),
-                np.array([threads[event.pid, event.tid] for event in told], dtype=np.int32),
+                np.array([names[event.name] for event in events], dtype=np.int32),
+                np.array([categories[event.cat] for event in events], dtype=np.int32),
+                np.array([threads[event.pid, event.tid] for event in events], dtype=np.int32),
             )
         )
         first = len(self._args)
-        args = [None if event.args == _NO_ARGS else event.args for event in told]
+        args = [None if event.args == _NO_ARGS else event.args for event in events]
         self._args += args
         collective = False
         for one in args:
@@ -559,8 +559,8 @@ class EventColumns:
         if not len(whole) or np.nanmax(microseconds, initial=0) < _EXACT_BELOW_US:
             return whole
         exactly = _TIMES.decode(self._valid(text)).traceEvents
-        told = (exactly[place].ts or Decimal() for place in places)
-        return np.array([round(time * 1000) for time in told], dtype=np.int64)
+        exact = (exactly[place].ts or Decimal() for place in places)
+        return np.array([round(time * 1000) for time in exact], dtype=np.int64)
 
     def _whole(self, microseconds: _Float64s) -> Int64s:
         """Times in ns, 0 if there is none; exact for three decimals below `_EXACT_BELOW_US`:

@@ -117,7 +117,7 @@ class NodeKind:
 class NodeColumns:
     """n executed nodes in order of completion: `kind` indexes `kinds`, which all runs of a profile
     share. Times are ns since the session's profiling start; `arena_bytes` is what the arena of the
-    node's provider holds after it, -1 if that is not told."""
+    node's provider holds after it, -1 if that is not known."""
 
     kinds: Sequence[NodeKind] = ()
     kind: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))

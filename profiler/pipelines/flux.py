@@ -75,7 +75,7 @@ class FluxPipeline(PackedPipeline):
 
     @property
     def guidance_scale(self) -> float:
-        """The guidance scale that the model was or is told."""
+        """The guidance scale that the model was or is given."""
         return self._guidance_scale
 
     def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline

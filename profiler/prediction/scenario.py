@@ -164,10 +164,10 @@ def recorded_size(
     """The size of the images of the pipeline calls `numbers`: that of the settings, unless the
     decoder, of whose commands `decoded` are the kinds, writes more than that. It writes less if
     it works in tiles. None if neither tells; raises InputError if sizes differ."""
-    told, written = size_by_settings(generations, numbers), size_by_decoder(decoded)
-    if told is None or written is None:
-        return told or written
-    return written if written.area > told.area else told
+    by_setting, written = size_by_settings(generations, numbers), size_by_decoder(decoded)
+    if by_setting is None or written is None:
+        return by_setting or written
+    return written if written.area > by_setting.area else by_setting
 
 
 def size_by_settings(
@@ -181,9 +181,9 @@ def size_by_settings(
         if one.width and one.height and (not one.pipelines or {*one.pipelines} & {*numbers})
     }
     if len(sizes) > 1:
-        told = ", ".join(sorted(map(str, sizes)))
+        text = ", ".join(sorted(map(str, sizes)))
         raise InputError(
-            f"the pipeline calls made images of several sizes ({told}), so another one cannot be "
+            f"the pipeline calls made images of several sizes ({text}), so another one cannot be "
             "predicted from all of them: choose a call with --pipeline"
         )
     return next(iter(sizes), None)

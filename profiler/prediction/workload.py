@@ -148,8 +148,8 @@ def with_spans_of_calls(run: Run) -> Run:
     """A run that was killed with a span for each of its pipeline calls, from the start of its first
     call to the return of its last one. The last pipeline call, which was cut short, has none if
     there are others. Any other run as it is."""
-    told = not run.spans.filter(pl.col("kind") == "pipeline").is_empty()
-    if told or all(drop.kind != DropKind.ABORTED_RUN for drop in run.drops):
+    recorded = not run.spans.filter(pl.col("kind") == "pipeline").is_empty()
+    if recorded or all(drop.kind != DropKind.ABORTED_RUN for drop in run.drops):
         return run
     calls = run.calls.filter(pl.col("pipeline") != NO_PIPELINE, pl.col("duration_ns") >= 0)
     extents = (

@@ -28,7 +28,7 @@ from profiler.analysis.document import (
     Summary,
     TableView,
 )
-from profiler.analysis.dropped_data import untold_parts
+from profiler.analysis.dropped_data import missing_parts
 from profiler.analysis.finding_text import noun_of, with_nouns
 from profiler.analysis.overview import opening_of, summary_of
 from profiler.analysis.question import Table, question_modules, tables
@@ -128,7 +128,7 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
         for part in (*kind.parts(of), *added)
         if part.shows_something
     )
-    parts += tuple(untold_parts(kind.key, of.analysis))
+    parts += tuple(missing_parts(kind.key, of.analysis))
     return Section(kind.key, kind.title, parts, kind.group)
 
 

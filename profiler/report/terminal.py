@@ -212,10 +212,10 @@ def _subject(
 def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[RenderableType]:
     """The figures, each beside its name; bars of the steps below the last; what is to know of the
     recording, a line each, and what is right in one."""
-    told = [check for check in opening.checks if check.alert or check.remark]
-    right = [f"{_small(one.label)} {one.value}" for one in opening.checks if one not in told]
+    checks = [check for check in opening.checks if check.alert or check.remark]
+    right = [f"{_small(one.label)} {one.value}" for one in opening.checks if one not in checks]
     recording = [Fact("Recording", ", ".join(right))] if right else []
-    shown = (*opening.facts, *told, *recording)
+    shown = (*opening.facts, *checks, *recording)
     label = (
         min(max((cell_len(clean(fact.label)) for fact in shown), default=0), _OPENING_LABEL) + _GAP
     )
@@ -228,7 +228,7 @@ def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[Render
             each = -(-len(bars.values) // beside)
             note = shorten(f"each bar the highest of up to {each}", beside)
             yield Text(" " * label).append(note, style="dim")
-    for fact in (*told, *recording):
+    for fact in (*checks, *recording):
         yield from _labelled_fact(fact, width, label, room)
 
 

@@ -766,11 +766,11 @@ def load_bundle(directory: Path) -> Run:
             found.setdefault((drop.kind, drop.where, drop.unit), drop)
     for drop in _copy_drops(directory, manifest):
         found[drop.kind, drop.where, drop.unit] = drop
-    told = manifest.info.drops
-    for drop in told:
+    drops = manifest.info.drops
+    for drop in drops:
         found.pop((drop.kind, drop.where, drop.unit), None)
     calls = _calls(manifest, traces)
-    run = _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
+    run = _assemble(manifest.run_id, traces, manifest.info, calls, (*drops, *found.values()))
     return _sound(run, directory)
 
 

@@ -162,9 +162,9 @@ def commit_of(folder: Path, environment: Mapping[str, str] = os.environ) -> str 
     """The commit that variables of the environment name, else that of the git repository around
     `folder`; None if neither tells."""
     for name in (VARIABLE, *_OF_CI):
-        told = environment.get(name, "").strip()
-        if _NAME.fullmatch(told):
-            return told
+        commit = environment.get(name, "").strip()
+        if _NAME.fullmatch(commit):
+            return commit
     return _of_repository(folder)
 
 
@@ -587,25 +587,25 @@ def _submodule_identity(run: RunSummary) -> dict[str, str | None]:
     names = sorted(run.submodule_settings)
     found: dict[str, str | None] = {}
     for column in _OPTIONAL:
-        told = [f"{name} {pairs[f'{name} {column}']}" for name in names]
-        used = [text for text in told if not text.endswith(f" {NONE}")]
-        found[column] = "; ".join(used) or (NONE if told else None)
-    found["weights"] = _told(pairs, names, "dtype") or _weight_bytes(run)
-    attention = _told(pairs, names, "attention"), pairs.get("sdpa kernels")
-    providers = _told(pairs, names, "providers")  # of ONNX Runtime: they decide it
+        values = [f"{name} {pairs[f'{name} {column}']}" for name in names]
+        used = [text for text in values if not text.endswith(f" {NONE}")]
+        found[column] = "; ".join(used) or (NONE if values else None)
+    found["weights"] = _by_setting(pairs, names, "dtype") or _weight_bytes(run)
+    attention = _by_setting(pairs, names, "attention"), pairs.get("sdpa kernels")
+    providers = _by_setting(pairs, names, "providers")  # of ONNX Runtime: they decide it
     found["attention"] = "; ".join(text for text in (*attention, providers) if text) or None
     return found
 
 
-def _told(pairs: Mapping[str, str], names: Iterable[str], setting: str) -> str | None:
-    told = ((name, pairs.get(f"{name} {setting}")) for name in names)
-    return "; ".join(f"{name} {value}" for name, value in told if value) or None
+def _by_setting(pairs: Mapping[str, str], names: Iterable[str], setting: str) -> str | None:
+    values = ((name, pairs.get(f"{name} {setting}")) for name in names)
+    return "; ".join(f"{name} {value}" for name, value in values if value) or None
 
 
 def _weight_bytes(run: RunSummary) -> str | None:
     """Bytes of the weights if nobody recorded their types: half as many are another type."""
-    told = sorted((n, s.weight_bytes) for n, s in run.submodules.items() if s.weight_bytes)
-    return "; ".join(f"{name} {size} bytes" for name, size in told) or None
+    sizes = sorted((n, s.weight_bytes) for n, s in run.submodules.items() if s.weight_bytes)
+    return "; ".join(f"{name} {size} bytes" for name, size in sizes) or None
 
 
 def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
@@ -674,17 +674,19 @@ def _hardware(analysis: Analysis) -> str | None:
 
 
 def _named(run: RunSummary, device: str, hardware: str | None) -> str | None:
-    told = run.devices.get(device)
-    name = hardware or (told.hardware if told is not None else "")
-    cores = len(told.cores) if told is not None else 0
+    known = run.devices.get(device)
+    name = hardware or (known.hardware if known is not None else "")
+    cores = len(known.cores) if known is not None else 0
     if name and cores:
         return f"{name} ({cores} core{'s' if cores > 1 else ''})"
     return name or None
 
 
 def _software(versions: Mapping[str, str]) -> str | None:
-    told = sorted((name, of) for name, of in versions.items() if name not in _BESIDE_SPEED)
-    return ", ".join(f"{name} {version}" for name, version in told) or None
+    versions_known = sorted(
+        (name, of) for name, of in versions.items() if name not in _BESIDE_SPEED
+    )
+    return ", ".join(f"{name} {version}" for name, version in versions_known) or None
 
 
 # --- `summary.json`: what a data set keeps of a run, in its bundle.
@@ -822,8 +824,8 @@ def summarize_recorded(bundle: Path, folder: Path) -> bool:
     source = Source(bundle, Kind.BUNDLE)
     try:
         found = read_summary(bundle) or summarized(source)
-        told = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
-        return write_summary(bundle, msgspec.structs.replace(found, run=told))
+        values = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
+        return write_summary(bundle, msgspec.structs.replace(found, run=values))
     except ProfilerError:  # who analyzes the bundle is told what is wrong with it
         return False
 

@@ -82,9 +82,9 @@ def at_ctrl_c(act: Callable[[], object]) -> Iterator[None]:
             thread.join()
 
 
-def _watch(told: socket.socket, act: Callable[[], object]) -> None:
+def _watch(signals: socket.socket, act: Callable[[], object]) -> None:
     """Call `act` whenever SIGINT's number comes, until the other side is closed."""
-    while numbers := told.recv(64):
+    while numbers := signals.recv(64):
         if signal.SIGINT in numbers:
             act()
 

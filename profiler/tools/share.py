@@ -82,7 +82,7 @@ _PATH = re.compile(
 
 @dataclass(slots=True)
 class Removal:
-    """Replaces what is told too much. `words` are taken out wherever they stand by themselves, with
+    """Replaces what identifies. `words` are taken out wherever they stand by themselves, with
     what they are called: host, user, text. `found` has each text that was replaced, and by what."""
 
     words: dict[str, str] = field(default_factory=dict)
@@ -91,10 +91,10 @@ class Removal:
     _key: bytes = field(default_factory=lambda: os.urandom(16))
 
     @classmethod
-    def of_this_machine(cls, told: Iterable[str] = ()) -> Removal:
-        """Takes out this machine's name, its user's and what is `told`."""
+    def of_this_machine(cls, paths: Iterable[str] = ()) -> Removal:
+        """Takes out this machine's name, its user's and `paths`."""
         host = socket.gethostname()
-        names = {text: "text" for text in told if text}
+        names = {text: "text" for text in paths if text}
         for name in (host, host.partition(".")[0]):
             names.setdefault(name, "host")
         with suppress(OSError, KeyError, ImportError):  # who runs it may have no name

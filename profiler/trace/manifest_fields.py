@@ -23,7 +23,7 @@ _Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 _Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # beyond it nothing was measured
 _Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-_Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not told
+_Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not known
 _CallIndex = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 Setting = bool | _Whole | _Real | str | None
 """A value of one of a pipeline's own keyword arguments."""
@@ -33,9 +33,9 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """A part of the manifest: unknown keys are refused, what has its default is left out."""
 
     def as_json(self) -> dict[str, Any]:
-        """What is told, by key, as in the JSON; nested structs are mappings, too."""
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        return told
+        """What is known, by key, as in the JSON; nested structs are mappings, too."""
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return values
 
 
 class Hardware(Fields, frozen=True, kw_only=True):
@@ -317,7 +317,7 @@ class Shortened(Fields, frozen=True, kw_only=True):
 class Occupancy(Fields, frozen=True, kw_only=True):
     """How a kernel filled the processors of a device, as its producer estimates from the launch:
     the means of its executions, by their time. `occupancy_share` is that of the warps that they
-    can hold; what is not told is None."""
+    can hold; what is not known is None."""
 
     device: str
     kernel: str
@@ -363,7 +363,7 @@ def setting(value: bool | float) -> Setting:
 
 
 def stated(fields: Fields | None) -> Mapping[str, Any]:
-    """What is told, by key, as in the JSON; nested structs are mappings, too."""
+    """What is known, by key, as in the JSON; nested structs are mappings, too."""
     return {} if fields is None else fields.as_json()
 
 
@@ -399,7 +399,7 @@ class ClockName(StrEnum):
 
     REALTIME = "CLOCK_REALTIME"
     BOOTTIME = "CLOCK_BOOTTIME"  # since the machine's start
-    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that nobody told
+    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that nobody gave
     DEVICE = "device"  # that of `Clocks.reference`
 
 
@@ -423,7 +423,7 @@ class DeviceClock(Fields, frozen=True, kw_only=True):
 
 class Clocks(Fields, frozen=True, kw_only=True):
     """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
-    times, to get the run's clock, which is off by `within_ns` at most if that is told."""
+    times, to get the run's clock, which is off by `within_ns` at most if that is known."""
 
     clock: ClockName | None = None
     reference: str = ""

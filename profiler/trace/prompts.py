@@ -52,7 +52,7 @@ def prompts_in(arguments: Iterable[str]) -> tuple[str, ...]:
 def settings_without_prompts(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with texts that are prompts or paths of images replaced by their length."""
     return {
-        name: _length(value) if isinstance(value, str) and _is_told(name, value) else value
+        name: _length(value) if isinstance(value, str) and _identifies(name, value) else value
         for name, value in settings.items()
     }
 
@@ -75,17 +75,17 @@ def _looked_at(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
         elif assigned is not None and not re.search(r"\s", assigned["name"]):
             option = ""
             name, value = assigned["name"], assigned["value"]
-            hidden = _is_told(name, value)
+            hidden = _identifies(name, value)
             yield (f"{name}={_length(value)}", value) if hidden else (argument, "")
         elif is_option(argument):
             option = argument
             yield argument, ""
         else:
-            hidden = _is_told(option, argument)
+            hidden = _identifies(option, argument)
             yield (_length(argument), argument) if hidden else (argument, "")
 
 
-def _is_told(name: str, value: str) -> bool:
+def _identifies(name: str, value: str) -> bool:
     """Whether the value of an option, "" for none, is a prompt or the path of an image."""
     if not value or _HIDDEN.fullmatch(value):
         return False

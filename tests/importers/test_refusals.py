@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.analysis.dropped_data import told
+from profiler.analysis.dropped_data import recorded
 from profiler.errors import InputError
 from profiler.importers.importer import head_of
 from profiler.importers.refusals import REFUSALS, likeness
@@ -202,5 +202,5 @@ def test_the_list_has_every_importer(cli):
     for importer in built_in():
         assert f"{importer.name}: " in text
         assert importer.seen
-        assert not importer.capabilities & set(told(importer.capabilities))  # all have words
+        assert not importer.capabilities & set(recorded(importer.capabilities))  # all have words
     assert max(map(len, text.splitlines())) <= 120

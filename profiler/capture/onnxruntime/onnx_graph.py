@@ -436,7 +436,7 @@ def operations_of(given: Iterable[Node], executed: Sequence[Node]) -> dict[str, 
 
 
 def _stands_for(node: Node, key: str, known: set[str], writer: Mapping[str, str]) -> str:
-    """The key of the operation that a node with another key stands for, "" if none is told."""
+    """The key of the operation that a node with another key stands for, "" if none is known."""
     if node.op_type in _LAYOUTS:
         return ""
     name = key.removeprefix(_WITH_ACTIVATION)

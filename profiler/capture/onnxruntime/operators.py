@@ -202,7 +202,7 @@ class NotedCall:
     to its start, `begin_run_ns` is its start on the run's clock; `thread` is the operating system's
     number of the thread that ran it. `traced` is False for a call that ran elsewhere.
 
-    `runs` are those that were found in the profile; `mixed` tells that one of them cannot be told
+    `runs` are those that were found in the profile; `mixed` tells that one of them is not known
     from those of other calls.
     """
 

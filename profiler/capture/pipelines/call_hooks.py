@@ -85,7 +85,7 @@ class _OpenCall:
 
     def interrupted(self) -> bool:
         """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
-        are not told of that."""
+        are not known of that."""
         if self.caller is None or self.thread != threading.get_ident():
             return False
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect's
@@ -100,7 +100,7 @@ class _OpenCall:
 
 
 def live_scope() -> Scope:
-    """What is open in this thread or task, without a call whose end was not told."""
+    """What is open in this thread or task, without a call whose end was not known."""
     found = scope()
     while isinstance(found.call, _OpenCall) and found.call.interrupted():
         found = found.call.end_interrupted()
@@ -152,7 +152,7 @@ class CallHook:
         return result
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
-        """Where hooks are told: before the call; `caller` is a frame that runs until it ends."""
+        """Where hooks are known: before the call; `caller` is a frame that runs until it ends."""
         call = self._opened()
         if call is not None and not call.interrupted():
             call.depth += 1
@@ -160,7 +160,7 @@ class CallHook:
         self._open(args, kwargs, caller)
 
     def end(self, output: Any) -> None:
-        """Where hooks are told: after the call, also if it failed."""
+        """Where hooks are known: after the call, also if it failed."""
         call = self._opened()
         if call is None:
             return
@@ -237,7 +237,7 @@ class CallHook:
             except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 recorder.lose(self._entry.submodule, error)
-                invocation.drop_told = True
+                invocation.drop_noted = True
                 opened.source = None
         if self._cache is not None:
             number = number_of(invocation.pipeline)
@@ -249,8 +249,8 @@ class CallHook:
             begin, device = recorder.device_times.begin, invocation.device
             if device.startswith(_OFFLOADED):
                 device = self._onloaded or device
-            told = (self._marks, invocation, device)
-            opened.noting = recorder.attempt(self._entry.submodule, begin, *told)
+            labels = (self._marks, invocation, device)
+            opened.noting = recorder.attempt(self._entry.submodule, begin, *labels)
         recorder.begin_call(invocation)
 
     def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
@@ -491,7 +491,7 @@ class EncodingHook:
 
     def _returned(self, before: Scope, labels: PipelineLabels, result: Any) -> None:
         labels.end_encoding(result, self._names, self._returned_names)
-        labels.stages.told()
+        labels.stages.component_named_stage()
         if before.owner is not self._hooks:
             labels.stages.finish()
         if before.pipeline is not None and before.owner is self._hooks:

@@ -70,9 +70,9 @@ def _scheduler(scheduler: Any) -> Scheduler:
         let_pass(error)
         parameters = {}  # type: ignore[assignment]
     found: Parameters = {}
-    for name, told in config.items() if isinstance(config, Mapping) else ():
+    for name, configured in config.items() if isinstance(config, Mapping) else ():
         current = _number(getattr(scheduler, name, None)) if name == "shift" else None
-        value = told if current is None else current
+        value = configured if current is None else current
         default = parameters[name].default if name in parameters else None
         if name.startswith("_") or value == default:
             continue

@@ -200,7 +200,7 @@ def guiders(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
 # --- The stage of calls whose component does not tell: found by what happens around them.
 #
 # What is called between two calls of `scheduler.step` is in the loop. What comes before the first
-# is `encode`, but for what the first step itself calls: that is told by the second step, or, if
+# is `encode`, but for what the first step itself calls: that is known by the second step, or, if
 # there is one step alone, by what was called last before it. What comes after the last step is
 # `decode`. Until then a call has the stage that is most likely, and is placed again when that is
 # known.
@@ -270,7 +270,7 @@ class Stages:
             return "denoise", False
         return ("decode" if self._in_loop else "encode"), True
 
-    def told(self) -> None:
+    def component_named_stage(self) -> None:
         """The pipeline tells of a stage in another way."""
         self._known_stages = True
 
@@ -555,11 +555,11 @@ class PipelineLabels:
         """`encode_prompt` has returned: remember whose embeddings its tensors are. `returned` are
         the variables that they were in; without those the first two are the prompts'."""
         values = result if isinstance(result, (list, tuple)) else (result,)
-        told = len(returned) == len(values) and any(_NEGATIVE in name for name in returned)
+        named = len(returned) == len(values) and any(_NEGATIVE in name for name in returned)
         for index, value in enumerate(values):
             if _one_prompt(names):
                 branch = self._order[-1]
-            elif told:
+            elif named:
                 branch = _IN_ORDER[_NEGATIVE in returned[index]]
             elif index < 2:
                 branch = _IN_ORDER[index]

@@ -135,7 +135,7 @@ class PipelineCoverage:
         """A pipeline call is about to start, whose operators are `traced`: hook what is captured
         nowhere. None if this one is not measured."""
         measured = self._recorder.recording and scope().pipeline is None
-        if not measured or (self._found is not None and not traced) or not self._can_be_told():
+        if not measured or (self._found is not None and not traced) or not self._can_be_known():
             return None
         if self._found is None:
             self._found = self._looked_for()
@@ -148,7 +148,7 @@ class PipelineCoverage:
         self._hooked.append(wraps)
         return wraps
 
-    def _can_be_told(self) -> bool:
+    def _can_be_known(self) -> bool:
         """Whether a backend of what is captured looks for what is not: without, nobody knows."""
         owners = self._captured().values()
         return any(type(backend_of(owner)).outside is not Backend.outside for owner in owners)

@@ -63,9 +63,9 @@ class DynamoLog:
             return ()
         known = next((n for n, one in enumerate(metrics) if one is self._last), -1)
         self._last = metrics[-1]
-        return self._told(dynamo, metrics[known + 1 :])
+        return self._compilations(dynamo, metrics[known + 1 :])
 
-    def _told(self, dynamo: Any, metrics: Sequence[Any]) -> list[Compilation]:
+    def _compilations(self, dynamo: Any, metrics: Sequence[Any]) -> list[Compilation]:
         broken, self._breaks = self._breaks, _breaks(dynamo)
         left = Counter(
             {
@@ -315,9 +315,9 @@ def statements(code: str) -> list[Statement]:
 def _read(body: str) -> Iterator[Statement]:
     nodes: tuple[str, ...] = ()
     for line in map(str.strip, body.splitlines()):
-        told = _NODES.match(line)
-        if told is not None:
-            nodes = tuple(re.findall(r"\w+", told[1]))
+        match = _NODES.match(line)
+        if match is not None:
+            nodes = tuple(re.findall(r"\w+", match[1]))
             continue
         kernel, extern = _KERNEL.match(line), _EXTERN.match(line)
         if kernel is not None:
@@ -338,12 +338,12 @@ def layers_of(found: Sequence[Statement], seen: Sequence[str]) -> GraphLayers:
     externs = [s for s in found if s.extern]
     profiled = [_PROFILED.fullmatch(name) for name in seen]
     called = [name.rpartition("::")[2] for name, k in zip(seen, profiled, strict=True) if k is None]
-    told = bool(found) and called == [s.name for s in externs]
-    following = iter([s.layer for s in externs] if told else [""] * len(called))
+    complete = bool(found) and called == [s.name for s in externs]
+    following = iter([s.layer for s in externs] if complete else [""] * len(called))
     operators = tuple(
         next(following) if k is None else kernels.get(k[1], f"inductor::{k[1]}") for k in profiled
     )
-    if told and not any(profiled):  # else what lies between is not the kernels
+    if complete and not any(profiled):  # else what lies between is not the kernels
         return GraphLayers(operators, tuple(_gaps(found)))
     numbered = ((f"inductor::part_{number}", _GRAPH) for number in range(len(seen) + 1))
     return GraphLayers(operators, tuple(numbered))

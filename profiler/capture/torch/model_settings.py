@@ -46,9 +46,11 @@ def gpu(device: str) -> Device | None:
         return None
     if int(index) >= torch.cuda.device_count():
         return None
-    told = torch.cuda.get_device_properties(int(index))
+    properties = torch.cuda.get_device_properties(int(index))
     return Device(
-        hardware=told.name, memory_bytes=told.total_memory, compute_units=told.multi_processor_count
+        hardware=properties.name,
+        memory_bytes=properties.total_memory,
+        compute_units=properties.multi_processor_count,
     )
 
 

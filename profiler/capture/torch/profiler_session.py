@@ -151,8 +151,8 @@ class StoppedSession:
             failure = Note.of(DropReason.SESSION_UNREADABLE)
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             let_pass(error)
-            told = f"{type(error).__name__}: {error}"
-            failure = Note.of(DropReason.SESSION_NOT_CUT, error=told)
+            reason = f"{type(error).__name__}: {error}"
+            failure = Note.of(DropReason.SESSION_NOT_CUT, error=reason)
         self.close()
         for call in self.calls:
             call.deliver(found.get(call.number, failure))
@@ -237,7 +237,7 @@ def misplaced_ns(call: TracedCall, found: CallCommands) -> int:
 # --- Marks in the streams of GPUs: CUDA events, of AMD's by that name too.
 #
 # `torch.cuda.Event`: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html; times
-# lie 0.5 µs apart (`cudaEventElapsedTime`), and are told in ms as a float of seven digits.
+# lie 0.5 µs apart (`cudaEventElapsedTime`), and are known in ms as a float of seven digits.
 
 
 _KIND = "cuda"

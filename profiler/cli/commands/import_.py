@@ -141,7 +141,7 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 
 def _formats() -> Iterator[str]:
     """A paragraph for each importer, those of other packages too, and what of several is."""
-    from profiler.analysis.dropped_data import told, untold
+    from profiler.analysis.dropped_data import not_recorded, recorded
     from profiler.importers.mixed import ACCEPTS, NAME
     from profiler.importers.registry import importers
 
@@ -149,8 +149,8 @@ def _formats() -> Iterator[str]:
         yield f"{importer.name}: {importer.accepts}"
         paragraphs = {
             "versions seen": importer.seen,
-            "tells": "; ".join(told(importer.capabilities)),
-            "cannot tell": "; ".join(untold(importer.capabilities)),
+            "tells": "; ".join(recorded(importer.capabilities)),
+            "cannot tell": "; ".join(not_recorded(importer.capabilities)),
             "options": ", ".join(f"--{option.name}" for option in importer.options),
         }
         for title, text in paragraphs.items():

@@ -57,11 +57,11 @@ def mcp(options: McpOptions) -> None:
         *(asked.tables, asked.sql, asked.diff),
     )
     for tool in tools:
-        server.tool(annotations=read_only)(_told(tool))
+        server.tool(annotations=read_only)(_answering(tool))
     server.run("stdio")
 
 
-def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
+def _answering(tool: Callable[..., Any]) -> Callable[..., Any]:
     """`tool`, whose errors are sentences for whoever asked."""
     from mcp.server.mcpserver.exceptions import ToolError
 

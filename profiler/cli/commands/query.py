@@ -232,11 +232,11 @@ class Questions:
         from profiler.report.files import document
 
         with self._analysis(run) as found:
-            told = document(found)
+            report = document(found)
         keys = [
-            key for key, value in told.items() if not isinstance(value, list) or len(value) < 60
+            key for key, value in report.items() if not isinstance(value, list) or len(value) < 60
         ]
-        return {key: plain(told[key]) for key in keys if key not in ("findings", "commands")}
+        return {key: plain(report[key]) for key in keys if key not in ("findings", "commands")}
 
     def findings(self, run: str) -> list[dict[str, Any]]:
         """What stands out in a run, most severe first, with evidence."""
@@ -244,8 +244,8 @@ class Questions:
         from profiler.report.files import document
 
         with self._analysis(run) as found:
-            told = document(found)
-        return [plain(each) for each in told.get("findings", [])]
+            report = document(found)
+        return [plain(each) for each in report.get("findings", [])]
 
     def tables(self) -> list[str]:
         """Tables and columns that SQL knows, with their meaning."""

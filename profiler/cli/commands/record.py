@@ -156,8 +156,8 @@ def _say_where(journal: Path, settings: Settings) -> bool:
     none has; returns whether there is one."""
     events = list(_events(journal))
     finished = [event["finished"] for event in events if "finished" in event]
-    told = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
-    opened = [path for path in told if Path(path).is_dir()]  # one without a call is removed
+    bundles = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
+    opened = [path for path in bundles if Path(path).is_dir()]  # one without a call is removed
     for path in opened:
         where = _shortest(Path(path))
         if path in finished:
@@ -192,7 +192,7 @@ def _summarize(bundles: list[Path]) -> None:
 
 
 def _events(journal: Path) -> Iterator[dict[str, Any]]:
-    """What the processes of the command have told; lines that are cut are left out."""
+    """What the processes of the command have said; lines that are cut are left out."""
     lines = journal.read_bytes().splitlines() if journal.is_file() else []
     for line in lines:
         with suppress(ValueError):

@@ -109,26 +109,26 @@ def measurements_in(document: Any) -> Iterator[Measurement]:
     for precision, parts in _entries(_get(document, "precisions")):
         for name, one in _entries(_get(parts, "components")):
             for device, runtimes in _entries(_get(one, "performance_metrics")):
-                for runtime, told in _entries(runtimes):
-                    found = _measurement(precision, name, device, runtime, told)
+                for runtime, figures in _entries(runtimes):
+                    found = _measurement(precision, name, device, runtime, figures)
                     if found is not None:
                         yield found
 
 
 def _measurement(
-    precision: str, name: str, device: str, runtime: str, told: Any
+    precision: str, name: str, device: str, runtime: str, figures: Any
 ) -> Measurement | None:
-    time = _get(told, "inference_time_milliseconds")
+    time = _get(figures, "inference_time_milliseconds")
     if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):
         return None
     if not 0 <= time < _LARGEST_MS:
         return None
-    counts = ((unit, _get(_get(told, "layer_counts"), unit)) for unit in ("npu", "gpu", "cpu"))
-    peak = _get(_get(told, "estimated_peak_memory_range_mb"), "max")
+    counts = ((unit, _get(_get(figures, "layer_counts"), unit)) for unit in ("npu", "gpu", "cpu"))
+    peak = _get(_get(figures, "estimated_peak_memory_range_mb"), "max")
     return Measurement(
         *(precision, name, device, runtime),
         time_ns=round(time * 1e6),
-        unit=str(_get(told, "primary_compute_unit") or ""),
+        unit=str(_get(figures, "primary_compute_unit") or ""),
         layers={unit: n for unit, n in counts if type(n) is int and 0 < n < 1 << 31},
         peak_bytes=peak << 20 if type(peak) is int and 0 <= peak < 1 << 30 else -1,
     )

@@ -88,9 +88,9 @@ def _add_host(found: Database, file: SqliteFile, texts: dict[int, str]) -> None:
         queue = "dequeue" if text.startswith("Dequeue") else "enqueue"
         category = _CATEGORIES.get(kind_name, "cpu_op") if kind_name != _QUEUE else queue
         row = _row(category, text, times, _thread(thread))
-        told = [texts[one] for one in (shapes, types) if one in texts]
-        if told:
-            dims, of_type = _inputs(told)
+        listed = [texts[one] for one in (shapes, types) if one in texts]
+        if listed:
+            dims, of_type = _inputs(listed)
             row.args = RowArgs(dims=dims, types=of_type)
         found.host.append(row)
         for connection in led.get(number, ()) if category == "cpu_op" else ():
@@ -103,11 +103,11 @@ def _add_host(found: Database, file: SqliteFile, texts: dict[int, str]) -> None:
             )
 
 
-def _inputs(told: list[str]) -> tuple[msgspec.Raw, msgspec.Raw]:
+def _inputs(listed: list[str]) -> tuple[msgspec.Raw, msgspec.Raw]:
     """Shapes and types of what an operator took, as Kineto has them; versions of torch_npu have
     them in each other's columns."""
     dims = of_type = msgspec.Raw(b"")
-    for text in told:
+    for text in listed:
         parts = [part.strip(' "\r\n') for part in text.split(";")]
         if _SHAPES.fullmatch(text):
             sizes = [dims_of(part) if part != _SCALAR else [] for part in parts]
@@ -126,8 +126,8 @@ def dims_of(text: str) -> list[int]:
 def _tasks(file: SqliteFile, texts: dict[int, str]) -> list[Task]:
     """Tasks that are no part of a collective and hold no others."""
     kernels = {
-        _number(key): tuple(texts.get(_number(one), "") for one in told)
-        for key, *told in file.rows(
+        _number(key): tuple(texts.get(_number(one), "") for one in values)
+        for key, *values in file.rows(
             "COMPUTE_TASK_INFO",
             ("globalTaskId", "name", "taskType", "inputShapes", "inputDataTypes"),
         )

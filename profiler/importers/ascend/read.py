@@ -218,8 +218,8 @@ class _TraceView:
         table says, else by their order."""
         pids = list(dict.fromkeys(row.pid for row in self.work if not self._is(row, *_COLLECTIVES)))
         labels = [_LABEL.search(self.labels.get(pid, "")) for pid in pids]
-        told = {one.device for one in known if one.device >= 0}
-        only = told.pop() if len(told) == len(pids) == 1 else None
+        device_numbers = {one.device for one in known if one.device >= 0}
+        only = device_numbers.pop() if len(device_numbers) == len(pids) == 1 else None
         numbers = [
             int(label[1]) if label else at if only is None else only
             for at, label in enumerate(labels)

@@ -299,14 +299,14 @@ def read_run(paths: Sequence[Path]) -> JobRun:
         (RankBundle(path, read_manifest(path / MANIFEST_NAME)) for path in bundles),
         key=lambda one: one.rank.rank,
     )
-    told = [_in_job(one) for one in ranks]
+    jobs = [_in_job(one) for one in ranks]
     paths = [one.path for one in ranks]
-    check_one_job(paths, told)
+    check_one_job(paths, jobs)
     aligned = aligned_ranks([list(_collectives(one)) for one in ranks])
     aligned = [_by_machine(one, ranks[0], clock) for one, clock in zip(ranks, aligned, strict=True)]
     aligned = placed_ranks([one.extent() for one in ranks], aligned)
     runs = [replace(one, clock=clock) for one, clock in zip(ranks, aligned, strict=True)]
-    job = job_of_ranks(told, [path.name for path in paths], aligned)
+    job = job_of_ranks(jobs, [path.name for path in paths], aligned)
     known = {one.rank.rank: one.rank for one in ranks}
     job = structs.replace(
         job,

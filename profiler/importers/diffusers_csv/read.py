@@ -39,8 +39,8 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     except csv.Error as error:
         raise InputError(f"{path} is no CSV ({error}): run the benchmarks anew") from error
     names = [(row.get("scenario") or "scenario")[:_LONGEST] for row in rows]
-    told = zip(names, rows, strict=True)
-    found = (RequestTimes(name, tuple(_stages(name, row))) for name, row in told)
+    named_rows = zip(names, rows, strict=True)
+    found = (RequestTimes(name, tuple(_stages(name, row))) for name, row in named_rows)
     requests = [one for one in found if one.stages]
     if not requests:
         raise InputError(

@@ -83,7 +83,7 @@ class CallRange(Struct, frozen=True):
     class_name: str
     is_autoencoder: bool = False
     modules: tuple[int, ...] = ()  # ranges in `Frames.modules`, wrapper before inner one
-    told: bool = True  # whether the trace tells the class: not of what was guessed or annotated
+    class_known: bool = True  # False of what was guessed or annotated
     guessed: bool = False
     inputs: int = 0
     same_step: bool = False
@@ -151,7 +151,7 @@ def guessed_call(
     """A call that operators show."""
     return CallRange(
         *(thread, start_ns, end_ns, instance, class_name, instance == "vae"),
-        told=False,
+        class_known=False,
         guessed=True,
         inputs=inputs,
     )
@@ -273,7 +273,7 @@ def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
     calls = []
     for index, name in enumerate(trace.events.names_of(ranges.row)):
         plain = name.partition("#")[0] if STEP_MARK.fullmatch(name) else name.strip("# ") or name
-        calls.append(CallRange(*_times(ranges, index), plain, plain, told=False))
+        calls.append(CallRange(*_times(ranges, index), plain, plain, class_known=False))
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
 
 
@@ -519,7 +519,7 @@ def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[Cal
     ends = [*times[begins[1:]].tolist(), int(trace.end_ns[launches[begins[-1] :]].max())]
     thread = int(np.bincount(trace.thread[launches]).argmax())
     return [
-        CallRange(thread, begin, end, _REPEATED, _REPEATED, told=False)
+        CallRange(thread, begin, end, _REPEATED, _REPEATED, class_known=False)
         for begin, end in zip(times[begins].tolist(), ends, strict=True)
         if end > begin
     ]

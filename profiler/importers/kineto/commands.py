@@ -195,10 +195,10 @@ class CommandWriter:
             if one is not None and (one.occupancy, one.blocks, one.warps) != (None, None, None):
                 key = device, self.trace.events.name_of(row)
                 kernels.setdefault(key, []).append((row, one))
-        for (device, kernel), told in kernels.items():
-            length = [max(self.trace.duration_ns.item(row), 0) for row, _ in told]
+        for (device, kernel), executions in kernels.items():
+            length = [max(self.trace.duration_ns.item(row), 0) for row, _ in executions]
             means = {
-                name: _mean([fraction(getattr(one, name)) for _, one in told], length)
+                name: _mean([fraction(getattr(one, name)) for _, one in executions], length)
                 for name in ("occupancy", "blocks", "warps")
             }
             share = means["occupancy"]
@@ -229,10 +229,10 @@ class CommandWriter:
         event = self.trace.events[row]
         source = self.launches.operator.item(member)
         operator = self.trace.events[source] if source >= 0 else None
-        told = self.replayed.get(member)
+        replay = self.replayed.get(member)
         launch = self.launches.launch.item(member)
-        if told is not None:
-            operator, launch = told.operator, -1
+        if replay is not None:
+            operator, launch = replay.operator, -1
         op_type = self._op_type(event, operator, launch)
         label = op_type
         if operator is not None and event.cat != "kernel":
@@ -241,14 +241,14 @@ class CommandWriter:
         size = whole(moved, UNKNOWN)
         module, paths = self.launches.module.item(member), self.paths
         part, shapes = self._parts.get(member, ""), ""
-        if told is not None:
-            module, paths, part = told.module, told.paths, told.part
+        if replay is not None:
+            module, paths, part = replay.module, replay.paths, replay.part
         if operator is not None and operator.args is not None:
             shapes = self._shapes.of(operator.name, operator.args, event.name)
         if not shapes and event.args is not None and event.cat == "kernel":  # as Ascend has them
             shapes = self._shapes.of(event.name, event.args, event.name)
         path, layer = paths.path(module), paths.layer(module, label)
-        named = node_name(event.args) if told is None and event.args is not None else ""
+        named = node_name(event.args) if replay is None and event.args is not None else ""
         if named:  # a graph is launched in one module, and has the work of many
             path = f"{path}.{named}" if path else named
             layer = f"{path}/{label}"
@@ -312,15 +312,15 @@ def node_name(args: Args) -> str:
     2.14): the innermost name of several; "" if nothing."""
     if args.node is None:
         return ""
-    told = args.name
+    name = args.name
     text = args.annotation
     if isinstance(text, str):
         try:
             several = decoded(text, list[dict[str, Scalar]])
         except msgspec.MsgspecError:
             return text
-        told = next((one["name"] for one in reversed(several) if "name" in one), told)
-    return told if isinstance(told, str) else ""
+        name = next((one["name"] for one in reversed(several) if "name" in one), name)
+    return name if isinstance(name, str) else ""
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
@@ -343,7 +343,7 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
 _GAPS = 32  # of a device
 _GAPS_IN_ALL = 512  # as many as 16 devices have; a file may name any number of them
 _LEAST_NS = 100_000  # no launch takes so long
-_REPEATED = 10  # calls of one name, from which on they are told
+_REPEATED = 10  # calls of one name, from which on they are known
 _BLOCK = 1024  # ranges that are passed over at once
 _RANGES = ("user_annotation",)
 _KINDS = {
@@ -379,8 +379,8 @@ def host_activities(
     launching = {int(trace.thread[gap.launch]) for gap in gaps}
     threads = {thread: _Thread.of(trace, rows, thread) for thread in launching}
     found = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
-    told = [one for one in found if one is not None]
-    return tuple(sorted(told, key=lambda one: (one.start_ns, one.duration_ns)))
+    known = [one for one in found if one is not None]
+    return tuple(sorted(known, key=lambda one: (one.start_ns, one.duration_ns)))
 
 
 def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -> list[_Gap]:

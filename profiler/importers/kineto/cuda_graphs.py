@@ -349,7 +349,7 @@ def _entries(
     paths: ModulePaths,
     kinds: Sequence[str],
 ) -> Iterable[Entry]:
-    """What is told of each launch. An operator's work is that of its kernels: what it clears or
+    """What is known of each launch. An operator's work is that of its kernels: what it clears or
     copies beside them is no part of it."""
     of_kernels = zip(operator.tolist(), kinds, strict=True)
     several = Counter(row for row, kind in of_kernels if kind == "kernel")
@@ -429,7 +429,7 @@ def calls_of(
 ) -> tuple[list[CallRange], CallsFrom | None]:
     """The calls in order of their start, and what tells them; None if modules do. A graph that
     was launched in none of them is a call as well."""
-    calls, source = _told(trace, frames)
+    calls, source = _recorded_calls(trace, frames)
     if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
         graphs = _graphs(trace, [], replays)
         if not graphs:
@@ -470,7 +470,7 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> Ca
         name = f"{GRAPH} {capture.root}"
     elif several:
         name = f"{GRAPH} {replays.alike.get(row, 0)}"
-    return CallRange(*place, name, name, told=False)
+    return CallRange(*place, name, name, class_known=False)
 
 
 def _of_processes(trace: KinetoTrace, rows: Int64s, launched: Int64s) -> Int64s:
@@ -481,7 +481,7 @@ def _of_processes(trace: KinetoTrace, rows: Int64s, launched: Int64s) -> Int64s:
     return rows[np.isin(trace.thread[rows], own)]
 
 
-def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
+def _recorded_calls(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
     named = device_calls(trace) if has_devices_alone(trace) else []
     if named:
         return named, CallsFrom.ANNOTATIONS
@@ -512,4 +512,4 @@ def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFro
     rows = rows if len(work) else trace.rows_of(OPERATORS, PYTHON)
     thread = int(np.bincount(trace.thread[launched if len(launched) else rows]).argmax())
     start, end = int(trace.start_ns[rows].min()), int(trace.end_ns[rows].max())
-    return [CallRange(thread, start, end, WHOLE, WHOLE, told=False)], CallsFrom.NOTHING
+    return [CallRange(thread, start, end, WHOLE, WHOLE, class_known=False)], CallsFrom.NOTHING

@@ -184,9 +184,9 @@ def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int6
     """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
     if recorders wrote the correlation id there."""
     args = [trace.events.args[row] for row in work.tolist()]
-    told = [a for a in args if a is not None and a.external_id is not None]
-    same = sum(a.external_id == a.correlation for a in told)
-    if 2 * same > len(told):
+    numbered = [a for a in args if a is not None and a.external_id is not None]
+    same = sum(a.external_id == a.correlation for a in numbered)
+    if 2 * same > len(numbered):
         return np.full(len(work), -1, dtype=np.int64)
     return _matching(trace, work, annotated, "external_id")
 
@@ -309,8 +309,8 @@ def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int
 
 def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
     """Ids, which files write as numbers and as strings; None for none (0, -1)."""
-    args, told = trace.events.args, attrgetter(name)
-    values = [told(one) if (one := args[row]) else None for row in rows.tolist()]
+    args, number_of = trace.events.args, attrgetter(name)
+    values = [number_of(one) if (one := args[row]) else None for row in rows.tolist()]
     return [value if type(value) is int and value > 0 else _id(value) for value in values]
 
 

@@ -95,24 +95,24 @@ def in_job(trace: KinetoTrace) -> InJob | None:
     """What a trace says of its job; None if it says nothing, or what cannot be."""
     raw = bytes(trace.header.distributedInfo)
     try:
-        told = decoded(raw, InJob, strict=False) if raw else None
+        job = decoded(raw, InJob, strict=False) if raw else None
     except msgspec.MsgspecError:
         return None
-    if told is None or not 0 <= told.rank < told.world_size < 1 << 31:
+    if job is None or not 0 <= job.rank < job.world_size < 1 << 31:
         return None
-    return InJob(told.rank, told.world_size, told.backend)
+    return InJob(job.rank, job.world_size, job.backend)
 
 
 def job_of_one(trace: KinetoTrace, source: str) -> Job | None:
     """The job of which one rank alone has a trace; None if it is no job of several."""
-    told = in_job(trace)
-    if told is None or told.world_size < 2:
+    job = in_job(trace)
+    if job is None or job.world_size < 2:
         return None
-    own = [one for one in collectives_of(trace) if one.told]
+    own = [one for one in collectives_of(trace) if one.has_details]
     return Job(
-        world_size=told.world_size,
-        backend=told.backend,
-        reference=told.rank,
-        ranks=(Rank(rank=told.rank, source=source),),
-        collectives=tuple(matched_collective([one], [(told.rank, one.start_ns)]) for one in own),
+        world_size=job.world_size,
+        backend=job.backend,
+        reference=job.rank,
+        ranks=(Rank(rank=job.rank, source=source),),
+        collectives=tuple(matched_collective([one], [(job.rank, one.start_ns)]) for one in own),
     )

@@ -208,8 +208,8 @@ def memory_levels(
     for device, samples in sorted(by_device.items()):
         times = np.array([time for time, _ in samples], dtype=np.int64)
         order = np.argsort(times, kind="stable")
-        told = [samples[i][1] for i in order.tolist()]
-        found += _levels(device, device == root, times[order], told)
+        values = [samples[i][1] for i in order.tolist()]
+        found += _levels(device, device == root, times[order], values)
     return tuple(found)
 
 
@@ -230,8 +230,8 @@ def _device(args: Args, kind: str, prefix: str) -> str | None:
     of_type, number = _bytes(args.device_type), _bytes(args.device_id)
     if of_type == _HOST:
         return f"{prefix}{ROOT_DEVICE}"
-    told = of_type is not None and number is not None and number >= 0
-    return f"{prefix}{kind}:{number}" if told else None
+    known = of_type is not None and number is not None and number >= 0
+    return f"{prefix}{kind}:{number}" if known else None
 
 
 def _bytes(given: Scalar) -> int | None:
@@ -337,9 +337,9 @@ class KinetoRun(Struct, frozen=True):
 
     def _has_shapes(self) -> bool:
         """Whether operators have shapes; old versions do not say that they were recorded."""
-        told = self.trace.header.record_shapes
-        if told is not None:
-            return bool(told)
+        stated = self.trace.header.record_shapes
+        if stated is not None:
+            return bool(stated)
         operators = self.trace.rows_of(OPERATORS).tolist()
         events = (self.trace.events[row] for row in operators)
         return any(one.args is not None and bytes(one.args.dims) for one in events)
@@ -367,7 +367,7 @@ class KinetoRun(Struct, frozen=True):
         run.devices = _devices(trace, writer)
         staged = [call for staging in stagings for call in staging.calls]
         run.submodules = {  # the first call of each is the last that is kept
-            call.submodule: Submodule(model=call.range.class_name if call.range.told else "")
+            call.submodule: Submodule(model=call.range.class_name if call.range.class_known else "")
             for call in reversed(staged)
         }
         recorded = {name: getattr(header, name) for name in _SETTINGS}
@@ -590,10 +590,10 @@ def run_of_job(
     """The run of the traces of a job's ranks, that `importer` read. Raises InputError if they are
     not of one job."""
     traces = [checked_trace(without_front_ends(trace)) for trace in traces]
-    told = _told(paths, traces)
-    order = sorted(range(len(paths)), key=lambda number: told[number].rank)
+    jobs = _jobs_of(paths, traces)
+    order = sorted(range(len(paths)), key=lambda number: jobs[number].rank)
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
-    told = [told[i] for i in order]
+    jobs = [jobs[i] for i in order]
     times = [(int(trace.start_ns.min()), int(trace.end_ns.max())) for trace in traces]
     aligned = placed_ranks(times, aligned_ranks([collectives_of(trace) for trace in traces]))
     on_one_clock = []
@@ -604,22 +604,22 @@ def run_of_job(
         on_one_clock.append(moved)
     runs = [
         run_of(trace, path, prefix=device_of_rank(one.rank, ""), importer=importer)
-        for trace, path, one in zip(without_gaps(on_one_clock), paths, told, strict=True)
+        for trace, path, one in zip(without_gaps(on_one_clock), paths, jobs, strict=True)
     ]
-    job = job_of_ranks(told, [path.name for path in paths], aligned)
+    job = job_of_ranks(jobs, [path.name for path in paths], aligned)
     return JobRun(name_of(paths, runs), tuple(runs), job)
 
 
-def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
+def _jobs_of(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
     """What each trace says of its job. Raises InputError if it is not the same one."""
     found: list[InJob] = []
     for path, trace in zip(paths, traces, strict=True):
-        told = in_job(trace)
-        if told is None:
+        job = in_job(trace)
+        if job is None:
             raise InputError(
                 f"{path} does not say of which rank it is (distributedInfo), and {len(paths)} "
                 "traces are one run where they are of one job: give one"
             )
-        found.append(told)
+        found.append(job)
     check_one_job(paths, found)
     return found

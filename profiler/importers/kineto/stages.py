@@ -543,8 +543,8 @@ def stage_section(
     """Part a section into stages and steps and place its calls in them; `process` has that of each
     thread."""
     calls = section.calls
-    told = section.steps or section.prompts  # a noise scheduler, prompts, or a class
-    if not told and not any(call.guessed or tells_of_diffusion(call) for call in calls):
+    denoises = section.steps or section.prompts  # a noise scheduler, prompts, or a class
+    if not denoises and not any(call.guessed or tells_of_diffusion(call) for call in calls):
         plain = [
             StagedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
             for call, iteration in zip(calls, iterations_by_module(calls, process), strict=True)

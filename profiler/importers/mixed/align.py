@@ -579,14 +579,14 @@ def once(parts: Sequence[Part]) -> list[Once]:
 
 def _detail(part: Part) -> tuple[bool, int, int]:
     """How much a part tells of its work, and how much of it there is."""
-    told = count = 0
+    named = count = 0
     for one in part.writings:
         rows = work_rows(one.commands)
         count += len(rows)
-        told += int((one.commands.shapes[rows] > 0).sum())
+        named += int((one.commands.shapes[rows] > 0).sum())
         if one.commands.module is not None:
-            told += int((one.commands.module[rows] > 0).sum())
-    return part.info.job is not None, told, count
+            named += int((one.commands.module[rows] > 0).sum())
+    return part.info.job is not None, named, count
 
 
 def _by_device(part: Part, codes: dict[str, int]) -> dict[str, _Work]:

@@ -79,25 +79,25 @@ _EXACT = 10  # times longer than what its start may be off a call must be
 
 def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
     """The parts, with the work of calls that nothing distinguishes in those during which it was
-    launched; `within_ns` is how far the times of each part may be off. If told calls overlap,
+    launched; `within_ns` is how far the times of each part may be off. If recorded calls overlap,
     nobody can tell whose it was, and all stays."""
-    told = sorted(
+    capabilities = sorted(
         (call.start_ns, call.end_ns, part, place)
         for part, own in enumerate(parts)
         for place, one in enumerate(own.writings)
         if (call := one.call) is not None
-        and not _is_untold(own, call)
-        and told_well(call, within_ns[part])
+        and not _lacks_work(own, call)
+        and long_enough(call, within_ns[part])
     )
-    start, end = (np.array([one[at] for one in told], dtype=np.int64) for at in (0, 1))
-    if not told or (start[1:] < end[:-1]).any():
+    start, end = (np.array([one[at] for one in capabilities], dtype=np.int64) for at in (0, 1))
+    if not capabilities or (start[1:] < end[:-1]).any():
         return list(parts)
     writings = [list(part.writings) for part in parts]
     got: dict[tuple[int, int], list[CommandColumns]] = {}
     gave: set[tuple[int, int]] = set()
     for part, own in enumerate(parts):
         for place, one in enumerate(own.writings):
-            if one.call is None or not _is_untold(own, one.call):
+            if one.call is None or not _lacks_work(own, one.call):
                 continue
             times, flows = one.commands.start_ns.copy(), one.commands.flows
             times[flows[:, 1]] = one.commands.start_ns[flows[:, 0]]  # when it was launched
@@ -105,7 +105,7 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
             whose = np.where(times < end[np.maximum(whose, 0)], whose, -1)
             for number in np.unique(whose[whose >= 0]).tolist():
                 share = selected(one.commands, whose == number)
-                got.setdefault(told[number][2:], []).append(share)
+                got.setdefault(capabilities[number][2:], []).append(share)
             if (whose >= 0).any():
                 writings[part][place] = replace(one, commands=selected(one.commands, whose < 0))
                 gave.add((part, place))
@@ -118,12 +118,12 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
     ]
 
 
-def told_well(call: Call, within_ns: int) -> bool:
+def long_enough(call: Call, within_ns: int) -> bool:
     """Whether a call is so long that it does not matter how far its start may be off."""
     return call.duration_ns >= _EXACT * within_ns
 
 
-def _is_untold(part: Part, call: Call) -> bool:
+def _lacks_work(part: Part, call: Call) -> bool:
     recording = part.info.recording
     if recording is not None and recording.calls_from is CallsFrom.NOTHING:
         return True
@@ -209,31 +209,31 @@ class MixedRun:
         writings = [one for part in self._order for one in part.writings]
         found = [(one.call, one) for one in writings if one.call is not None]
         found.sort(key=lambda pair: pair[0].end_ns)
-        told = [replace(call, index=at) for at, (call, _) in enumerate(found)]
-        calls = told if len(self.placed) == 1 else _staged(told)
+        numbered = [replace(call, index=at) for at, (call, _) in enumerate(found)]
+        calls = numbered if len(self.placed) == 1 else _staged(numbered)
         for call, (_, one) in zip(calls, found, strict=True):
             bundle.write_call(call, one.commands, one.counters)
         outside = [one for one in writings if one.call is None]
         counters = [counter for one in outside for counter in one.counters]
         host = joined([one.commands for one in outside])
-        bundle.write_host(self._spans(told, calls), host, ROOT_DEVICE, counters)
+        bundle.write_host(self._spans(numbered, calls), host, ROOT_DEVICE, counters)
         return self._info()
 
-    def _spans(self, told: Sequence[Call], calls: Sequence[Call]) -> list[Span]:
-        """Those of the only part with calls, if these are what it told; else one pipeline around
-        the calls of all."""
+    def _spans(self, numbered: Sequence[Call], calls: Sequence[Call]) -> list[Span]:
+        """Those of the only part with calls, if these are its own; else one pipeline around the
+        calls of all."""
         telling = [part for part in self._order if part.calls]
-        if len(telling) == 1 and list(told) == list(calls):
+        if len(telling) == 1 and list(numbered) == list(calls):
             return list(telling[0].spans)
         last = max((part.extent()[1] for part in telling), default=0)
         return spans(self.name, sorted(calls, key=lambda call: call.start_ns), last)
 
     def _info(self) -> RunInfo:
         order = self._order
-        first, told = order[0].info, [part.info for part in order]
+        first, infos = order[0].info, [part.info for part in order]
         attribution: dict[str, Attribution] = {}
         devices: dict[str, Device] = {}
-        for info in told:
+        for info in infos:
             attribution = info.attribution | attribution
             unknown = [name for name in info.devices if devices.get(name, Device()) == Device()]
             devices |= {name: info.devices[name] for name in unknown}
@@ -248,7 +248,7 @@ class MixedRun:
             pipeline=self.name,
             command_line=("profile-sd3", "import", str(self.placed[0].part.files[0].parent)),
             versions={
-                key: value for info in reversed(told) for key, value in info.versions.items()
+                key: value for info in reversed(infos) for key, value in info.versions.items()
             },
             devices=devices,
             submodules=self._submodules(),
@@ -259,9 +259,9 @@ class MixedRun:
             host_activities=tuple(sorted(activities, key=lambda one: one.start_ns)),
             attribution=attribution,
             drops=tuple(self._drops()),
-            job=next((info.job for info in told if info.job is not None), None),
-            health=(*(note for info in told for note in info.health), *self.front_ends),
-            parts=self._told(),
+            job=next((info.job for info in infos if info.job is not None), None),
+            health=(*(note for info in infos for note in info.health), *self.front_ends),
+            parts=self._parts_recorded(),
         )
 
     def _submodules(self) -> dict[str, Submodule]:
@@ -288,13 +288,13 @@ class MixedRun:
             yield from part.info.drops
         yield from self.unread
         for one in self.placed:
-            rough = not all(told_well(call, one.within_ns or 0) for call in one.part.calls)
+            rough = not all(long_enough(call, one.within_ns or 0) for call in one.part.calls)
             if one.related_by is RelatedBy.LOCAL_TIME and rough:
                 note = Note.of(DropReason.BEGIN_BY_NAME, within_ns=one.within_ns or 0)
                 count = len(one.part.files)
                 yield Drop(DropKind.UNALIGNED_CLOCK, one.part.label, count, "files", note)
 
-    def _told(self) -> Parts:
+    def _parts_recorded(self) -> Parts:
         clock, real = self.placed[0].part.info.clocks.clock, ClockName.REALTIME
         return Parts(
             parts=tuple(map(_part_of_run, self.placed, self._parts)),

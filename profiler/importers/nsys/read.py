@@ -147,10 +147,10 @@ _SHORT = 64  # characters of a version, 200 of a device's name
 def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
     """What the file tells of the session; `work` and `api` have the times of the file."""
     rows = database.rows("META_DATA_EXPORT", ("name", "value"))  # nothing else of it is kept
-    told = {str(n): str(value) for n, value in rows if n in (_NORMALIZED, *_VERSIONS)}
+    versions = {str(n): str(value) for n, value in rows if n in (_NORMALIZED, *_VERSIONS)}
     begins = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     begun = next((one for (one,) in begins if type(one) is int and 0 < one < LATEST), None)
-    begun = 0 if told.get(_NORMALIZED) == "true" else begun
+    begun = 0 if versions.get(_NORMALIZED) == "true" else begun
     first = min(int(part.start.min()) for part in (work, api) if len(part))
     utc = begun is not None and first + begun >= 0
     base = begun if begun is not None and utc else max(-first, 0)
@@ -169,7 +169,9 @@ def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
         placed=placed,
         devices=_devices(database, placed.names),
         counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),
-        versions={name: told[key][:_SHORT] for key, name in _VERSIONS.items() if told.get(key)},
+        versions={
+            name: versions[key][:_SHORT] for key, name in _VERSIONS.items() if versions.get(key)
+        },
     )
 
 

@@ -164,7 +164,7 @@ def _told_by_end(kernels: Sequence[KernelEvent]) -> bool:
 
 class _Placing:
     """Gives kernels to runs: `rows` are those of each run, with their device and the row of the
-    node that launched them, -1 if that is not told."""
+    node that launched them, -1 if that is not known."""
 
     def __init__(self, runs: Sequence[ProfiledRun], device_of: Callable[[str], str]) -> None:
         self._runs = runs
@@ -561,7 +561,7 @@ def _providers(sessions: Sequence[Session]) -> set[str]:
 
 
 def _worked(sessions: Sequence[Session]) -> set[str]:
-    """The devices whose work is told kernel by kernel."""
+    """The devices whose work is recorded kernel by kernel."""
     kinds = [kind for session in sessions for kind in session.kinds]
     return {kind.track.device for kind in kinds if isinstance(kind, KernelKind)}
 

@@ -93,8 +93,8 @@ def _devices(path: Path, trace: TraceColumns, device: str) -> Int64s:
 
 
 def _group(found: re.Match[str]) -> int:
-    told = found[1] if found.re.groups else None
-    return int(told) if told is not None and told.isdecimal() and len(told) < 6 else 0
+    group = found[1] if found.re.groups else None
+    return int(group) if group is not None and group.isdecimal() and len(group) < 6 else 0
 
 
 def _name(track: TrackRow) -> str:

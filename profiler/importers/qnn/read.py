@@ -41,7 +41,7 @@ from profiler.trace.manifest_fields import Device
 #
 # ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the message
 # ended, with loading and unloading ahead of all executions. The words under `Message` differ, too:
-# only those of loading are the same in both, so other rows are told by level and identifier.
+# only those of loading are the same in both, so other rows are known by level and identifier.
 #
 # Backends that do not tell times have `UNKNOWN` for them, and identifiers of their own or `NULL`:
 # there `EXECUTE` starts an execution, and `NODE` is one of its nodes, in whatever unit
@@ -62,7 +62,7 @@ _NAMELESS = frozenset({"null", "NULL"})
 _VERSION = re.compile(r"Backend version\s*,\s*v?(\d{1,4}(?:\.\d{1,12}){1,5})\s*$")
 _END = "QNN (execute) time"
 _EXECUTE_EVENT, _NODE_MESSAGE = "EXECUTE", "NODE"  # of ONNX Runtime
-_UNTOLD = "UNKNOWN"
+_NO_VALUE = "UNKNOWN"
 _LARGEST = 1 << 50
 _LARGEST_US = 10**12  # 11 days
 
@@ -104,7 +104,7 @@ class Step:
 class Profile:
     """`steps` are the outermost of loading and unloading in the order of the file; `unread` counts
     rows that are no rows, `cut` says whether the last execution has no end; `version` is that of
-    the backend, "" if not told."""
+    the backend, "" if not known."""
 
     executions: list[Execution] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -186,8 +186,8 @@ def _rows(text: str, profile: Profile) -> Iterator[_Row]:
     lines = _LINE.split(text)
     head = islice(lines, _LINES)
     skip = next((n for n, line in enumerate(head) if HEADER.match(line.encode())), 0)
-    told = (found for line in lines[:skip] if (found := _VERSION.match(line)))
-    profile.version = next((found[1] for found in told), "")
+    versions = (found for line in lines[:skip] if (found := _VERSION.match(line)))
+    profile.version = next((found[1] for found in versions), "")
     for line in islice(lines, skip, None):
         if not line.strip() or HEADER.match(line.encode()):
             continue
@@ -206,7 +206,7 @@ def _row(cells: Sequence[str]) -> _Row | None:
     """A row; of an unknown unit if its value is none (`UNKNOWN`, `INF/SEC`)."""
     if len(cells) < _COLUMNS:
         return None
-    stamp = 0 if cells[0] == _UNTOLD else _number(cells[0])
+    stamp = 0 if cells[0] == _NO_VALUE else _number(cells[0])
     value = _number(cells[2])
     unit, source, level, name = cells[3:_COLUMNS]
     known = unit in ("US", "CYCLES", "COUNT")
@@ -278,7 +278,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One of the costliest operations of QNN; bytes are those of DRAM, -1 if not told."""
+    """One of the costliest operations of QNN; bytes are those of DRAM, -1 if not known."""
 
     op_type: str
     cycles: int
@@ -288,7 +288,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One execution; `operations` are by name. -1 is what is not told."""
+    """One execution; `operations` are by name. -1 is what is not known."""
 
     time_us: int
     cycles: int
@@ -453,7 +453,7 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
 
 
 def _first(one: Execution, names: Sequence[str]) -> int:
-    """The first of these times that is told, in us."""
+    """The first of these times that is known, in us."""
     return next((one.times_us[name] for name in names if name in one.times_us), 0)
 
 
@@ -499,9 +499,9 @@ def _add_execution(
         builder.add(track, submodule, "Execution", at, accelerator)
     for node, begin, length in _shared(one.nodes, at, accelerator):
         layer = names[node.name]
-        told = listed.get(node.name) or Listed(op_type(layer), UNKNOWN, UNKNOWN, UNKNOWN)
-        read, written = told.bytes_read, told.bytes_written
-        columns = track, layer, told.op_type, begin, length
+        details = listed.get(node.name) or Listed(op_type(layer), UNKNOWN, UNKNOWN, UNKNOWN)
+        read, written = details.bytes_read, details.bytes_written
+        columns = track, layer, details.op_type, begin, length
         builder.add(*columns, bytes_read=read, bytes_written=written)
         if not node.timed:
             counters.spent(begin + length, node.amount)

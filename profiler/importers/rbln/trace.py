@@ -621,15 +621,15 @@ def divide(trace: RblnTrace) -> Streams | None:
     _place_others(trace, named, call, device, by_device)
     order, numbered, in_order = _order(keys, by_device)
     parts = [_part(trace, call == number) for number in order]
-    told = [(int(keys[number][0]), int(keys[number][1])) for number in order]
+    keyed = [(int(keys[number][0]), int(keys[number][1])) for number in order]
     if (call < 0).any():  # of an instance, or on a device, of which no call is named
         parts.append(_part(trace, call < 0))
-        told.append((UNNAMED, UNNAMED))
+        keyed.append((UNNAMED, UNNAMED))
         in_order = False
     between = len(trace.flows) - sum(len(part.flows) for part in parts)
     lost, reason = DropKind.DROPPED_EVENTS, DropReason.FLOWS_BETWEEN_CALLS
     drops = (*trace.drops, *drops_of(lost, between, "flows", reason, trace.file))
-    return Streams((replace(parts[0], drops=drops), *parts[1:]), tuple(told), numbered, in_order)
+    return Streams((replace(parts[0], drops=drops), *parts[1:]), tuple(keyed), numbered, in_order)
 
 
 def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:

@@ -162,8 +162,10 @@ class _Recording:
         self._rows.add_api(_times(found, calls), found["tid"][calls], names, place[calls])
         # what roctx was given, as the older layout has it
         events = found["event_id"][marks].tolist()
-        told = self._database.texts(self._name("event"), "extdata", events)
-        said = {event: message for event, text in told.items() if (message := _extra(text).message)}
+        details = self._database.texts(self._name("event"), "extdata", events)
+        said = {
+            event: message for event, text in details.items() if (message := _extra(text).message)
+        }
         functions = [names[name] for name in place[marks].tolist()]
         texts = [
             said.get(event, name) if name.startswith(_FUNCTION) else name
@@ -174,12 +176,12 @@ class _Recording:
     def _add_samples(self) -> None:
         """Values of hardware counters, at the start of the dispatch whose event they have."""
         values = self._database.rows(self._name("pmc_event"), ("event_id", "pmc_id", "value"))
-        told = [row for row in values if all(isinstance(one, int | float) for one in row)]
-        if not told:
+        numbers = [row for row in values if all(isinstance(one, int | float) for one in row)]
+        if not numbers:
             return
-        event = np.array([int(str(row[0])) for row in told], dtype=np.int64)
-        counter = np.array([int(str(row[1])) for row in told], dtype=np.int64)
-        value = np.array([float(str(row[2])) for row in told], dtype=np.float64)
+        event = np.array([int(str(row[0])) for row in numbers], dtype=np.int64)
+        counter = np.array([int(str(row[1])) for row in numbers], dtype=np.int64)
+        value = np.array([float(str(row[2])) for row in numbers], dtype=np.float64)
         found = self._placed("kernel_dispatch", {})
         found["id"] = found["event_id"]
         time = _led(event, found, "start", NO_TIME)

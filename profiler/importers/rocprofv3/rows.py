@@ -34,7 +34,7 @@ from profiler.trace.manifest_fields import ClockName, Device, quantity
 # --- What the files of a run have, gathered process by process and form by form, in their times.
 #
 # Devices are numbers of GPUs, `HOST` for the host. Forms differ in how they tell things, not in
-# what is told, so that a run is the same run from each of them.
+# what is known, so that a run is the same run from each of them.
 
 
 Float64s = npt.NDArray[np.float64]
@@ -207,7 +207,7 @@ _NAMED = re.compile(r"(?:(Agent|GPU|CPU)[ -]?)?(\d{1,18})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`number` counts the GPUs; sizes are 0 if they are not told."""
+    """`number` counts the GPUs; sizes are 0 if they are not known."""
 
     id: int
     gpu: bool

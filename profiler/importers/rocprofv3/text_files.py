@@ -347,8 +347,8 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
     )
     rows.devices.update(agents.devices())
     pids = [table.numbers("Process_Id", NO_ID) for _, table in tables]
-    told = np.concatenate(pids)
-    pid = int(told[told >= 0][0]) if (told >= 0).any() else number
+    numbers = np.concatenate(pids)
+    pid = int(numbers[numbers >= 0][0]) if (numbers >= 0).any() else number
     for file, table in tables:
         if file.kind is CsvKind.KERNELS:
             _add_kernels(table, np.arange(table.count), pid, agents, rows)
@@ -361,7 +361,7 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
 
 
 def _csv_agents(table: CsvColumns) -> list[Agent]:
-    """Their ids are numbers of nodes, logical ones if they are told. GPUs are counted in order
+    """Their ids are numbers of nodes, logical ones if they are known. GPUs are counted in order
     of these if the file does not count them."""
     node = table.numbers("Node_Id", NO_ID)
     ids = np.where(
@@ -369,7 +369,7 @@ def _csv_agents(table: CsvColumns) -> list[Agent]:
     )
     kinds, kind = table.texts("Agent_Type")
     gpu = np.array(["gpu" in one.lower() or one == "2" for one in kinds], dtype=np.bool_)[kind]
-    told = table.numbers("Logical_Node_Type_Id", NO_ID)
+    nodes = table.numbers("Logical_Node_Type_Id", NO_ID)
     ranks = np.where(gpu, np.searchsorted(np.sort(ids[gpu]), ids), 0)
     names, name = table.texts("Product_Name")
     units = table.numbers("Cu_Count", 0)
@@ -377,7 +377,7 @@ def _csv_agents(table: CsvColumns) -> list[Agent]:
         Agent(
             id=int(ids[row]),
             gpu=bool(gpu[row]),
-            number=int(told[row] if told[row] >= 0 else ranks[row]),
+            number=int(nodes[row] if nodes[row] >= 0 else ranks[row]),
             name=names[name[row]],
             compute_units=int(units[row]),
         )

@@ -66,11 +66,11 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
 
 def _model(meta: Any) -> str:
     """The model's name; of a path of somebody's machine the last part."""
-    told = meta.get("model") if isinstance(meta, dict) else None
-    if not isinstance(told, str) or "\n" in told:
+    model = meta.get("model") if isinstance(meta, dict) else None
+    if not isinstance(model, str) or "\n" in model:
         return ""
-    local = told.startswith(("/", "~", ".")) or "\\" in told
-    return (re.split(r"[/\\]", told.rstrip("/\\"))[-1] if local else told)[:_LONGEST]
+    local = model.startswith(("/", "~", ".")) or "\\" in model
+    return (re.split(r"[/\\]", model.rstrip("/\\"))[-1] if local else model)[:_LONGEST]
 
 
 def _documents(data: bytes) -> Iterator[Any]:
@@ -139,8 +139,8 @@ def _is_loop(name: str) -> bool:
 
 
 def _peak(peaks: Any, name: str) -> int:
-    told = peaks.get(f"after_{name}") if isinstance(peaks, dict) else None
-    size = told.get("peak_reserved_mb") if isinstance(told, dict) else None
+    peak = peaks.get(f"after_{name}") if isinstance(peaks, dict) else None
+    size = peak.get("peak_reserved_mb") if isinstance(peak, dict) else None
     if not isinstance(size, int | float) or isinstance(size, bool) or not 0 <= size < 1 << 30:
         return -1
     return round(size * _MIB)

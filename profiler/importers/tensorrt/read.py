@@ -78,23 +78,23 @@ def layers_of(profile: Export | None, described: Export | None) -> list[TimedLay
     for time in profile.times:
         average = time.averageMs if time.averageMs >= 0 else time.timeMs / profile.count
         found = by_name.get(time.name)
-        told = found.pop(0) if found else {}
-        made.append(_layer(time.name, max(round(average * 1e6), 0), told))
+        details = found.pop(0) if found else {}
+        made.append(_layer(time.name, max(round(average * 1e6), 0), details))
     return made
 
 
-def _layer(name: str, average_ns: int, told: dict[str, Any]) -> TimedLayer:
-    inputs, outputs = _tensors(told.get("Inputs")), _tensors(told.get("Outputs"))
-    weights = _weights(told, inputs)
+def _layer(name: str, average_ns: int, details: dict[str, Any]) -> TimedLayer:
+    inputs, outputs = _tensors(details.get("Inputs")), _tensors(details.get("Outputs"))
+    weights = _weights(details, inputs)
     if weights is not None:  # then what is added to the result, if that is fused
         inputs = [*inputs[:1], weights, *inputs[1:]]
-    known = inputs and outputs and (weights is not None or "Weights" not in told)
+    known = inputs and outputs and (weights is not None or "Weights" not in details)
     text = " ".join(t.text for t in inputs) + " -> " + " ".join(t.text for t in outputs)
     return TimedLayer(
         name,
         average_ns,
-        _text(told.get("LayerType")) or _by_name(name),
-        _text(told.get("TacticName")),
+        _text(details.get("LayerType")) or _by_name(name),
+        _text(details.get("TacticName")),
         text if known else "",
         sum(t.bytes for t in inputs) if known else UNKNOWN,
         sum(t.bytes for t in outputs) if known else UNKNOWN,
@@ -151,17 +151,17 @@ def _tensors(given: object) -> list[_Tensor]:
     return found
 
 
-def _weights(told: dict[str, Any], inputs: Sequence[_Tensor]) -> _Tensor | None:
+def _weights(details: dict[str, Any], inputs: Sequence[_Tensor]) -> _Tensor | None:
     """Of a convolution [M, C/groups, k…], of its transpose [C, M/groups, k…]."""
-    weights, kernel = told.get("Weights"), _dims(told.get("Kernel"))
-    maps, groups = _size(told.get("OutMaps")), _size(told.get("Groups")) or 1
+    weights, kernel = details.get("Weights"), _dims(details.get("Kernel"))
+    maps, groups = _size(details.get("OutMaps")), _size(details.get("Groups")) or 1
     if not isinstance(weights, dict) or not kernel or not maps or not inputs:
         return None
     if len(inputs[0].dims) < 2:
         return None
     channels = inputs[0].dims[1]
     dims = [maps, channels // groups, *kernel]
-    if _DECONVOLUTION in _text(told.get("LayerType")).lower():
+    if _DECONVOLUTION in _text(details.get("LayerType")).lower():
         dims = [channels, maps // groups, *kernel]
     if prod(dims) != weights.get("Count"):
         return None
@@ -318,13 +318,13 @@ def _warmup_of(summary: dict[str, object]) -> int:
 
 
 def _device(summary: dict[str, object]) -> Device:
-    told = summary.get("device_information")
-    if not isinstance(told, dict):
+    stated = summary.get("device_information")
+    if not isinstance(stated, dict):
         return Device()
-    memory = _MEMORY.fullmatch(str(told.get("Device Global Memory", "")))
-    units = told.get("SMs")
+    memory = _MEMORY.fullmatch(str(stated.get("Device Global Memory", "")))
+    units = stated.get("SMs")
     return Device(
-        hardware=str(told.get("Selected Device", ""))[:200],
+        hardware=str(stated.get("Selected Device", ""))[:200],
         memory_bytes=int(memory[1]) << 20 if memory else None,
         compute_units=int(units) if isinstance(units, int | float) and 0 < units < 1e6 else None,
     )

@@ -80,7 +80,7 @@ class Request:
         return bool(there) and computed and times == sorted(times)
 
     def between(self, first: str, last: str) -> tuple[int, int] | None:
-        """Two times, if both are told."""
+        """Two times, if both are known."""
         if first not in self.at or last not in self.at:
             return None
         return self.at[first], self.at[last]
@@ -191,8 +191,8 @@ class _Pipeline:
 
     @property
     def begin(self) -> int:
-        told = (self.root.at[name] for name in _BEGINS if name in self.root.at)
-        return min(next(told), self.root.at["REQUEST_START"])
+        starts = (self.root.at[name] for name in _BEGINS if name in self.root.at)
+        return min(next(starts), self.root.at["REQUEST_START"])
 
     @property
     def end(self) -> int:

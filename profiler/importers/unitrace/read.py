@@ -71,8 +71,8 @@ def _trace(path: Path) -> KinetoTrace:
 
 def _number(row: Row) -> Scalar:
     """What a call and its work have in common, from 1 on."""
-    told = row.args.id if row.id is None and row.args is not None else row.id
-    text = str(told)
+    number = row.args.id if row.id is None and row.args is not None else row.id
+    text = str(number)
     return int(text) + 1 if text.isdecimal() and len(text) < 12 else None
 
 

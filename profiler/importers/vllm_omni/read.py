@@ -67,7 +67,7 @@ class Section:
 
     stage: int
     following: int = -1
-    told: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -87,9 +87,9 @@ def blocks_of(text: str) -> Iterator[SummaryBlock]:
     begins = [match.start() for match in _BEGIN.finditer(text)]
     for begin, end in pairwise((*begins, len(text))):
         requests, total = _requests(text, begin, end)
-        told = [one for one in requests if one.sections]
-        for one in told:
-            one.total = total if len(told) == 1 else ""
+        complete = [one for one in requests if one.sections]
+        for one in complete:
+            one.total = total if len(complete) == 1 else ""
             yield one
 
 
@@ -119,7 +119,7 @@ def _requests(text: str, begin: int, end: int) -> tuple[list[SummaryBlock], str]
             ):
                 current = SummaryBlock(begin)
                 found.append(current)
-            current.sections.append(Section(number, told=into))
+            current.sections.append(Section(number, values=into))
         elif edge := _HANDOFF.fullmatch(head):
             current.sections.append(Section(int(edge[1]), int(edge[2]), into))
     return found, total
@@ -171,7 +171,7 @@ _GRAIN_NS = 10_000_000  # of what `[OmniTiming]` rounds
 
 @dataclass(slots=True)
 class Edge:
-    """From a stage to the next: how long it took, in its parts; -1 bytes if not told."""
+    """From a stage to the next: how long it took, in its parts; -1 bytes if not known."""
 
     parts_ns: dict[str, int] = field(default_factory=dict)
     size: int = -1
@@ -226,35 +226,35 @@ class Requests:
         records = _RECORD.findall(text)
         self.unread += len(_BEGUN.findall(text)) - len(records)
         for kind, body in records:
-            told = _entries(body)
-            if not self._record(kind, told, self._of(told.get("request_id", ""))):
+            entries = _entries(body)
+            if not self._record(kind, entries, self._of(entries.get("request_id", ""))):
                 self.unread += 1
         for body, time_text in _WHOLE.findall(text):
             known = self.by_id.get(_entries(body).get("request_id", ""))
             if known is not None:
                 known.total = _time(time_text) or known.total
 
-    def _record(self, kind: str, told: Mapping[str, str], request: Request) -> bool:
+    def _record(self, kind: str, entry: Mapping[str, str], request: Request) -> bool:
         """Whether a record tells a time."""
         if kind == "orchestrator_request_e2e":
-            request.total = _time(told.get("e2e_time_ms")) or request.total
+            request.total = _time(entry.get("e2e_time_ms")) or request.total
             return bool(request.total)
         if kind.startswith("transfer"):
-            ends = [_number(told.get(key)) for key in ("from_stage", "to_stage")]
+            ends = [_number(entry.get(key)) for key in ("from_stage", "to_stage")]
             if -1 in ends:
                 return False
             edge = request.edge(*ends)
-            edge.size = max(edge.size, _number(told.get("size_bytes")))
-            return self._moved(edge, told)
-        time, stage = _time(told.get("stage_gen_time_ms")), _number(told.get("stage_id"))
+            edge.size = max(edge.size, _number(entry.get("size_bytes")))
+            return self._moved(edge, entry)
+        time, stage = _time(entry.get("stage_gen_time_ms")), _number(entry.get("stage_id"))
         if time is None or stage < 0:
             return False
         request.stages[stage] = request.stages.get(stage, 0) + time
         return True
 
     @staticmethod
-    def _moved(edge: Edge, told: Mapping[str, str]) -> bool:
-        found = {key: time for key in _MOVED if (time := _time(told.get(key))) is not None}
+    def _moved(edge: Edge, entry: Mapping[str, str]) -> bool:
+        found = {key: time for key in _MOVED if (time := _time(entry.get(key))) is not None}
         edge.parts_ns |= found
         return bool(found)
 
@@ -278,13 +278,13 @@ class Requests:
 
     def _stages(self, request: Request, rows: Mapping[str, Sequence[str]]) -> None:
         columns = rows.get("Field", ())
-        told: dict[int, int] = {}
+        places: dict[int, int] = {}
         for place, value in enumerate(rows.get("stage_gen_time_ms", ())):
             time = _time(value)
             if time is not None:
                 number = self._stage(columns[place] if place < len(columns) else "", place)
-                told[number] = told.get(number, 0) + time
-        request.stages |= told
+                places[number] = places.get(number, 0) + time
+        request.stages |= places
 
     def _edges(self, request: Request, rows: Mapping[str, Sequence[str]]) -> None:
         for place, column in enumerate(rows.get("Field", ())):
@@ -292,9 +292,9 @@ class Requests:
             if ends is None:
                 continue
             edge = request.edge(int(ends[1]), int(ends[2]))
-            told = {key: cells[place] for key, cells in rows.items() if place < len(cells)}
-            self._moved(edge, told)
-            size = _time(told.get("size_kbytes"))
+            entries = {key: cells[place] for key, cells in rows.items() if place < len(cells)}
+            self._moved(edge, entries)
+            size = _time(entries.get("size_kbytes"))
             edge.size = size * 1024 // 1_000_000 if size is not None else edge.size
 
     def _lines(self, text: str) -> None:
@@ -340,27 +340,27 @@ class Requests:
 
     def _section(self, request: Request, section: Section) -> None:
         """What a summary tells of a stage, or of the way to the next."""
-        told = section.told
+        entries = section.values
         if section.following >= 0:
-            length = _time(told.get("Handoff total time (ms)"))
+            length = _time(entries.get("Handoff total time (ms)"))
             if length is not None:
                 edge = request.edge(section.stage, section.following)
                 edge.parts_ns["total"] = length
             return
-        ran = _time(told.get("Execution time (ms)") or told.get("Stage generation time (ms)"))
+        ran = _time(entries.get("Execution time (ms)") or entries.get("Stage generation time (ms)"))
         if ran is None:
             self.unread += 1
             return
         request.stages.setdefault(section.stage, ran)
-        request.queued[section.stage] = _time(told.get("Queue wait time (ms)")) or 0
-        request.processed[section.stage] = _time(told.get("Output processor time (ms)")) or 0
-        if told.get("Stage name"):
-            self.names.setdefault(section.stage, told["Stage name"].strip())
+        request.queued[section.stage] = _time(entries.get("Queue wait time (ms)")) or 0
+        request.processed[section.stage] = _time(entries.get("Output processor time (ms)")) or 0
+        if entries.get("Stage name"):
+            self.names.setdefault(section.stage, entries["Stage name"].strip())
 
-    def _stage(self, told: str, place: int) -> int:
+    def _stage(self, stage: str, place: int) -> int:
         """The number of a stage by what it is called (`0`, `stage 0`, `0:ar`, `ar`), else its
         place; its name is kept."""
-        found = _REQUEST_STAGE.match(told.strip())
+        found = _REQUEST_STAGE.match(stage.strip())
         if found is None:
             return place
         number = int(found[1]) if found[1] else place
@@ -406,9 +406,11 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             "its *.stats.jsonl"
         )
     often = Counter(found.names.values())  # with its number if several are called so
-    told = {n: name if often[name] == 1 else f"{name} {n}" for n, name in found.names.items()}
+    unique_names = {
+        n: name if often[name] == 1 else f"{name} {n}" for n, name in found.names.items()
+    }
     numbers = sorted({number for one in whole for number in one.times()})
-    names = {number: told.get(number, f"stage {number}") for number in numbers}
+    names = {number: unique_names.get(number, f"stage {number}") for number in numbers}
     devices = {_device(number): Device(hardware=name) for number, name in names.items()}
     requests = [
         RequestTimes("request", tuple(_stages(one, names)), one.total or one.total_rounded)
@@ -443,7 +445,7 @@ def _between(request: Request, before: int | None, number: int) -> Iterator[Host
     if before is not None and request.processed.get(before):
         yield HostTime(f"output {before}", request.processed[before])
     for (first, second), edge in sorted(request.edges.items()):
-        # the sum of its parts, else what is told of all of it
+        # the sum of its parts, else what is known of all of it
         parts = [edge.parts_ns[key] for key in _MOVED if key in edge.parts_ns]
         length = sum(parts) if parts else edge.parts_ns.get("total", 0)
         if second == number and length:

@@ -115,8 +115,8 @@ class Plane:
                 if one.WhichOneof("data") == "num_occurrences" or not timed:
                     untimed += 1
                     continue
-                name, text, told = self._kind(one.metadata_id)
-                stats = {**told, **_stats(one.stats, self._names)} if one.stats else told
+                name, text, category = self._kind(one.metadata_id)
+                stats = {**category, **_stats(one.stats, self._names)} if one.stats else category
                 events.append(Event(name, text, start, length, stats))
             yield Line(_text(message.name), tuple(events), untimed)
 
@@ -161,8 +161,8 @@ def read_space(path: Path) -> Space:
         names = {key: _text(one.name) for key, one in message.stat_metadata.items()}
         stats = _stats(message.stats, names)
         planes.append(Plane(_text(message.name), stats, message, _names=names))
-    told = (plane.stats.get("profile_start_time") for plane in planes if plane.name == _TASK)
-    start = next((one for one in told if isinstance(one, int) and 0 < one < 1 << 61), 0)
+    starts = (plane.stats.get("profile_start_time") for plane in planes if plane.name == _TASK)
+    start = next((one for one in starts if isinstance(one, int) and 0 < one < 1 << 61), 0)
     for plane in planes:
         plane._start_ns = start  # noqa: SLF001 - known once all planes are read
     return Space(tuple(planes), start, damaged, end < len(data))
@@ -367,11 +367,13 @@ def on_tpu(event: Event) -> Operation:
 
 
 @lru_cache(maxsize=4096)
-def _tpu_operation(name: str, text: str, told: str, path: str, flops: int, moved: int) -> Operation:
+def _tpu_operation(
+    name: str, text: str, stated: str, path: str, flops: int, moved: int
+) -> Operation:
     module, op = _path(path)
-    category, suffix = _category(told or name)
-    layer, op_type = name or told or "operation", op or told or name
-    if category == "sync" or told == "copy-start":  # what that starts moves behind it
+    category, suffix = _category(stated or name)
+    layer, op_type = name or stated or "operation", op or stated or name
+    if category == "sync" or stated == "copy-start":  # what that starts moves behind it
         return Operation(layer, op_type, module, "", category, suffix)
     shapes, result = _shapes(text)
     written = result if 0 <= result <= moved else UNKNOWN
@@ -386,7 +388,7 @@ def _tpu_operation(name: str, text: str, told: str, path: str, flops: int, moved
         flops=flops,
         bytes_read=moved - written if written >= 0 else moved,
         bytes_written=written,
-        contains=told in _CONTAINERS,
+        contains=stated in _CONTAINERS,
     )
 
 
@@ -422,15 +424,15 @@ def _path(tf_op: str) -> tuple[str, str]:
     return ".".join(filter(None, modules)), op
 
 
-def _category(told: str) -> tuple[Category, str]:
-    if told.endswith("-done"):
+def _category(text: str) -> tuple[Category, str]:
+    if text.endswith("-done"):
         return "sync", " sync"
-    kind = told.removesuffix("-start").removesuffix(" fusion")
+    kind = text.removesuffix("-start").removesuffix(" fusion")
     if kind.startswith(_COLLECTIVES):
         return "collective", " collectives"
     if kind in ("infeed", "outfeed", "host-send", "host-recv"):
         return "dma", " memcpy"
-    if told == "copy-start":
+    if text == "copy-start":
         return "other", ""
     if kind == "copy":
         return "copy", " copy"

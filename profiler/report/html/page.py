@@ -783,7 +783,7 @@ def _rest(
         "tables_shown": body.tables,
         **columns,
         "messages": page_messages(map(template, _LATE), [body.tables, *columns.values(), lanes]),
-        "trace": trace and _told(trace, run_id),
+        "trace": trace and _trace_facts(trace, run_id),
     }
 
 
@@ -793,7 +793,7 @@ def _charts(body: Body) -> str:
     return _packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])})
 
 
-def _told(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
+def _trace_facts(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
     named = {"name": trace.name, "run": run_id}
     return named | {"size": trace.size, "packed": bool(trace.packed)}
 

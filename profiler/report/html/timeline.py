@@ -536,8 +536,8 @@ def _on_axis(run: Run) -> pl.DataFrame:
         tiles, on="call", how="left", maintain_order="left"
     )
     device = pl.col("device").cast(pl.String)
-    told = pl.col("queue_lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
-    launched = told.any().over("tile_device")
+    recorded = pl.col("queue_lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
+    launched = recorded.any().over("tile_device")
     there = launched & (device == pl.col("tile_device"))
     return calls.with_columns(
         start_ns=pl.when(there).then("begin_ns").otherwise("start_ns"),

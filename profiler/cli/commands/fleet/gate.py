@@ -46,7 +46,7 @@ class GateOptions:
 def gate(options: GateOptions) -> None:
     """Fail if a run is outside the history of comparable runs.
 
-    Exit code 0: not slower, 1: slower, 2: it cannot be told, with the reason.
+    Exit code 0: not slower, 1: slower, 2: it is not known, with the reason.
     """
     from profiler.compare.compare import parse_limit
     from profiler.fleet.compare import gate as hold

@@ -47,7 +47,7 @@ def history(options: HistoryOptions) -> None:
     """Show a metric over comparable runs, and where it changed: the last good run, the first bad
     one, and what differs between their bundles.
 
-    Runs that are comparable with the newest one are taken. A drift is told as drift, a second mode
+    Runs that are comparable with the newest one are taken. A drift is called drift, a second mode
     as two modes; neither is a change.
     """
     from profiler.fleet.dataset import Dataset

@@ -644,7 +644,7 @@ def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
 
 
 def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a page: what is known by other columns is left out, and a name by its label."""
+    """The rows of a page: what other columns say is left out, and a name by its label."""
     name = pl.when(pl.col("name") != pl.col("label")).then("name")
     shown = [column.name for column in columns_of(_COLUMNS, MODULE_TREE)]
     return tree.select(*shown, "depth", name=name)

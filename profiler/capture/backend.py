@@ -70,7 +70,7 @@ def output_device(output: Any) -> str:
 
 
 class CallHooks(Protocol):
-    """What is known of the calls of a submodule: `around` each, or their `begin` and `end`."""
+    """Hears of the calls of a submodule: `around` each, or their `begin` and `end`."""
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """Run `original(*args, **kwargs)` as a call."""

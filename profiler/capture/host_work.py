@@ -103,7 +103,7 @@ class Conversions:
     """Converts sessions in the order in which they were stopped, one at a time.
 
     `resting_since` tells since when, on `time.monotonic`, nothing is recorded; None while something
-    is. The recorders of a session are known when it has been converted, and what that took.
+    is. The recorders of a session hear when it has been converted, and what that took.
     """
 
     def __init__(

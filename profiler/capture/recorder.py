@@ -59,7 +59,7 @@ class CoverageTally:
 
     def coverage(self) -> Coverage | None:
         """As the manifest has it; None if nothing was measured: of modules that no pipeline
-        holds the pieces alone are, so that they are known where some ran by themselves."""
+        holds the pieces alone are, so that they are measured if some ran by themselves."""
         if not (self.pipelines or self.alone):
             return None
         captured_ns = self.captured_ns + (self.captured_alone_ns if self.alone else 0)

@@ -487,7 +487,7 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
 
 
 def _of_model(levels: Mapping[Level, Common]) -> bool:
-    """Whether roles of both sides are known in the same words: those of the model."""
+    """Whether roles of both sides are stated in the same words: those of the model."""
     if any(levels[level].enough for level in _OF_MODEL):
         return True
     return levels[Level.SORT].least <= levels[Level.ROLE].least

@@ -48,7 +48,7 @@ def infer_types(model: ir.Model) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without onnx_ir's warnings on stderr: faults of a model are known as findings."""
+    """Without onnx_ir's warnings on stderr: faults of a model are reported as findings."""
     logger = logging.getLogger("onnx_ir")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

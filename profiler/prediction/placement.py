@@ -291,7 +291,7 @@ class DeviceMemory(Struct, frozen=True):
     """What a placement needs on one device, in bytes, and on whose behalf.
 
     `activations` are the most of one that runs and what the others keep; `unknown` names those
-    whose weights nobody gave of, which count as 0.
+    whose weights are not known, which count as 0.
     """
 
     device: str

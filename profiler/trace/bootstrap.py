@@ -220,7 +220,7 @@ def _is_unobserved(values: _Reals) -> bool:
 
 def _apart(values: _Reals, unit: float, *, logs: bool) -> _Reals:
     """By how much sorted values, at least two, differ from their median: logarithms of ratios, or
-    differences; of two, as far as their spread is known. Zeros if three or more are equal."""
+    differences; of two, as far as their spread shows. Zeros if three or more are equal."""
     median = np.median(values)
     if len(values) == 2 and _is_unobserved(values):
         return unit * LEAST_SPREAD / math.sqrt(2) * np.array((-1.0, 1.0))

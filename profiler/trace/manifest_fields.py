@@ -399,7 +399,7 @@ class ClockName(StrEnum):
 
     REALTIME = "CLOCK_REALTIME"
     BOOTTIME = "CLOCK_BOOTTIME"  # since the machine's start
-    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that nobody gave
+    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that is not known
     DEVICE = "device"  # that of `Clocks.reference`
 
 

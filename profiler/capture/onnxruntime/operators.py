@@ -202,8 +202,8 @@ class NotedCall:
     to its start, `begin_run_ns` is its start on the run's clock; `thread` is the operating system's
     number of the thread that ran it. `traced` is False for a call that ran elsewhere.
 
-    `runs` are those that were found in the profile; `mixed` tells that one of them is not known
-    from those of other calls.
+    `runs` are those that were found in the profile; `mixed` says that one of them cannot be
+    distinguished from those of other calls.
     """
 
     invocation: Invocation

@@ -85,7 +85,7 @@ class _OpenCall:
 
     def interrupted(self) -> bool:
         """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
-        are not known of that."""
+        are not notified of that."""
         if self.caller is None or self.thread != threading.get_ident():
             return False
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect's
@@ -100,7 +100,7 @@ class _OpenCall:
 
 
 def live_scope() -> Scope:
-    """What is open in this thread or task, without a call whose end was not known."""
+    """What is open in this thread or task, without a call whose end was not reported."""
     found = scope()
     while isinstance(found.call, _OpenCall) and found.call.interrupted():
         found = found.call.end_interrupted()
@@ -152,7 +152,7 @@ class CallHook:
         return result
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
-        """Where hooks are known: before the call; `caller` is a frame that runs until it ends."""
+        """Hooks are notified: before the call; `caller` is a frame that runs until it ends."""
         call = self._opened()
         if call is not None and not call.interrupted():
             call.depth += 1
@@ -160,7 +160,7 @@ class CallHook:
         self._open(args, kwargs, caller)
 
     def end(self, output: Any) -> None:
-        """Where hooks are known: after the call, also if it failed."""
+        """Hooks are notified: after the call, also if it failed."""
         call = self._opened()
         if call is None:
             return

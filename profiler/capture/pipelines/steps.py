@@ -200,7 +200,7 @@ def guiders(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
 # --- The stage of calls whose component does not tell: found by what happens around them.
 #
 # What is called between two calls of `scheduler.step` is in the loop. What comes before the first
-# is `encode`, but for what the first step itself calls: that is known by the second step, or, if
+# is `encode`, but for what the first step itself calls: that is decided by the second step, or, if
 # there is one step alone, by what was called last before it. What comes after the last step is
 # `decode`. Until then a call has the stage that is most likely, and is placed again when that is
 # known.

@@ -237,7 +237,7 @@ def misplaced_ns(call: TracedCall, found: CallCommands) -> int:
 # --- Marks in the streams of GPUs: CUDA events, of AMD's by that name too.
 #
 # `torch.cuda.Event`: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html; times
-# lie 0.5 µs apart (`cudaEventElapsedTime`), and are known in ms as a float of seven digits.
+# lie 0.5 µs apart (`cudaEventElapsedTime`), and are reported in ms as a float of seven digits.
 
 
 _KIND = "cuda"

@@ -343,7 +343,7 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
 _GAPS = 32  # of a device
 _GAPS_IN_ALL = 512  # as many as 16 devices have; a file may name any number of them
 _LEAST_NS = 100_000  # no launch takes so long
-_REPEATED = 10  # calls of one name, from which on they are known
+_REPEATED = 10  # calls of one name, from which on they are listed
 _BLOCK = 1024  # ranges that are passed over at once
 _RANGES = ("user_annotation",)
 _KINDS = {

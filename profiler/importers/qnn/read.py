@@ -41,7 +41,7 @@ from profiler.trace.manifest_fields import Device
 #
 # ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the message
 # ended, with loading and unloading ahead of all executions. The words under `Message` differ, too:
-# only those of loading are the same in both, so other rows are known by level and identifier.
+# only those of loading are the same in both, so other rows are identified by level and identifier.
 #
 # Backends that do not tell times have `UNKNOWN` for them, and identifiers of their own or `NULL`:
 # there `EXECUTE` starts an execution, and `NODE` is one of its nodes, in whatever unit

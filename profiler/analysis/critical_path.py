@@ -523,4 +523,4 @@ TABLES = (
 
 NULLS = {PathPart: said("other")}  # what the longest parts leave
 
-SENTENCES: Sentences = {PathPart: {PathPart.LAUNCHES: said("launch-bound")}}
+SENTENCES: Sentences = {PathPart: {PathPart.LAUNCHES: said("host launches")}}

@@ -39,7 +39,7 @@ _CAUSES = {  # column of the idle table: what one device does, what several do
     "other_device_ns": (said("waits for another device"), said("wait for another device")),
     "queue_ns": (said("waits in the queue"), said("wait in the queue")),
     "data_ns": (said("waits for transfers"), said("wait for transfers")),
-    _BETWEEN: (said("is idle between calls"), said("are idle between calls")),
+    _BETWEEN: (said("is idle outside of calls"), said("are idle outside of calls")),
 }
 _IDLE = (said("is idle"), said("are idle"))
 _GPU = (said("the GPU"), "GPU")

@@ -643,6 +643,8 @@ def outlier_count(analysis: Analysis) -> int:
 def _durations(analysis: Analysis) -> Part:
     summary = analysis.step_summary
     found = said("No outliers")
+    if summary.count < ENOUGH_VALUES:
+        found = said("Too few steps to look for outliers")
     if summary.outliers:
         found = said("Outliers: {steps}", steps=", ".join(summary.outliers))
     lead = said(

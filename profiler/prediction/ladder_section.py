@@ -135,12 +135,17 @@ def _marks_of(rung: Rung) -> Iterator[Said]:
 
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
     """How much of its gain is the profiler's own at most."""
-    if rung.change.on_host and ladder.recording_ns and recording_note(ladder) is not None:
-        if ladder.recording_ns >= _NEARLY_ALL * (ladder.before_ns - rung.alone.ns):
-            yield said("all of the gain may be profiling overhead")
-        else:
-            part = duration(ladder.recording_ns)
-            yield said("up to {part} of the gain is profiling overhead", part=part)
+    if _all_overhead(ladder, rung):
+        yield said("all of the gain may be profiling overhead")
+    elif rung.change.on_host and recording_note(ladder) is not None:
+        part = duration(ladder.recording_ns or 0)
+        yield said("up to {part} of the gain is profiling overhead", part=part)
+
+
+def _all_overhead(ladder: Ladder, rung: Rung) -> bool:
+    gain_ns = ladder.before_ns - rung.alone.ns
+    inflated = rung.change.on_host and recording_note(ladder) is not None
+    return inflated and (ladder.recording_ns or 0) >= _NEARLY_ALL * gain_ns
 
 
 # --- In brief, for the first screen and the 40 lines of a terminal.
@@ -152,17 +157,32 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     shown = of.most(MOST)
     if ladder is None or not ladder.rungs or not shown:
         return opening
-    notes = [note for note in (all_together(ladder), recording_note(ladder)) if note is not None]
+    keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
+    together = None if keeping == 1 else all_together(ladder)
+    notes = [note for note in (together, recording_note(ladder)) if note is not None]
     if ladder.left:
         some = joined("; ", (action for action, _ in ladder.left))
         notes.append(said("not replayed, so without a number: {changes}", changes=some))
     return replace(
         opening,
         advice=tuple(_advice(ladder, number) for number in range(min(shown, len(ladder.rungs)))),
-        advice_title=said("What to do first, by replay of this run: each alone, then together")
-        if ladder.replayed
-        else said("What to do first, by the parts of this run: each alone, then together"),
+        advice_title=_record_again(ladder)
+        or (
+            said("What to do first, by replay of this run: each alone, then together")
+            if ladder.replayed
+            else said("What to do first, by the parts of this run: each alone, then together")
+        ),
         advice_notes=tuple(notes),
+    )
+
+
+def _record_again(ladder: Ladder) -> Said | None:
+    """What comes before every rung if the gain of the first may be all that recording cost."""
+    if not ladder.stacks or not any(_all_overhead(ladder, rung) for rung in ladder.rungs[:1]):
+        return None
+    return said(
+        "What to do first: record without Python stacks (up to {most}); then, by replay",
+        most=duration(ladder.recording_ns or 0),
     )
 
 

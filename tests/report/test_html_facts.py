@@ -80,7 +80,7 @@ def test_headline_answers():
     submodules took the time."""
     text = plain(headline(analyze(tiny_run()), 1000))
     assert text == (
-        "1.00 µs for 2 steps: 2 NPUs compute 7.0 % to 48 % and are idle between calls 42 % to "
+        "1.00 µs for 2 steps: 2 NPUs compute 7.0 % to 48 % and are idle outside of calls 42 % to "
         "91 %; transformer takes 50 %, text_encoder 9.0 %, vae 8.0 %"
     )
 
@@ -117,7 +117,7 @@ def test_headline_of_many_devices():
     """Of several devices it says how busy the least and the most are."""
     devices = [f"rbln:{number}" for number in range(4)]
     text = plain(headline(analyze(one_submodule(*devices)), 100))
-    assert "4 NPUs compute 22 % and are idle between calls 76 %" in text
+    assert "4 NPUs compute 22 % and are idle outside of calls 76 %" in text
 
 
 def test_headline_without_operators():
@@ -182,7 +182,7 @@ def test_headline_tells_idle_devices_from_those_without_a_call():
     run = make_run(calls, work, [make_span("pipeline", "P", 0, 100)])
     text = plain(headline(analyze(run), 100))
     assert (
-        "computes 10 % and is idle between calls 90 %; device rocm:0 without a call for 10 %"
+        "computes 10 % and is idle outside of calls 90 %; device rocm:0 without a call for 10 %"
         in text
     )
 

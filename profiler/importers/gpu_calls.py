@@ -427,8 +427,8 @@ def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
 
 
 def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
-    """A call for each process that had work; of all, if the file does not tell whose work was
-    whose."""
+    """A call for each process that had work, numbered by pid; one of all, if the file does not say
+    whose work was whose."""
     pids = np.unique(work.pid)
     separate = len(pids) > 1 or bool((pids >= 0).all())
     launching = np.isin(np.arange(len(api)), launch)
@@ -441,16 +441,13 @@ def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
         if not len(begins):
             begins, ends = work.start[work.pid == pid], work.end[work.pid == pid]
         begin, end = int(begins.min()), int(ends.max())
-        calls.append(call_at(0, "run", begin, end - begin, ROOT_DEVICE, True))
+        name = "run" if len(pids) == 1 else f"process_{number}"
+        calls.append(call_at(0, name, begin, end - begin, ROOT_DEVICE, True))
         of_api[own & (api.start >= begin) & (api.start < end)] = number
     of_work = np.where(launch >= 0, np.append(of_api, NO_CALL)[launch], NO_CALL)
     of_work = np.where(of_work >= 0, of_work, np.searchsorted(pids, work.pid))
     of_work[_before(work, api, launch)] = NO_CALL
-    placed = _ordered(calls, of_api, of_work)
-    if len(pids) == 1:
-        return placed
-    named = (replace(call, submodule=f"process_{n}") for n, call in enumerate(placed.calls))
-    return replace(placed, calls=tuple(named))
+    return _ordered(calls, of_api, of_work)
 
 
 def _before(work: Work, api: Api, launch: Int64s) -> Bools:

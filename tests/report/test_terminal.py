@@ -92,8 +92,10 @@ def test_steps_have_statistics_and_a_sparkline():
     """The slower step is the higher bar."""
     lines = part_lines(_text(tiny_run()), "Steps")
     assert lines[:2] == [
-        "2 steps, median 250 ns, mean 250 ns, 200 ns to 300 ns. "
-        "Too few steps to look for outliers.",
+        (
+            "2 steps, median 250 ns, mean 250 ns, 200 ns to 300 ns. "
+            "Too few steps to look for outliers."
+        ),
         "█▁",
     ]
 

@@ -126,7 +126,7 @@ def test_operators_come_from_the_ranges_of_torch(tmp_path):
     and each process is one call on its device, apart though they share correlation ids."""
     run = load(import_trace(CORPUS / "nsys" / "mfu_2gpu_before.sqlite", tmp_path))
     calls = run.calls.select(pl.col("submodule", "device").cast(pl.String), "stage").rows()
-    assert [call[:2] for call in calls] == [("process_0", "cuda:1"), ("process_1", "cuda:0")]
+    assert [call[:2] for call in calls] == [("process_1", "cuda:1"), ("process_0", "cuda:0")]
     time = dict(
         _work(run).group_by(pl.col("layer").cast(pl.String)).agg(pl.col("duration_ns").sum()).rows()
     )

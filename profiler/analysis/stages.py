@@ -13,7 +13,8 @@ from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns,
 from profiler.analysis.guidance import GuidanceKind
 from profiler.analysis.launch_bound import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
-from profiler.analysis.roofline import Bound
+from profiler.analysis.roofline import Bound, call_costs
+from profiler.analysis.step_matrix import times_batch
 from profiler.analysis.steps import step_section_parts
 from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden
 from profiler.analysis.table_text import table, with_known_work
@@ -26,6 +27,7 @@ _ENCODER = 0.20  # of end to end: an encoder runs once if the denoiser runs ever
 _NEGATIVE = 0.02
 _SEPARATE = 0.05
 _BATCHABLE = 0.3  # of the denoiser's time bound by something else than computation
+_WORTH_BATCHING = 0.02  # of end to end
 
 
 def encoder_dominates(analysis: Analysis) -> Finding | None:
@@ -99,6 +101,10 @@ def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
         bound = _not_compute_bound(analysis, row["submodule"])
         if bound is None or bound < _BATCHABLE or share(row["elapsed_ns"], total) < _SEPARATE:
             continue
+        grown = _of_two(analysis, row["submodule"])
+        saved = _saved_by_batching(analysis, row["submodule"], grown)
+        if share(saved, total) < _WORTH_BATCHING:
+            continue
         yield Finding(
             "separate_guidance",
             {
@@ -108,9 +114,27 @@ def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
                 "not_compute_bound_share": bound,
             },
             where=calls_of(analysis, row["submodule"]),
-            cost_ns=round(row["elapsed_ns"] * bound),
-            effect=Effect((row["submodule"],), without_branch="uncond", grown=2.0 - bound),
+            cost_ns=saved,
+            effect=Effect((row["submodule"],), without_branch="uncond", grown=grown),
         )
+
+
+def _of_two(analysis: Analysis, submodule: str) -> float:
+    """How many times the device time of a call one takes that has both branches, 1 to 2: by shapes,
+    twice for all that is of the batch (`predict --batch 2`); twice if no operators were traced."""
+    kinds, profiles = analysis.kinds.table, analysis.device_profiles
+    costs = call_costs(analysis.calls, kinds, profiles, submodule)
+    twice = 2.0 if costs is None else times_batch(costs, 2.0, 1.0)[1].value
+    return min(max(twice, 1.0), 2.0)
+
+
+def _saved_by_batching(analysis: Analysis, submodule: str, grown: float) -> int:
+    """How long the calls of one branch waited, and what their work takes less in one batch, ns."""
+    calls = analysis.calls.filter(
+        (pl.col("submodule") == submodule) & (pl.col("branch") == "uncond")
+    )
+    elapsed, busy = (int(calls[name].fill_null(0).sum()) for name in ("elapsed_ns", "busy_ns"))
+    return round(max(elapsed - busy, 0) + min(busy, elapsed) * (2.0 - grown))
 
 
 def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:

@@ -240,8 +240,31 @@ def pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
 
 def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
     """The same of the host's time: each call until it returned."""
-    extents = _Extents(run.calls["start_ns"].to_numpy(), ends(run.calls), {}, Stretches.none())
+    windows = _host_windows(run, pipelines)
+    extents = _Extents(run.calls["start_ns"].to_numpy(), ends(run.calls), windows, Stretches.none())
     return _pieces(run, extents, pipelines)
+
+
+def _host_windows(run: Run, pipelines: PipelineCalls) -> dict[int, tuple[int, int]]:
+    """By pipeline call its span, until the host has returned from what it called behind it, as far
+    as that counts end to end: the last copy of an image is often launched there."""
+    spans = run.spans.filter(pl.col("kind") == "pipeline")
+    host = run.commands.filter(
+        (pl.col("call") == NO_CALL) & pl.col("category").cast(pl.String).is_in(("host", "sync"))
+    )
+    begin, done = host["start_ns"].to_numpy(), ends(host)
+    windows: dict[int, tuple[int, int]] = {}
+    times = spans["start_ns"].to_list(), ends(spans).tolist()
+    for number, start, end in zip(pipelines.number_of(spans).tolist(), *times, strict=True):
+        first, until = windows.get(number, (start, end))
+        windows[number] = min(first, start), max(until, end)
+    lasts = Axis.of(run, pipelines).last.tolist()
+    for number, last in zip(pipelines.numbers.tolist(), lasts, strict=True):
+        if number in windows:
+            first, until = windows[number]
+            behind = int(done[(begin >= until) & (begin < last)].max(initial=until))
+            windows[number] = first, max(until, min(behind, last))
+    return windows
 
 
 class _Extents(Struct, frozen=True, eq=False):

@@ -696,6 +696,13 @@ def never_late_ns(basis: ReplayBasis) -> float:
 
 
 def _replayed_ns(basis: ReplayBasis, pace: float) -> float:
-    """What the recorded pipeline calls take in the mean with the host at that pace."""
+    """What the recorded pipeline calls take in the mean with the host at that pace, to the end of
+    the last call of each."""
     calls = basis.replayed(basis.plans, replace(basis.as_recorded, host=basis.host * pace))
-    return sum(call.pieces.duration_ns for call in calls) / len(calls)
+    return sum(call.pieces.duration_ns - _behind_ns(call.pieces) for call in calls) / len(calls)
+
+
+def _behind_ns(pieces: PipelinePieces) -> int:
+    """How long the host's work behind the last call takes."""
+    last = (*pieces.encode, *(piece for step in pieces.steps for piece in step), *pieces.decode)[-1]
+    return 0 if last.submodule is not None else last.duration_ns

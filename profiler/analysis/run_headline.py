@@ -30,6 +30,7 @@ _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the sam
 _WAITS = 0.05  # share of waiting that is named
 _MOVED = 0.01  # share of busy time that is not computing
 _ENCODERS = "text_encoder"
+_SEVERAL_ENCODERS = said("text encoders")
 
 _BETWEEN = "host_ns"  # before the first call and behind the last one, too
 
@@ -239,7 +240,12 @@ def _submodules(account: Accounting, total: int) -> str:
     if not shares or shares[0][1] >= _NEARLY_ALL or sum(each for _, each in shares) > _AT_ONCE:
         return ""
     (name, share), *others = shares[:_MOST]
-    first = said("{name} takes {share}", name=name, share=percent(share))
+    several = name == str(_SEVERAL_ENCODERS)
+    first = said(
+        "{name} take {share}" if several else "{name} takes {share}",
+        name=name,
+        share=percent(share),
+    )
     rest = [
         said("{name} {share}", name=name, share=percent(share))
         for name, share in others
@@ -253,6 +259,6 @@ def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     found = list(shares)
     encoders = [part for part in found if part[0].startswith(_ENCODERS)]
     if len(encoders) > 1:
-        together = (said("text encoders"), sum(share for _, share in encoders))
+        together = (_SEVERAL_ENCODERS, sum(share for _, share in encoders))
         found = [part for part in found if part not in encoders] + [together]
     return sorted(found, key=lambda part: -part[1])

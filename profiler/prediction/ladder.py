@@ -16,6 +16,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from profiler.analysis.finding_text import MATERIAL, change, words
+from profiler.analysis.health import is_damaged
 from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, is_compiled, runtime_of
@@ -210,7 +211,11 @@ class _Climb:
             id(rung): self.before.measured.ns - min(rung.alone.ns, self._ns([rung.change]))
             for rung in found
         }
-        worth = [rung for rung in found if saved[id(rung)] >= least or rung.pays_after]
+        worth = [
+            rung
+            for rung in found
+            if saved[id(rung)] >= least or (rung.pays_after and saved[id(rung)] > -least)
+        ]
         return sorted(worth, key=lambda rung: rung.alone.ns)
 
     def _rung(self, one: Change, above: Sequence[Rung], least: float) -> Rung:
@@ -341,12 +346,19 @@ def _left(analysis: Analysis, rungs: Sequence[Rung]) -> Iterator[tuple[str, str]
 
 
 def ladder_of_analysis(analysis: Analysis) -> Ladder | None:
-    """The ladder of the run that was analyzed; None of a selection, which is not all of it."""
+    """The ladder of the run that was analyzed, without rungs if its recording is damaged; None of a
+    selection, which is not all of it."""
     if analysis.run.selection:
         return None
     made = analysis.inputs.made
     if ladder_of_analysis not in made:
-        made[ladder_of_analysis] = ladder_or_left(analysis.inputs.run, analysis)
+        run = analysis.inputs.run
+        if is_damaged(run.info.health):  # `predict` refuses it
+            left = tuple(_left(analysis, ()))
+            why = "the recording is damaged"
+            made[ladder_of_analysis] = Ladder(run.run_id, 0.0, left=left, why_not=why)
+        else:
+            made[ladder_of_analysis] = ladder_or_left(run, analysis)
     found = made[ladder_of_analysis]
     assert isinstance(found, Ladder)
     return found

@@ -104,7 +104,15 @@ from profiler.text import (
     sentence,
 )
 from profiler.trace.events import Drop, device_kind
-from profiler.trace.manifest_fields import Attribution, CallsFrom, Coverage, Device, Overhead
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    CallsFrom,
+    Coverage,
+    Device,
+    HealthRule,
+    Overhead,
+)
 
 # --- From when to when a run lasted.
 
@@ -372,7 +380,7 @@ def drops_fact(analysis: Analysis) -> Fact:
     """How much that was executed is not in the trace; "Uncertain" if all of it is, but not
     surely."""
     if not analysis.drops:
-        return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
+        return Fact(said("Dropped"), said("nothing"), said("no loss was detected"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     missing = any(drop.kind.has_missing_time for drop in analysis.drops)
     name = said("Lost data") if missing else said("Uncertain")
@@ -388,7 +396,34 @@ def recording_facts(analysis: Analysis) -> Iterator[Fact]:
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):
         yield drops_fact(analysis)
+    yield from _outside_calls(analysis)
     yield from health_facts(health)
+
+
+_OUTSIDE = 0.1  # of a device's work: so much of no call is said
+
+
+def _outside_calls(analysis: Analysis) -> Iterator[Fact]:
+    """How much of a device's work belongs to no call, and so to no submodule and no step, unless a
+    check says already that it was launched before the recording."""
+    before = {
+        note.device for note in analysis.inputs.run.info.health if note.rule is HealthRule.BEFORE
+    }
+    for device, part in analysis.run.attribution.items():
+        if part.to is not AttributedTo.CALLS or not part.total_ns or device in before:
+            continue
+        outside_ns = part.total_ns - part.attributed_ns
+        if outside_ns >= _OUTSIDE * part.total_ns:
+            yield Fact(
+                said("Outside calls"),
+                said(
+                    "{share} of the work of {device}",
+                    share=percent(outside_ns / part.total_ns),
+                    device=device,
+                ),
+                said("{time}, in no submodule and no step", time=duration(outside_ns)),
+                remark=True,
+            )
 
 
 def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
@@ -648,6 +683,7 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):
         yield _dropped(analysis)
+    yield from _outside_calls(analysis)
     yield from health_facts(health)
     yield residual_fact(analysis)
     yield cost_fact(analysis)

@@ -55,6 +55,7 @@ _HOME = {
     "done": "profiler.capture.startup",
     "import_trace": "profiler.importers.importing",
     "load": "profiler.tools.sources",
+    "load_ipython_extension": "profiler.tools.notebook",  # `%load_ext profiler`
     "predict": "profiler.tools.sources",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",

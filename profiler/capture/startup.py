@@ -67,12 +67,18 @@ def start(**settings: Any) -> None:
     _process.switch_on(wanted)
 
 
-def done() -> Path | None:
+def done(failure: str = "") -> Path | None:
     """End what `start()` or the environment began. Returns the bundle's folder, None if
-    nothing ran or nothing was on. Raises OutputError if the bundle cannot be written."""
+    nothing ran or nothing was on. `failure` says what ended the run early. Raises OutputError if
+    the bundle cannot be written."""
     if _process.settings is None:
         return None
-    return _process.switch_off()
+    return _process.switch_off(failure)
+
+
+def is_switched_on() -> bool:
+    """Whether this process is being recorded, by its environment or since `start()`."""
+    return _process.settings is not None
 
 
 def release(pipeline: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -43,6 +46,42 @@ def test_constraints_pin_what_is_required():
     lines = (_ROOT / ".ci" / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if "://" in line or line.startswith("-")] == []
     assert "-c .ci/constraints.txt" in (_ROOT / ".ci" / "run").read_text()
+
+
+_IMPORTED_AS = {"protobuf": "google", "pyyaml": "yaml"}
+_WINGS = ("graph", "pipelines", "fleet")  # each has an extra
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """The packages that the code imports, wherever it does."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_the_core_requires_what_it_imports():
+    """Each required package is imported by a file outside the wings that have extras; pandas and
+    pyarrow are for `to_pandas`, of Polars, alone."""
+    sources = [
+        path
+        for path in (_ROOT / "profiler").rglob("*.py")
+        if path.relative_to(_ROOT / "profiler").parts[0] not in _WINGS
+    ]
+    imported = set().union(*(_imported(ast.parse(path.read_text("utf-8"))) for path in sources))
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    required = {one.name for one in _required("", project)}
+    assert {name for name in required if _IMPORTED_AS.get(name, name) not in imported} == set()
+
+
+def test_pandas_frames_need_pyarrow():
+    """The day that Polars makes pandas frames without it, it need not be required any more."""
+    code = "import sys, polars; sys.modules['pyarrow'] = None; polars.DataFrame([1]).to_pandas()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of pyarrow halted")
 
 
 def test_licences_are_listed():

@@ -15,6 +15,7 @@ import gc
 import os
 import re
 import shutil
+import sys
 import threading
 import time
 import weakref
@@ -36,6 +37,7 @@ from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices
 from profiler.capture.pipelines.pipeline_names import RunNames
 from profiler.capture.ranks import own_job
 from profiler.capture.recorder import Recorder
+from profiler.capture.registry import notice
 from profiler.capture.run_info import (
     NOT_ENDED,
     LoadedWeights,
@@ -482,6 +484,11 @@ class Session:
         """
         if name is not None and (not re.fullmatch(r"[\w.+-]+", name) or name.startswith(".")):
             raise InputError(f"{name!r} cannot name a run: use letters, digits, - and _")
+        if sys.platform != "linux":
+            notice(
+                "recording was tried on Linux alone, so this run may lack calls or operators; "
+                "analyze runs that were recorded there"
+            )
         clock = clock or RunClock.start()
         return cls(options, Path(out), name, title, clock, event_cap, compress)
 

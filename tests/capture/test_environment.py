@@ -6,7 +6,11 @@ import sys
 import types
 from importlib import metadata
 
+import pytest
+
 from profiler.capture import run_info
+from profiler.capture.session import Session
+from profiler.capture.settings import Options
 
 
 def test_versions_are_those_of_the_metadata():
@@ -30,3 +34,13 @@ def test_nobody_changes_what_the_next_run_says():
     """Each manifest gets a mapping of its own, though packages are looked up once."""
     run_info.versions()["numpy"] = "0"
     assert run_info.versions()["numpy"] == metadata.version("numpy")
+
+
+@pytest.mark.parametrize(("system", "lines"), [("linux", 0), ("darwin", 1), ("win32", 1)])
+def test_elsewhere_than_on_linux_a_recording_says_so(tmp_path, monkeypatch, capsys, system, lines):
+    """One sentence where a run begins, because nobody has recorded there; none on Linux."""
+    monkeypatch.setattr("profiler.capture.session.sys", types.SimpleNamespace(platform=system))
+    Session.open(Options(), tmp_path).close()
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == lines
+    assert all("recording was tried on Linux alone" in line for line in said)

@@ -74,13 +74,39 @@ def test_an_analysis_says_its_headline_and_findings() -> None:
     assert "… and 1 more in <code>analysis.findings</code>" in _shown(longer)
 
 
-def test_names_are_no_markup(tmp_path: Path) -> None:
-    """A submodule whose name is a script is text in either table, and a long one is cut."""
+def _hostile_run(folder: Path) -> profiler.Run:
+    """A run whose model and submodule are markup."""
     name = "<script>alert(1)</script>" + "x" * 150
     call, commands, _ = small_calls()[0]
-    with BundleWriter.create(tmp_path, "hostile") as bundle:
+    with BundleWriter.create(folder, "hostile") as bundle:
         bundle.write_call(replace(call, submodule=name), commands, ())
-        run = load(bundle.finish(RunInfo(producer="capture", model="<img src=x>")))
+        return load(bundle.finish(RunInfo(producer="capture", model="<img src=x>")))
+
+
+def test_every_table_is_text_of_no_colour(tmp_path: Path) -> None:
+    """Each table, and each frame of a run, shows itself as Polars' and as pandas' HTML: its first
+    column by name, no markup of a name, nothing to fetch, no colour that a dark notebook lacks."""
+    run = _hostile_run(tmp_path)
+    analysis = profiler.analyze(run)
+    frames = {**analysis.tables(), "calls": run.calls, "commands": analysis.commands}
+    shown = {name: frame._repr_html_() for name, frame in frames.items()}
+    shown |= {
+        f"pandas {name}": analysis.to_pandas(name)._repr_html_() for name in analysis.tables()
+    }
+    shown["pandas run"] = run.to_pandas()._repr_html_()
+    assert len(shown) > 80
+    for name, html in shown.items():
+        first = frames[name.removeprefix("pandas ").replace("run", "commands")].columns[0]
+        assert f"<th>{first}</th>" in html, name
+        assert not re.search(r"<(script|img|link|iframe)|https?:|url\(|color|background", html), (
+            name
+        )
+    assert "&lt;script&gt;" in shown["pandas run"]
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    """A submodule whose name is a script is text in either table, and a long one is cut."""
+    run = _hostile_run(tmp_path)
     for shown in (run, profiler.analyze(run)):
         html = as_html(shown)
         assert "&lt;script&gt;" in html

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import types
 from pathlib import Path
 
@@ -224,3 +225,30 @@ def test_no_message_names_the_project_to_pip():
         if re.search(r"install '?profile-sd3\[", path.read_text("utf-8"))
     ]
     assert named == []
+
+
+def test_recording_needs_three_packages(tmp_path):
+    """Of what the core requires, recording imports msgspec, numpy and protobuf alone, as
+    `docs/install.md` says of machines that only record."""
+    project = tomllib.loads((_PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {Requirement(text).name for text in project["dependencies"]}
+    script = f"""
+import sys
+for name in {names - {"msgspec", "numpy", "protobuf"}} | {{"yaml"}}: sys.modules[name] = None
+import profiler
+from profiler.capture import FakeClock
+from tests.capture.toy import ToyPipeline
+clock = FakeClock()
+pipe = ToyPipeline(clock)
+with profiler.profile(pipe, ops="none", out={str(tmp_path)!r}, clock=clock) as run:
+    pipe(num_inference_steps=2)
+print(len([*run.path.glob("0*.pb")]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=_PACKAGE.parent,
+    )
+    assert done.stdout == "9\n", done.stderr

@@ -105,5 +105,5 @@ def test_a_release_is_audited_and_described():
     assert {"audit", "same"} <= set(jobs["wheels"]["needs"])
     assert "SOURCE_DATE_EPOCH" in steps["wheels"]
     assert "SOURCE_DATE_EPOCH" in steps["sdist"]
-    for word in ("cyclonedx-py", "attest-build-provenance", "attest-sbom"):
+    for word in ("twine check --strict", "cyclonedx-py", "attest-build-provenance", "attest-sbom"):
         assert word in steps["provenance"]

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from tests.docs.declared import ELSEWHERE, PRELUDES  # noqa: E402
 from tests.docs.pages import Page  # noqa: E402
 
-TOOLS = ("auditwheel", "build", "twine")
+TOOLS = ("abi3audit", "auditwheel", "build", "twine")
 EXTRAS = "[run,graph,query]"  # what README's commands need
 MOST_MB = 700  # of the core with what it needs
 SERVERS = ("profile-sd3 view", "profile-sd3 graph view", "profile-sd3 mcp")  # end with Ctrl-C
@@ -74,7 +74,7 @@ def main() -> int:
         digest = hashlib.sha256(each.read_bytes()).hexdigest()
         print(f"would be uploaded: {each.name} {each.stat().st_size:,} bytes sha256:{digest}")
     tag(source.name.removesuffix(".tar.gz").rpartition("-")[2], wanted=options.tag)
-    print(*(f"FAILED: {each}" for each in failures), sep="\n")
+    print(*[f"FAILED: {each}" for each in failures] or ["all is well"], sep="\n")
     return bool(failures)
 
 
@@ -100,6 +100,8 @@ def check(tools: Path, place: Path, source: Path, python: Path, wheel: Path) -> 
     do(tools / "twine", "check", "--strict", *sorted(source.parent.iterdir()))
     for each in sorted(source.parent.glob("*.whl")):
         do(tools / "auditwheel", "show", each)
+        if "abi3" in each.name:
+            do(tools / "abi3audit", "--strict", each)
     again = place / "again"
     do(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", again, source, env=of_commit())
     if (again / wheel.name).read_bytes() != wheel.read_bytes():

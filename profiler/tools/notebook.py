@@ -10,11 +10,10 @@ The cell runs as it does without the magic; what was recorded is shown below it 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
-from argparse import SUPPRESS, ArgumentTypeError
+from argparse import SUPPRESS
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -22,6 +21,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
+from profiler.capture.settings import CONFIG, environment_settings
 from profiler.capture.startup import done, is_switched_on, start
 from profiler.errors import ProfilerError
 from profiler.tools.sources import load
@@ -89,6 +89,10 @@ def _settings(line: str) -> dict[str, Any]:
     settings: dict[str, Any] = vars(_parser().parse_args(words))
     if not settings.get("variable", "run").isidentifier():
         raise UsageError(f"{settings['variable']!r} is no name of a variable")
+    config = settings.pop("config", None)
+    if config is not None:
+        asked = environment_settings({**os.environ, CONFIG: config})
+        settings = {**asked.given(), **settings}
     return settings
 
 
@@ -103,16 +107,9 @@ def _parser() -> MagicArgumentParser:
     add("--ops", help="calls whose operators are recorded: all, none, first,last, every:N, …")
     add("--out", metavar="FOLDER", help="of runs; traces if it is not given")
     add("--name", help="of the run's folder; its time if it is not given")
-    add("--config", type=_config, metavar="JSON", help="settings of each submodule")
+    add("--config", metavar="JSON", help="settings as JSON, or a JSON file")
     add("--compress", metavar="HOW", help="none, deflate or zstd")
     add("--max-size", metavar="SIZE", help="what a run may write, such as 2GiB")
     add("--memory", action="store_true", help="record allocations")
     add("--keep-prompts", action="store_true", help="leave prompts in the recorded command line")
     return parser
-
-
-def _config(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"no JSON, {error}") from None

@@ -20,8 +20,8 @@ _REFUSED = {
     "%%profile --ops sometimes\n1": "UsageError: ops='sometimes' is not known: use all, none, fir",
     "%%profile --no-such\n1": "UsageError: unrecognized arguments: --no-such",
     "%%profile --name 'a\n1": "UsageError: %%profile --name 'a: No closing quotation",
-    "%%profile --config [\n1": "UsageError: argument --config: no JSON, Expecting value",
-    "%%profile --config '{\"vae\": 1}'\n1": "UsageError: the configuration of vae is 1: write {",
+    "%%profile --config [\n1": "UsageError: cannot read [ (RBLN_PROFILER_CONFIG): No such file",
+    "%%profile --config '{\"vae\": 1}'\n1": "UsageError: RBLN_PROFILER_CONFIG: no setting is ca",
     "%%profile\nawait pipe": "UsageError: %%profile records no cell that awaits: put `with prof",
     "%%profile\nx = (": "UsageError: the cell ended with SyntaxError",
     "profiler.start()\nget_ipython().run_cell_magic('profile', '', '1')": "UsageError: this kern",
@@ -48,7 +48,8 @@ def cells(tmp_path_factory):
     """Cells with the magic that end well, and one that fails."""
     return _executed(
         str(tmp_path_factory.mktemp("notebook")),
-        f"%%profile run --ops none --out runs --name 'mine'\n{_CALL}\nlen('four')",
+        '%%profile run --config \'{"ops": "none", "out": "no"}\' --out runs --name mine\n'
+        f"{_CALL}\nlen('four')",
         "from pathlib import Path\n"
         "len(run.calls), run.calls['ops_traced'].sum(), len([*Path('runs/mine').glob('0*.pb')])",
         f"%%profile bad\n{_CALL}\nraise ValueError('no')",

@@ -153,7 +153,7 @@ def test_modules_say_what_they_need():
     the command line which command installs them: no ImportError is a library's own."""
     files = (path.relative_to(_PACKAGE.parent).with_suffix("") for path in _PACKAGE.rglob("*.py"))
     modules = [".".join(file.parts).removesuffix(".__init__") for file in files]
-    blocked = (*_BLOCKED, "torch", "diffusers", "transformers")
+    blocked = (*_BLOCKED, "torch", "diffusers", "transformers", "IPython")
     done = subprocess.run(
         [sys.executable, "-c", _IMPORT_ALL.format(blocked=blocked)],
         input=" ".join(module for module in sorted(modules) if module != "profiler.__main__"),
@@ -171,7 +171,7 @@ def test_modules_say_what_they_need():
         "profiler.pipelines.tiny",
         "profiler.tools.sources",
     )
-    assert {"profiler.graph.check", "profiler.pipelines.sd3"} <= {*told}
+    assert {"profiler.graph.check", "profiler.pipelines.sd3", "profiler.tools.notebook"} <= {*told}
     assert not {*without} & {*told}
 
 

@@ -16,15 +16,16 @@ import sys
 from argparse import SUPPRESS
 from typing import Any
 
-from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic_arguments import MagicArgumentParser
-from IPython.display import display
-
 from profiler.capture.settings import CONFIG, environment_settings
 from profiler.capture.startup import done, is_switched_on, start
-from profiler.errors import ProfilerError
+from profiler.errors import ProfilerError, needing
 from profiler.tools.sources import load
+
+with needing("notebook", __name__, "IPython"):
+    from IPython.core.error import UsageError
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.magic_arguments import MagicArgumentParser
+    from IPython.display import display
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

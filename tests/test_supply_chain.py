@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from profiler.errors import DISTRIBUTION
+from tests.docs.pages import Page
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PINNED = dict(
@@ -107,3 +109,18 @@ def test_a_release_is_audited_and_described():
     assert "SOURCE_DATE_EPOCH" in steps["sdist"]
     for word in ("twine check --strict", "cyclonedx-py", "attest-build-provenance", "attest-sbom"):
         assert word in steps["provenance"]
+
+
+def test_a_rehearsed_release_runs_what_the_readme_says():
+    """Each command of README is run from the wheel, or is one that serves, or needs a clone; each
+    folder and file that one names is made for it."""
+    spec = importlib.util.spec_from_file_location("release", _ROOT / ".ci" / "release.py")
+    release = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(release)
+    readme = Page.read(_ROOT / "README.md")
+    found = list(release.commands(readme))
+    said = re.findall(r"`profile-sd3 ([\w-]+)", readme.prose)
+    assert {*said} == {line.split()[1] for line in found if line.startswith("profile-sd3 ")}
+    named = {word for line in found for word in line.split() if re.search(r"\w/$|\.\w+$", word)}
+    assert named <= {*release.FROM_PLAIN_RUN, *release.INPUTS, "inference.py"}
+    assert all((_ROOT / source).is_file() for source in release.INPUTS.values())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import polars as pl
 import pytest
 
@@ -135,8 +137,17 @@ def test_bytes_and_shapes_come_with_the_operators(run):
     assert query["shapes"].cast(str).str.contains(r"^float\[2,16,").all()
 
 
-def test_arena_memory_is_a_counter_per_submodule(run):
-    """Each traced session's arena shows as bytes over time on its device."""
+def test_arena_memory_is_a_counter_per_submodule(run, tmp_path):
+    """Each traced session's arena shows as bytes over time on its device, if ONNX Runtime writes
+    them, which 1.20 does not."""
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "alone")
+    model = default_model_folder() / "vae_decoder" / "model.onnx"
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session.run(None, {session.get_inputs()[0].name: np.zeros((1, 16, 8, 8), np.float32)})
+    if "mem_bytes_in_use" not in Path(session.end_profiling()).read_text(encoding="utf-8"):
+        assert run.counters.is_empty()
+        pytest.skip("this ONNX Runtime writes no memory of its arena")
     names = set(run.counters["name"])
     assert "transformer arena in use" in names
     assert (run.counters["value"] > 0).all()

@@ -196,7 +196,7 @@ def write_manifest(
     created = datetime.now(UTC).isoformat(timespec="seconds")
     ordered = tuple(sorted(entries, key=lambda entry: entry.call.index))
     manifest = Manifest(directory.name, created, info, ordered, files)
-    write_atomically(directory / MANIFEST_NAME, manifest.to_json().encode(), sync=sync)
+    write_atomically(directory / MANIFEST_NAME, manifest.chunks(), sync=sync)
 
 
 def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False) -> dict[str, int]:
@@ -413,7 +413,7 @@ def merge_bundle(directory: Path) -> Path:
         if drop.kind != DropKind.MISSING_FILE or not (directory / drop.where).is_file():
             drops[drop.kind, drop.where] = drop
     info = structs.replace(known.info, drops=tuple(drops.values()))
-    write_atomically(manifest_path, replace(known, info=info, files=merged).to_json().encode())
+    write_atomically(manifest_path, replace(known, info=info, files=merged).chunks())
     return directory / MERGED_NAME
 
 
@@ -531,7 +531,7 @@ def place_bundle(bundle: Path, parent: Path) -> Path:
         target = _new_folder(parent, bundle.name)  # which takes the name
         if target.name != bundle.name:
             manifest = replace(read_manifest(bundle / MANIFEST_NAME), run_id=target.name)
-            write_atomically(bundle / MANIFEST_NAME, manifest.to_json().encode())
+            write_atomically(bundle / MANIFEST_NAME, manifest.chunks())
         if os.name == "nt":
             target.rmdir()
         bundle.replace(target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -272,21 +272,44 @@ class Manifest:
     files: Mapping[str, int]
 
     def to_json(self) -> str:
+        """All of `chunks`."""
+        return b"".join(self.chunks()).decode()
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text of `manifest.json`, some calls at a time: that of a long run is no copy of it in
+        the memory of the program that was recorded."""
         info = info_document(self.info)
         document = {
             "format_version": FORMAT_VERSION,
             "run_id": self.run_id,
             "created": self.created,
             **{key: value for key, value in info.items() if key != "drops"},
-            "calls": [_CallRow.of(entry) for entry in self.calls],
+            "calls": [],
             "files": dict(self.files),
             "drops": info["drops"],
         }
-        try:
-            text = msgspec.json.encode(document)
-        except UnicodeEncodeError:  # a file name or an argument that is no UTF-8
-            text = msgspec.json.encode(writable(msgspec.to_builtins(document)))
-        return msgspec.json.format(text, indent=1).decode() + "\n"
+        before, found, after = _json(document).partition(_NO_CALLS)  # once: texts have no newline
+        yield before
+        for at in range(0, len(self.calls), _TOGETHER):
+            rows = _json({"calls": [*map(_CallRow.of, self.calls[at : at + _TOGETHER])]})
+            yield b"," if at else _FIRST_CALL
+            yield rows[len(_BEFORE_CALLS) : -len(_AFTER_CALLS)]
+        yield b"\n ]" if self.calls else found
+        yield after + b"\n"
+
+
+_TOGETHER = 256  # calls
+_NO_CALLS = b'\n "calls": []'
+_FIRST_CALL = _NO_CALLS[:-1]
+_BEFORE_CALLS, _AFTER_CALLS = b"{" + _FIRST_CALL, b"\n ]\n}"
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    try:
+        text = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # a file name or an argument that is no UTF-8
+        text = msgspec.json.encode(writable(msgspec.to_builtins(document)))
+    return msgspec.json.format(text, indent=1)
 
 
 def info_document(info: RunInfo) -> dict[str, Any]:

@@ -127,6 +127,22 @@ def test_any_calls_round_trip(tmp_path_factory: pytest.TempPathFactory, given_ca
     assert _read(folder, manifest.to_json()) == manifest
 
 
+@pytest.mark.parametrize("count", [0, 1, 256, 600])
+def test_the_text_of_many_calls_is_made_in_pieces(tmp_path: Path, count: int) -> None:
+    """Together they are the document as Python's json indents it, names that are no UTF-8 as
+    U+FFFD, and none is larger than a few hundred calls."""
+    calls = [_entry(index=n, file=f"{n:03}_vae.pb", device="é") for n in range(count)]
+    read = _read(tmp_path, _document(calls=calls, model='a\n "calls": []'))
+    odd = tuple(replace(e, call=replace(e.call, submodule="v\ud800")) for e in read.calls)
+    pieces = list(replace(read, calls=odd).chunks())
+    text = b"".join(pieces).decode()
+    document = json.loads(text)
+    assert text == json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    assert document["model"] == 'a\n "calls": []'
+    assert document["calls"] == [one | {"submodule": "v\ufffd"} for one in calls]
+    assert max(map(len, pieces)) < 256 * 500
+
+
 @pytest.mark.parametrize(
     "name",
     [

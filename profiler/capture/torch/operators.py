@@ -56,11 +56,11 @@ from profiler.trace.manifest_fields import Submodule
 # runs are.
 
 
-_BLOCKS, _PAIRS, _RUNS = 8, 5, 5  # of each few runs the fastest counts
+_BLOCKS, _PAIRS, _RUNS = 2, 9, 5  # of each few runs the fastest counts; an event keeps 9 kB
 _TOKENS, _WIDTH, _HEADS = 16, 32, 4
 _RANGE = f"{CALL}0"
 _LONGEST_S = 1.0  # after which no further pair is started
-_BUSY_S = 0.3  # that two runs of the chain take if other threads hold the interpreter
+_BUSY_S = 0.1  # that two runs of the chain take if other threads hold the interpreter
 
 
 def torch_event_cost() -> EventCost | None:

@@ -208,9 +208,13 @@ def folder_appearing(directory: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
     """A folder of one's own beside `path`, for libraries that write several files; what is to stay
-    is renamed out of it before the block ends. Makes the folder of `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=path.parent) as folder:
+    is renamed out of it before the block ends. Makes the folder of `path`. Raises OutputError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise not_writable(path.parent, error) from error
+    with made as folder:
         yield Path(folder)
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import ProfilerError
-from profiler.files import scratch_folder, writable
+from profiler.files import writable
 from profiler.fleet.dataset import Addition, asked, commit_batch, counted_runs, scan
 from profiler.fleet.storage import Snapshot, Storage, make_dataset
 from profiler.fleet.workers import Lost, Workers, mapped
@@ -32,7 +32,6 @@ from profiler.tools.metrics import (
     write_summary,
 )
 from profiler.tools.sources import Imports, Kind, load_source, page_path, resolve
-from profiler.trace.bundle import place_bundle
 
 _BATCH_RUNS = 500
 _BATCH_S = 10.0  # so that little is lost when this is killed
@@ -255,12 +254,9 @@ def _analyzed(path: Path, *, page: bool) -> Outcome:
 
 
 def _imported(path: Path, out: Path, options: Mapping[str, str]) -> Outcome:
-    """Written aside and moved when it is whole: what a killed worker leaves is no run of `out`."""
     from profiler.importers.importing import import_all
 
-    with scratch_folder(out / "import") as folder:
-        bundles = import_all([path], folder, options=options)
-        written = tuple(str(place_bundle(bundle, out)) for bundle in bundles)
+    written = tuple(map(str, import_all([path], out, options=options)))
     return Outcome(str(path), written=written)
 
 

@@ -9,7 +9,6 @@ Importers are the folders of this package with an `IMPORTER`, and those of the e
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +16,12 @@ from types import MappingProxyType
 
 from msgspec import structs
 
+from profiler.errors import OutputError
+from profiler.files import scratch_folder
 from profiler.importers.importer import Importer
 from profiler.importers.registry import choose
 from profiler.text import check_run_name, run_name_of
-from profiler.trace.bundle import BundleWriter
+from profiler.trace.bundle import BundleWriter, place_bundle
 from profiler.trace.compression import Compression
 
 
@@ -77,21 +78,21 @@ def import_all_with(
     run = importer.read(paths, importer.values(options))
     if leave is not None:
         leave(run)
-    made, others = [], () if alone else getattr(run, "others", ())
-    is_new = not out.exists()
+    others = () if alone else getattr(run, "others", ())
+    is_new, folder = not out.exists(), out
     try:
-        for one, given in ((run, name), *((other, None) for other in others)):
-            called = given or run_name_of(one.name) or importer.name
-            with BundleWriter.create(out, called, compress=compress) as bundle:
-                made.append(bundle.directory)
-                info = one.write(bundle)
-                info = structs.replace(info, capabilities=tuple(sorted(one.capabilities)))
-                bundle.finish(info)
-    except BaseException:  # nothing is lost: the file is still there
-        for directory in made:
-            shutil.rmtree(directory, ignore_errors=True)
+        with scratch_folder(out / "run") as folder:  # of a process that is killed no run is seen
+            made = []
+            for one, given in ((run, name), *((other, None) for other in others)):
+                called = given or run_name_of(one.name) or importer.name
+                with BundleWriter.create(folder, called, compress=compress) as bundle:
+                    info = one.write(bundle)
+                    capabilities = tuple(sorted(one.capabilities))
+                    made.append(bundle.finish(structs.replace(info, capabilities=capabilities)))
+            return tuple(place_bundle(one, out) for one in made)
+    except OutputError as error:
+        raise OutputError(str(error).replace(str(folder), str(out))) from error
+    finally:
         if is_new:
-            with suppress(OSError):
+            with suppress(OSError):  # it has runs
                 out.rmdir()
-        raise
-    return tuple(made)

@@ -4,8 +4,9 @@ command works.
     python -m tests.fuzz.kills [NAME…] [--tries 200] [--seed N]
 
 Each try forks a process that has imported everything already, lets it run the command, and kills
-it, and all that it started, after a part of the time that the command takes, drawn uniformly. What
-the killed pipeline itself wrote down of its finished calls (`seen`) is compared with what is there.
+it, and all that it started, after a part of the time that the command takes, drawn uniformly: from
+its start or from its first file. What the killed pipeline itself wrote down of
+its finished calls (`seen`) is compared with what is there.
 """
 
 from __future__ import annotations
@@ -372,30 +373,55 @@ def _waited(pid: int, folder: Path) -> None:
         raise AssertionError(failed.read_text() if failed.exists() else f"status {ended[1]}")
 
 
+@dataclass(frozen=True)
+class _Times:
+    """How long a command took to its first file, and from there to its end, in s."""
+
+    first: float
+    rest: float
+
+
 def _tried(
-    command: Command, folder: Path, delay: float | None, *, again: bool
-) -> tuple[float, str]:
-    """How long the command took, or was let live, and what it left; `delay` None: all of it."""
+    command: Command, folder: Path, part: float, whole: list[_Times], *, late: bool, again: bool
+) -> tuple[_Times, str]:
+    """The times of a command that is killed after a part of the time that the `whole` ones took,
+    from its first file if `late`, and what it left. Without such, it runs to its end."""
     _waited(_begun(command.lay, folder), folder)
-    begin = time.monotonic()
+    laid, begin = _files(folder), time.monotonic()
     pid = _begun(command.work, folder)
-    if delay is None:
+    if late or not whole:
+        _until_a_file(pid, folder, laid)
+    first = time.monotonic() - begin
+    if not whole:
         _waited(pid, folder)
-        lasted, killed = time.monotonic() - begin, False
+        killed = False
     else:
-        time.sleep(delay)
+        time.sleep(part * max(one.rest + one.first * (not late) for one in whole))
         killed = not os.waitpid(pid, os.WNOHANG)[0]
-        lasted = time.monotonic() - begin
         if killed:
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+    times = _Times(first, time.monotonic() - begin - first)
 
     def check() -> None:
         once_more = command.work if again else lambda: None
         Path("ended").write_text(command.check(once_more), encoding="utf-8")
 
     _waited(_begun(check, folder), folder)
-    return lasted, (folder / "ended").read_text() if killed else _BEFORE
+    return times, (folder / "ended").read_text() if killed else _BEFORE
+
+
+def _until_a_file(pid: int, folder: Path, laid: set[str]) -> None:
+    """Until a process has written something beside what was laid for it, or has ended."""
+    here = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while _files(folder) <= laid and os.waitid(os.P_PID, pid, here) is None:
+        time.sleep(0.002)
+
+
+def _files(folder: Path) -> set[str]:
+    """What lies below a folder, but for what is printed into it."""
+    below = (entry for _, *names in os.walk(folder) for entry in (*names[0], *names[1]))
+    return {*below, "said"}
 
 
 def _make(name: str, folder: Path) -> None:
@@ -418,25 +444,26 @@ def campaign(name: str, tries: int, seed: int) -> tuple[Counter[str], list[str]]
     with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
         _made.clear()
         _make(name, Path(scratch) / "python")
-        whole = []
+        whole: list[_Times] = []
         for number in range(_WHOLE + 3 * tries):
             if left.total() - left[_BEFORE] == tries:
                 break
             folder = Path(scratch) / "try"
             folder.mkdir()
-            delay = rng.random() * max(whole[1:]) if number >= _WHOLE else None
+            known = whole[1:] if number >= _WHOLE else []
+            late, part = rng.random() < 0.5, rng.random()
+            again = number % command.every == 0
             try:
-                again = number % command.every == 0
-                lasted, ended = _tried(command, folder, delay, again=again)
+                times, ended = _tried(command, folder, part, known, late=late, again=again)
                 left[ended] += number >= _WHOLE
-                whole += [lasted] * (number < _WHOLE)
+                whole += [times] * (number < _WHOLE)
                 if not number:
                     _import_all((folder / "modules").read_text())
             except AssertionError as error:
                 if number < _WHOLE:
                     raise
                 left["found"] += 1
-                found.append(f"{name}, seed {seed}, after {delay:.3f} s: {error}")
+                found.append(f"{name}, seed {seed}, try {number}, part {part:.3f}: {error}")
             shutil.rmtree(folder)
     return left, found
 

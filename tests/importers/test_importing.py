@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +127,37 @@ def test_times_as_text_make_no_other_format_of_a_torch_trace(tmp_path):
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert manifest["producer"] == "kineto"
     assert len(manifest["calls"]) == 5
+
+
+KILLED = """
+import os, signal, sys
+import profiler.trace.bundle as bundle
+from profiler.importers import import_trace
+moment, count = sys.argv[1], int(sys.argv[2])
+owner = bundle.BundleWriter if hasattr(bundle.BundleWriter, moment) else bundle
+whole = getattr(owner, moment)
+def cut(*arguments, **options):
+    global count
+    count -= 1
+    if count == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(*arguments, **options)
+setattr(owner, moment, cut)
+import_trace("trace.json", "traces")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("moment", "count"), [("write_call", 3), ("merge_files", 1), ("write_manifest", 1)]
+)
+def test_a_killed_import_leaves_no_run(tmp_path, moment, count):
+    """Killed before its third call, before it merges, before its manifest: no folder of a run is
+    there, and the same import works afterwards."""
+    flux().write(tmp_path)
+    words = [sys.executable, "-c", KILLED, moment, str(count)]
+    assert subprocess.run(words, cwd=tmp_path, check=False).returncode == -signal.SIGKILL
+    assert [path for path in (tmp_path / "traces").iterdir() if path.name[0] != "."] == []
+    bundle = import_trace(tmp_path / "trace.json", tmp_path / "traces")
+    assert bundle == tmp_path / "traces" / "trace"
+    assert (bundle / "merged.pb").is_file()

@@ -1,10 +1,11 @@
 """Mutations that know the structure of a file: JSON, SQLite, protobuf, text, and files in folders.
 
     mutate(path, random)      # changes one file of a trace or a bundle in place
-    python -m tests.fuzz.mutations --seconds 600 [--seed N] [NAME…]
+    python -m tests.fuzz.mutations --seconds 600 [--core] [--seed N] [NAME…]
 
 A random change of bytes is refused by the parser of the format; these are not, and reach what reads
-the values. The program tries them on each importer that is registered, and on bundles.
+the values. The program tries them on each importer that is registered, and on bundles. With
+`--core` each is read into frames, which is all that the trace core does, and not analyzed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from profiler.analysis.analyze import analyze
 from profiler.errors import ProfilerError
+from profiler.importers import import_trace
+from profiler.report.files import to_json
+from profiler.tools.sources import load
 
-__all__ = ["Finding", "campaign", "mutate", "seeds", "tried"]
+__all__ = ["campaign", "mutate", "options_of", "seeds"]
 
 _ODD: tuple[Callable[[random.Random], Any], ...] = (
     lambda _: None,
@@ -378,20 +385,39 @@ class Finding(Exception):  # noqa: N818  # it is what is looked for
 _SECONDS = 20  # of the processor, so that others' work is no finding; ten times as many in all
 
 
-def tried(make: Seed, seed: int, *, bundle: bool = False) -> str:
-    """Mutate a seed and read it as `analyze` does: "read" or "refused". Raises Finding."""
+@dataclass(frozen=True)
+class Given:
+    """A seed that has been written: number `number` of an importer, `path` in a folder of its own,
+    and what the importer has to be told."""
+
+    importer: str
+    number: int
+    folder: Path
+    path: Path
+    options: dict[str, str]
+
+
+def tried(given: Given, seed: int, *, core: bool = False) -> str:
+    """Mutate a copy of a seed and read it as `analyze` does, with `core` into frames alone: "read"
+    or "refused". Raises Finding."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "given"
-        folder.mkdir()
-        path = make(folder)
+        shutil.copytree(given.folder, folder)
+        path = folder / given.path
         done = mutate(path, rng)
         signal.signal(signal.SIGALRM, _hang)
         signal.signal(signal.SIGPROF, _hang)
         signal.setitimer(signal.ITIMER_REAL, 10 * _SECONDS)
         signal.setitimer(signal.ITIMER_PROF, _SECONDS)
         try:
-            _read(path, Path(place) / "out", options_of(make), bundle=bundle)
+            bundle = given.importer == "bundle"
+            made = (
+                path if bundle else import_trace(path, Path(place) / "out", options=given.options)
+            )
+            with closing(load(made)) as run:
+                if not core:
+                    to_json(analyze(run))
         except ProfilerError as error:
             if "\n" in str(error) or not str(error):
                 raise Finding(f"{done}: no sentence: {error!r}") from error
@@ -408,58 +434,54 @@ def _hang(*_: object) -> None:
     raise Hang(f"longer than {_SECONDS} s")
 
 
-def _read(path: Path, out: Path, options: dict[str, str], *, bundle: bool) -> None:
-    from profiler.analysis.analyze import analyze
-    from profiler.importers import import_trace
-    from profiler.report.files import to_json
-    from profiler.tools.sources import load
-
-    made = path if bundle else import_trace(path, out, options=options)
-    run = load(made)
-    to_json(analyze(run))
-    run.close()
-
-
 def campaign(
-    names: list[str], seed: int, seconds: float = 0, count: int = 0
+    names: list[str], seed: int, seconds: float = 0, count: int = 0, *, core: bool = False
 ) -> tuple[Counter[str], list[str]]:
     """Try cases in turn, for so many seconds or of so many of each seed: how they ended, and what
     was found, each kind of finding once."""
-    pairs = [
-        (name, number, make)
-        for name, made in seeds().items()
-        if not names or name in names
-        for number, make in enumerate(made)
-    ]
     ended: Counter[str] = Counter()
     found: dict[str, str] = {}
     until = time.monotonic() + seconds
-    at = 0
-    while at < count or (seconds and time.monotonic() < until):
-        for name, number, make in pairs:
-            case = f"{name} {number} seed {seed + at}"
-            try:
-                ended[tried(make, seed + at, bundle=name == "bundle")] += 1
-            except Finding as finding:
-                ended["found"] += 1
-                frames = traceback.extract_tb((finding.__cause__ or finding).__traceback__)
-                ours = [
-                    f"{Path(f.filename).name}:{f.lineno}"
-                    for f in frames
-                    if "profiler" in f.filename
-                ]
-                found.setdefault(f"{name} {' '.join(ours[-2:])}", f"{case}: {finding}")
-        at += 1
+    with tempfile.TemporaryDirectory() as scratch:
+        written = list(_written(Path(scratch), names))
+        at = 0
+        while at < count or (seconds and time.monotonic() < until):
+            for given in written:
+                case = f"{given.importer} {given.number} seed {seed + at}"
+                try:
+                    ended[tried(given, seed + at, core=core)] += 1
+                except Finding as finding:
+                    ended["found"] += 1
+                    frames = traceback.extract_tb((finding.__cause__ or finding).__traceback__)
+                    ours = [
+                        f"{Path(f.filename).name}:{f.lineno}"
+                        for f in frames
+                        if "profiler" in f.filename
+                    ]
+                    found.setdefault(
+                        f"{given.importer} {' '.join(ours[-2:])}", f"{case}: {finding}"
+                    )
+            at += 1
     return ended, [f"{place}: {said}" for place, said in found.items()]
+
+
+def _written(scratch: Path, names: list[str]) -> Iterator[Given]:
+    for name, made in seeds().items():
+        for number, make in enumerate(made if not names or name in names else ()):
+            folder = scratch / f"{name} {number}"
+            folder.mkdir()
+            path = make(folder).relative_to(folder)
+            yield Given(name, number, folder, path, options_of(make))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="importers, and bundle; all if none is given")
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--core", action="store_true", help="no analysis: for sanitizers")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    ended, found = campaign(options.names, options.seed, options.seconds)
+    ended, found = campaign(options.names, options.seed, options.seconds, core=options.core)
     print(f"seed {options.seed}: {dict(ended)}")
     print("\n".join(found))
     return bool(found)

@@ -36,7 +36,7 @@ if [ "$action" = mutate ]; then
   LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so)" \
     ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:malloc_context_size=4:quarantine_size_mb=32 \
     PYTHONFAULTHANDLER=1 PYTHONPATH=. \
-    exec nice "$python" -m tests.fuzz.mutations --seconds "$2" "${@:3}"
+    exec nice "$python" -m tests.fuzz.mutations --core --seconds "$2" "${@:3}"
 fi
 
 cmake -S . -B "$work" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=None \

@@ -15,6 +15,7 @@ from profiler.files import opened, read_file
 from profiler.importers import import_trace
 from profiler.trace.bundle import JOURNAL_NAME
 from tests.importers.kineto.traces import flux
+from tests.importers.test_hostile_files import FILES
 
 NAMES = (
     *("manifest.json", "host.pb", "CALL", "merged.pb", "summary.json", "report.html"),
@@ -101,6 +102,18 @@ def test_in_a_parquet_folder(bundle, tmp_path, cli, name, kind):
         code, _, err = cli(*command)
         assert code == 2, err
         assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("beside", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", MADE)
+def test_beside_a_database(tmp_path, cli, beside, kind):
+    """What SQLite would recover a database from is not opened: the tables are read as they are."""
+    path = FILES["nsys"](tmp_path)
+    assert path.read_bytes()[:6] == b"SQLite"
+    MADE[kind](path.with_name(path.name + beside))
+    code, out, err = cli("analyze", path, "--no-html")
+    assert (code, err) == (0, "")
+    assert "GPU" in out
 
 
 def test_what_is_opened_is_what_is_read(tmp_path):

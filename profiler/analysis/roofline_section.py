@@ -19,7 +19,7 @@ from profiler.analysis.roles import role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bounds
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
-from profiler.text import Said, percent, said, sentence
+from profiler.text import Said, duration, joined, percent, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -332,6 +332,7 @@ def peak_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 _HELD = 100  # rows of a table
+_LARGE, _MOST = 0.05, 3  # of the run, and how many: roles without which it is said what remains
 _RATE_COLUMNS = (
     "device total_ns roofline_ns of_roofline excess_ns bound",
     col(
@@ -363,6 +364,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     """Operators, roles, and bounds if any FLOP or byte of the run is known."""
     yield from operator_parts(of)
     yield from role_parts(of)
+    yield from _without_roles(of.analysis)
     if _known(of.analysis):
         yield from _bounds(of)
     elif _without_shapes(of.analysis):
@@ -381,6 +383,42 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         ),
         folded=True,
     )
+
+
+def _without_roles(analysis: Analysis) -> Iterator[Part]:
+    """What the run would take at least without the work of each of its largest roles: as work that
+    takes no time moves nothing else by more than its own time."""
+    elapsed = end_to_end_ns(analysis)
+    if not elapsed or busy_unknown(analysis.inputs.run.info.health):
+        return
+    rows = analysis.roles.drop_nulls(["submodule", "role"]).select("submodule", "role", "total_ns")
+    large = (
+        scaled(analysis, rows, "total_ns")
+        .filter(pl.col("total_ns").is_between(_LARGE * elapsed, elapsed, closed="left"))
+        .sort("total_ns", descending=True, maintain_order=True)
+        .head(_MOST)
+    )
+    bounds_of = [
+        said(
+            "{rest} without {role} of {submodule} ({times}×)",
+            rest=duration(elapsed - total_ns),
+            role=role,
+            submodule=submodule,
+            times=f"{elapsed / (elapsed - total_ns):.2f}",
+        )
+        for submodule, role, total_ns in large.iter_rows()
+    ]
+    if bounds_of:
+        yield Part(
+            said("What faster kernels of a role could gain at most"),
+            lead=sentence(
+                said(
+                    "if it took no time, the run would take at least {bounds}",
+                    bounds=joined(", ", bounds_of),
+                )
+            ),
+            always=True,
+        )
 
 
 def _known(analysis: Analysis) -> bool:

@@ -15,7 +15,7 @@ from tests.command_line import run_command
 KERNELS, LENGTH_US, LONG_US = 12, 400.0, 2_000_000.0
 
 
-def _trace(path, *, damaged):
+def write_trace(path, *, damaged):
     """A trace as torch.profiler writes it: launches, and kernels on one stream."""
     events = []
     for number in range(KERNELS):
@@ -38,12 +38,12 @@ def _event(category, name, start, length, process, thread, args):
 
 @pytest.fixture
 def sound(tmp_path):
-    return _trace(tmp_path / "sound.json", damaged=False)
+    return write_trace(tmp_path / "sound.json", damaged=False)
 
 
 @pytest.fixture
 def damaged(tmp_path):
-    return _trace(tmp_path / "damaged.json", damaged=True)
+    return write_trace(tmp_path / "damaged.json", damaged=True)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import re
 import shlex
 import shutil
@@ -422,6 +423,15 @@ def _sglang_log(_: Workplace, made: Path) -> None:
     made.write_text(json.dumps(RECORD) + "\n", encoding="utf-8")
 
 
+def _snapshot(_: Workplace, made: Path) -> None:
+    """What `torch.cuda.memory._dump_snapshot` writes."""
+    made.write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
+
+
+def _nsys_report(_: Workplace, made: Path) -> None:
+    made.write_bytes(b"\x00" * 64)
+
+
 def _rbln(_: Workplace, made: Path) -> None:
     write_sd3(made, steps=28)
 
@@ -483,6 +493,8 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "qhas.json": _qnn_summary,
     "perf.yaml": _perf_yaml,
     "trace.json": _triton_trace,
+    "snapshot.pickle": _snapshot,
+    "report.nsys-rep": _nsys_report,
     "perf.json": _sglang_dump,
     "performance.log": _sglang_log,
     "engines/": _engines,

@@ -9,6 +9,7 @@ import sqlite3
 
 import pytest
 
+from profiler.importers.registry import built_in
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.samples import BEGIN, END, PAGE, events, measured, samples
 
@@ -78,3 +79,13 @@ def test_events_are_counted_without_importers(tmp_path):
         (tmp_path / name).write_bytes(data)
     assert events(database) == 2
     assert [events(tmp_path / name) for name in contents] == [3, 2, 1]
+
+
+def test_every_importer_stands_in_the_support_matrix():
+    """Those of the registry and no other, each with what it was tried on."""
+    text = PAGE.read_text(encoding="utf-8").split("## What each importer was tried on")[1]
+    rows = re.findall(r"^\| ?(.*?) \| (.+?) \| (.+?) \|", text.split("\n## ")[0], re.M)[2:]
+    names = re.findall(r"`(\w+)`", " ".join(name for name, *_ in rows))
+    assert sorted(names) == [one.name for one in built_in()]
+    for *_, tried in rows:
+        assert re.match(r"(a )?real|generated|documentation only|\[torch's own encoder\]", tried)

@@ -538,3 +538,19 @@ def test_the_page_and_the_tests_name_the_same_questions():
         assert of_page[0] == here[0]
         given = {word for word in of_page if word.startswith("--")} - {"--import"}
         assert given <= {*here}, f"{number}: {command}"
+
+
+def test_readme_names_the_machine_of_the_evidence():
+    """Its table and its last section name the GPU, version and date of the evidence, which are
+    those of its traces, and repeat its figures."""
+    evidence = (REPOSITORY / "docs" / "gpu-evidence.md").read_text(encoding="utf-8")
+    readme = " ".join((REPOSITORY / "README.md").read_text(encoding="utf-8").split())
+    (gpu,) = {model["device"] for model in TRUTH.values() if "device" in model}
+    (torch,) = {model["torch"].partition("+")[0] for model in TRUTH.values() if "torch" in model}
+    (date,) = set(re.findall(r"\d{1,2} [A-Z][a-z]+ 20\d\d", evidence))
+    for section in ("## What it costs", "## What it is not"):
+        text = readme.split(section)[1].split("## ")[0]
+        assert [one for one in (gpu, f"torch {torch}", date) if one not in text] == []
+    level = dict(re.findall(r"^\| (\w+)[^|]*\| [^|]* \| ([\d.]+) \|$", evidence, re.M))
+    assert f"[{(float(level['calls']) - 1) * 100:.0f} %]" in readme
+    assert f"[{float(level['all']):.1f} times]" in readme

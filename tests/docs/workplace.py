@@ -32,6 +32,7 @@ from tests.capture.switched_on import Environment
 from tests.command_line import run_command
 from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
 from tests.docs.pages import REPOSITORY, Page
+from tests.evidence.recorded import FOLDER as H200
 from tests.graph.test_fix import legacy_layernorms
 from tests.importers.aihub.test_perf import as_yaml
 from tests.importers.aihub.test_perf import document as perf_document
@@ -256,6 +257,11 @@ def _samples(_: Workplace, made: Path) -> None:
     shutil.copytree(REPOSITORY / "sample_traces", made)
 
 
+def _evidence(_: Workplace, made: Path) -> None:
+    """A trace that was recorded on an H200."""
+    shutil.copy(H200 / made.name, made)
+
+
 def _kineto(_: Workplace, made: Path) -> None:
     flux(guided=True).write(made.parent, made.name)
 
@@ -474,6 +480,8 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "branch2/": _runs(3),
     "sample_traces/": _samples,
     "sd35.json.gz": _kineto,
+    "flux-eager.json.gz": _evidence,
+    "flux-compiled.json.gz": _evidence,
     "run.sqlite": _nsys,
     "ranks/": _ranks,
     "recorded/": _recorders,

@@ -64,6 +64,7 @@ ENDS_WITH: dict[str, tuple[set[int], str]] = {
             "$ profile-sd3 predict sample_traces/tiny_two_devices --precision fp16",
             "$ profile-sd3 predict sample_traces/sd35_mi300x --untraced 100",
             "$ profile-sd3 diff sample_traces/tiny_two_devices sample_traces/sd35_mi300x --fail",
+            "$ profile-sd3 graph split opset9.onnx",
         ),
         ({2}, "what is refused"),
     ),

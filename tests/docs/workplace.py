@@ -442,6 +442,13 @@ def _rbln(_: Workplace, made: Path) -> None:
     write_sd3(made, steps=28)
 
 
+def _old_opset(_: Workplace, made: Path) -> None:
+    """A model of opset 9."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu")], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)]), str(made))
+
+
 def _legacy(_: Workplace, made: Path) -> None:
     onnx.save(legacy_layernorms(), str(made))
 
@@ -513,6 +520,7 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "vae/": _model_of("vae_decoder"),
     "model.onnx": _large_model,
     "legacy.onnx": _legacy,
+    "opset9.onnx": _old_opset,
     "inference.py": _script,
     "device_profiles.json": _device_profiles,
     "settings.json": _settings,

@@ -350,7 +350,7 @@ CPU_FALLBACK: tuple[Column, ...] = (
 
 
 _CPU = "CPUExecutionProvider"
-_PROVIDER = r"^(\w+ExecutionProvider)(?: thread \d+)?$"
+_PROVIDER = r"^(\w+ExecutionProvider)(?: launches)?(?: thread \d+)?$"
 _COPIES = r"^Memcpy(?: thread \d+)?$"
 _TO_HOST, _FROM_HOST = "MemcpyToHost", "MemcpyFromHost"
 
@@ -402,6 +402,8 @@ class _Nodes(Struct, frozen=True, eq=False):
             for name, copied in zip(of_track, copies, strict=True)
         ]
         provider = np.array([*codes, -2])[track]
+        launched = frame["op_type"].cast(pl.String).is_in((_TO_HOST, _FROM_HOST)).fill_null(False)
+        provider[launched.to_numpy() & (provider >= 0)] = -1  # a GPU's copies
         rows = np.flatnonzero((provider > -2) & (commands.call >= 0))
         several = _with_several(commands.call[rows], provider[rows], len(providers))
         rows = rows[several[commands.call[rows]]]

@@ -104,9 +104,9 @@ def _first_conv(folder: Path) -> Path:
     return written(folder / "vae_decoder_2026-05-01_10-12-12_301.json", *events)
 
 
-def _falling_back(folder: Path) -> Path:
-    """A node of the CPU, between copies, among those of an NPU: 40 of 260 µs."""
-    gpu = {"provider": "VitisAIExecutionProvider"}
+def _falling_back(folder: Path, device: str = "VitisAI") -> Path:
+    """A node of the CPU, between copies, among those of a device: 40 of 260 µs."""
+    gpu = {"provider": f"{device}ExecutionProvider"}
     events = [
         node("matmul", 0, 100, **gpu),
         node("Memcpy_0", 100, 10, op="MemcpyToHost", **gpu),
@@ -131,6 +131,7 @@ MADE: dict[str, Callable[[Path], Path]] = {
     "memory": _allocating,
     "first_conv": _first_conv,
     "fallback": _falling_back,
+    "fallback_gpu": lambda folder: _falling_back(folder, "CUDA"),
     "recompiled": _recompiling,
     "sound": lambda folder: write_trace(folder / "sound.json", damaged=False),
     "damaged": lambda folder: write_trace(folder / "damaged.json", damaged=True),
@@ -525,6 +526,13 @@ def test_a_sound_recording_is_not_called_damaged(answers):
     """The same trace without the impossible kernel."""
     _, text = answers.to("analyze {sound} --full")
     assert "damaged" not in text
+
+
+def test_nodes_fall_back_from_a_gpu_too(answers):
+    """Whose nodes are what the host did, for the profile has no kernels: 40 µs, between copies."""
+    _, text = answers.to("analyze {fallback_gpu} --section idle")
+    assert re.search(r"nonzero +unet +NonZero +CPUExecutionProvider +1 +40.0\n", text)
+    assert re.search(r"unet +CUDA +CPU +1 +1 +1 +10.0", text)
 
 
 def test_the_page_and_the_tests_name_the_same_questions():

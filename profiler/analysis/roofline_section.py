@@ -391,9 +391,9 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
     elapsed = end_to_end_ns(analysis)
     if not elapsed or busy_unknown(analysis.inputs.run.info.health):
         return
-    rows = analysis.roles.drop_nulls(["submodule", "role"]).select("submodule", "role", "total_ns")
+    rows = analysis.roles.drop_nulls("submodule").filter(pl.col("role") != "other")
     large = (
-        scaled(analysis, rows, "total_ns")
+        scaled(analysis, rows.select("submodule", "role", "total_ns"), "total_ns")
         .filter(pl.col("total_ns").is_between(_LARGE * elapsed, elapsed, closed="left"))
         .sort("total_ns", descending=True, maintain_order=True)
         .head(_MOST)

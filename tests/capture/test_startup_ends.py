@@ -264,3 +264,15 @@ def test_sigterm_twice(scripts):
     ended = scripts.interrupted(CLOSING_AT_A_SIGNAL, signal.SIGTERM, signal.SIGTERM, **CALLS_ONLY)
     assert ended.code == -signal.SIGTERM
     assert merged(ended.bundle) == [ENCODER]
+
+
+@posix
+def test_a_script_that_takes_sigterm_back(scripts):
+    """It ends as by SIGKILL, which docs/known-limits.md says: `merge` completes the run."""
+    script = ONE_RUN + "    import signal, threading\n"
+    script += (
+        "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n    print(1, flush=True)\n" + _WAITS
+    )
+    ended = scripts.interrupted(script, signal.SIGTERM, **CALLS_ONLY)
+    assert ended.code == -signal.SIGTERM
+    assert merged(ended.bundle) == [ENCODER]

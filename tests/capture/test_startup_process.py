@@ -348,3 +348,12 @@ def test_a_block_of_its_own_wins(scripts):
     assert ended.code == 0, ended.err
     named = {bundle.name.split("-")[0] == "mine": bundle for bundle in ended.bundles}
     assert [len(labels(named[mine])) for mine in (True, False)] == [16, 16]
+
+
+def test_a_module_of_our_name_is_shadowed(scripts):
+    """The script's own `profiler.py` is what it imports, but while the process is recorded: a
+    known limit (docs/known-limits.md)."""
+    (scripts.work / "profiler.py").write_text("mine = True\n", encoding="utf-8")
+    script = "import profiler; print(hasattr(profiler, 'mine'))"
+    assert scripts.run(script, RBLN_PROFILER=None).out == "True\n"
+    assert scripts.run(script).out == "False\n"

@@ -248,6 +248,17 @@ def test_graphs_of_a_scripts_own(tmp_path):
     assert set(recorded.info.submodules) == set(names)
 
 
+def test_hooked_modules_are_traced_and_exported_but_not_scripted(tmp_path):
+    """A known limit (docs/known-limits.md); afterwards they are scripted again."""
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    with profiler.profile({"net": net}, out=tmp_path, ops="none"):
+        with pytest.raises(AttributeError):
+            torch.jit.script(net)
+        assert torch.jit.trace(net, torch.ones(1, 4)) is not None
+        assert torch.export.export(net, (torch.ones(1, 4),)) is not None
+    assert torch.jit.script(net) is not None
+
+
 def test_compiled_modules_are_compiled_once(tmp_path):
     """Those in torch.compile, in place and as a function: dynamo's counters are those without us,
     and each call is one of the submodule."""

@@ -237,7 +237,7 @@ COLLECTIVES: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col(
-        "bus_rate",
+        "bus_gigabytes_per_s",
         GIGABYTES,
         "bytes over the slowest link (bus factor of nccl-tests) / transfer_ns, or / median_ns "
         "if that is null: a lower bound of the achieved rate; null if bytes or group are "
@@ -349,7 +349,7 @@ def collective_table(
     )
     for more in (waits, transfers):
         found = found.join(more, on=_KEYS, how="left", maintain_order="left", nulls_equal=True)
-    return found.with_columns(bus_rate=_rates(found)).select(
+    return found.with_columns(bus_gigabytes_per_s=_rates(found)).select(
         pl.col(name).cast(dtype) for name, dtype in schema(COLLECTIVES).items()
     )
 

@@ -395,7 +395,7 @@ _WORK: tuple[Column, ...] = (
         "bytes_ns", NS, "sum of the durations of those whose bytes are known", importance=DATA_ONLY
     ),
     Column(
-        "intensity",
+        "flops_per_byte",
         FLOAT64,
         "FLOPs/byte",
         "FLOPs / bytes of the commands for which both are known",
@@ -736,7 +736,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     )
     too_little = 2 * pl.col("known_ns") < pl.col("total_ns")
     return sums.with_columns(
-        intensity=pl.when(pl.col("both_bytes") > 0).then(
+        flops_per_byte=pl.when(pl.col("both_bytes") > 0).then(
             pl.col("both_flops") / pl.col("both_bytes")
         ),
         of_roofline=pl.when((pl.col("known_ns") > 0) & ~too_little).then(

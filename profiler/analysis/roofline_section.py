@@ -350,7 +350,7 @@ _RATE_COLUMNS = (
         label="memory",
         importance=3,
     ),
-    "intensity wait_ns unknown_ns commands",
+    "flops_per_byte wait_ns unknown_ns commands",
 )
 _NO_SHAPES = said(
     "There is no roofline: the trace has no shapes of operators, so their FLOPs are unknown."

@@ -566,7 +566,7 @@ COPIES: tuple[Column, ...] = (
     col("total_ns", NS, "sum of their durations", importance=5),
     col("wall_ns", NS, "union of them"),
     col(
-        "bandwidth",
+        "gigabytes_per_s",
         GIGABYTES,
         "bytes / time of the copies whose bytes are known, 10⁹ bytes a second",
         True,

@@ -102,12 +102,13 @@ def write_json(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def write_result(path: Path | None, document: Callable[[], object]) -> bool:
-    """Write the document as JSON if a path is given; return whether stdout is free for the rest."""
-    from profiler.files import json_text
+def write_result(path: Path | None, kind: str, content: Callable[[], Mapping[str, Any]]) -> bool:
+    """Write the document of a kind as JSON if a path is given; return whether stdout is free for
+    the rest."""
+    from profiler.trace.documents import document_text, envelope
 
     if path is not None:
-        write_json(path, json_text(document()) + "\n")
+        write_json(path, document_text({**envelope(kind), **content()}))
     return path != STDOUT
 
 

@@ -1,6 +1,6 @@
 """Comparison text: sentences about changes, and the JSON document of a diff.
 
-`docs/diff.md` describes every key of the JSON document; `DIFF_VERSION` is its version.
+`docs/json.md` describes every key of the JSON document.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from profiler.compare.tables import (
     TreeNode,
     Verdict,
 )
-from profiler.files import json_text
 from profiler.text import Note, Said, counted, duration, joined, said
 from profiler.trace.bootstrap import CONFIDENCE, RESAMPLES, SEED
+from profiler.trace.documents import document_text, envelope
 
 # --- What two sides did at one shape, in words: how fast, and by which kernels.
 
@@ -96,13 +96,11 @@ def _short(name: str, room: int) -> str:
     return f"{bare[: room - _ENDS - 1]}…{bare[-_ENDS:]}"
 
 
-# --- A comparison as one JSON document; `docs/diff.md` describes every key.
+# --- A comparison as one JSON document; `docs/json.md` describes every key.
 
 
-DIFF_VERSION = 1  # rises when a key goes or changes its meaning
 _FRAMES = ("tree", "waterfall", "shapes", "kernels", "nodes")
 _METHOD: dict[str, Any] = {
-    "version": DIFF_VERSION,
     "confidence": CONFIDENCE,
     "resamples": RESAMPLES,
     "seed": SEED,
@@ -119,9 +117,10 @@ def columns_to_json(base: str, columns: Sequence[Compared]) -> str:
     several by their names. It ends with a newline and has no NaN, no Infinity."""
     found = [_found(each.comparison, each.gates) for each in columns]
     if len(columns) == 1:
-        return json_text({**_METHOD, **found[0]}) + "\n"
+        return document_text({**envelope("diff"), **_METHOD, **found[0]})
     named = [{"name": each.name, **own} for each, own in zip(columns, found, strict=True)]
-    return json_text({**_METHOD, "base": base, "comparisons": named}) + "\n"
+    several = {"base": base, "comparisons": named}
+    return document_text({**envelope("diffs"), **_METHOD, **several})
 
 
 def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:

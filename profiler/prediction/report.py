@@ -22,7 +22,7 @@ from profiler.analysis.table_text import (
     why_not,
     worded_note,
 )
-from profiler.files import json_text, plain
+from profiler.files import plain
 from profiler.prediction.changes import DeviceSpan
 from profiler.prediction.ladder import Ladder
 from profiler.prediction.ladder_section import ladder_document
@@ -41,13 +41,13 @@ from profiler.prediction.scenario import (
 from profiler.run.columns import FLOAT64, NS, RATIO, SHARE, STRING, Column, col, schema
 from profiler.text import Note, counted, duration, percent, said
 from profiler.trace.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
+from profiler.trace.documents import document_text, envelope
 
 # --- A prediction as one JSON document; `docs/predict.md` describes every key.
 
 
-PREDICT_VERSION = 1  # rises when a key goes or changes its meaning
 PERCENTILES = (50, 90, 99)
-_SCENARIO_KEYS = {"memory": "device_memory"}
+_SCENARIO_KEYS = {"memory": "device_memory_bytes", "size": "size_pixels"}
 
 
 def prediction_document(prediction: Prediction, ladder: Ladder | None = None) -> dict[str, Any]:
@@ -55,14 +55,14 @@ def prediction_document(prediction: Prediction, ladder: Ladder | None = None) ->
     what to do first, if nothing was asked."""
     scenario, request = prediction.scenario, prediction.request
     return {
-        "version": PREDICT_VERSION,
+        **envelope("prediction"),
         "confidence": PREDICTED_CONFIDENCE,
         "resamples": RESAMPLES,
         "seed": SEED,
         "run": prediction.run_id,
         "scenario": {
             **{_SCENARIO_KEYS.get(name, name): value for name, value in plain(scenario).items()},
-            "size": scenario.size and [scenario.size.width, scenario.size.height],
+            "size_pixels": scenario.size and [scenario.size.width, scenario.size.height],
         },
         "measured": _rounded(prediction.measured),
         "predicted": {
@@ -111,9 +111,9 @@ def _simulation(simulation: Simulation | None) -> dict[str, Any] | None:
         "order": simulation.order,
         "requests": simulation.requests,
         "window_ns": simulation.window_ns,
-        "throughput": simulation.throughput,
-        "throughput_low": simulation.low,
-        "throughput_high": simulation.high,
+        "requests_per_s": simulation.throughput,
+        "low_requests_per_s": simulation.low,
+        "high_requests_per_s": simulation.high,
         "latency_ns": {f"p{p}": simulation.latency(p) for p in PERCENTILES},
         "utilization": dict(simulation.utilization),
         "queue_wait_ns": {name: round(ns) for name, ns in simulation.queue_wait_ns.items()},
@@ -126,7 +126,7 @@ def _recorded(recorded: RecordedLatency | None) -> dict[str, Any] | None:
     return {
         "requests": len(recorded.latency_ns),
         "in_flight": recorded.in_flight,
-        "throughput": recorded.throughput,
+        "requests_per_s": recorded.throughput,
         "latency_ns": {f"p{p}": recorded.latency(p) for p in PERCENTILES},
     }
 
@@ -146,8 +146,7 @@ def _best(best: BestPlacement | None) -> dict[str, Any] | None:
 
 def prediction_to_json(prediction: Prediction, ladder: Ladder | None = None) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
-    document = prediction_document(prediction, ladder)
-    return json_text(document) + "\n"
+    return document_text(prediction_document(prediction, ladder))
 
 
 # --- The report of a prediction: before and after by part, requests at once, what it rests on.

@@ -9,6 +9,7 @@ report.
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -48,6 +49,7 @@ from profiler.run.columns import STRING, Column, col
 from profiler.run.load import new_folder_appearing, write_frame, write_parquet
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, count, counted, said
+from profiler.trace.documents import document_text, envelope
 
 # --- The report as one JSON document; `docs/json.md` describes every key.
 #
@@ -55,17 +57,17 @@ from profiler.text import Note, NoteCode, count, counted, said
 # not known is null.
 
 
-DOCUMENT_VERSION = 1  # rises when a key goes or changes its meaning
-
-
 def document(analysis: Analysis) -> dict[str, Any]:
     """The analysis as plain values: mappings, lists, text, numbers, booleans, None."""
     columns = {table.name: table.columns for table in tables()}
     frames = analysis.tables()
     rows = {name: _json_rows(frame, columns.get(name, ())) for name, frame in frames.items()}
+    for name in IDENTIFIED:
+        rows[name] = _identified(name, rows[name])
     rows |= {name: table.rows(analysis) for name, table in worded_tables_by_name().items()}
+    rows["findings"] = _linked(rows)
     return {
-        "version": DOCUMENT_VERSION,
+        **envelope("analysis"),
         "run": _run(analysis.run),
         "accounting": _noted(analysis.accounting, "why_not"),
         "step_summary": _noted(analysis.step_summary, "rule"),
@@ -78,7 +80,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
 
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
-    return json_text(document(analysis)) + "\n"
+    return document_text(document(analysis))
 
 
 def _run(run: RunSummary) -> dict[str, Any]:
@@ -110,14 +112,76 @@ def _json_rows(frame: pl.DataFrame, columns: Sequence[Column]) -> list[dict[str,
     return rows
 
 
+IDENTIFIED = {
+    "calls": ("call",),
+    "devices": ("device",),
+    "operators": ("submodule", "layer", "host"),
+    "steps": ("pipeline", "step"),
+    "submodules": ("submodule",),
+}
+"""The tables whose rows have an `id`, and the columns that tell their rows apart: findings refer to
+these rows."""
+_NAMED_BY = {
+    "devices": "device",
+    "operators": "layer",
+    "steps": "step",
+    "submodules": "submodule",
+}
+"""What a finding must name to be about single rows of a table."""
+_ID_BYTES = 8
+
+
+def _identified(table: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with an `id` that is made of their keys alone: the same however often a run is
+    analyzed, and of a bounded length whatever they are called."""
+    seen: dict[str, int] = {}
+    found = []
+    for row in rows:
+        key = repr([row[name] for name in IDENTIFIED[table]]).encode(errors="surrogatepass")
+        name = f"{table}-{hashlib.blake2b(key, digest_size=_ID_BYTES).hexdigest()}"
+        seen[name] = seen.get(name, 0) + 1
+        found.append({"id": name if seen[name] == 1 else f"{name}.{seen[name]}", **row})
+    return found
+
+
+def _linked(rows: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The findings with an `id`, the one by which links to the page name them, and the ids of the
+    `rows` that they are about."""
+    seen: dict[str, int] = {}
+    found = []
+    for finding in rows["findings"]:
+        rule, where = finding["rule"], finding["where"]
+        seen[rule] = seen.get(rule, 0) + 1
+        name = rule if seen[rule] == 1 else f"{rule}.{seen[rule]}"
+        ids = [row["id"] for table in IDENTIFIED for row in _about(table, rows[table], where)]
+        found.append({"id": name, **finding, "rows": ids})
+    return found
+
+
+def _about(
+    table: str, rows: Sequence[dict[str, Any]], where: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The rows of a table that a finding names."""
+    if table == "calls":
+        yield from (row for row in rows if row["call"] in where["calls"])
+        return
+    wanted = {name: where[name] for name in IDENTIFIED[table] if where.get(name) is not None}
+    if _NAMED_BY[table] in wanted:
+        yield from (row for row in rows if all(row[name] == wanted[name] for name in wanted))
+
+
 def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
     """What each device was held against, by device."""
-    names = ("hardware", "measured", "source", "memory_bandwidth", "cache_bytes", "cache_bandwidth")
     return {
         device: {
-            **{name: getattr(profile, name) for name in names},
+            "hardware": profile.hardware,
+            "measured": profile.measured,
+            "source": profile.source,
+            "memory_bytes_per_s": profile.memory_bandwidth,
+            "cache_bytes": profile.cache_bytes,
+            "cache_bytes_per_s": profile.cache_bandwidth,
             "launch_ns": None if profile.launch_ns is None else round(profile.launch_ns),
-            "peak_flops": dict(profile.peak_flops),
+            "peak_flops_per_s": dict(profile.peak_flops),
         }
         for device, profile in profiles.items()
     }

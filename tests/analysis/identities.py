@@ -240,7 +240,7 @@ def roofline(run: Run, analysis: Analysis) -> None:
         for name in ("flops_ns", "bytes_ns"):
             assert (table["total_ns"] - table["unknown_ns"] <= table[name]).all()
             assert (table[name] <= table["total_ns"]).all()
-        all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
+        all_at_least(table, 0, "flops", "bytes", "flops_per_byte", "roofline_ns", "of_roofline")
         assert (table["of_roofline"].drop_nulls() <= 1).all()
         assert (table["roofline_ns"] + table["excess_ns"] <= table["total_ns"]).drop_nulls().all()
         known = pl.Series(["compute", "memory", "launch", "host"])

@@ -44,7 +44,15 @@ def test_copies_by_direction():
     run = make_run([make_call(0, "t", 0, 100, device="cuda:0")], commands)
     size = pl.Series([None, 30, 10, None, 10, None, 100, None], dtype=pl.Int64)
     run = replace(run, commands=run.commands.with_columns(bytes_read=size, bytes_written=size))
-    columns = ("direction", "copies", "bytes", "total_ns", "wall_ns", "bandwidth", "hidden_ns")
+    columns = (
+        "direction",
+        "copies",
+        "bytes",
+        "total_ns",
+        "wall_ns",
+        "gigabytes_per_s",
+        "hidden_ns",
+    )
     assert analyze(run).copies.select(columns).rows() == [
         ("host_to_device", 2, 40, 20, 20, 2.0, 15),
         ("device_to_host", 1, 10, 10, 10, 1.0, 0),

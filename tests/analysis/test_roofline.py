@@ -32,7 +32,7 @@ def test_memory_bound():
     row = _row(Shaped(in_order(MM, duration=200)).found(cuda=UNIT)["operators"])
     assert row["flops"] == 120
     assert row["bytes"] == 188
-    assert row["intensity"] == pytest.approx(120 / 188)
+    assert row["flops_per_byte"] == pytest.approx(120 / 188)
     assert row["roofline_ns"] == 188
     assert row["of_roofline"] == pytest.approx(0.94)
     assert row["bound"] == "memory"

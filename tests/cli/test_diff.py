@@ -86,7 +86,7 @@ def test_outputs(diff, tmp_path, base, slower):
     """JSON and Markdown as files beside the report."""
     files = tmp_path / "diff.json", tmp_path / "diff.md"
     assert "step +20.0 %" in diff(base, slower, "--json", files[0], "--markdown", files[1])[1]
-    assert json.loads(files[0].read_text())["version"] == 1
+    assert json.loads(files[0].read_text())["kind"] == "diff"
     assert files[1].read_text().count("| denoise.step |") == 1
     assert diff(base, slower, "--markdown", "-")[1] == files[1].read_text()
 

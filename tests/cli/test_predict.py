@@ -88,12 +88,12 @@ def test_placement_on_two_devices(predict):
     place = ("--place", "text_encoder_3=cpu:0", "--concurrency", 4, "--device-memory", "1GiB")
     document = json.loads(predict(SAMPLES / "tiny_two_devices", *place, "--json", "-")[1])
     simulation = document["simulation"]
-    assert simulation["throughput"] > 0
+    assert simulation["requests_per_s"] > 0
     assert simulation["latency_ns"]["p50"] <= simulation["latency_ns"]["p99"]
     assert set(document["best_placement"]["placement"].values()) <= {"cpu:0", "cpu:1"}
-    best = document["best_placement"]["simulation"]["throughput"]
-    assert best >= 0.999 * simulation["throughput"]
-    assert document["scenario"]["device_memory"] == {"": 1 << 30}
+    best = document["best_placement"]["simulation"]["requests_per_s"]
+    assert best >= 0.999 * simulation["requests_per_s"]
+    assert document["scenario"]["device_memory_bytes"] == {"": 1 << 30}
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_assumed_and_ignored_fields(place):
 def test_what_is_printed(place, capsys):
     """Tables by workload, the codes in words, the same rows as JSON."""
     assert run_command("fleet", "compare", place, "--by", "hardware", "--json", "-") == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["verdict"] for row in rows} >= {"base", "faster", "needs_more"}
     assert run_command("fleet", "compare", place, "--metric", "denoise.step") == 0
     out, err = capsys.readouterr()

@@ -51,7 +51,7 @@ def test_history_names_the_runs_around_a_change(regressed, capsys):
     assert "first bad run run30" in out
     assert f"commit {29:012x}"[:12] in out
     assert "the bundle of run29 is not at /bundles/run29" in out
-    (found,) = json.loads(document.read_text("utf-8"))
+    (found,) = json.loads(document.read_text("utf-8"))["histories"]
     (change,) = found["changes"]
     assert (change["last_good"], change["first_bad"]) == ("run29", "run30")
     assert change["by"] == pytest.approx(0.08, abs=0.01)

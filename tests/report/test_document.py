@@ -8,12 +8,14 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+import profiler
 from profiler.analysis import DeviceProfile, tables
 from profiler.analysis.analyze import analyze
 from profiler.report import document, to_json
-from profiler.report.files import DOCUMENT_VERSION
+from profiler.report.files import IDENTIFIED
 from profiler.text import Note, NoteCode
 from profiler.trace import Drop, DropKind, DropReason
+from profiler.trace.documents import LONGEST, VERSIONS, bounded, envelope
 from tests.runs import TINY_INFO, make_run, tiny_run
 
 TABLES = {table.name: table.columns for table in tables() if table.name != "findings"}  # nested
@@ -28,8 +30,11 @@ _TYPES = {
     "list of integers": list,
     "list of objects": list,
     "list": list,
+    "object of device_profile": dict,
+    "ladder": dict,
     "outcome": dict,
 }
+HEAD = tuple(envelope("analysis"))
 _DTYPES = {pl.String: str, pl.Boolean: bool, pl.Float64: (int, float)}
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
 CUT = Note.of(DropReason.CUT_OR_DAMAGED, at=9, size=16)
@@ -42,6 +47,8 @@ def _sections():
     for line in DOCUMENTATION.read_text(encoding="utf-8").splitlines():
         if heading := re.fullmatch(r"#+ (.+)", line):
             title = heading[1]
+            if title.partition(".")[0] in VERSIONS.keys() - {"analysis"}:
+                return found  # documents of other kinds follow
         elif row := re.fullmatch(r"\| `(\w+)` \| (.*?) \| .+ \|", line):
             kind, *others = row[2].split(", ")
             found.setdefault(title, {})[row[1]] = (kind, "null" in others)
@@ -51,7 +58,9 @@ def _sections():
 def _parts(found):
     """Section title → the objects of the document that it describes."""
     return {
-        "The report as JSON": [found],
+        "envelope": [{key: found[key] for key in HEAD}],
+        "envelope.producer": [found["producer"]],
+        "analysis": [{key: value for key, value in found.items() if key not in HEAD}],
         "run": [found["run"]],
         "run.selection": [found["run"]["selection"]],
         "run.overhead": [found["run"]["overhead"]],
@@ -60,7 +69,10 @@ def _parts(found):
         "findings.where": [finding["where"] for finding in found["findings"]],
         "step_summary": [found["step_summary"]],
         "ladder": [found["ladder"]],
-        "device_profiles": [*found["device_profiles"].values()],
+        "ladder.rungs": found["ladder"]["rungs"],
+        "ladder.without_a_number": found["ladder"]["without_a_number"],
+        "outcome": [rung["alone"] for rung in found["ladder"]["rungs"] if rung["alone"]],
+        "device_profile": [*found["device_profiles"].values()],
     }
 
 
@@ -88,7 +100,8 @@ def test_tables_have_the_declared_columns(name):
     notes = [c.name for c in TABLES[name] if c.codes and issubclass(c.codes, NoteCode)]
     for entry in document(analyze(tiny_run(drops=(DROP,))))[name]:
         texts = [f"{note}_text" for note in notes]
-        assert list(entry) == [*(column.name for column in TABLES[name]), *texts]
+        ids = ["id"] if name in IDENTIFIED else []
+        assert list(entry) == [*ids, *(column.name for column in TABLES[name]), *texts]
         assert all(isinstance(entry[text], str) for text in texts)
         for column in TABLES[name]:
             value = entry[column.name]
@@ -112,7 +125,7 @@ def test_times_are_integers():
 def test_values_are_those_of_the_analysis():
     """Numbers of the tiny run, through JSON text and back."""
     found = json.loads(to_json(analyze(tiny_run(drops=(DROP,)))))
-    assert found["version"] == DOCUMENT_VERSION
+    assert found["version"] == VERSIONS["analysis"]
     assert found["accounting"]["end_to_end_ns"] == 1000
     assert found["accounting"]["stages"][0] == {
         "stage": "encode",
@@ -135,8 +148,41 @@ def test_all_operators_are_in_it():
 
 def test_empty_run_is_a_document_too():
     """Every key is there."""
-    described = set(_sections()["The report as JSON"])
-    assert set(document(analyze(make_run()))) == described | set(TABLES)
+    described = set(_sections()["analysis"])
+    assert set(document(analyze(make_run()))) == described | set(TABLES) | set(HEAD)
+
+
+def test_findings_name_rows():
+    """An id is of one row, and the same when a run is analyzed again; those of a finding are ids of
+    rows that have what it names."""
+    path = Path(__file__).parents[2] / "sample_traces" / "tiny_two_devices"
+    found, again = (document(profiler.analyze(path)) for _ in range(2))
+    by_id = {row["id"]: row for table in IDENTIFIED for row in found[table]}
+    assert len(by_id) == sum(len(found[table]) for table in IDENTIFIED)
+    assert [*by_id] == [row["id"] for table in IDENTIFIED for row in again[table]]
+    names = [finding["id"] for finding in found["findings"]]
+    assert len({*names}) == len(names) > 0
+    assert [finding["rows"] for finding in found["findings"]] == [
+        finding["rows"] for finding in again["findings"]
+    ]
+    named = [
+        (finding["where"], by_id[row]) for finding in found["findings"] for row in finding["rows"]
+    ]
+    assert named
+    for where, row in named:
+        known = {"submodule", "device", "layer", "step", "pipeline"} & row.keys()
+        at_call = row.get("call") in where["calls"]
+        assert at_call or any(where[key] is not None and where[key] == row[key] for key in known)
+
+
+def test_long_names_are_cut():
+    """A name of 1 MB, as text and as key, is cut, and stays another than one that begins alike."""
+    long = "A" * 1_000_000
+    text, keys = bounded([long, {long: 1, f"{long}B": 2, "short": None}])
+    assert text.startswith("A" * LONGEST)
+    assert len(text) < LONGEST + 80
+    assert [keys[key] for key in keys] == [1, 2, None]
+    assert all(len(key) < LONGEST + 80 for key in keys)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: (2, {3})}, Path("x")])

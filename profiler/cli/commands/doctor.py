@@ -22,6 +22,7 @@ from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
+from profiler.files import plain
 from profiler.trace.version import __version__
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def doctor(options: DoctorOptions) -> None:
 
     check_documents({"--json": options.json_file})
     report = diagnose(os.environ)
-    if write_result(options.json_file, lambda: report):
+    if write_result(options.json_file, "doctor", lambda: plain(report)):
         for line in _lines(report):
             tell(line)
     if report.problems:

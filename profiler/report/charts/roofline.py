@@ -31,7 +31,9 @@ def roofline(
 ) -> Chart:
     """A point for each role of a submodule with known FLOPs and bytes, the larger the more time it
     took, and the rooflines of those of `devices` that have a profile; both axes are logarithmic."""
-    rows = with_rates(roles).filter(pl.col("rate") > 0, pl.col("intensity") > 0).rows(named=True)
+    rows = (
+        with_rates(roles).filter(pl.col("rate") > 0, pl.col("flops_per_byte") > 0).rows(named=True)
+    )
     longest = max((row["total_ns"] for row in rows), default=0)
     peaks = (
         rate / 1e12
@@ -49,7 +51,9 @@ def roofline(
             named = ({"submodule": row["submodule"], "role": role} for row in of_role)
             data.append(picking(points, named))
     if data:
-        data += _rooflines(profiles, devices, [row["intensity"] for row in rows], factor, theme)
+        data += _rooflines(
+            profiles, devices, [row["flops_per_byte"] for row in rows], factor, theme
+        )
     made = layout(theme)
     axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
     made["xaxis"] |= axis
@@ -66,7 +70,7 @@ def _points(
         "type": "scatter",
         "mode": "markers",
         "name": role,
-        "x": [float(f"{row['intensity']:.4g}") for row in rows],
+        "x": [float(f"{row['flops_per_byte']:.4g}") for row in rows],
         "y": [float(f"{row['rate']:.4g}") for row in rows],
         "marker": {
             "color": colour,
@@ -97,7 +101,7 @@ def _point_text(row: Mapping[str, Any]) -> str:
         total=duration(row["total_ns"]),
         rate=f"{row['rate']:,.3g}",
         unit=row["unit"],
-        intensity=f"{row['intensity']:.3g}",
+        intensity=f"{row['flops_per_byte']:.3g}",
     )
 
 

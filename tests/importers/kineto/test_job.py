@@ -108,7 +108,7 @@ def test_exposed_communication_and_waits_are_exact(tmp_path):
     (row,) = made.collectives.to_dicts()
     assert (row["kind"], row["size"], row["message_bytes"]) == ("all_reduce", 4, BYTES)
     assert (row["commands"], row["transfer_ns"]) == (48, TRANSFER_NS)
-    assert row["bus_rate"] == pytest.approx(BYTES * 2 * 3 / 4 / TRANSFER_NS)
+    assert row["bus_gigabytes_per_s"] == pytest.approx(BYTES * 2 * 3 / 4 / TRANSFER_NS)
     assert row["exposed_ns"] == sum(table["exposed_ns"])
     assert made.collective_arrivals["last_rank"].to_list() == [2] * 12
 
@@ -224,7 +224,7 @@ def test_one_rank_tells_its_rank_and_collectives(tmp_path):
     (row,) = made.collectives.to_dicts()
     assert (row["waited_ns"], row["transfer_ns"]) == (None, None)
     took = TRANSFER_NS + 1_500_000
-    assert row["bus_rate"] == pytest.approx(BYTES * 2 * 3 / 4 / took)
+    assert row["bus_gigabytes_per_s"] == pytest.approx(BYTES * 2 * 3 / 4 / took)
     assert made.ranks["rank"].to_list() == [3]
 
 

@@ -61,7 +61,7 @@ def compare(options: CompareOptions) -> None:
             ignored=ignored,
             quality=options.bad_quality,
         )
-    if write_result(options.json_file, compared.rows.to_dicts):
+    if write_result(options.json_file, "fleet_compare", lambda: {"rows": compared.rows.to_dicts()}):
         for (workload,), rows in compared.rows.group_by("workload", maintain_order=True):
             tell(workload)
             print_rows([_shown(rows, fields[0])], 0)

@@ -60,7 +60,7 @@ def gate(options: GateOptions) -> None:
     with progress(f"reading {options.dataset}", after_s=0.5):
         data = Dataset(options.dataset)
         found = hold(data, options.run, metrics, limit, where=options.where, assume_same=same)
-    free = write_result(options.json_file, lambda: gate_document(found))
+    free = write_result(options.json_file, "fleet_gate", lambda: gate_document(found))
     if options.markdown_file is not None:
         write_text(options.markdown_file, gate_markdown(found))
     if summary := os.environ.get(_STEP_SUMMARY):

@@ -142,7 +142,11 @@ def _tell(
     from profiler.report.terminal_layout import sparkline
 
     explained: dict[str, str] = {}
-    free = write_result(options.json_file, lambda: [*map(history_document, histories)])
+    free = write_result(
+        options.json_file,
+        "fleet_history",
+        lambda: {"histories": [*map(history_document, histories)]},
+    )
     for past in histories if free else ():
         for number, line in enumerate(history_lines(past)):
             tell(line)

@@ -63,7 +63,7 @@ def annotate(options: AnnotateOptions) -> None:
         )
     for note in annotated.notes:
         tell(f"profile-sd3: {note}", err=True)
-    if write_result(options.json_file, annotated.to_json):
+    if write_result(options.json_file, "graph_annotate", annotated.to_json):
         for written in annotated.models:
             _print(written, annotated.run_id)
         for path in annotated.copied:

@@ -75,7 +75,7 @@ def check(options: CheckOptions) -> None:
                 say(f"checking {path}")
                 results.append(check_model(path, target=options.target, static=options.static))
     run = _loaded(options.measured)
-    if write_result(options.json_file, lambda: _document(results, fixed, run)):
+    if write_result(options.json_file, "graph_check", lambda: _document(results, fixed, run)):
         for result in fixed:
             _print_fix(result, options.show_all)
         for checked in results:
@@ -124,7 +124,7 @@ def _findings(result: CheckResult, run: Run | None) -> list[MeasuredFinding]:
 def _document(
     results: Sequence[CheckResult], fixed: Sequence[FixResult], run: Run | None
 ) -> dict[str, Any]:
-    entries = [result.to_json() for result in results]
+    entries = [{**result.to_json(), "run": None, "fixed": None} for result in results]
     if run is not None:
         for entry, checked in zip(entries, results, strict=True):
             entry["run"] = run.run_id

@@ -72,7 +72,7 @@ def compare(options: CompareOptions) -> None:
     if times is not None and limit is not None:
         names = options.metric or [f"submodule.{pair.submodule}" for pair in graphs.pairs]
         gates = [check_gate(times.comparison, name, limit) for name in names]
-    if write_result(options.json_file, lambda: _document(graphs, times, gates)):
+    if write_result(options.json_file, "graph_compare", lambda: _document(graphs, times, gates)):
         _print(graphs, times, gates, options.top)
     if any(gate.failed for gate in gates):
         raise typer.Exit(1)
@@ -93,7 +93,7 @@ def _document(
 ) -> dict[str, Any]:
     from profiler.compare.text import diff_document
 
-    document = graphs.to_json()
+    document = {**graphs.to_json(), "bundles": None, "diff": None}
     if times is not None:
         document["bundles"] = {"base": str(times.base), "new": str(times.new)}
         document["diff"] = diff_document(times.comparison, gates)

@@ -84,7 +84,7 @@ def export(options: GraphExportOptions) -> None:
     ):
         exported = export_pipeline(folder, options.out, chosen, done=done)
     document = {"out": str(options.out), "parts": [part.to_json() for part in exported]}
-    if write_result(options.json_file, lambda: document):
+    if write_result(options.json_file, "graph_export", lambda: document):
         tell(f"{options.out}: {_next_step(options.out, chosen)}")
 
 

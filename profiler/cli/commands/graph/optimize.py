@@ -62,7 +62,9 @@ def optimize(options: OptimizeOptions) -> None:
     chosen = Optimizer(options.optimizer, options.level or "basic", options.model_type or "")
     with progress(f"optimizing {options.model}"):
         files = optimize_files(options.model, options.out, chosen, sizes=sizes)
-    if write_result(options.json_file, lambda: {"models": [file.to_json() for file in files]}):
+    if write_result(
+        options.json_file, "graph_optimize", lambda: {"models": [file.to_json() for file in files]}
+    ):
         for file in files:
             _print(file, options.show_all)
 

@@ -60,7 +60,9 @@ def split(options: SplitOptions) -> None:
         files = split_files(
             options.model, options.out, target, op_types=types, nodes=options.node, sizes=sizes
         )
-    if write_result(options.json_file, lambda: {"models": [file.to_json() for file in files]}):
+    if write_result(
+        options.json_file, "graph_split", lambda: {"models": [file.to_json() for file in files]}
+    ):
         for file in files:
             _print(file, options.show_all)
 

@@ -136,7 +136,7 @@ def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[tupl
     for number, (value, numbers) in enumerate(ordered):
         ratio = ratio_interval(numbers, base) if number else (1.0, 1.0, 1.0)
         needs = max(runs_needed(numbers), runs_needed(base) if number else 0)
-        verdict = _difference_verdict(*ratio[1:], needs) if number else Verdict.BASE
+        verdict = difference_verdict(*ratio[1:], needs) if number else Verdict.BASE
         verdict = Verdict.ALONE if len(ordered) == 1 else verdict
         counts = (len(numbers), *median_interval(numbers), part["unit"][0])
         found.append(
@@ -145,7 +145,7 @@ def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[tupl
     return found
 
 
-def _difference_verdict(low: float | None, high: float | None, needs: int) -> Verdict:
+def difference_verdict(low: float | None, high: float | None, needs: int) -> Verdict:
     """A difference that is reported stands; if none is, it may be that there are too few runs."""
     if low is None or high is None:
         return Verdict.NEEDS_MORE

@@ -410,6 +410,9 @@ def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
         of = {"stage": row["stage"], "submodule": row["submodule"]}
         yield from _row("elapsed", _each(row["elapsed_ns"], calls), **of)
         yield from _row("calls", row["calls"], "count", **of)
+        if row["traced_calls"]:
+            commands = row["commands"] / row["traced_calls"]
+            yield from _row("commands", commands, "count", **of)
     by = ("stage", "submodule")
     groups = analysis.calls.sort("start_ns").group_by(*by, maintain_order=True)
     for (stage, submodule), rows in groups:
@@ -464,6 +467,7 @@ METRIC_NAMES: Mapping[str, str] = {
     "call": "median of a submodule's steady calls",
     "first_call": "a submodule's first call",
     "calls": "calls of a submodule in the run",
+    "commands": "commands of a call of a submodule, of those whose operators were recorded",
     "time": "device time of [role=ROLE] or [shape=SHAPE]",
     "busy": "busy time of [device=DEVICE]",
     "utilization": "busy share of [device=DEVICE]",
@@ -701,7 +705,9 @@ RESIDUAL_LIMIT = 0.01
 TRACING_LIMIT = 0.25
 """From which on quality is bad: shares of a pipeline call, and of the time without tracing."""
 
-_LIMIT = 16 << 20  # bytes
+LARGEST = 100_000  # bytes of a summary that is written, so that repositories can keep it
+_FRAME = 200  # of them what stands around its run and metrics
+_LIMIT = 16 << 20  # bytes of one that is read
 _TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01
 _ADDED = ("batch", "schema_version", "added_ns", "labels", "place")  # when it is added, not before
 
@@ -730,6 +736,9 @@ class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: str
     run: dict[str, Any]
     metrics: tuple[Measure, ...] = field(default_factory=tuple)
+
+
+_BEGIN = b'{"schema_version":'
 
 
 class _Times(Struct, frozen=True):
@@ -765,13 +774,32 @@ def summary_of(
         "commands": run.commands,
         **quality,
     }
-    bounded = {name: v[:20_000] if isinstance(v, str) else v for name, v in row.items()}
-    return Summary(
-        schema_version=SCHEMA_VERSION,
-        content=content,
-        run=bounded,
-        metrics=tuple(measures_of(analysis)),
-    )
+    bounded = _cut(row, 20_000)
+    if len(msgspec.json.encode(bounded)) > LARGEST // 2:
+        bounded = _cut(row, 500)
+    room = LARGEST - len(msgspec.json.encode(bounded)) - _FRAME
+    kept = tuple(fitting(measures_of(analysis), room))
+    return Summary(schema_version=SCHEMA_VERSION, content=content, run=bounded, metrics=kept)
+
+
+def _cut(row: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """The row with texts of at most so many characters."""
+    return {name: value[:most] if isinstance(value, str) else value for name, value in row.items()}
+
+
+def fitting(rows: Sequence[Measure], room: int) -> list[Measure]:
+    """The rows that take no more than `room` bytes as JSON: single steps go first, then shapes,
+    then roles, of each the last first."""
+    sizes = [len(msgspec.json.encode(row)) + 1 for row in rows]
+    left = sum(sizes)
+    ranks = [(row.step is not None, row.shape is not None, row.role is not None) for row in rows]
+    gone: set[int] = set()
+    for at in sorted(range(len(rows)), key=lambda at: (ranks[at], at), reverse=True):
+        if left <= room:
+            break
+        gone.add(at)
+        left -= sizes[at]
+    return [row for at, row in enumerate(rows) if at not in gone]
 
 
 def summarized(source: Source) -> Summary:
@@ -804,6 +832,29 @@ def read_summary(bundle: Path) -> Summary | None:
     return found if found.content == bundle_digest(bundle) else None
 
 
+def is_summary(path: Path) -> bool:
+    """Whether a path that a user gives is a file that begins as a summary does."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_BEGIN)) == _BEGIN
+    except OSError:
+        return False
+
+
+def read_summary_file(path: Path) -> Summary:
+    """The summary in a file that was kept. Raises InputError if it is none, or of another
+    version."""
+    found = _read_file(path)
+    if found is None or found.schema_version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path} is damaged, or no summary of version {SCHEMA_VERSION}: take summary.json of a "
+            "bundle that this profile-sd3 analyzed"
+        )
+    return found
+
+
 def summarize_analysis(analysis: Analysis, source: Source) -> bool:
     """Write the summary of an analysis of a whole run into its bundle; the commit that an older one
     names stays. Whether the bundle has one now."""
@@ -831,7 +882,10 @@ def summarize_recorded(bundle: Path, folder: Path) -> bool:
 
 
 def _read(bundle: Path) -> Summary | None:
-    path = bundle / SUMMARY_NAME
+    return _read_file(bundle / SUMMARY_NAME)
+
+
+def _read_file(path: Path) -> Summary | None:
     try:
         if not path.is_file() or path.stat().st_size > _LIMIT:
             return None

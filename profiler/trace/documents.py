@@ -19,6 +19,7 @@ VERSIONS = {
     "analysis": 2,
     "diff": 2,
     "diffs": 1,
+    "summary_diff": 1,
     "prediction": 2,
     "doctor": 1,
     "fleet_compare": 1,

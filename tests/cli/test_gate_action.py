@@ -11,10 +11,10 @@ import yaml
 from onnx import TensorProto, helper
 
 from tests.capture.switched_on import Environment
+from tests.docs.pages import Page
 
-ACTION = yaml.safe_load(
-    (Path(__file__).parents[2] / ".github" / "actions" / "gate" / "action.yml").read_text("utf-8")
-)
+ROOT = Path(__file__).parents[2]
+ACTION = yaml.safe_load((ROOT / ".github" / "actions" / "gate" / "action.yml").read_text("utf-8"))
 SCRIPT = """
 import sys
 import numpy as np
@@ -189,3 +189,13 @@ def test_no_expression_stands_in_a_script():
     for step in ACTION["runs"]["steps"]:
         assert "${{" not in step["run"]
         assert step["shell"] == "bash"
+
+
+def test_the_page_uses_it_as_it_is():
+    """The workflow of the how-to gives inputs that there are, and the page lists all of them."""
+    page = Page.read(ROOT / "docs" / "how-to" / "ci-regression.md")
+    (workflow,) = (yaml.safe_load(block.text) for block in page.blocks if block.language == "yaml")
+    steps = workflow["jobs"]["regression"]["steps"]
+    (used,) = (step for step in steps if "actions/gate" in step.get("uses", ""))
+    assert {*used["with"]} <= {*ACTION["inputs"]}
+    assert {*re.findall(r"^\| `([\w-]+)` \|", page.text, re.MULTILINE)} >= {*ACTION["inputs"]}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from profiler.analysis.document import Report
     from profiler.compare.compare import Compared, Comparison
     from profiler.compare.measure import Measurement
+    from profiler.tools.metrics import Summary
 
 
 _ROWS = 15  # of tables that rank
@@ -59,7 +60,8 @@ class DiffOptions:
     runs: list[Path] = arg(
         "BASE NEW...  Bundles, .pb files, Parquet runs, what `import` takes, or folders of "
         "bundles, all of which are taken. The first is the baseline; each further one is a column. "
-        "With --against all are new runs.",
+        "With --against all are new runs. Either side may be a summary.json that was kept: counts "
+        "and memory.",
         autocompletion=complete_runs,
     )
     against: list[Path] = opt(
@@ -101,9 +103,13 @@ def diff(options: DiffOptions) -> None:
     A change is called slower or faster only if it exceeds noise.
     """
     from profiler.compare.compare import Compared, check_gate
+    from profiler.tools.metrics import is_summary
 
     sides = _sides(options.runs, options.against)
     _check_files(options, len(sides))
+    if any(is_summary(path) for side in sides.values() for path in side):
+        _diff_summaries(options, [*sides.values()])
+        return
     damaged: list[str] = []
     named = [*options.sections, *([options.by.section] if options.by else [])]
     sections = terminal.chosen_sections(named, terminal.comparison_sections, full=options.full)
@@ -190,6 +196,58 @@ def _compared(
                 del loaded
         say("comparing")
         return compare_each(measured), notes + [line for each in found for line in left_out(each)]
+
+
+def _diff_summaries(options: DiffOptions, sides: list[list[Path]]) -> None:
+    """Compare sides of which one is a summary that was kept: runs are then taken as theirs."""
+    from profiler.fleet.summaries import (
+        check_growth,
+        compare_summaries,
+        gated_metrics,
+        summary_document,
+        summary_report,
+    )
+    from profiler.report.files import markdown
+    from profiler.trace.documents import document_text
+
+    if len(sides) != 2:
+        raise InputError("a summary is compared with one other side: give BASE and NEW")
+    asked = {"--html": options.html_file, "--by": options.by, "--section": options.sections}
+    for option, given in asked.items():
+        if given:
+            raise InputError(f"a summary has no samples, which {option} needs: give bundles")
+    limit = shared.gate_limit(options.fail_over, options.metric)
+    with terminal.progress("reading runs"):
+        found = compare_summaries(*(_summaries(options, side) for side in sides))
+    metrics = [] if limit is None else options.metric or gated_metrics(found)
+    gates = [check_growth(found, name, limit or 0.0) for name in metrics]
+    top = _ROWS if options.top is None else options.top
+    report = summary_report(found, gates, top=len(found.rows) if options.full else top)
+    if options.json_file is not None:
+        terminal.write_json(options.json_file, document_text(summary_document(found, gates)))
+    if options.markdown_file is not None:
+        terminal.write_text(options.markdown_file, markdown(report))
+    if terminal.STDOUT not in (options.json_file, options.markdown_file):
+        terminal.print_chosen(lambda: report, None, (), full=True)
+    if any(gate.failed for gate in gates):
+        raise typer.Exit(1)
+
+
+def _summaries(options: DiffOptions, side: list[Path]) -> list[Summary]:
+    """Return the summaries of a side: those that are files, and those of the runs at its paths."""
+    from profiler.tools.metrics import is_summary, read_summary, read_summary_file, summarized
+    from profiler.tools.sources import Kind
+
+    found = [read_summary_file(path) for path in side if is_summary(path)]
+    runs = [path for path in side if not is_summary(path)]
+    if not runs:
+        return found
+    with opened(runs, options.importing, options.out) as (given, imports):
+        for source in (source for each in given for source in each.sources):
+            ready = imports.ready(source)
+            kept = read_summary(ready.path) if ready.kind is Kind.BUNDLE else None
+            found.append(kept or summarized(ready))
+    return found
 
 
 def _check_files(options: DiffOptions, sides: int) -> None:

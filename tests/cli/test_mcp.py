@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from profiler.cli.commands.mcp import bounded
 from profiler.cli.commands.query import Questions
@@ -24,8 +26,11 @@ from profiler.trace import (
     Track,
 )
 from tests.command_line import run_command
+from tests.docs.pages import Page
 
-RUN = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"
+ROOT = Path(__file__).resolve().parents[2]
+RUN = ROOT / "sample_traces" / "tiny_two_devices"
+SKILL = Page.read(ROOT / "profiler" / "cli" / "SKILL.md")
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +172,39 @@ def test_names_of_a_trace_are_bounded_data(tmp_path):
     assert len(report) < 200_000
     assert not [line for line in report.splitlines() if line.startswith(("IGNORE", "## System"))]
     assert "\x1b" not in report
+
+
+def test_the_skill(capsys):
+    """`--skill` prints what agents read: a name, when to use it, at most 150 lines."""
+    assert run_command("mcp", "--skill") == 0
+    text = capsys.readouterr().out
+    assert text == SKILL.text
+    _, head, _ = text.split("---\n", 2)
+    told = yaml.safe_load(head)
+    assert told["name"] == "profile-sd3"
+    assert "slow" in told["description"]
+    assert len(told["description"]) < 1024
+    assert text.count("\n") <= 150
+
+
+def test_recipes_for_what_was_not_recorded(tmp_path, capsys):
+    """Of a run without commands each recipe of the skill that asks SQL answers, and the first one
+    says that there are none; the recipes themselves run with the pages of the docs."""
+    pytest.importorskip("duckdb")
+    with BundleWriter.create(tmp_path, "calls") as bundle:
+        call = Call(0, "vae", "decode", "", -1, "cpu:0", 0, 9_000, False)
+        bundle.write_call(call, CommandBuilder().build())
+        bundle.write_host([], CommandBuilder().build(), ROOT_DEVICE)
+        run = bundle.finish(RunInfo(producer="capture"))
+    answers = []
+    for command in SKILL.commands:
+        words = shlex.split(command.text.replace("\\\n", "").replace("traces/", str(run)))
+        if words[1] == "query":
+            assert run_command(*words[1:]) == 0, command.text
+            answers.append(json.loads(capsys.readouterr().out))
+    assert len(answers) > 10
+    first = answers[0][0]
+    assert (first["calls"], first["commands"], first["flows"], first["steps"]) == (1, 0, 0, 0)
 
 
 def test_a_folder_that_is_none(tmp_path, capsys):

@@ -56,6 +56,14 @@ def test_a_query_from_a_file(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run(bundle, "--file", "-") == expected
 
 
+def test_a_query_longer_than_any_name(run, tmp_path: Path) -> None:
+    """A query of 5,000 characters is none the less no path."""
+    columns = ", ".join(f"{n} AS column_{n}" for n in range(300))
+    code, out, err = run(small_bundle(tmp_path), "--csv", "-", f"SELECT {columns}")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1] == ",".join(map(str, range(300)))
+
+
 def test_outputs(run, tmp_path: Path) -> None:
     """Files are named, with their rows; beside what goes to stdout they are named on stderr."""
     bundle, target = small_bundle(tmp_path), tmp_path / "calls.parquet"

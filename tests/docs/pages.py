@@ -133,7 +133,8 @@ class Page:
 
 
 def all_pages() -> list[Page]:
-    """README, CONTRIBUTING and everything below docs, by name."""
+    """README, CONTRIBUTING, the skill for agents and everything below docs, by name."""
     paths = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+    paths.append(REPOSITORY / "profiler" / "cli" / "SKILL.md")
     paths += sorted((REPOSITORY / "docs").rglob("*.md"))
     return [Page.read(path) for path in paths]

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from profiler.cli.subcommands import Subcommand, arg, cli_options
+import typer
+
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.errors import ProfilerError, needing
 from profiler.plugins import plain_text
+
+_SKILL = Path(__file__).parent.parent / "SKILL.md"
+
+
+def _print_skill(wanted: bool) -> None:
+    """Print the skill for agents, and end."""
+    if wanted:
+        sys.stdout.write(_SKILL.read_text(encoding="utf-8"))
+        raise typer.Exit
 
 
 @cli_options
@@ -19,6 +31,11 @@ class McpOptions:
 
     folder: Path = arg(
         "FOLDER  Where the bundles are; nothing else is read.", default=Path("traces")
+    )
+    skill: bool = opt(
+        "Print SKILL.md, which tells agents how to ask about runs on the command line, and exit.",
+        callback=_print_skill,
+        is_eager=True,
     )
 
 
@@ -37,7 +54,7 @@ def mcp(options: McpOptions) -> None:
     """Answer programs about the runs of a folder, over MCP.
 
     Read-only, on stdin and stdout: list runs, their summaries and findings, tables, SQL with the
-    limits of `query`, and the difference of two runs.
+    limits of `query`, and the difference of two runs. Agents without MCP read --skill.
     """
     from profiler.cli.commands.query import Questions
     from profiler.trace.version import __version__
@@ -107,4 +124,12 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[:limit]}… (cut)"
 
 
-SUBCOMMAND = Subcommand(mcp, place=130, advanced=True)
+SUBCOMMAND = Subcommand(
+    mcp,
+    place=130,
+    advanced=True,
+    examples=(
+        ("profile-sd3 mcp traces", "serve the runs in traces"),
+        ("profile-sd3 mcp --skill > SKILL.md", "what agents read"),
+    ),
+)

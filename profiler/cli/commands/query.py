@@ -116,9 +116,17 @@ def _split(words: list[str], file: Path | None) -> tuple[list[Path], str]:
     *before, sql = words or [""]
     if not sql.strip():
         raise InputError('give a query, such as "SELECT * FROM calls"; --tables lists the tables')
-    if Path(sql).exists():
+    if _is_path(sql):
         raise InputError(f"{sql} is a path: give the query behind it, or --file for one in a file")
     return [Path(word) for word in before] or [Path("traces")], sql
+
+
+def _is_path(text: str) -> bool:
+    """Whether there is a file or folder of that name; a query may be longer than any name."""
+    try:
+        return Path(text).exists()
+    except OSError:
+        return False
 
 
 def _read(file: Path) -> str:

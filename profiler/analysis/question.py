@@ -129,10 +129,11 @@ TAKEN = frozenset(
             "device_profiles",
             "frames",
             "inputs",
+            "kind",
             "kind_roles",
             "kinds",
         ),
-        *("ladder", "run", "step_summary", "step_outliers_total", "version"),
+        *("ladder", "producer", "run", "schema", "step_summary", "step_outliers_total", "version"),
     )
 )
 """Names that no table may have: attributes of an `Analysis` or keys of `--json` that are something

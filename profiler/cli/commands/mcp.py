@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 import typer
 
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import STDOUT, write_text
 from profiler.errors import ProfilerError, needing
 from profiler.plugins import plain_text
 
@@ -21,7 +21,7 @@ _SKILL = Path(__file__).parent.parent / "SKILL.md"
 def _print_skill(wanted: bool) -> None:
     """Print the skill for agents, and end."""
     if wanted:
-        sys.stdout.write(_SKILL.read_text(encoding="utf-8"))
+        write_text(STDOUT, _SKILL.read_text(encoding="utf-8"))
         raise typer.Exit
 
 

@@ -45,6 +45,7 @@ from profiler.report.files import (
 from profiler.run.columns import ARGS, TABLES, TEXT, Column, col
 from profiler.run.run import Run
 from profiler.text import count, counted
+from profiler.trace.documents import bounded
 
 # --- Ctrl-C that ends at once what a library runs for long.
 #
@@ -156,7 +157,7 @@ def _json(file: BinaryIO) -> Iterator[_Take]:
         nonlocal begun
         for row in batch.iter_rows(named=True):
             file.write(b",\n" if begun else b"[\n")
-            file.write(json_text(row, indent=None).encode())
+            file.write(json_text(bounded(row), indent=None).encode())
             begun = True
 
     yield take

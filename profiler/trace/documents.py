@@ -34,6 +34,7 @@ VERSIONS = {
 }
 """The kinds of documents with their versions: one rises when a key of it goes, is called otherwise,
 or has values of another type."""
+_NUMBERS = frozenset((int, float, bool, type(None)))
 LONGEST = 10_000  # characters of a text, such as the name of a layer
 
 
@@ -59,13 +60,14 @@ def bounded(value: Any) -> Any:
     cut tells it from others that begin alike."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST else _cut(value)
-    if isinstance(value, Mapping):
-        return {bounded(key): bounded(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [bounded(part) for part in value]
-    if value is None or isinstance(value, int | float):
-        return value
-    return bounded(plain(value))
+    if isinstance(value, dict):  # most values are numbers in rows of tables
+        return {
+            bounded(name): part if type(part) in _NUMBERS else bounded(part)
+            for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [part if type(part) in _NUMBERS else bounded(part) for part in value]
+    return value if type(value) in _NUMBERS else bounded(plain(value))
 
 
 def _cut(text: str) -> str:

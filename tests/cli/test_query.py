@@ -64,6 +64,15 @@ def test_a_query_longer_than_any_name(run, tmp_path: Path) -> None:
     assert out.splitlines()[1] == ",".join(map(str, range(300)))
 
 
+def test_long_texts_of_json(run, tmp_path: Path) -> None:
+    """A text of 1 MB is cut in JSON, where a program reads it, and whole in CSV."""
+    bundle, sql = small_bundle(tmp_path), "SELECT repeat('A', 1000000) AS name, 1 AS n"
+    (row,) = json.loads(run(bundle, "--json", "-", sql)[1])
+    assert row["name"].startswith("A" * 10_000)
+    assert (len(row["name"]) < 10_100, row["n"]) == (True, 1)
+    assert run(bundle, "--csv", "-", sql)[1] == f"name,n\n{'A' * 1_000_000},1\n"
+
+
 def test_outputs(run, tmp_path: Path) -> None:
     """Files are named, with their rows; beside what goes to stdout they are named on stderr."""
     bundle, target = small_bundle(tmp_path), tmp_path / "calls.parquet"

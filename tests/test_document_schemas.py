@@ -13,7 +13,10 @@ import pytest
 
 pytest.importorskip("jsonschema", reason="needs the notebook extra: jsonschema")
 
+from profiler.analysis.question import tables
+from profiler.compare.tables import TABLES as COMPARED
 from profiler.pipelines import default_model_folder
+from profiler.run.columns import TABLES
 from profiler.trace.documents import VERSIONS
 from tests.command_line import run_command
 from tests.documents import SCHEMAS, conforms
@@ -95,6 +98,35 @@ def test_documents_of_graphs(written, tmp_path):
     conforms(written("graph", "optimize", transformer, tmp_path / "o.onnx"))
     conforms(written("graph", "split", transformer, tmp_path / "s.onnx", "--parts", "2"))
     conforms(written("graph", "annotate", transformer, TINY, "--out", tmp_path / "a.onnx"))
+
+
+UNITS = {
+    "ns": "ns",
+    "bytes": "bytes",
+    "TFLOP/s": "teraflops_per_s",
+    "GB/s": "gigabytes_per_s",
+    "FLOPs/byte": "flops_per_byte",
+    "W": "w",
+    "J": "j",
+}
+
+
+def test_names_have_their_unit():
+    """Each column and key that has a unit has it in its name; ratios have none, and a counter of
+    any unit has it beside it."""
+    columns = {f"{table.name}.{c.name}": c for table in tables() for c in table.columns}
+    columns |= {f"diff {name}.{c.name}": c for name, of in COMPARED.items() for c in of}
+    columns |= {f"run {name}.{c.name}": c for name, of in TABLES.items() for c in of}
+    wrong = [
+        place
+        for place, column in columns.items()
+        if column.unit not in ("", "ratio", "row", "unit")
+        and f"_{UNITS[column.unit]}_" not in f"_{column.name}_"
+    ]
+    assert wrong == []
+    page = documents.sections(documents.PAGE.read_text("utf-8"))
+    keys = {f"{title}.{key}": words for title, of in page.items() for key, (words, _) in of.items()}
+    assert {unit for words in keys.values() for unit in words.split(", ")[1:]} == {"null", "ratio"}
 
 
 def test_what_breaks_a_program():

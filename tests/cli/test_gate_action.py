@@ -150,9 +150,21 @@ def test_a_push_is_compared_with_what_was_there(repository):
     Base and change run in turn."""
     first, parent, head = (repository.commit(5, note) for note in ("1", "2", "3"))
     says = "git rev-parse HEAD; python inference.py"
-    for before, base in ((first, first), ("0" * 40, parent), ("", parent)):
-        _, printed = repository.run(before=before, command=says, runs="2")
-        assert re.findall(r"^[0-9a-f]{40}$", printed, re.MULTILINE) == [base, head] * 2
+    for before, base, runs in ((first, first, 2), ("0" * 40, parent, 1), ("", parent, 1)):
+        _, printed = repository.run(before=before, command=says, runs=str(runs))
+        assert re.findall(r"^[0-9a-f]{40}$", printed, re.MULTILINE) == [base, head] * runs
+
+
+def test_a_shallow_checkout_gets_the_base(repository, tmp_path):
+    """A clone of the last commit alone, as actions/checkout makes one, fetches the one before."""
+    base, head = (repository.commit(5, note) for note in ("base", "change"))
+    repository.git("config", "uploadpack.allowAnySHA1InWant", "true")  # as GitHub has it
+    whole, repository.folder = repository.folder, tmp_path / "shallow"
+    clone = ["git", "clone", "--quiet", "--depth=1", f"file://{whole}", str(repository.folder)]
+    subprocess.run(clone, check=True, capture_output=True)
+    says = "git rev-parse HEAD; python inference.py"
+    _, printed = repository.run(before=base, command=says, runs="1")
+    assert re.findall(r"^[0-9a-f]{40}$", printed, re.MULTILINE) == [base, head]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ _MASKS += [
     # The policy of a page names the hashes of its scripts, which are compared themselves.
     (re.compile(r"'sha256-[A-Za-z0-9+/=]+'"), "'sha256-<script>'"),
     # Our version, in what documents say of who wrote them.
-    (re.compile(r'("name":\s*"profile-sd3",\s*"version":\s*)"[^"]*"'), r'\1"<version>"'),
+    (re.compile(r'("name": "profile-sd3",\n *"version": )"[^"]*"'), r'\1"<version>"'),
     # Our version, in a page's foot and head and in documents for other tools.
     (re.compile(r"(profile-sd3 )\d+\.\d+\.\d+[^\s<\"]*"), r"\1<version>"),
     # Names of temporary files that one command makes and removes again.

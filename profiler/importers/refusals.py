@@ -190,6 +190,16 @@ def refusal_of(path: Path, head: bytes) -> Known | None:
 
 REFUSALS: tuple[Known, ...] = (
     Known(
+        "a summary of a run: medians and counts without a trace",
+        _is(rb'\s*\{\s*"schema_version"\s*:\s*\d+\s*,\s*"content"\s*:'),
+        "give the run's bundle, or compare the summary with a run: `profile-sd3 diff SUMMARY RUN`",
+    ),
+    Known(
+        "a document that profile-sd3 wrote (--json)",
+        _is(rb'\s*\{\s*"schema"\s*:\s*"urn:profile-sd3:'),
+        "give the run that it is about",
+    ),
+    Known(
         "a report of Nsight Systems, whose format is its own",
         lambda path, _: path.suffix in (".nsys-rep", ".qdrep", ".qdstrm"),
         "give what `nsys export --type sqlite` writes from it",

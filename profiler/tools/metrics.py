@@ -738,7 +738,8 @@ class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metrics: tuple[Measure, ...] = field(default_factory=tuple)
 
 
-_BEGIN = b'{"schema_version":'
+_BEGIN = re.compile(rb'\s*\{\s*"(schema_version|content|metrics|run)"\s*:')
+_HEAD = 200  # bytes in which that stands
 
 
 class _Times(Struct, frozen=True):
@@ -833,14 +834,18 @@ def read_summary(bundle: Path) -> Summary | None:
 
 
 def is_summary(path: Path) -> bool:
-    """Whether a path that a user gives is a file that begins as a summary does."""
+    """Whether a path that a user gives is a summary, or begins as those that are written do; one
+    whose keys somebody has sorted is one, too."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(len(_BEGIN)) == _BEGIN
+            begin = _BEGIN.match(file.read(_HEAD))
     except OSError:
         return False
+    if begin is None:
+        return False
+    return begin[1] == b"schema_version" or _read_file(path) is not None
 
 
 def read_summary_file(path: Path) -> Summary:

@@ -114,6 +114,25 @@ def test_times_of_one_machine(kept, tmp_path):
         check_growth(few, "elapsed", 0.05)
 
 
+def test_a_formatted_summary_is_one(kept, bundle, tmp_path):
+    """Hooks of a repository may indent it, and sort its keys."""
+    text = kept().read_text("utf-8")
+    for options in ({"indent": 2}, {"indent": 2, "sort_keys": True}):
+        path = tmp_path / "formatted.json"
+        path.write_text(json.dumps(json.loads(text), **options), "utf-8")
+        assert diffed(tmp_path, path, bundle, "--fail-over", "0%")[0] == 0
+
+
+def test_other_commands_say_what_it_is(kept, bundle, tmp_path, capsys):
+    """A summary, or a document of `--json`, is no run: one sentence with what to give."""
+    assert run_command("analyze", kept()) == 2
+    assert "is a summary of a run" in capsys.readouterr().err
+    diffed(tmp_path, kept(), bundle)
+    capsys.readouterr()
+    assert run_command("diff", tmp_path / "out.json", bundle) == 2
+    assert "is a document that profile-sd3 wrote" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -48,7 +48,11 @@ _ROCPROF_V1 = '"Index","KernelName","gpu-id","queue-id","DispatchNs","BeginNs","
 _ROCPROF_V2 = "Dispatch_ID,GPU_ID,Queue_ID,Queue_Index,PID,TID\n"
 _AGENTS = '"Node_Id","Logical_Node_Id","Agent_Type","Cpu_Cores_Count"\n'
 _SNAPSHOT = pickle.dumps({"segments": [], "device_traces": []})
+_SUMMARY = '{"schema_version":1,"content":"ab","run":{},"metrics":[]}'
+_DOCUMENT = '{\n "schema": "urn:profile-sd3:diff:2",\n "kind": "diff"\n}'
 _REFUSED: dict[str, tuple[str, _Write, str]] = {
+    "summary": ("a.json", _text(_SUMMARY), "give the run's bundle, or compare"),
+    "document": ("a.json", _text(_DOCUMENT), "give the run that it is about"),
     "nsys-rep": ("a.nsys-rep", _bytes(b"\0\1"), "nsys export --type sqlite"),
     "qdrep": ("a.qdrep", _bytes(b"\0\1"), "nsys export --type sqlite"),
     "ncu": ("a.ncu-rep", _bytes(b"NVR\0"), "record with `nsys profile`"),

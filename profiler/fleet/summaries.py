@@ -164,9 +164,13 @@ def _counted(base: Sequence[float], new: Sequence[float]) -> SummaryVerdict:
 
 
 def gated_metrics(found: SummaryComparison) -> list[str]:
-    """Return what is gated if nothing is named: all counts and memory that both sides have."""
+    """Return what is gated if nothing is named: all counts and memory that both sides have. Raises
+    InputError if there are none."""
     known = pl.col("unit").is_in(_COUNTED) & ~pl.col("verdict").is_in(_ALONE)
-    return found.rows.filter(known)["metric"].to_list()
+    names: list[str] = found.rows.filter(known)["metric"].to_list()
+    if not names:
+        raise InputError("no count and no memory is in both sides: give runs of one pipeline")
+    return names
 
 
 def check_growth(found: SummaryComparison, name: str, limit: float) -> Growth:
@@ -227,7 +231,7 @@ def summary_report(found: SummaryComparison, gates: Sequence[Growth], *, top: in
     differs = pl.col("verdict").is_in(_DIFFERS)
     counted_rows = found.rows.filter(pl.col("unit").is_in(_COUNTED))
     headline = said(
-        "{differing} of {all} counts and memory differ",
+        "{differing} of {all} counts and sizes of memory differ",
         differing=len(counted_rows.filter(differs)),
         all=len(counted_rows),
     )
@@ -240,12 +244,24 @@ def summary_report(found: SummaryComparison, gates: Sequence[Growth], *, top: in
         ),
         *(Fact(said("note"), note) for note in notes_of(found)),
     )
-    verdicts = tuple(
-        Fact(said("FAILED") if gate.failed else said("passed"), _gate_text(gate), alert=gate.failed)
-        for gate in gates
-    )
     section = Section("metrics", said("Metrics"), (Part(table=view),))
-    return Report(Head(headline, facts=facts), (section,), verdicts)
+    return Report(Head(headline, facts=facts), (section,), tuple(_verdicts(gates)))
+
+
+def _verdicts(gates: Sequence[Growth]) -> Iterator[Fact]:
+    """What failed, a line each; what passed, if these are many, in one."""
+    for gate in (gate for gate in gates if gate.failed):
+        yield Fact(said("FAILED"), _gate_text(gate), alert=True)
+    passed = [gate for gate in gates if not gate.failed]
+    if len(passed) <= _NAMED:
+        yield from (Fact(said("passed"), _gate_text(gate)) for gate in passed)
+    else:
+        many = said(
+            "{metrics}, limit {limit}",
+            metrics=counted(len(passed), "metric"),
+            limit=percent(passed[0].limit),
+        )
+        yield Fact(said("passed"), many)
 
 
 _SHOWN: tuple[Column, ...] = (
@@ -264,12 +280,18 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
             row["metric"],
             value_text(row["base"], row["unit"]),
             value_text(row["new"], row["unit"]),
-            "" if row["change"] is None else signed(row["change"]),
+            _change_text(row),
             row["verdict"].replace("_", " "),
         )
         for row in rows.iter_rows(named=True)
     ]
     return pl.DataFrame(texts, schema=schema(_SHOWN), orient="row")
+
+
+def _change_text(row: dict[str, Any]) -> str:
+    if row["change"] is not None:
+        return signed(row["change"])
+    return said("from nothing") if row["base"] == 0 and row["new"] else ""
 
 
 def _side_text(side: Sequence[Summary]) -> Said:

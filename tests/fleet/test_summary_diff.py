@@ -133,6 +133,29 @@ def test_other_commands_say_what_it_is(kept, bundle, tmp_path, capsys):
     assert "is a document that profile-sd3 wrote" in capsys.readouterr().err
 
 
+def test_nothing_in_common_is_not_passed(kept, bundle, tmp_path, capsys):
+    """A gate without anything to gate cannot pass."""
+    path = kept()
+    document = json.loads(path.read_text("utf-8"))
+    document["metrics"] = [row for row in document["metrics"] if row[-1] == "ns"]
+    path.write_text(json.dumps(document), "utf-8")
+    assert run_command("diff", path, bundle, "--fail-over", "5%") == 2
+    assert "no count and no memory is in both" in capsys.readouterr().err
+
+
+def test_all_forms_of_sides(kept, bundle, tmp_path, capsys):
+    """Files on both sides, a file among others behind --against, and a folder of bundles."""
+    base, other = kept(), kept("other.json", {"commands": 2})
+    assert diffed(tmp_path, base, other, "--fail-over", "5%")[0] == 1
+    shutil.copytree(bundle, tmp_path / "many" / "one")
+    assert diffed(tmp_path, base, tmp_path / "many", "--fail-over", "0%")[0] == 0
+    _, rows, document = diffed(tmp_path, bundle, "--against", base, "--against", other)
+    assert rows[COMMANDS]["verdict"] == "no_difference"  # the baselines span it
+    assert [run["side"] for run in document["runs"]] == ["base", "base", "new"]
+    assert run_command("diff", base, other, bundle) == 2
+    assert "give BASE and NEW" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

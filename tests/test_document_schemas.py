@@ -11,8 +11,6 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("jsonschema", reason="needs the notebook extra: jsonschema")
-
 from profiler.analysis.question import tables
 from profiler.compare.tables import TABLES as COMPARED
 from profiler.pipelines import default_model_folder

@@ -9,8 +9,8 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.dropped_data import (
     CONSEQUENCES,
     RULES_THAT_NEED,
+    missing_parts,
     unchecked,
-    untold_parts,
 )
 from profiler.analysis.findings import checked_text, rules
 from tests.runs import TINY_INFO, Command, make_call, make_run, tiny_run
@@ -29,7 +29,7 @@ def _said(run):
     analysis = analyze(run)
     sections = {"findings", *(section for section, *_ in CONSEQUENCES.values())}
     found = {
-        section: [part.lead for part in untold_parts(section, analysis)] for section in sections
+        section: [part.lead for part in missing_parts(section, analysis)] for section in sections
     }
     return {section: lines for section, lines in found.items() if lines}
 

@@ -363,7 +363,7 @@ ASKED: dict[int, Asked] = {
     ),
     27: Asked(
         "analyze {sd35-stacks}",
-        ("1.18 s for 2 steps", "text encoders takes 74 %, transformer 15 %, vae 7.3 %"),
+        ("1.18 s for 2 steps", "text encoders take 74 %, transformer 15 %, vae 7.3 %"),
         ("transformer takes",),
         (Figure(r"text encoders takes (\d+) %", _encoders_share, 0.01),),
     ),

@@ -839,7 +839,7 @@ def is_summary(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as file:
+        with opened(path) as file:
             begin = _BEGIN.match(file.read(_HEAD))
     except OSError:
         return False

@@ -38,13 +38,13 @@ WAITED = {"awaits_operators": True}
 
 
 def test_calls_that_nobody_tells_of():
-    """Those that have operators, need none, or whose drop is told are in no further one."""
+    """Those that have operators, need none, or whose drop was recorded are in no further one."""
     recorder = recorded(
         ("a", dict(WAITED)),
         ("a", dict(WAITED)),
         ("b", WAITED | {"ops_traced": True}),
         ("c", {}),
-        ("d", WAITED | {"drop_told": True}),
+        ("d", WAITED | {"drop_noted": True}),
         ("e", dict(WAITED)),
     )
     assert rows(recorder) == [("a", 2), ("e", 1)]

@@ -375,7 +375,7 @@ def test_many_runs_are_kept_and_compared(tmp_path, cli, producer, metric):
     given = ("--metric", metric, "--assume-same", ANYTHING)
     code, out, err = cli("fleet", "history", fleet, *given, "--json", "-")
     assert code == 0, err
-    (history,) = json.loads(out)
+    (history,) = json.loads(out)["histories"]
     assert [round(run["value"] / 1e6) for run in history["runs"]] == list(took)
     by = "model" if producer == "sglang" else "software"
     code, out, err = cli("fleet", "compare", fleet, "--by", by, *given)

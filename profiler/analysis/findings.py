@@ -181,7 +181,9 @@ def find(
     found = once_for_all_devices(once_for_all_ranks(found))
     known = gains() if any(each.effect is not None for each in found) else None
     if known is not None:
+        # What a replay says may lose time is no advice.
         found = [replayed(each, known, total) for each in found]
+        found = [each for each in found if _least_gain(each) >= 0]
     found = [_of_runtime(_weighed(each, total), runtime_of(analysis)) for each in found]
     order = {name: number for number, name in enumerate(rules())}
 
@@ -194,6 +196,11 @@ def find(
         )
 
     return tuple(sorted(found, key=rank))
+
+
+def _least_gain(finding: Finding) -> float:
+    gain = finding.evidence.get("gain_low_ns", 0)
+    return gain if isinstance(gain, int | float) else 0
 
 
 def _of_runtime(finding: Finding, runtime: Runtime) -> Finding:

@@ -365,7 +365,7 @@ ASKED: dict[int, Asked] = {
         "analyze {sd35-stacks}",
         ("1.18 s for 2 steps", "text encoders take 74 %, transformer 15 %, vae 7.3 %"),
         ("transformer takes",),
-        (Figure(r"text encoders takes (\d+) %", _encoders_share, 0.01),),
+        (Figure(r"text encoders take (\d+) %", _encoders_share, 0.01),),
     ),
     29: Asked(
         "predict {flux-eager} --drop vae",

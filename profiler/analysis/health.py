@@ -43,6 +43,8 @@ _SHARE_OF = {
     HealthRule.REUSED_NUMBERS: ShareOf.LAUNCHES,
     HealthRule.SHARED_NUMBERS: ShareOf.NOTHING,
     HealthRule.GAP: ShareOf.RECORDING,
+    HealthRule.MISSING_PART: ShareOf.RECORDING,
+    HealthRule.TOO_LONG: ShareOf.LAUNCHES,
     HealthRule.DRIFT: ShareOf.NOTHING,
 }
 """Of the other rules: of rows."""
@@ -461,6 +463,25 @@ def _drift(note: HealthNote) -> Said:
     )
 
 
+def _missing_part(note: HealthNote) -> Said:
+    return said(
+        "nothing was recorded for {time}, in which the program made {count} of its {total} calls "
+        "of the runtime: the step or call across it is no single one, and sums are too small",
+        time=duration(note.excess_ns),
+        count=count(note.count),
+        total=count(note.total),
+    )
+
+
+def _too_long(note: HealthNote) -> Said:
+    return said(
+        "19 of 20 of the {count} launches take the host {usual} or more, which is far too long: "
+        "the file's unit of time is probably wrong, and all times with it",
+        count=count(note.count),
+        usual=duration(note.usual_ns),
+    )
+
+
 def _front_end(note: HealthNote) -> Said:
     return said(
         "{name} recorded {operators} and launched nothing: a front end or loader, in no submodule",
@@ -519,6 +540,8 @@ _SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
     HealthRule.CUT: (said("Cut"), _cut),
     HealthRule.BEYOND_PEERS: (said("Uncertain"), _beyond),
     HealthRule.GAP: (said("Gap"), _gap),
+    HealthRule.MISSING_PART: (said("Lost"), _missing_part),
+    HealthRule.TOO_LONG: (said("Uncertain"), _too_long),
     HealthRule.DRIFT: (said("Drift"), _drift),
     HealthRule.FRONT_END: (said("Beside"), _front_end),
     HealthRule.NO_JSON: (said("Text"), _no_json),
@@ -551,6 +574,8 @@ SENTENCES: Sentences = {
         HealthRule.CUT: said("had not run at the recording's end"),
         HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),
         HealthRule.GAP: said("nothing recorded"),
+        HealthRule.MISSING_PART: said("calls of the runtime that are not in the file"),
+        HealthRule.TOO_LONG: said("longer than any launch takes"),
         HealthRule.DRIFT: said("clock gains or loses"),
         HealthRule.FRONT_END: said("launched nothing"),
         HealthRule.NO_JSON: said("cannot be read as JSON"),
@@ -594,6 +619,8 @@ _DAMAGED = {
     HealthRule.NO_LENGTH: 0.05,
     HealthRule.TOO_SHORT: 0.05,
     HealthRule.UNLAUNCHED: 0.05,
+    HealthRule.MISSING_PART: 0.0,
+    HealthRule.TOO_LONG: 0.0,
     HealthRule.OUTLIVED: 0.25,
     HealthRule.BROKEN_OFF: -1.0,
 }

@@ -53,6 +53,9 @@ _MOST_LENGTHLESS = 0.25  # of its kernels, on a clock of µs; healthy recordings
 _SHORTEST_NS, _KERNELS = 500, 20  # the median of so many; healthy recordings are above 1,000
 _IDLE_NS, _OFTEN = 50_000, 20  # a device that is so idle, so often, runs something at once
 _LEAST_SPAN_NS, _OF_MOMENT = 50 * _MS, 10  # where steady clocks have two thirds of the time
+_LEAST_GAP, _LEAST_PACE = 0.05, 0.5  # of the time of a process, of its usual launch numbers a time
+_LEAST_NUMBERS, _LAUNCHES = 100, 50
+_LONG_LAUNCH_NS, _QUICKEST = 250_000, 0.05  # healthy recordings are below 10 µs
 _LATE_NS = 500_000  # healthy recordings are below 30 µs, but for queues that never run dry
 _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|AllReduce", re.IGNORECASE
@@ -135,6 +138,8 @@ class _Check:
         self._lost_work()
         self._beyond_peers()
         self._gaps()
+        self._missing_parts()
+        self._too_long()
         self._drift()
         number = int(self.kept.sum())
         if not number:
@@ -694,6 +699,48 @@ class _Check:
         if len(gaps) and empty > _TIMES * (whole - empty):
             share = empty / whole
             self._note(HealthRule.GAP, -1, count=len(gaps), excess_ns=empty, share=share)
+
+    def _missing_parts(self) -> None:
+        """Note times in which neither host nor device recorded anything, though the launch numbers
+        go on as they do elsewhere: these calls were made, and are not in the file. Without them
+        the numbers hardly advance while a program is busy with something else."""
+        if any(note.rule is HealthRule.GAP for note in self.notes):  # of two recordings
+            return
+        launches = self.launches
+        for process in np.unique(launches.process).tolist():
+            mine = np.flatnonzero(launches.process == process)
+            if len(mine) < _LAUNCHES:
+                continue
+            mine = mine[np.argsort(launches.start[mine], kind="stable")]
+            start, number = launches.start[mine], launches.correlation[mine]
+            end = np.maximum.accumulate(launches.end[mine])
+            span, numbers = int(end[-1] - start[0]), int(number.max() - number.min())
+            idle, more = start[1:] - end[:-1], np.diff(number)
+            pace = numbers / max(span, 1)
+            found = (idle > _LEAST_GAP * span) & (more > _LEAST_NUMBERS)
+            found &= more > _LEAST_PACE * pace * idle
+            found &= number[1:] > np.maximum.accumulate(number)[:-1]
+            for at in np.flatnonzero(found).tolist():
+                begin, until = int(end[at]), int(start[at + 1])
+                middle = (begin + until) // 2
+                if not ((self.start >= middle) & (self.start < until) & self.kept).any():
+                    count, share = int(more[at]) - 1, int(idle[at]) / span
+                    given: dict[str, Any] = {"total": numbers, "share": share}
+                    self._note(
+                        HealthRule.MISSING_PART, -1, None, int(idle[at]), count=count, **given
+                    )
+
+    def _too_long(self) -> None:
+        """Note launches that nearly all take far longer on the host than any runtime needs: a full
+        queue holds some of them up, a wrong unit lengthens all."""
+        launches = self.launches
+        length = (launches.end - launches.start)[(launches.kind == KERNEL) & ~launches.captured]
+        if len(length) < _LAUNCHES:
+            return
+        quick = int(np.quantile(length, _QUICKEST))
+        if quick > _LONG_LAUNCH_NS:
+            more: dict[str, Any] = {"total": len(length), "share": 1.0, "usual_ns": quick}
+            self._note(HealthRule.TOO_LONG, -1, count=len(length), **more)
 
     def _drift(self) -> None:
         """Note a device's clock that gains or loses, by the least latency over time."""

@@ -240,6 +240,8 @@ class HealthRule(StrEnum):
     LATE = "late"  # launched before the recording of devices began
     CUT = "cut"  # had not run when the recording ended
     BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
+    MISSING_PART = "missing_part"  # calls of the runtime in a time without any event
+    TOO_LONG = "too_long"  # nearly all launch calls of the host
     GAP = "gap"  # between two recordings in one file
     DRIFT = "drift"  # of a device's clock
     FRONT_END = "front_end"  # a process with operators that launched nothing, beside one that did

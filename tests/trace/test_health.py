@@ -760,3 +760,29 @@ def test_a_long_kernel_that_overlaps_a_little_keeps_its_length():
     rows.end[5:] += 2 * MS - 150_000
     checked = check(rows, launches, no_syncs())
     assert checked.end[4] == rows.start[5]
+
+
+@pytest.mark.parametrize(("numbers", "noted"), [(200, 1), (1, 0)])
+def test_calls_of_the_runtime_go_on_while_nothing_is_recorded(numbers, noted):
+    """Launches each 10 µs with every second number, then nothing for 4 ms: a program that made no
+    calls then has the next number behind it, one whose file lacks them a far higher one."""
+    launched = BEGIN + np.arange(200, dtype=np.int64) * 10_000
+    launched[100:] += 4 * MS
+    number = np.arange(200) * 2 + 1
+    number[100:] += numbers * 4
+    rows = rows_of(launched + 8_000, np.full(200, 5_000), number)
+    launches = launches_of(launched, number, length=3_000)
+    notes = check(rows, launches, no_syncs()).notes
+    found = [(str(note.rule), note.count, note.excess_ns) for note in notes]
+    assert found == [("missing_part", 801, 4 * MS + 7_000)] * noted
+
+
+@pytest.mark.parametrize(("times", "noted"), [(1, 0), (1_000, 1)])
+def test_launches_that_take_a_thousand_times_too_long(times, noted):
+    """All calls of the host in ns, read as µs; one of many that waits for room in the queue is no
+    reason."""
+    rows, launches = one_stream(100)
+    launches.end[:] = launches.start + 5_000 * times
+    launches.end[7] += 3 * MS
+    notes = check(rows, launches, no_syncs()).notes
+    assert [str(note.rule) for note in notes if note.rule.damage] == ["too_long"] * noted

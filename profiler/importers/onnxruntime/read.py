@@ -62,6 +62,7 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    HealthAction,
     HealthNote,
     HealthRule,
 )
@@ -298,8 +299,8 @@ _DEFAULT = "onnxruntime_profile"
 class Session:
     """One profile: `name` is what the session is called, `begin_ns` when its profile started by the
     file's name, to within `within_ns`; None if that does not tell. `damaged` lines are no
-    events, and a `full` profile has as many as ONNX Runtime records. The runs stand in `launched`,
-    with what GPUs executed in them."""
+    events, `twice` nodes were recorded a second time, and a `full` profile has as many as ONNX
+    Runtime records. The runs stand in `launched`, with what GPUs executed in them."""
 
     path: Path
     name: str
@@ -307,6 +308,7 @@ class Session:
     within_ns: int
     launched: Launched
     damaged: int
+    twice: int
     full: bool
 
     @property
@@ -358,7 +360,7 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
 def _read(path: Path) -> Session:
     unread = Unread()
     try:
-        runs = _named(list(read_profile(path, unread)))
+        read = list(read_profile(path, unread))
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
     stem = path.name.removesuffix(".gz").removesuffix(".json")
@@ -372,11 +374,32 @@ def _read(path: Path) -> Session:
             begin = int(begun.timestamp()) * _SECOND
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
+    once = _once(read)
+    twice = sum(len(run.nodes) for run in read) - sum(len(run.nodes) for run in once)
     launched = add_kernels(
-        runs, unread.kernels, lambda one: device_of(one) if launches(one) else ""
+        _named(once), unread.kernels, lambda one: device_of(one) if launches(one) else ""
     )
     full = unread.events >= EVENT_CAP
-    return Session(path, name, begin, within, launched, unread.lines, full)
+    return Session(path, name, begin, within, launched, unread.lines, twice, full)
+
+
+def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
+    """The runs without what a file has a second time: a thread starts a node, or a run, once at a
+    time and not again before it ended."""
+    seen: set[tuple[int, int, int]] = set()
+    found = []
+    for run in runs:
+        when = run.thread, run.start_ns, run.duration_ns
+        if run.duration_ns > 0 and when in seen:
+            continue
+        seen.add(when)
+        nodes = run.nodes
+        columns = np.stack((nodes.kind, nodes.thread, nodes.start_ns, nodes.duration_ns))
+        _, first = np.unique(columns, axis=1, return_index=True)
+        kept = nodes.duration_ns <= 0
+        kept[first] = True
+        found.append(run if kept.all() else replace(run, nodes=nodes.rows(kept)))
+    return found
 
 
 def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
@@ -471,8 +494,9 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
         count, reason = len(sessions), DropReason.BEGIN_BY_NAME
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
     alone = _has_host_times_alone(sessions)
+    run.health = tuple(_twice(sessions))
     if alone:
-        run.health = tuple(_host_times(sessions))
+        run.health += tuple(_host_times(sessions))
     command = partial(_command, launched="compute" if alone else "host")
     tables = {one.name: CommandTable(one.kinds, command) for one in sessions}
     call_of = partial(_call, tables)
@@ -538,6 +562,21 @@ def _has_host_times_alone(sessions: Sequence[Session]) -> bool:
     others = (device_of(one) for one in providers if not launches(one))
     launching = any(map(launches, providers)) and not _worked(sessions)
     return launching and all(device == ROOT_DEVICE for device in others)
+
+
+def _twice(sessions: Sequence[Session]) -> Iterator[HealthNote]:
+    """A note for each session of which nodes were recorded a second time."""
+    for session in sessions:
+        if session.twice:
+            total = session.twice + sum(len(run.nodes) for run in session.runs)
+            yield HealthNote(
+                rule=HealthRule.TWICE,
+                device=", ".join(sorted({device_of(one) for one in _providers([session])})),
+                count=session.twice,
+                total=total,
+                share=session.twice / total,
+                action=HealthAction.SET_ASIDE,
+            )
 
 
 def _host_times(sessions: Sequence[Session]) -> Iterator[HealthNote]:

@@ -230,6 +230,23 @@ def test_damaged_profiles(tmp_path):
     assert [drop.count for drop in loaded.drops] == [12]
 
 
+@pytest.mark.parametrize("behind", [True, False])
+def test_events_that_a_file_has_twice(tmp_path, behind):
+    """All of them behind the first ones, or each behind itself: they count once, and it is said;
+    runs and nodes that took no µs may be many at one time."""
+    events = [node("a", 1, 5), node("b", 7, 0), node("b", 7, 0), run(0, 10), node("a", 21, 5)]
+    events.append(run(20, 10))
+    doubled = [*events, *events] if behind else [each for one in events for each in (one, one)]
+    once = imported(tmp_path, written(tmp_path / "once" / "x.json", *events))
+    twice = imported(tmp_path, written(tmp_path / "twice" / "x.json", *doubled))
+    assert twice.calls.equals(once.calls)
+    assert (once.info.health, len(once.commands)) == ((), 4)
+    (note,) = twice.info.health
+    assert (note.rule, note.device) == ("twice", "cpu:0")
+    took = pl.col("duration_ns") > 0
+    assert twice.commands.filter(took).equals(once.commands.filter(took))
+
+
 def test_a_full_profile_of_versions_that_do_not_tell(tmp_path, monkeypatch):
     """A file with as many events as ONNX Runtime records lacks an unknown number; the kernels that
     are added when recording has ended are not among them."""

@@ -30,7 +30,6 @@ _DEVICE, _STREAM = attrgetter("device"), attrgetter("stream")
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
 _LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
-_RECORDING = "Trace"  # category of the recording itself: `PyTorch Profiler (0)`
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
@@ -38,7 +37,7 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     """Return the trace with its times put right, without rows that cannot be, and with notes. Time
     between two recordings is noted, and still in it (`without_gaps`)."""
     base_ns = whole(trace.header.base_ns, 0)
-    trace = _without_lengths(_within_recording(_with_times(trace, base_ns)))
+    trace = _without_lengths(_with_times(trace, base_ns))
     work, runtime = _work(trace), trace.rows_of(*RUNTIME)
     process = np.array([*processes_of(trace), 0], dtype=np.int64)[trace.thread[runtime]]
     start = trace.start_ns[runtime] - base_ns
@@ -135,28 +134,6 @@ def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     )
     rows = {name: one[~none[one]] for name, one in trace.rows.items()}
     return replace(trace, rows=rows, health=(*trace.health, note))
-
-
-def _within_recording(trace: KinetoTrace) -> KinetoTrace:
-    """The trace with host ranges that end by more than the recording's own length behind its end
-    among those that never ended: recorders write such an end for a range that was open when they
-    stopped. Of healthy traces none ends later than 3 % of the length (nccl_data.json.gz)."""
-    own = trace.rows_of(_RECORDING)
-    if not len(own):
-        return trace
-    end_ns = trace.end_ns
-    last = end_ns[own].max()
-    latest = 2 * last - trace.start_ns[own].min()
-    kinds = [name for name in trace.rows if name not in (*DEVICE_WORK, _RECORDING)]
-    rows = trace.rows_of(*kinds)
-    late = rows[end_ns[rows] > latest]
-    if not len(late):
-        return trace
-    duration_ns = trace.duration_ns.copy()
-    duration_ns[late] = 0
-    kept = {name: one[~np.isin(one, late)] for name, one in trace.rows.items()}
-    unfinished = np.sort(np.append(trace.unfinished, late))
-    return replace(trace, rows=kept, duration_ns=duration_ns, unfinished=unfinished)
 
 
 def _without_lengths(trace: KinetoTrace) -> KinetoTrace:

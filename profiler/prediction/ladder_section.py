@@ -69,13 +69,14 @@ def factor(before_ns: float, ns: float) -> str:
     return f"{ratio:.1f}×" if ratio >= _FINE else f"{ratio:.2f}×"
 
 
-def outcome_text(ladder: Ladder, found: Outcome) -> Said:
-    """`"1.19 s → 736 ms, 1.6×"`."""
+def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) -> Said:
+    """`"1.19 s → 736 ms, 1.6×"`; from the recorded run, or what it takes with other changes."""
+    before_ns = ladder.before_ns if before is None else before.ns
     return said(
         "{before} → {after}, {factor}",
-        before=duration(ladder.before_ns),
+        before=duration(before_ns),
         after=duration(found.ns),
-        factor=factor(ladder.before_ns, found.ns),
+        factor=factor(before_ns, found.ns),
     )
 
 
@@ -187,28 +188,36 @@ def _record_again(ladder: Ladder) -> Said | None:
 
 
 def _advice(ladder: Ladder, number: int) -> Advice:
-    """A rung as one line: what to do, what it comes to, what after those that keep the image."""
+    """A rung as one line: what to do, what it comes to, what after those that keep the image. If it
+    gains nothing without these, it starts from what they come to."""
     rung = ladder.rungs[number]
     notes = list(_marks_of(rung))
+    gain = outcome_text(ladder, rung.alone)
     if rung.after is not None:
-        above = [
-            str(place)
+        above = {
+            str(place): one
             for place, one in enumerate(ladder.rungs[:number], 1)
             if one.change.kind is Kind.SAME_IMAGE
-        ]
-        after = said(
-            "after {numbers}: {time}, {factor}",
-            numbers=joined(" + ", above),
-            time=duration(rung.after.ns),
-            factor=factor(ladder.before_ns, rung.after.ns),
-        )
-        notes.append(after)
+        }
+        numbers = joined(" + ", above)
+        if rung.pays_after is not None:
+            last = [*above.values()][-1]
+            gain = outcome_text(ladder, rung.after, last.after or last.alone)
+            notes.append(said("counted after {numbers}", numbers=numbers))
+        else:
+            after = said(
+                "after {numbers}: {time}, {factor}",
+                numbers=numbers,
+                time=duration(rung.after.ns),
+                factor=factor(ladder.before_ns, rung.after.ns),
+            )
+            notes.append(after)
     notes += _overhead_of(ladder, rung)
     findings = rung.change.findings
     return Advice(
         finding=findings[0] if findings else None,
         title=rung.change.action,
-        gain=outcome_text(ladder, rung.alone),
+        gain=gain,
         change=joined("; ", notes) if notes else "",
         outcome=True,
     )

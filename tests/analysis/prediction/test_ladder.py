@@ -113,6 +113,16 @@ def test_attention_pays_only_after_graphs():
     assert attention.after.ns < 0.9 * found.rungs[0].alone.ns
 
 
+def test_what_pays_only_after_another_starts_from_what_that_leaves(cli):
+    """Not with a gain of nothing above changes that gain more."""
+    code, out, _ = cli("analyze", SAMPLES / "sd35_mi300x", "--no-html")
+    words = " ".join(out.split())
+    assert code == 0
+    assert "1.00×" not in words
+    assert "3 719 ms → 559 ms, 1.3× Try another attention backend" in words
+    assert "pays only after 1; counted after 1 + 2 4 1.19 s" in words
+
+
 def test_following_what_is_no_finding_is_refused(predict, sample):
     """The sentence names those that can be followed."""
     code, _, error = predict(sample, "--follow", "nonsense")

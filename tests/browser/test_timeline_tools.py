@@ -8,8 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.analysis.document import ROLE_COLOURS
+from profiler.tools.sources import load
 from tests.browser.report_page import opened, page_of
+from tests.corpus import CORPUS, needs_corpus
 from tests.runs import TINY_COMMANDS, tiny_run
 
 pytestmark = pytest.mark.browser
@@ -176,6 +179,35 @@ def test_curves_are_the_devices_busy_time(tools):
     assert [device for device, *_ in found] == ["rbln:0", "rbln:1"]
     assert [whole for _, whole, _ in found] == pytest.approx([0.475, 0.07])
     assert found[0][2] == pytest.approx((20 + 150 + 10) / 280)
+
+
+@needs_corpus
+def test_what_waits_for_copies_is_not_busy(chromium, tmp_path):
+    """TPUs that wait for copies 82 % of the time are busy 3 %, by what the trace's lines of XLA
+    operations hold beside `copy-start` and `copy-done` (s, decoded apart): the curves under the
+    lanes and of the first screen, the table of devices and the trace agree."""
+    worked = {"tpu:0": 2.7366, "tpu:1": 2.7401, "tpu:2": 2.6507, "tpu:3": 2.7375}
+    run = load(CORPUS / "xplane" / "xprof_tpu_inference_2.xplane.pb")
+    idle = dict(analyze(run).devices.select("device", "idle_share").iter_rows())
+    with opened(chromium, page_of(run, tmp_path)) as report:
+        lanes, strip, span = report.page.evaluate(
+            """() => {
+              const { timeline } = profileReport, { span } = timeline;
+              const mean = (of) => of.reduce((sum, share) => sum + share) / of.length / 1000;
+              const curves = timeline.lanes.filter(({ kind }) => kind === "use");
+              const strips = page.strip.devices.filter(({ busy }) => busy);
+              return [
+                curves.map((lane) => [lane.device, lane.share(0, span)]),
+                strips.map(({ device, busy }) => [device, mean(busy.busy)]),
+                span,
+              ];
+            }"""
+        )
+    assert dict(lanes) == pytest.approx(
+        {one: s * 1e9 / span for one, s in worked.items()}, rel=0.01
+    )
+    assert dict(lanes) == pytest.approx({one: 1 - idle[one] for one in worked}, abs=0.01)
+    assert dict(strip) == pytest.approx({one: 1 - idle[one] for one in worked}, abs=0.01)
 
 
 def test_the_timeline_is_a_table_too(tools):

@@ -23,6 +23,7 @@ from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_spans
 from profiler.analysis.timeline import Axis, PipelineCalls, stage_parts
 from profiler.run.columns import TEXT
+from profiler.run.device_timeline import device_work
 from profiler.run.intervals import (
     Codes,
     Times,
@@ -358,7 +359,8 @@ class Timeline(Struct, frozen=True, eq=False):
 
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
     of a lane of commands names all that its commands have, `host` holds the places in `categories`
-    of those whose commands on its device are the host's. Text columns hold indices into
+    of those whose commands on its device are the host's. `document["work"]` holds the places of
+    those that are a device's work, as in its table. Text columns hold indices into
     `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
     `strings` adds others to the same list.
     """
@@ -399,6 +401,7 @@ def timeline_of(
         "tables": [*tables],
         "strings": strings.values,
         "categories": [*CATEGORIES],
+        "work": np.flatnonzero(device_work(np.arange(len(CATEGORIES)))).tolist(),
         "bounds": [*Bound],
     }
     return Timeline(document, tables, strings)

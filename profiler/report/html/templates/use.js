@@ -1,5 +1,5 @@
 // How busy each device was, as a curve under the lanes: for each pixel the part of its time in which any
-// command of the device's own ran, at any zoom.
+// work of the device ran, at any zoom. What waits is no work, as in the table of devices.
 
 import { page } from "./data.js";
 import { format } from "./format.js";
@@ -26,7 +26,7 @@ class UseLane {
     for (;;) {
       let next = -1, start = Infinity;
       this.lanes.forEach((lane, n) => {
-        while (at[n] < lane.count && this.ofHost(lane, at[n])) at[n]++;
+        while (at[n] < lane.count && !worked(lane, at[n])) at[n]++;
         if (at[n] < lane.count && lane.start(at[n]) < start) [next, start] = [n, lane.start(at[n])];
       });
       if (next < 0) break;
@@ -41,8 +41,6 @@ class UseLane {
     }
     return this.made = { begins: Float64Array.from(begins), ends: Float64Array.from(ends), before: Float64Array.from(before) };
   }
-
-  ofHost(lane, i) { return lane.host.includes(lane.table.category[lane.first + i]); }
 
   // Time before `time` in which something ran.
   busyBefore(time) {
@@ -85,12 +83,14 @@ class UseLane {
   }
 }
 
-// A curve for each device that has commands of its own.
+function worked(lane, i) { return page.timeline.work.includes(lane.table.category[lane.first + i]); }
+
+// A curve for each device that has work.
 export function useLanes(timeline) {
   const devices = [...new Set(timeline.lanes.map(({ device }) => device).filter(Boolean))];
   return devices.flatMap((device) => {
     const lanes = timeline.lanes.filter((lane) => lane.kind === "commands" && lane.device === device);
-    const own = lanes.filter((lane) => lane.category.split(", ").some((name) => !lane.host.includes(page.timeline.categories.indexOf(name))));
+    const own = lanes.filter((lane) => lane.category.split(", ").some((name) => page.timeline.work.includes(page.timeline.categories.indexOf(name))));
     return own.length ? [new UseLane(timeline, device, own)] : [];
   });
 }

@@ -50,6 +50,14 @@ CHECKLIST = (
     "navigation: Summary, Timeline, Findings, Model, Device, Run; a finding leads to its rows",
     "nothing on the page is known to be false for this input",
 )
+# Figures are drawn when they come near the window.
+SCROLL_THROUGH = """async () => {
+  for (let top = 0; top < document.body.scrollHeight; top += innerHeight) {
+    scrollTo({ top, behavior: "instant" });
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  scrollTo({ top: 0, behavior: "instant" });
+}"""
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 
 
@@ -104,6 +112,9 @@ def photograph(
         page = browser.new_page(viewport=size, color_scheme=color_scheme)
         page.goto(page_path.as_uri())
         page.evaluate("() => new Promise((done) => setTimeout(done, 1500))")
+        if whole:
+            page.evaluate(SCROLL_THROUGH)
+            page.wait_for_selector("html[data-figures=drawn]", state="attached")
         page.screenshot(path=target, full_page=whole)
         browser.close()
     with Image.open(target) as image:

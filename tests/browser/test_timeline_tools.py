@@ -210,6 +210,19 @@ def test_what_waits_for_copies_is_not_busy(chromium, tmp_path):
     assert dict(strip) == pytest.approx({one: 1 - idle[one] for one in worked}, abs=0.01)
 
 
+@needs_corpus
+def test_a_device_has_no_curve_if_nobody_knows_when_it_was_busy(chromium, tmp_path):
+    """Averages of layers that an importer laid end to end are no time in which the device was
+    busy: neither the first screen nor the timeline draws a curve of it."""
+    run = load(CORPUS / "tensorrt" / "resnet_fp16_a100.profile.json")
+    with opened(chromium, page_of(run, tmp_path)) as report:
+        kinds = report.page.evaluate("profileReport.timeline.lanes.map(({ kind }) => kind)")
+        strip = report.page.evaluate("page.strip.devices.map(({ busy }) => busy ?? null)")
+    assert "commands" in kinds
+    assert "use" not in kinds
+    assert set(strip) == {None}
+
+
 def test_the_timeline_is_a_table_too(tools):
     """A row a lane of what lies in the window; it follows the window."""
     page = tools.page

@@ -360,7 +360,7 @@ class Timeline(Struct, frozen=True, eq=False):
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
     of a lane of commands names all that its commands have, `host` holds the places in `categories`
     of those whose commands on its device are the host's. `document["work"]` holds the places of
-    those that are a device's work, as in its table. Text columns hold indices into
+    those that make a device busy. Text columns hold indices into
     `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
     `strings` adds others to the same list.
     """

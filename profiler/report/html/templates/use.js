@@ -3,7 +3,7 @@
 
 import { page } from "./data.js";
 import { format } from "./format.js";
-import { message } from "./language.js";
+import { message, say } from "./language.js";
 
 class UseLane {
   constructor(timeline, device, lanes) {
@@ -73,7 +73,7 @@ class UseLane {
     }
     context.fillStyle = inks.line;
     context.fillRect(0, ground, width, 1);
-    const text = format.percent(this.share(view.begin, view.end)), wide = context.measureText(text).width;
+    const text = say("{share} of the window", { share: format.percent(this.share(view.begin, view.end)) }), wide = context.measureText(text).width;
     context.fillStyle = inks.surface; // the value stays readable on the curve
     context.fillRect(width - wide - 10, y, wide + 8, 16);
     context.fillStyle = inks.text;
@@ -85,12 +85,9 @@ class UseLane {
 
 function worked(lane, i) { return page.timeline.work.includes(lane.table.category[lane.first + i]); }
 
-// A curve for each device that has work.
+// A curve for each device of which it is known how busy it was: the strip of the first screen has these, too.
 export function useLanes(timeline) {
-  const devices = [...new Set(timeline.lanes.map(({ device }) => device).filter(Boolean))];
-  return devices.flatMap((device) => {
-    const lanes = timeline.lanes.filter((lane) => lane.kind === "commands" && lane.device === device);
-    const own = lanes.filter((lane) => lane.category.split(", ").some((name) => page.timeline.work.includes(page.timeline.categories.indexOf(name))));
-    return own.length ? [new UseLane(timeline, device, own)] : [];
-  });
+  const known = page.strip.devices.filter(({ busy }) => busy).map(({ device }) => device);
+  const devices = [...new Set(timeline.lanes.map(({ device }) => device))].filter((device) => known.includes(device));
+  return devices.map((device) => new UseLane(timeline, device, timeline.lanes.filter((lane) => lane.kind === "commands" && lane.device === device)));
 }

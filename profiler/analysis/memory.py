@@ -272,8 +272,8 @@ MEMORY: tuple[Column, ...] = (
 
 MEMORY_TIMELINE: tuple[Column, ...] = (
     _OF_DEVICE,
-    col("time_ns", NS, "begin of an interval, on the run's clock"),
-    col("bytes", BYTES, "most that the counters held in it"),
+    col("time_ns", NS, "first sample of an interval, else its begin, on the run's clock"),
+    col("bytes", BYTES, "most that the counters held from then to the next row"),
     col("submodule", STRING, "submodule whose call ran at that moment", True),
 )
 
@@ -556,7 +556,8 @@ class _OfDevice(Struct, frozen=True, eq=False):
         return sorted(rows, key=lambda row: -(row["retained_bytes"] or 0))
 
     def timeline(self) -> list[dict[str, Any]]:
-        """The most in each of some equal intervals."""
+        """The most in each of some equal intervals with samples, what is held in those behind them
+        without, and in the end."""
         if not len(self.times):
             return []
         first, span = int(self.times[0]), max(int(self.times[-1] - self.times[0]), 1)
@@ -565,6 +566,13 @@ class _OfDevice(Struct, frozen=True, eq=False):
         most = np.maximum.reduceat(self.values, heads)
         most[1:] = np.maximum(most[1:], self.values[heads[1:] - 1])  # held when it started
         times = self.times[heads]
+        quiet = np.flatnonzero(np.diff(place) > 1)  # the last sample before an interval without
+        begins = first + ((place[quiet] + 1) * (span + 1) + _POINTS - 1) // _POINTS
+        if times[-1] < self.times[-1]:
+            quiet, begins = np.append(quiet, -1), np.append(begins, self.times[-1])
+        order = np.argsort(np.append(times, begins), kind="stable")
+        times = np.append(times, begins)[order]
+        most = np.append(most, self.values[quiet])[order]
         submodules = [*self.run.calls["submodule"].cast(pl.String), None]
         return [
             {"device": self.device, "time_ns": time, "bytes": value, "submodule": submodules[row]}
@@ -735,7 +743,8 @@ TABLES = (
         columns=MEMORY_TIMELINE,
         make=lambda of: _memory(of).timeline,
         title="Memory over time",
-        about="The table shows how memory develops, in at most 256 intervals per device.",
+        about="The table shows how memory develops, in at most 256 intervals per device, and what "
+        "was held in the end.",
     ),
 )
 

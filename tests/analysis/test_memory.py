@@ -88,6 +88,23 @@ def test_timeline_holds_the_peak():
     assert line.filter(pl.col("bytes") == 850)["submodule"].unique().to_list() == ["transformer"]
 
 
+def test_timeline_falls_when_a_short_peak_ends():
+    """900 bytes for 5 of 25,600 ns are not drawn until the next sample 20,000 ns later: what the
+    course holds at a moment is never below the counter, and above it for one interval of 100 ns
+    at most. It ends with what was held last."""
+    samples = [(0, 100), (1_010, 900), (1_015, 100), (21_000, 300), (25_590, 300), (25_599, 50)]
+    rows = [(0, "cuda:0", "torch allocated", at, held) for at, held in samples]
+    line = analyze(_run(rows)).memory_timeline
+    times, held = line["time_ns"].to_numpy() - EPOCH, line["bytes"].to_numpy()
+    moments = np.arange(25_600)
+    drawn = held[np.searchsorted(times, moments, side="right") - 1]
+    ats, values = (np.array(column) for column in zip(*samples, strict=True))
+    truth = values[np.searchsorted(ats, moments, side="right") - 1]
+    assert (drawn >= truth).all()
+    assert np.count_nonzero(drawn > truth) <= 200
+    assert (times[-1], held[-1]) == (25_599, 50)
+
+
 def test_torch_on_a_gpu_counts_everything():
     """600 weights, 300 of the transformer's activations, 40 nobody is known to hold."""
     calls = [dataclasses.replace(call, device="cuda:0") for call in CALLS]
@@ -202,6 +219,6 @@ def test_the_timeline_of_many_calls_takes_little_memory():
     found = find_memory(run, {})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(found.timeline) == 256
+    assert len(found.timeline) == 257  # 256 intervals and the end
     assert found.timeline["submodule"].unique().to_list() == ["vae"]
     assert peak < 20e6

@@ -14,6 +14,7 @@ from profiler.analysis.document import (
     HOST,
     HOST_WORK,
     IDLE,
+    MUTED,
     PAGE,
     ROLE_COLOURS,
     SERIES,
@@ -292,7 +293,7 @@ def memory(
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     since = said("{unit} from the first call", unit=unit.name)
     titled(made, xaxis=since, yaxis=_UNITS[power])
-    made["annotations"] = _peaks(devices, (begin, end), unit.per_ns, 1024**power)
+    made["annotations"] = _peaks(devices, (begin, end), unit.per_ns, 1024**power, theme)
     return {"data": data, "layout": made | {"height": 280, "showlegend": len(data) > 1}}
 
 
@@ -316,7 +317,7 @@ def _text(row: dict[str, Any], begin: int) -> str:
 
 
 def _peaks(
-    devices: pl.DataFrame, extent: tuple[int, int], per_ns: float, of: int
+    devices: pl.DataFrame, extent: tuple[int, int], per_ns: float, of: int, theme: Theme
 ) -> list[dict[str, Any]]:
     """Where the most was held: how much, and in whose call."""
     known = devices.drop_nulls(["peak_bytes", "peak_ns"])
@@ -329,6 +330,7 @@ def _peaks(
             "showarrow": True,
             "arrowhead": 2,
             "arrowwidth": 1,
+            "arrowcolor": MUTED.on(theme),
             "ax": 0,
             "ay": -22,
         }

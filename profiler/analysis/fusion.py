@@ -504,7 +504,8 @@ FUSIONS: tuple[Column, ...] = (
 # are enough after a view between them, and if a product, convolution or copy makes or reads it:
 # views are no commands on a GPU, and better no chain than a wrong one. Elementwise operations,
 # norms, softmax and reductions that read from each other are a chain. A softmax whose input came
-# from a product of two activations, or whose result goes into one, is unfused attention.
+# from a product of two activations and whose result goes into one is unfused attention: that of a
+# router or classifier has products with weights beside it.
 #
 # Fused, an intermediate is not read again, nor written unless something outside of the chain reads
 # it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more. What
@@ -520,18 +521,20 @@ _SHAPE_BYTES = 256  # integers that take no more are shapes
 class Chain(Struct, eq=False):
     """Commands that could be one. `members` are positions in the sequence that was given,
     `families` those of their operations (of which one may be several commands),
-    `saved_bytes` what their intermediates take to write and to read."""
+    `saved_bytes` what their intermediates take to write and to read, `scores` the result of the
+    product of activations that its softmax reads."""
 
     members: list[int] = field(default_factory=list)
     families: list[Family] = field(default_factory=list)
     saved_bytes: int = 0
     closed: bool = False
     products: list[_Made] = field(default_factory=list)  # read by its members
+    scores: _Made | None = None
 
     @property
     def is_attention(self) -> bool:
-        """Whether a softmax and a product of activations follow each other."""
-        return Family.SOFTMAX in self.families and Family.MATMUL in self.families
+        """Whether a softmax stands between two products of activations."""
+        return Family.MATMUL in self.families
 
 
 class _Made(Struct, eq=False):
@@ -613,7 +616,8 @@ class _Finder:
             chain.families.append(work.family)
             self._last = chain
             if work.family == Family.SOFTMAX:
-                self._with_product(chain, work)
+                scores = (m for m in reversed(chain.products) if m.size == work.reads[0].size)
+                chain.scores = next(scores, chain.scores)
         self._give(position, work, chain)
 
     def _is_passed_over(self, work: Work) -> bool:
@@ -641,17 +645,15 @@ class _Finder:
 
     def _chain(self, work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
         """The chain that the command joins or starts, None for what cannot be fused."""
+        if work.family == Family.MATMUL:
+            return self._attention(work, sources)
+        if work.family not in _FUSIBLE:
+            return None
         made = [made for _, made in sources if not made.escapes]
         if len(made) > 1:
             made.sort(key=lambda m: -m.when)
         before = [m.chain for m in made if m.chain is not None and not m.chain.closed]
-        if work.family == Family.MATMUL:
-            after_softmax = [c for c in before if Family.SOFTMAX in c.families]
-            if after_softmax:
-                after_softmax[0].closed = True
-            return after_softmax[0] if after_softmax else None
-        if work.family not in _FUSIBLE:
-            return None
+        before.sort(key=lambda chain: chain.scores is None)  # probabilities before their mask
         if before and len(before[0].members) < _LONGEST:
             return before[0]
         self.chains.append(Chain())
@@ -674,25 +676,36 @@ class _Finder:
         made.read = True
 
     @staticmethod
-    def _with_product(chain: Chain, work: Work) -> None:
-        """Put the product in front whose result, perhaps changed, the softmax reads."""
-        for made in reversed(chain.products):
-            if made.tensor.size == work.reads[0].size:
-                chain.members.insert(0, made.product)
-                chain.families.insert(0, Family.MATMUL)
-                chain.saved_bytes += 2 * (made.tensor.nbytes or 0)
-                return
+    def _attention(work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
+        """The chain whose softmax of scores a product of activations reads, with the product that
+        gave the scores in front; None if it reads none. A copy may have read it before."""
+        for chain in (made.chain for _, made in sources):
+            scores = None if chain is None or chain.closed else chain.scores
+            if chain is None or scores is None or not _is_of_activations(work):
+                continue
+            if scores.product < 0:  # of another chain already
+                continue
+            chain.closed = True
+            chain.members.insert(0, scores.product)
+            scores.product = -1
+            chain.families.insert(0, Family.MATMUL)
+            chain.saved_bytes += 2 * (scores.tensor.nbytes or 0)
+            return chain
+        return None
 
     def _give(self, position: int, work: Work, chain: Chain | None) -> None:
-        product = -1
-        if work.family == Family.MATMUL and len(work.reads) > 1 and len(work.reads[1].dims) > 2:
-            product = position
+        product = position if _is_of_activations(work) else -1
         if work.writes is None and work.family == Family.REDUCTION and work.reads:
             made = _Made(work.reads[0], self._passed, self._views, chain, reduced=True)
             self._made.append(made)
         for tensor in work.writes or ():
             made = _Made(tensor, self._passed, self._views, chain, product=product)
             self._made.append(made)
+
+
+def _is_of_activations(work: Work) -> bool:
+    """Whether the command is a product of two activations: a weight has two dims."""
+    return work.family == Family.MATMUL and len(work.reads) > 1 and len(work.reads[1].dims) > 2
 
 
 def _is_of_shapes(work: Work) -> bool:

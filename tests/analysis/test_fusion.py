@@ -174,6 +174,55 @@ def test_a_product_with_a_weight_is_no_attention():
     )
 
 
+@pytest.mark.parametrize(
+    "operations",
+    [
+        (  # a router: its weights are shares of experts
+            ("aten::addmm", "float[4] float[16,8] float[8,4]"),
+            ("aten::_softmax", "float[2,8,4]"),
+            ("aten::mul", "float[2,8,4] float[2,8,4]"),
+            ("aten::addmm", "float[9] float[16,4] float[4,9]"),
+        ),
+        (  # products of activations that share no scores
+            ("aten::bmm", "float[4,8,16] float[4,16,8]"),
+            ("aten::bmm", "float[4,8,8] float[4,8,16]"),
+            ("aten::add", "float[2,8,4] float[2,8,4]"),
+            ("aten::_softmax", "float[2,8,4]"),
+            ("aten::bmm", "float[2,8,4] float[2,4,4]"),
+        ),
+        (  # similarities
+            ("aten::bmm", "float[4,8,16] float[4,16,8]"),
+            ("aten::_softmax", "float[4,8,8]"),
+            ("aten::mm", "float[32,8] float[8,16]"),
+        ),
+    ],
+    ids=["router", "no scores", "no values"],
+)
+def test_a_softmax_that_is_not_between_products_of_activations_is_no_attention(operations):
+    """Products with weights before or behind it stay outside of its chain."""
+    chains = _chains(*operations)
+    products = [n for n, (name, _) in enumerate(operations) if name.endswith("mm")]
+    assert not [chain for chain in chains if chain.is_attention]
+    assert not {member for chain in chains for member in chain.members} & {*products}
+
+
+def test_probabilities_whose_mask_is_made_beside_them():
+    """torch's own attention with a bias: the chain of the scores goes on, not that of what finds
+    rows without any, and a copy may read what it gave."""
+    scores = "float[1,8,10,10]"
+    (found,) = _chains(
+        ("aten::bmm", "float[8,10,16] float[8,16,10]"),
+        ("aten::add_", f"{scores} {scores}"),
+        ("aten::_softmax", scores),
+        ("aten::all", "bool[1,8,10,10]"),
+        ("aten::where", f"bool[1,8,10,1] {scores} {scores}"),
+        ("aten::to", scores),
+        ("aten::bmm", "float[8,10,10] float[8,10,16]"),
+    )
+    assert found.is_attention
+    assert found.members == [0, 1, 2, 4, 6]
+
+
 def test_a_convolution_between_ends_the_chain():
     """What the second activation reads was made last by the convolution, not by the first."""
     conv = ("Conv", "float[1,4,8,8] float[4,4,3,3] -> float[1,4,8,8]")

@@ -220,8 +220,8 @@ def _inside(
             bound.add(tick)
         elif gap and launch:
             late = 2 * launch.start + latency > 2 * gap[0]
-            graph = "Graph" in launch.layer and launch.end > gap[0]
-            if late or graph:
+            waits = "Graph" in launch.layer or 2 * (gap[1].start - gap[0]) > latency
+            if late or (waits and launch.end > gap[0]):
                 bound.add(tick)
     leads = [p.start - truth.machine.launches[p.launch].start for p in launched]
     return Counted(

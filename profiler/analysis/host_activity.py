@@ -77,10 +77,10 @@ def dropped_calls(run: Run) -> list[int]:
 # - another device: another sync command of its own runs, or another device works for a call of
 # this
 #   one's;
-# - in the tile of one of its calls: queue, if what ends the gap had been launched in time;
-# unknown
-#   cause, if its launch was not recorded though others were, or nothing of the host was; else
-#   launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
+# - in the tile of one of its calls: queue, if what ends the gap had been launched in time, by a
+#   call that had returned or whose work followed as quickly as from a queue; unknown cause, if its
+#   launch was not recorded though others were, or nothing of the host was; else launch: it was
+#   launched too late, nothing was left to launch, or the trace knows no launches;
 # - another device, once more: no tile of its own, but a tile of another device's call, of a
 # pipeline
 #   call in which this device has calls too. Calls of a submodule that this device runs itself are

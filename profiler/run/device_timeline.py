@@ -388,13 +388,17 @@ class DeviceAxis(Struct, frozen=True, eq=False):
 
     def late(self, launches: Launches) -> Flags:
         """For each gap but the last, whether the host is to blame for it: what ended it was
-        launched too late, or by a graph launch that had not returned when the device ran dry."""
+        launched too late, or by a call that had not returned when the device ran dry. What such a
+        call had put into the queue starts within the latency, unless it launches a graph."""
         if self.source is None:
             return np.zeros(len(self.gaps) - 1, dtype=np.bool_)
         dry, source = self.gaps.start[:-1], self.source[self.ender]
-        late: Flags = (source >= 0) & (self.launch[self.ender] + self.latency_ns > dry)
+        late = self.launch[self.ender] + self.latency_ns > dry
+        waits = self.gaps.end[:-1] > dry + self.latency_ns
         if len(launches.graphs):
-            late |= np.isin(source, launches.graphs) & (launches.end[source] > dry)
+            waits |= np.isin(source, launches.graphs)
+        late |= waits & (launches.end[source] > dry)  # -1 takes the last: put right below
+        late &= source >= 0
         return late
 
     def launch_bound(self, launches: Launches) -> Stretches:

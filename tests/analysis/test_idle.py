@@ -138,6 +138,26 @@ def test_launched_commands_are_queued():
     assert _parts(row) == (0, 0, 23, 5, 0)
 
 
+@pytest.mark.parametrize(
+    ("returned", "start", "parts"),
+    [
+        (44, 45, (0, 0, 23, 0, 0)),  # loading a library, and compiling, lie within the call
+        (29, 45, (0, 0, 8, 15, 0)),  # in the queue since then
+        (44, 37, (0, 0, 8, 7, 0)),  # no later than from the queue, though the call goes on
+    ],
+)
+def test_a_launch_that_returns_late_is_late(returned, start, parts):
+    """The last kernel's launch begins at 12, the device runs dry at 30, and from launch to begin it
+    takes 8 on a dry device."""
+    calls = [make_call(0, "t", 0, 60, device="cuda:0")]
+    commands = [
+        *(host(0, begin, end) for begin, end in ((0, 5), (6, 10), (12, returned))),
+        *(gpu(0, begin, end) for begin, end in ((8, 20), (20, 30), (start, 60))),
+    ]
+    row = _rows(linked(make_run(calls, commands), (0, 3), (1, 4), (2, 5)))["cuda:0"]
+    assert _parts(row) == parts
+
+
 def test_call_is_under_way_until_its_last_command_has_ended():
     """The first call returns at 10 and computes until 30 with a gap of 4; the next begins at 40."""
     calls = [make_call(i, "t", s, e, device="cuda:0") for i, s, e in ((0, 0, 10), (1, 40, 50))]

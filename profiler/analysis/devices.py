@@ -141,7 +141,8 @@ DEVICES: tuple[Column, ...] = (
     col(
         "idle_share",
         SHARE,
-        "1 - utilization: what was not recorded of it is in neither; null if idle_ns is",
+        "share of the end-to-end time in which it was idle: the rest of it is not recorded of this "
+        "device; null if idle_ns is",
         True,
         label="idle of end to end",
         importance=3,
@@ -237,8 +238,8 @@ def _times(
     known &= times_recorded(run.info) and not is_host_only(run.info.health)
     known &= ~np.isin(names, [*busy_unknown(run.info.health)])
     recorded = _recorded(axis.counted, run.tiles, missing, ran, names)
-    parts = (np.where(recorded > 0, part, np.nan) for part in (inside, recorded - inside))
-    busy_share, idle_share = (pl.Series(part / np.maximum(recorded, 1)) for part in parts)
+    total = axis.counted.length or np.nan
+    busy_share, idle_share = (pl.Series(part / total) for part in (inside, recorded - inside))
     idle = {
         "idle_ns": pl.Series(span - worked - lost),
         "utilization": busy_share.fill_nan(None),
@@ -588,9 +589,9 @@ _CAUSES: Mapping[str, Said] = {
 
 
 def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
-    """For each device the share of the end-to-end time in which it was busy, and why it was idle
-    in the rest; of more than a few devices the range, and the idlest one. Nothing if nobody
-    recorded when commands ran."""
+    """For each device the shares of the end-to-end time in which it was busy, idle and why, and not
+    recorded; of more than a few devices the range, and the idlest one. Nothing if nobody recorded
+    when commands ran."""
     info = analysis.inputs.run.info
     if not times_recorded(info) or is_host_only(info.health):
         return ()
@@ -623,6 +624,9 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
     causes = _causes(waits, total) if waits is not None and total else []
     if causes:
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
+    lost = 1 - row["utilization"] - row["idle_share"]
+    if lost >= _WORTH:
+        idle = said("{idle}; not recorded {share}", idle=idle, share=percent(lost))
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 

@@ -181,7 +181,7 @@ IDLE: tuple[Column, ...] = (
     col(
         "idle_share",
         SHARE,
-        "idle_ns - before_after_ns + unallocated_ns, of what was recorded of the end-to-end time",
+        "(idle_ns - before_after_ns + unallocated_ns) / end-to-end time",
         True,
         label="idle of run",
     ),
@@ -437,10 +437,9 @@ def _activity(doing: Doing, length: int) -> tuple[object, ...]:
 #     exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
 #
 # `idle_causes` says what the idle time is put down to; the parts add up to it to the
-# nanosecond, and it is the idle time of the table of devices. Of what was recorded of the
-# end-to-end time,
+# nanosecond, and it is the idle time of the table of devices. Of the end-to-end time,
 #
-#     idle_share = (idle - outside + unused) / recorded
+#     idle_share = (idle - outside + unused) / end to end
 #
 # with what lies outside of it, and what of it lies outside of the device's own span. The span is
 # without the profiler's own work, for which the program waited. What transfers
@@ -474,7 +473,7 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
     span = last - first - sums["profiler"]
     idle = span - worked - sums["unrecorded"]
     unused = gaps.counted.length - gaps.counted.clipped(first, last).length
-    total = gaps.recorded_ns
+    total = gaps.end_to_end_ns
     long = gaps.longer_than(LONG_GAP_NS)
     return {
         "device": gaps.device,

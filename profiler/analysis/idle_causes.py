@@ -404,10 +404,9 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return unknown
 
     @property
-    def recorded_ns(self) -> int:
-        """How much of the end-to-end time was recorded of it."""
-        ran = self.busy.within(self.missing.start, self.missing.end)
-        return self.counted.length + int(ran.sum())
+    def end_to_end_ns(self) -> int:
+        """The end-to-end time of the run, recorded of it or not."""
+        return self.counted.length + self.missing.length
 
     def longest(self, count: int) -> Times:
         """The rows of at most `count` gaps with most idle or unrecorded time of the run, the

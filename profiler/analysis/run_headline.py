@@ -161,7 +161,7 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
     names = {row["device"] for row in devices}
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
     waits = [row for row in analysis.idle.rows(named=True) if row["device"] in names]
-    words = {"device": name, "busy": _range(1 - row["idle_share"] for row in devices)}
+    words = {"device": name, "busy": _range(row["utilization"] for row in devices)}
     words["works"] = said("compute") if several else said("computes")
     moved = [row["data_ns"] + row["exposed_ns"] for row in waits]
     if total and max(moved, default=0) > _MOVED * total:

@@ -265,8 +265,7 @@ def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
     """By device, how busy it was over time: `start` and `step` of intervals of equal length, in
     thousandths how much of each it was `busy`, and how much of it nothing was recorded (`lost`);
     `share` is that of the end-to-end time. Devices of which that is not known are left out."""
-    shares = dict(analysis.idle.select("device", "idle_share").iter_rows())
-    shares |= dict(analysis.devices.select("device", "idle_share").iter_rows())
+    shares = dict(analysis.devices.select("device", "utilization").iter_rows())
     if not any(share is not None for share in shares.values()):
         return {}
     of, found = analysis.inputs, {}
@@ -279,7 +278,7 @@ def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
         found[str(device)] = {
             "start": first - begin_ns,
             "step": (last - first) / len(rows),
-            "share": 1 - shares[str(device)],
+            "share": shares[str(device)],
             "busy": (1000 * rows["busy_share"]).round().cast(pl.Int64).to_list(),
             "lost": (1000 * rows["unrecorded_share"]).round().cast(pl.Int64).to_list(),
         }

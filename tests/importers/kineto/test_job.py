@@ -10,11 +10,12 @@ import pytest
 
 from profiler.analysis import ReportInput, extent, headline
 from profiler.analysis.analyze import analyze
+from profiler.analysis.devices import device_facts
 from profiler.analysis.overview import summary_of
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.report import timeline_of
-from profiler.text import duration
+from profiler.text import duration, percent
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from profiler.trace.manifest_fields import MatchedBy
@@ -231,13 +232,24 @@ def test_one_rank_tells_its_rank_and_collectives(tmp_path):
 @needs_corpus
 def test_shared_ranks_agree_with_their_truth():
     """The two thinned ranks: busy, not recorded, and exposed time of each as an independent script
-    has them alone (gpu.md), and how far the ends of their four collectives are apart, aligned."""
+    has them alone (gpu.md), shares of one end-to-end time in every line, and how far the ends of
+    their four collectives are apart, aligned."""
     with_close = load(CORPUS / "torch_multirank" / "trace_filter")
     made = analyze(with_close)
     assert made.ranks["exposed_ns"].to_list() == [336_033_000, 299_495_000]
     devices = made.devices.filter(pl.col("busy_ns") > 0)
     assert devices["busy_ns"].to_list() == [547_656_000, 580_050_000]
     assert devices["unrecorded_ns"].to_list() == [298_522_000, 262_397_000]
+    total = made.accounting.end_to_end_ns
+    busy_of = devices["utilization"].to_list()
+    assert busy_of == [547_656_000 / total, 580_050_000 / total]
+    said_of = {fact.label: f"{fact.value}, {fact.note}" for fact in device_facts(made)}
+    for row in devices.rows(named=True):
+        busy, idle = row["utilization"], row["idle_share"]
+        text = said_of[row["device"]]
+        assert f"busy {percent(busy)}, idle {percent(idle)}: " in text
+        assert text.endswith(f"; not recorded {percent(1 - busy - idle)}")
+    assert f" GPUs are busy {percent(busy_of[0])} to {percent(busy_of[1])} " in headline(made, 0)
     (first, second) = with_close.info.job.ranks
     assert (second.pairs, second.left_out, second.offset_ns) == (4, 6, 23_500)
     apart = made.collective_arrivals["end_skew_ns"].sort().to_list()

@@ -9,10 +9,12 @@ uncertainty.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import mean
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Part, SectionGroup, SectionKind
@@ -37,11 +39,10 @@ from profiler.run.columns import (
     empty,
     schema,
 )
-from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
 from profiler.text import count, counted, duration, said, sentence
-from profiler.trace.events import CATEGORIES, NO_RANK
+from profiler.trace.events import NO_RANK
 from profiler.trace.manifest_fields import Collective, Job, Rank
 
 # --- The rule about ranks of a job: one keeps the others waiting.
@@ -64,6 +65,9 @@ def straggler(analysis: Analysis) -> Finding | None:
     often = (1 + 1 / len(rows)) / 2
     total = end_to_end_ns(analysis)
     if worst["last_share"] < often or share(worst["launch_delay_ns"], total) < MATERIAL:
+        return None
+    slowest = slowest_rank(analysis.inputs)
+    if slowest is not None and slowest.rank != worst["rank"]:
         return None
     waited = int(rows.filter(pl.col("rank") != worst["rank"])["waited_ns"].sum())
     return Finding(
@@ -139,15 +143,16 @@ RANKS: tuple[Column, ...] = (
     col(
         "exposed_ns",
         NS,
-        "part of collective_ns in which nothing else ran on that device",
+        "part of collective_ns in which that device computed nothing",
         hide_if_zero=True,
     ),
     col(
         "exposed_share",
         SHARE,
-        "exposed_ns / span_ns; null if nothing ran",
+        "share of the end-to-end time in which a collective was exposed, the mean of its devices; "
+        "null if nothing ran",
         True,
-        label="exposed of its span",
+        label="exposed of end to end",
         importance=5,
     ),
     col(
@@ -215,7 +220,7 @@ COLLECTIVES: tuple[Column, ...] = (
     col(
         "exposed_ns",
         NS,
-        "part of total_ns in which nothing else ran on that device",
+        "part of total_ns in which that device computed nothing",
         hide_if_zero=True,
     ),
     col(
@@ -273,7 +278,7 @@ RANK_IMBALANCE: tuple[Column, ...] = (
     col("ranks", INT64, "ranks that executed it"),
     col("mean_ns", NS, "mean over these ranks of the time of its commands, without collectives"),
     col("max_ns", NS, "largest time of a rank"),
-    col("slowest_rank", STEP, "the rank with that time"),
+    col("slowest_rank", STEP, "the rank with that time", label="longest on rank"),
     col("imbalance", FACTOR, "max_ns / mean_ns: 1 is even"),
     col("above_mean_ns", NS, "max_ns - mean_ns"),
 )
@@ -371,7 +376,7 @@ def _rates(found: pl.DataFrame) -> pl.Series:
 # --- The collectives that ranks executed: each command, with what is known of the collective.
 
 
-_COLLECTIVE = CATEGORIES.index("collective")
+_COMPUTES = ("compute", "other")
 _GOT = (CollectiveKind.ALL_GATHER, CollectiveKind.SCATTER)
 _RECORDED = {
     "rank": pl.Int32,
@@ -413,23 +418,34 @@ def stretches_of(frame: pl.DataFrame) -> Stretches:
 
 
 def _exposed(run: Run, found: pl.DataFrame) -> pl.Series:
-    """How long nothing else ran on its device while each ran."""
+    """How long its device computed nothing while each ran."""
     exposed = np.zeros(len(found), dtype=np.int64)
     devices = found["device"]
     for device in devices.unique(maintain_order=True).to_list():
         own = (devices == device).to_numpy()
         start, end = (found[name].to_numpy()[own] for name in ("start_ns", "end_ns"))
-        exposed[own] = end - start - _others(run, device).within(start, end)
+        exposed[own] = end - start - _computed(run, device).within(start, end)
     return pl.Series(exposed)
 
 
-def _others(run: Run, device: str) -> Stretches:
-    """When a device did anything but collectives."""
-    rows = run.commands.filter(pl.col("device") == device)
-    category = rows["category"].to_physical().to_numpy()
-    kept = device_work(category) & (category != _COLLECTIVE)
-    start = rows["start_ns"].to_numpy()[kept]
-    return Stretches.union(start, start + rows["duration_ns"].to_numpy()[kept])
+def _computed(run: Run, device: str) -> Stretches:
+    """When a device computed."""
+    here = (pl.col("device") == device) & pl.col("category").is_in(_COMPUTES)
+    rows = run.commands.filter(here)
+    start = rows["start_ns"].to_numpy()
+    return Stretches.union(start, start + rows["duration_ns"].to_numpy())
+
+
+@shared
+def exposed_shares(of: Inputs) -> dict[str, float]:
+    """By device with collectives, the share of the end-to-end time in which one ran on it and it
+    computed nothing; empty if there is no such time."""
+    counted, found = of.axis.counted, {}
+    for (device,), rows in members(of).group_by("device", maintain_order=True):
+        exposed = stretches_of(rows).minus(_computed(of.run, device))
+        if counted.length:
+            found[device] = exposed.both(counted).length / counted.length
+    return found
 
 
 def _recorded_times(run: Run) -> pl.DataFrame:
@@ -456,10 +472,15 @@ def _message(one: Collective) -> int | None:
 
 
 def rank_table(
-    run: Run, members: pl.DataFrame, own: pl.DataFrame, arrived: pl.DataFrame
+    run: Run,
+    members: pl.DataFrame,
+    own: pl.DataFrame,
+    arrived: pl.DataFrame,
+    shares: Mapping[str, float],
 ) -> pl.DataFrame:
     """One row a rank (`RANKS`); none of a run of one process. `members` are the commands of all
-    collectives, `own` those that several ranks recorded, `arrived` who was last in these."""
+    collectives, `own` those that several ranks recorded, `arrived` who was last in these, `shares`
+    are `exposed_shares`."""
     clocks = {one.rank: one for one in run.info.job.ranks} if run.info.job is not None else {}
     calls = dict(run.calls.group_by("rank").len().iter_rows())
     if not {*clocks, *calls} - {NO_RANK} and _highest(run.commands["rank"]) == NO_RANK:
@@ -475,7 +496,7 @@ def rank_table(
             {
                 "rank": rank,
                 "calls": calls.get(rank, 0),
-                **_device_work(work.filter(of_rank), members.filter(of_rank)),
+                **_device_work(work.filter(of_rank), members.filter(of_rank), shares),
                 **_lateness(rank, own.filter(of_rank), arrived),
                 **_clock(clocks, rank),
             }
@@ -522,17 +543,19 @@ def _work(run: Run) -> pl.DataFrame:
     return rows.with_columns(end, pl.col("device").cast(pl.String)).collect()
 
 
-def _device_work(work: pl.DataFrame, members: pl.DataFrame) -> dict[str, Any]:
+def _device_work(
+    work: pl.DataFrame, members: pl.DataFrame, shares: Mapping[str, float]
+) -> dict[str, Any]:
     """What the devices of a rank did, and how much of its collectives nothing hides."""
     busy = collective = exposed = 0
     devices = work["device"].unique().sort().to_list()
     for device in devices:
         own = work.filter(pl.col("device") == device)
         together = stretches_of(members.filter(pl.col("device") == device))
-        others = stretches_of(own.filter(pl.col("category") != "collective"))
+        computed = stretches_of(own.filter(pl.col("category").is_in(_COMPUTES)))
         busy += stretches_of(own).length
         collective += together.length
-        exposed += together.minus(others).length
+        exposed += together.minus(computed).length
     first, last = work["start_ns"].min(), work["end_ns"].max()
     span = last - first if isinstance(first, int) and isinstance(last, int) else 0
     return {
@@ -541,7 +564,7 @@ def _device_work(work: pl.DataFrame, members: pl.DataFrame) -> dict[str, Any]:
         "busy_ns": busy,
         "collective_ns": collective,
         "exposed_ns": exposed,
-        "exposed_share": exposed / span if span else None,
+        "exposed_share": mean([shares.get(name, 0.0) for name in devices]) if devices else None,
     }
 
 
@@ -580,13 +603,41 @@ def _arrived(of: Inputs) -> pl.DataFrame:
     return arrivals(_matched(of))
 
 
+class Slowest(Struct, frozen=True):
+    """The rank that waits least in the collectives in which all ranks are, `number` of these: by
+    `less_ns` less than any other."""
+
+    rank: int
+    less_ns: int
+    number: int
+
+
+@shared
+def slowest_rank(of: Inputs) -> Slowest | None:
+    """The rank whose own work before collectives ends last; None if no two ranks have collectives
+    on one clock, or if the clocks are not known so well."""
+    own, job = _matched(of), of.run.info.job
+    every = pl.col("rank").n_unique().over("number") == own["rank"].n_unique()
+    own = own.filter(every)
+    waits = own.group_by("rank").agg(ns=(pl.col("latest_ns") - pl.col("start_ns")).sum())
+    waits = waits.sort("ns", "rank")
+    if job is None or len(waits) < 2:
+        return None
+    less_ns, number = int(waits["ns"][1] - waits["ns"][0]), own["number"].n_unique()
+    if less_ns <= number * max(one.residual_ns or 0 for one in job.ranks):
+        return None
+    return Slowest(int(waits["rank"][0]), less_ns, number)
+
+
 TABLES = (
     Table(
         name="ranks",
         row="one rank of a job",
         section="ranks",
         columns=RANKS,
-        make=lambda of: rank_table(of.run, members(of), _matched(of), _arrived(of)),
+        make=lambda of: rank_table(
+            of.run, members(of), _matched(of), _arrived(of), exposed_shares(of)
+        ),
         title="Ranks",
         about="Rows cover the whole run, whatever is selected. The table is empty if the run "
         "has a single process.",
@@ -697,8 +748,8 @@ def _collectives(of: ReportInput) -> Iterator[Part]:
     yield Part(
         said("Collectives, by total time"),
         lead=said(
-            "{exposed} of {total} in collectives are exposed, over all ranks: nothing else ran on "
-            "their device.",
+            "{exposed} of {total} in collectives are exposed, over all ranks: the device computed "
+            "nothing.",
             exposed=duration(exposed),
             total=duration(total),
         ),

@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays
 from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
+from profiler.analysis.ranks import exposed_shares, slowest_rank
 from profiler.analysis.result import Accounting, Analysis
-from profiler.text import counted, duration, filled, joined, percent, said
-from profiler.trace.events import GRAPH_CAPTURE, device_kind
+from profiler.text import count, counted, duration, filled, joined, percent, said
+from profiler.trace.events import GRAPH_CAPTURE, device_kind, rank_of_device
 
 _MOST = 3  # of parts, and of devices that are named
 _PART = 0.02  # share of a submodule that is named
 _NEARLY_ALL = 0.985  # share of a submodule that is no news
 _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
 _WAITS = 0.05  # share of waiting that is named
+_EXPOSED = 0.05  # share of exposed communication that is named
 _MOVED = 0.01  # share of busy time that is not computing
 _ENCODERS = "text_encoder"
 _SEVERAL_ENCODERS = said("text encoders")
@@ -79,7 +79,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     unknown = apart or (busy_unknown(info.health) and not is_host_only(info.health))
     parts = [
         _devices(analysis),
-        _slowest_rank(analysis),
+        _ranks(analysis),
         "" if unknown else _submodules(account, total),
     ]
     parts = [part for part in parts if part]
@@ -100,7 +100,10 @@ def _what(analysis: Analysis) -> str:
     if not parts:
         parts.append(counted(analysis.run.commands, "command"))
     job = analysis.inputs.run.info.job
-    if job is not None and len(job.ranks) > 1:
+    if job is not None and len(job.ranks) < job.world_size:
+        size = counted(job.world_size, "rank")
+        parts.append(said("{given} of {ranks}", given=count(len(job.ranks)), ranks=size))
+    elif job is not None and len(job.ranks) > 1:
         parts.append(counted(len(job.ranks), "rank"))
     return joined(", ", parts)
 
@@ -198,19 +201,34 @@ def _range(shares: Iterable[float]) -> str:
     return low if low == high else said("{low} to {high}", low=low, high=high)
 
 
-def _slowest_rank(analysis: Analysis) -> str:
-    """`"rank 1 is the slowest, 27.1 ms late at collectives"`: of several ranks the one that came
-    late by most, summed over its collectives; "" if that is less than what their clocks differ."""
-    apart = pl.col("residual_ns").max().fill_null(0)
-    late = analysis.ranks.filter(pl.col("launch_delay_ns") > apart * pl.col("last"))
-    if late.is_empty() or len(analysis.ranks) < 2:
+def _ranks(analysis: Analysis) -> str:
+    """`"exposed communication takes 30 % on rank 1, the slowest: it waits least in 4 collectives,
+    by 27.1 ms"`: without the one that is little or not known, on all devices if no rank is known to
+    be the slowest. "" for a selection, and if it was not recorded when commands ran."""
+    of = analysis.inputs
+    info = of.run.info
+    if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
         return ""
-    last = late.sort("launch_delay_ns", descending=True).row(0, named=True)
-    return said(
-        "rank {rank} is the slowest, {time} late at collectives",
-        rank=last["rank"],
-        time=duration(last["launch_delay_ns"]),
-    )
+    damaged, slowest = busy_unknown(info.health), slowest_rank(of)
+    shares = {name: share for name, share in exposed_shares(of).items() if name not in damaged}
+    if slowest is None:
+        exposed = max(shares.values(), default=0) >= _EXPOSED
+        share = _range(shares.values()) if exposed else ""
+        return said("exposed communication takes {share}", share=share) if exposed else ""
+    of_rank = [share for name, share in shares.items() if rank_of_device(name) == slowest.rank]
+    phrase = said("rank {rank} is the slowest: it waits least in {collectives}, by {time}")
+    if max(of_rank, default=0) >= _EXPOSED:
+        phrase = said(
+            "exposed communication takes {share} on rank {rank}, the slowest: it waits least in "
+            "{collectives}, by {time}"
+        )
+    values = {
+        "share": _range(of_rank) if of_rank else "",
+        "rank": count(slowest.rank),
+        "collectives": counted(slowest.number, "collective"),
+        "time": duration(slowest.less_ns),
+    }
+    return filled(phrase, values)
 
 
 def _without_call(shares: list[tuple[float, str]]) -> str:

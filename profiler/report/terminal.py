@@ -198,7 +198,7 @@ def _texts(
 def _subject(
     opening: Opening, width: int, notes: Sequence[str], room: _Room
 ) -> Iterator[RenderableType]:
-    yield from _text_lines(opening.headline, width, max(room.lines, 2), "bold")
+    yield from _text_lines(opening.headline, width, 3, "bold")
     shown = notes if len(notes) <= room.notes else notes[: room.notes - 1]
     for note in shown:
         yield Text(shorten(clean(note), _LONGEST_NOTE), style="dim")

@@ -20,7 +20,7 @@ from profiler.tools.sources import load
 from profiler.trace import DropKind
 from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
-from tests.importers.kineto.jobs import BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job
+from tests.importers.kineto.jobs import ALL_REDUCE, BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job
 from tests.importers.kineto.traces import Trace
 
 _NEAR_NS = 1000  # by how much an offset may differ: a written µs, and what is rounded of it
@@ -124,8 +124,10 @@ def test_the_straggler_is_named(tmp_path):
     assert straggler.evidence["last_share"] == 1.0
     assert straggler.where.device == "rank2/cuda:2"
     assert straggler.cost_ns == pytest.approx(12 * 1_500_000, abs=12 * _NEAR_NS)
-    late = duration(first.ranks["launch_delay_ns"].max())
-    assert f"rank 2 is the slowest, {late} late at collectives" in headline(first, 0)
+    waits = first.ranks.sort("waited_ns")["waited_ns"]
+    text = headline(first, 0)
+    assert "% on rank 2, the slowest: it waits least" in text
+    assert f" in 12 collectives, by {duration(waits[1] - waits[0])}" in text
     for name, job in {"b": Job(launch_delay_ns=5_000), "c": Job(rounds=4)}.items():
         made = analyze(_loaded(job, tmp_path / name))
         assert not [one for one in made.findings if one.rule == "straggler"]
@@ -227,6 +229,33 @@ def test_one_rank_tells_its_rank_and_collectives(tmp_path):
     took = TRANSFER_NS + 1_500_000
     assert row["bus_gigabytes_per_s"] == pytest.approx(BYTES * 2 * 3 / 4 / took)
     assert made.ranks["rank"].to_list() == [3]
+    assert " for 12 iterations, 1 of 4 ranks: " in headline(made, 0)
+
+
+def test_the_slowest_rank_is_the_one_that_waits_least(tmp_path):
+    """Rank 3 is late by 1.6 ms with rank 2 just before it, eleven times; once rank 0 is later, by
+    1.4 ms, which is more than rank 3 is behind rank 2 in all. The headline names rank 3."""
+    job = Job(offsets_ns=(0, 0, 0, 0), straggler=-1)
+    begins, late = job.begin_ns, {2: 1_500_000, 3: 1_600_000}
+    job.begin_ns = lambda number, rank: (
+        begins(number, rank) + (3_000_000 if (number, rank) == (5, 0) else late.get(rank, 0))
+    )
+    made = analyze(_loaded(job, tmp_path))
+    assert made.ranks["launch_delay_ns"].to_list() == [1_400_000, 0, 0, 1_100_000]
+    assert made.ranks["waited_ns"].to_list()[2:] == [2_600_000, 1_400_000]
+    slowest = "on rank 3, the slowest: it waits least in 12 collectives, by 1.20 ms"
+    assert slowest in headline(made, 0).replace("\N{NO-BREAK SPACE}", " ")
+    assert "straggler" not in {one.rule for one in made.findings}
+
+
+def test_copies_hide_no_communication(tmp_path):
+    """A collective of 100 µs beside a copy of 60 and a kernel of 30: 70 are exposed, of 130 µs."""
+    trace = Trace()
+    trace.kernel("gemm", 10, 60, launched=5)
+    trace.kernel(ALL_REDUCE, 40, 100, stream=20, launched=6)
+    trace.kernel("Memcpy DtoD (Device -> Device)", 70, 60, stream=21, launched=7, cat="gpu_memcpy")
+    made = analyze(load(trace.write(tmp_path)))
+    assert made.idle["exposed_ns"].to_list() == made.collectives["exposed_ns"].to_list() == [70_000]
 
 
 @needs_corpus
@@ -236,7 +265,8 @@ def test_shared_ranks_agree_with_their_truth():
     their four collectives are apart, aligned."""
     with_close = load(CORPUS / "torch_multirank" / "trace_filter")
     made = analyze(with_close)
-    assert made.ranks["exposed_ns"].to_list() == [336_033_000, 299_495_000]
+    assert made.ranks["exposed_ns"].to_list() == [336_983_000, 303_523_000]
+    assert made.idle["exposed_ns"].to_list() == [336_983_000, 303_523_000]
     devices = made.devices.filter(pl.col("busy_ns") > 0)
     assert devices["busy_ns"].to_list() == [547_656_000, 580_050_000]
     assert devices["unrecorded_ns"].to_list() == [298_522_000, 262_397_000]
@@ -249,7 +279,12 @@ def test_shared_ranks_agree_with_their_truth():
         text = said_of[row["device"]]
         assert f"busy {percent(busy)}, idle {percent(idle)}: " in text
         assert text.endswith(f"; not recorded {percent(1 - busy - idle)}")
-    assert f" GPUs are busy {percent(busy_of[0])} to {percent(busy_of[1])} " in headline(made, 0)
+    text, exposed = headline(made, 0), 303_523_000 / total
+    assert (
+        f", 2 of 128 ranks: 2 GPUs are busy {percent(busy_of[0])} to {percent(busy_of[1])} " in text
+    )
+    assert f"; exposed communication takes {percent(exposed)} on rank 1, the slowest: " in text
+    assert made.ranks["exposed_share"].to_list() == [336_983_000 / total, exposed]
     (first, second) = with_close.info.job.ranks
     assert (second.pairs, second.left_out, second.offset_ns) == (4, 6, 23_500)
     apart = made.collective_arrivals["end_skew_ns"].sort().to_list()

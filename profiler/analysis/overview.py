@@ -659,12 +659,15 @@ def _step_facts(analysis: Analysis) -> Iterator[Fact]:
 def _mean_iteration(analysis: Analysis) -> Said:
     """How long an iteration is on average, of those whose calls all have their work."""
     account, workless = analysis.accounting, analysis.inputs.run.info.workless
+    mean_of = said("mean {time}")
+    if account.unrecorded_ns:
+        mean_of = said("mean {time} without what was not recorded")
     place = pl.struct("pipeline", "iteration")
     calls = analysis.inputs.run.calls.filter(pl.col("iteration") >= 0)
     without = calls.filter(pl.col("call").is_in(workless)).select(place.unique())
     whole = account.iterations - len(without)
     if not len(without) or not whole:
-        return said("mean {time}", time=duration(account.end_to_end_ns / account.iterations))
+        return said(mean_of.template, time=duration(account.end_to_end_ns / account.iterations))
     elapsed = analysis.inputs.run.tiles.calls.select("call", "elapsed_ns")
     lost = calls.filter(place.is_in(without.to_series().implode()))
     rest = account.end_to_end_ns - int(lost.join(elapsed, on="call")["elapsed_ns"].sum())

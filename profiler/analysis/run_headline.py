@@ -28,6 +28,7 @@ _NEARLY_ALL = 0.985  # share of a submodule that is no news
 _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
 _WAITS = 0.05  # share of waiting that is named
 _EXPOSED = 0.05  # share of exposed communication that is named
+_UNRECORDED = 0.05  # share of time that counts nowhere: the headline has the whole, too
 _MOVED = 0.01  # share of busy time that is not computing
 _ENCODERS = "text_encoder"
 _SEVERAL_ENCODERS = said("text encoders")
@@ -109,10 +110,14 @@ def _what(analysis: Analysis) -> str:
 
 
 def _passed(account: Accounting, total: int) -> str:
-    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` if pipeline calls ran at the same time."""
+    """`"1.60 s"`, `"1.60 s (3.10 s in sum)"` if pipeline calls ran at the same time, or
+    `"1.03 s recorded of 1.23 s"` if much of what passed counts nowhere."""
     if account.overlapping and account.told_apart:
         wall = duration(account.wall_ns)
         return said("{time} ({sum} in sum)", time=wall, sum=duration(total))
+    whole = total + account.unrecorded_ns
+    if account.unrecorded_ns > _UNRECORDED * whole:
+        return said("{time} recorded of {whole}", time=duration(total), whole=duration(whole))
     return duration(total)
 
 

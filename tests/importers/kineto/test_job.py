@@ -280,6 +280,11 @@ def test_shared_ranks_agree_with_their_truth():
         assert f"busy {percent(busy)}, idle {percent(idle)}: " in text
         assert text.endswith(f"; not recorded {percent(1 - busy - idle)}")
     text, exposed = headline(made, 0), 303_523_000 / total
+    whole = duration(total + made.accounting.unrecorded_ns)
+    assert (whole, text.partition(" for ")[0]) == (
+        "1.23\N{NO-BREAK SPACE}s",
+        f"{duration(total)} recorded of {whole}",
+    )
     assert (
         f", 2 of 128 ranks: 2 GPUs are busy {percent(busy_of[0])} to {percent(busy_of[1])} " in text
     )

@@ -10,7 +10,7 @@ from profiler.analysis.compilation import COMPILATIONS
 from profiler.analysis.document import Opens, Part, SectionGroup, SectionKind
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.result import ReportInput
-from profiler.analysis.submodules import CALLS, are_hidden
+from profiler.analysis.submodules import CALLS, are_hidden, hidden_notes
 from profiler.analysis.table_text import by_pattern, renamed, table, with_known_work
 from profiler.text import said
 
@@ -80,7 +80,12 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         "rank": calls["rank"].n_unique() > 1,
         "span_ns": are_hidden(calls),
     }
-    shown = [column for column in _CALLS if by_column.get(column, True)]
+    hidden = renamed(CALLS, "hidden_ns", importance=0 if by_column["span_ns"] else 16)
+    shown = [
+        hidden if column == "hidden_ns" else column
+        for column in _CALLS
+        if by_column.get(column, True)
+    ]
     yield Part(
         table=table(
             "calls",
@@ -91,7 +96,8 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             shown=15,
             search=True,
             opens=Opens.CALL,
-        )
+        ),
+        notes=hidden_notes(calls),
     )
     compilations = analysis.compilations
     yield Part(

@@ -16,8 +16,9 @@ from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roofline import Bound, call_costs
 from profiler.analysis.step_matrix import times_batch
 from profiler.analysis.steps import step_section_parts
-from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden
-from profiler.analysis.table_text import table, with_known_work
+from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden, hidden_notes
+from profiler.analysis.table_text import renamed, table, with_known_work
+from profiler.run.columns import Column
 from profiler.text import Value, said
 
 # --- Rules about submodules as wholes: encoders, prompts, branches.
@@ -272,9 +273,13 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     )
 
 
-def _shown(columns: tuple[str, ...], rows: pl.DataFrame) -> list[str]:
-    """The columns, with spans if some rows worked beneath others alone."""
-    return [name for name in columns if name != "span_ns" or are_hidden(rows)]
+def _shown(columns: tuple[str, ...], rows: pl.DataFrame) -> list[str | Column]:
+    """The columns, with spans if some rows worked beneath others alone: `hidden_ns` stays then in a
+    narrow terminal."""
+    if not are_hidden(rows):
+        return [name for name in columns if name != "span_ns"]
+    stays = {"hidden_ns": renamed(SUBMODULES, "hidden_ns", importance=0)}
+    return [stays.get(name, name) for name in columns]
 
 
 def submodule_names(analysis: Analysis) -> list[str]:
@@ -297,7 +302,8 @@ def submodules_part(analysis: Analysis) -> Part:
         "in which any of them ran."
     )
     notes = (note,) if calls_overlap(analysis) else ()
-    return Part(said("Submodules"), table=submodules, notes=notes)
+    hidden = hidden_notes(analysis.submodules)
+    return Part(said("Submodules"), table=submodules, notes=(*notes, *hidden))
 
 
 def calls_overlap(analysis: Analysis) -> bool:

@@ -38,6 +38,7 @@ from profiler.run.columns import (
 )
 from profiler.run.device_timeline import TILES
 from profiler.run.intervals import Codes, Times, batches, counts, group_heads, positions, union_by
+from profiler.text import Said, said
 from profiler.trace import events
 from profiler.trace.manifest_fields import OverheadRatio, Submodule
 
@@ -86,7 +87,7 @@ SUBMODULES: tuple[Column, ...] = (
     column_of(
         TILES,
         "busy_ns",
-        meaning="device time: union of its calls' kernels and copies",
+        meaning="device time: union of its calls' kernels and copies; the sum of several ranks",
         importance=3,
     ),
     _sum("idle_inside_ns", importance=16),
@@ -194,6 +195,15 @@ def are_hidden(rows: pl.DataFrame) -> bool:
     """Whether some calls, or submodules, worked on a device and yet added nothing to the run: a
     reader has to see from when to when they did."""
     return not rows.filter((pl.col("elapsed_ns") == 0) & (pl.col("busy_ns") > 0)).is_empty()
+
+
+def hidden_notes(rows: pl.DataFrame) -> tuple[Said, ...]:
+    """Why some of these calls, or submodules, have device time and yet took no time."""
+    note = said(
+        "Elapsed is 0 if all of the work ran while the device worked for other calls, to whose "
+        "elapsed time that belongs. Hidden is the device time of such work."
+    )
+    return (note,) if are_hidden(rows) else ()
 
 
 # --- Calls and the submodules they are calls of.
@@ -412,7 +422,8 @@ def work_extents(of: Inputs) -> tuple[Times, Times]:
 
 
 def device_time(of: Inputs, groups: Codes, count: int) -> Times:
-    """The union of the kernels and copies of each group of calls, int64 [count] in ns.
+    """The union of the kernels and copies of each group of calls, int64 [count] in ns; ranks of a
+    job add up, as their elapsed times do.
 
     `groups` has the group of each call of the run, -1 for none. If a call's work lies in its
     tile on the run's only device, or all of a group's calls ran one after the other, the times of
@@ -428,9 +439,12 @@ def device_time(of: Inputs, groups: Codes, count: int) -> Times:
     if mixed.any():
         mixed &= _beside(work_extents(of), groups, count)
     if mixed.any():
-        code = np.append(np.where(kept & mixed[groups], groups, -1), -1)[commands.call]
+        ranks, rank = np.unique(of.run.calls["rank"].to_numpy(), return_inverse=True)
+        own = np.where(kept & mixed[groups], len(ranks) * groups + rank, -1)
+        code = np.append(own, -1)[commands.call]
         code[~_worked(commands, slice(None))] = -1
-        found[mixed] = union_by(commands.start, commands.end, code, count)[mixed]
+        each = union_by(commands.start, commands.end, code, len(ranks) * count)
+        found[mixed] = each.reshape(count, len(ranks)).sum(axis=1)[mixed]
     return found
 
 

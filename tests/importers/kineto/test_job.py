@@ -12,6 +12,7 @@ from profiler.analysis import ReportInput, extent, headline
 from profiler.analysis.analyze import analyze
 from profiler.analysis.devices import device_facts
 from profiler.analysis.overview import summary_of
+from profiler.analysis.stages import submodules_part
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.report import timeline_of
@@ -290,6 +291,10 @@ def test_shared_ranks_agree_with_their_truth():
     )
     assert f"; exposed communication takes {percent(exposed)} on rank 1, the slowest: " in text
     assert made.ranks["exposed_share"].to_list() == [336_983_000 / total, exposed]
+    own = made.calls.group_by("submodule").agg(own_ns=pl.col("busy_ns").sum())
+    both = made.submodules.join(own, on="submodule")
+    assert both["busy_ns"].to_list() == both["own_ns"].to_list()  # of both ranks, as elapsed is
+    assert "Elapsed is 0 if all" in " ".join(submodules_part(made).notes)
     (first, second) = with_close.info.job.ranks
     assert (second.pairs, second.left_out, second.offset_ns) == (4, 6, 23_500)
     apart = made.collective_arrivals["end_skew_ns"].sort().to_list()

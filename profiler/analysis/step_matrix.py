@@ -257,7 +257,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
     col(
         "warmup_ns",
         NS,
-        "time of these steps beyond median_ns",
+        "time of these steps beyond the median of the later half of the first pipeline call",
         label="cost",
         importance=2,
         hide_if_zero=True,
@@ -343,19 +343,20 @@ def outlying(values: Reals, usual: Reals) -> _Flags:
     return found
 
 
-def warm_up(values: Reals) -> npt.NDArray[np.int64]:
-    """How many leading values of each row stand out from the later half of its values.
+def warm_up(values: Reals) -> tuple[npt.NDArray[np.int64], Reals]:
+    """How many leading values of each row stand out from the later half of its values, and the
+    median of that half.
 
     One that is missing ends the warm-up; one longer than half of the row is none.
     """
     rows, columns = values.shape
     if not columns:
-        return np.zeros(rows, dtype=np.int64)
+        return np.zeros(rows, dtype=np.int64), _nothing(values)
     late = values.copy()
     late[:, : columns // 2] = np.nan
     high = outlying(values, late)
     found: npt.NDArray[np.int64] = np.cumprod(high, axis=1).sum(axis=1)
-    return np.where(found > columns // 2, 0, found)
+    return np.where(found > columns // 2, 0, found), medians(late)
 
 
 def slopes(values: Reals) -> tuple[Reals, Reals, Reals]:
@@ -416,7 +417,8 @@ class StepMatrix(Struct, frozen=True, eq=False):
     their operators (or what stands for them). `steps` are rows of the table of steps, in order of
     time. `time` in ns and `commands` are float64 [p, s], NaN if the part was not traced or did
     not run; `usual` is `time` if the part had as many commands as usual. `outlier` marks cells
-    that stand out, bool [p, s]; `warm` is the number of warm-up steps of each part, int64 [p].
+    that stand out, bool [p, s]; `warm` is the number of warm-up steps of each part, int64 [p],
+    `later` the median that they stand out from, float64 [p].
     `part_of_kind` is the row of the operator of each kind, -1 for none; `step_of_call` the column
     of each call, -1 for none.
     """
@@ -428,6 +430,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
     usual: Reals
     outlier: _Flags
     warm: Times
+    later: Reals
     part_of_kind: Codes
     step_of_call: Codes
 
@@ -437,6 +440,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
         median = medians(self.usual)
         beyond = np.nan_to_num(self.time - median[:, None])
         first = np.arange(self.time.shape[1]) < self.warm[:, None]
+        cold = np.nan_to_num(self.time - self.later[:, None])
         slope, low, high = slopes(np.where(first | self.outlier, np.nan, self.usual))
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = spreads(self.usual) / median
@@ -446,7 +450,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
             median_ns=_whole(median),
             spread=_real(spread),
             warmup_steps=self.warm,
-            warmup_ns=_whole(np.where(first, beyond, 0).sum(axis=1)),
+            warmup_ns=_whole(np.where(first, cold, 0).sum(axis=1)),
             drift_ns=_real(np.rint(slope)),
             drift_low_ns=_real(np.rint(low)),
             drift_high_ns=_real(np.rint(high)),
@@ -517,7 +521,7 @@ def step_matrix(
     time[0], commands[0] = steps["elapsed_ns"].to_numpy(), steps["calls"].to_numpy()
     usual = np.where(commands == _usual_number(commands), time, np.nan)
     first = steps["pipeline"] == steps["pipeline"][0] if len(steps) else steps["outlier"]
-    warm = warm_up(usual[:, np.flatnonzero(first.to_numpy())])
+    warm, later = warm_up(usual[:, np.flatnonzero(first.to_numpy())])
     return StepMatrix(
         parts=parts,
         steps=steps,
@@ -526,6 +530,7 @@ def step_matrix(
         usual=usual,
         outlier=outlying(time, usual),
         warm=warm,
+        later=later,
         part_of_kind=part_of_kind,
         step_of_call=step_of_call,
     )

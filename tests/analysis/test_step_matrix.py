@@ -58,6 +58,14 @@ def test_warm_up():
     assert (norm["warmup_steps"], norm["outliers"]) == (0, 0)
 
 
+def test_a_first_step_above_the_later_half_and_below_the_median():
+    """250 ns before 200 stand out from the later half, four of whose six take 200; the median of
+    all is 325, beside which the warm-up would have cost -75."""
+    later = [200, 200, 400, 200, 400, 200]
+    row = _row(analyze(_steps([250, 200, 400, 400, 400, 400, *later])), "mlp")
+    assert (row["warmup_steps"], row["warmup_ns"], row["median_ns"]) == (1, 50, 325)
+
+
 def test_drift_of_a_step():
     """10 ns more each step; the other operator does not drift."""
     found = analyze(_steps([200 + 10 * step for step in range(12)]))

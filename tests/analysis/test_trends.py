@@ -45,7 +45,7 @@ def test_warm_up_is_the_first_values_above_the_later_half():
         [10, 30, *[10] * 10],
         [NAN, 30, *[10] * 10],
     )
-    assert warm_up(rows).tolist() == [2, 0, 0, 0]
+    assert warm_up(rows)[0].tolist() == [2, 0, 0, 0]
 
 
 def test_slope_of_a_line_is_exact():
@@ -82,7 +82,7 @@ def test_nothing_in_nothing_out(shape):
     values = np.zeros(shape)
     assert medians(values).shape == spreads(values).shape == (shape[0],)
     assert outlying(values, values).shape == shape
-    assert slopes(values)[0].shape == warm_up(values).shape == (shape[0],)
+    assert slopes(values)[0].shape == warm_up(values)[0].shape == (shape[0],)
 
 
 _VALUES = hnp.arrays(

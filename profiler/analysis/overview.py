@@ -426,6 +426,17 @@ def _outside_calls(analysis: Analysis) -> Iterator[Fact]:
             )
 
 
+def _copied(analysis: Analysis) -> Iterator[Fact]:
+    """The files whose device work is all in other files of the same producer, too: copies."""
+    parts = analysis.inputs.run.info.parts
+    every = parts.parts if parts is not None else ()
+    producers = Counter(part.producer for part in every)
+    for part in every:
+        if part.commands and part.twice == part.commands and producers[part.producer] > 1:
+            note = said("all its work is in another file, too, and counts once")
+            yield Fact(said("Given twice"), joined(", ", part.files), note, remark=True)
+
+
 def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
     """What was executed and is not in the trace, or not surely: a sentence that says which of the
     two, then one a drop; nothing without drops."""
@@ -688,6 +699,7 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
         yield _dropped(analysis)
     yield from _outside_calls(analysis)
     yield from health_facts(health)
+    yield from _copied(analysis)
     yield residual_fact(analysis)
     yield cost_fact(analysis)
     for fact in coverage_facts(analysis.run.coverage):

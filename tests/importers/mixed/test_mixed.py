@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from profiler.analysis import ReportInput, extent
 from profiler.analysis.analyze import analyze
+from profiler.analysis.overview import opening_of, summary_of
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.importing import import_all
@@ -34,6 +36,14 @@ def imported(folder):
 
 def busy(run, device="cuda:0"):
     return run.commands.filter(pl.col("device") == device)["duration_ns"].sum()
+
+
+def copies(run):
+    """The files that the first screen says to be there twice."""
+    of = ReportInput(analyze(run), *extent(run))
+    return [
+        one.value for one in opening_of(of, summary_of(of)).checks if one.label == "Given twice"
+    ]
 
 
 def test_files_of_one_run_are_one_run(folder):
@@ -191,16 +201,18 @@ def test_work_under_other_names_counts_once(folder):
 
 def test_processes_that_do_the_same_count_each(folder):
     """Two files of one recorder are two processes, though these ran the same kernels within 2 µs
-    of each other; the copy of a file is none."""
+    of each other; the copy of a file is none, and the first screen says so."""
     seen = Run()
     seen.kineto(folder, "first.json")
     seen.kineto(folder, "second.json", off_ns=2_000)
     run = load(folder)
     assert busy(run) == 2 * seen.busy_ns
+    assert copies(run) == []
     run.close()
     seen.kineto(folder, "second.json")
     run = load(folder)
     assert busy(run) == seen.busy_ns
+    assert copies(run) == ["second.json"]
     run.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -83,6 +84,9 @@ def test_what_launchers_set(scripts, launcher):
     joined = load(both)
     assert joined.calls["rank"].sort().to_list() == [0, 0, 1, 1]
     assert joined.info.job.name == name
+    for bundle in both:
+        shutil.copytree(bundle, bundle.with_name(f"{bundle.name}-copy"))
+    assert load(both[0].parent).calls["rank"].sort().to_list() == [0, 0, 1, 1]
 
 
 def test_ranks_of_torchrun(scripts):

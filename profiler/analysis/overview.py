@@ -103,7 +103,7 @@ from profiler.text import (
     said,
     sentence,
 )
-from profiler.trace.events import Drop, device_kind
+from profiler.trace.events import NO_RANK, Drop, device_kind, rank_of_device
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
@@ -774,9 +774,11 @@ def _as_known(
 
 
 def _few_devices(devices: str) -> str:
-    """`rocm:0, rocm:1, rocm:2` → `3 × rocm`: a list of many would be cut in its middle."""
+    """`rocm:0, rocm:1, rocm:2` → `3 × rocm`, and so of two ranks, whose names are long: a list
+    would be cut in its middle."""
     names = devices.split(", ")
-    if len(names) < _LISTED_DEVICES:
+    of_ranks = len(names) > 1 and rank_of_device(names[0]) != NO_RANK
+    if len(names) < _LISTED_DEVICES and not of_ranks:
         return devices
     kinds = Counter(device_kind(name) for name in names)
     return ", ".join(f"{number} × {kind}" for kind, number in kinds.items())

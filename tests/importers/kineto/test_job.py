@@ -11,7 +11,7 @@ import pytest
 from profiler.analysis import ReportInput, extent, headline
 from profiler.analysis.analyze import analyze
 from profiler.analysis.devices import device_facts
-from profiler.analysis.overview import summary_of
+from profiler.analysis.overview import opening_of, summary_of
 from profiler.analysis.stages import submodules_part
 from profiler.errors import InputError
 from profiler.importers import import_trace
@@ -173,6 +173,14 @@ def test_ranks_without_collectives_in_common_have_timelines_of_their_own(tmp_pat
     assert made.collective_arrivals.is_empty()
     assert made.accounting.end_to_end_ns < 40_000_000
     assert made.ranks["waited_ns"].to_list() == [None] * 4
+
+
+def test_two_ranks_of_a_submodule_are_counted(tmp_path):
+    """Names of two ranks' devices would be cut in their middle, and so read as one of them."""
+    made = analyze(_loaded(Job(offsets_ns=(0, 0)), tmp_path))
+    of = ReportInput(made, *extent(made.inputs.run))
+    view = opening_of(of, summary_of(of)).submodules
+    assert view.frame["device"].to_list() == ["2 × cuda"]
 
 
 def test_ranks_that_were_not_given_are_a_drop(tmp_path):

@@ -28,7 +28,7 @@ class QueuedCall:
     """`kernels` of `length` ns each, every fifth a tenth of that, launched `host` ns after one
     another; `waits`: for the device before it returns, `waits_first` once its first kernel is
     launched, `waits_amid` when half of them are. `apart` is on another stream, held back so long by
-    what nobody recorded."""
+    what nobody recorded. For `stalls` ns the host stands still when half of them are launched."""
 
     submodule: str
     branch: str = ""
@@ -39,6 +39,7 @@ class QueuedCall:
     waits_first: bool = False
     waits_amid: bool = False
     apart: int = 0
+    stalls: int = 0
 
     @property
     def stops(self) -> tuple[int, ...]:
@@ -144,19 +145,22 @@ class _Running:
         self.now += _BETWEEN
         number, begin, launched, begin_graph = len(self.calls), self.now, 0, 0
         at_once = self.graphs and not call.waits_amid
-        first = int(call.waits_first)
+        first, amid = int(call.waits_first), call.kernels // 2 if call.stalls else 0
         for kernel in range(call.kernels):
             if kernel in call.stops:
                 self.wait(number)
             in_graph = at_once and kernel >= first
+            if amid and kernel == amid:
+                self.now = (begin_graph + _LAUNCH if at_once else self.now) + call.stalls
             if not in_graph:
                 self.now += round(call.host * self.machine.pace)
                 launched = self._launch(number, self.now)
                 self.now += _LAUNCH
                 ready = self.now - _LAUNCH + _LATENCY
             else:
-                begin_graph = self.now if kernel == first else begin_graph
-                launched = self._launch(number, begin_graph) if kernel == first else launched
+                begins = kernel == first or bool(amid and kernel == amid)
+                begin_graph = self.now if begins else begin_graph
+                launched = self._launch(number, begin_graph) if begins else launched
                 ready = begin_graph + _LATENCY
             stream = int(call.apart > 0)
             between = 0 if in_graph or not self.free[stream] else self.machine.between

@@ -36,6 +36,7 @@ from profiler.analysis.launch_bound import (
     LOOK_IN_GAPS,
     host_bound_change,
     host_bound_words,
+    stall_times,
     stalls_of,
     waits_for_data_loader,
     with_host,
@@ -55,6 +56,7 @@ from profiler.analysis.table_text import (
     why_no_waits,
 )
 from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS
+from profiler.analysis.waits import waits_of
 from profiler.text import Said, Value, count, filled, said, sentence
 from profiler.trace.events import NO_STEP, device_kind
 from profiler.trace.manifest_fields import Device
@@ -360,8 +362,12 @@ def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
 
 def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
     """How much of each step is launch-bound, and of that lies before the first kernel of its
-    calls; nothing if there are no steps or nobody knows."""
-    steps = launch_bound_steps(analysis.calls.filter(pl.col("device") == device))
+    calls; nothing if there are no steps or nobody knows. Steps in which the host did something
+    once are left out."""
+    calls = analysis.calls.filter(pl.col("device") == device)
+    still = stall_times(analysis).within(calls["begin_ns"].to_numpy(), calls["end_ns"].to_numpy())
+    stalled = calls.filter(still > 0).select("pipeline", "step")
+    steps = launch_bound_steps(calls.join(stalled, on=["pipeline", "step"], how="anti"))
     if steps is None or steps.before_low_ns is None or steps.before_high_ns is None:
         return {}
     return {
@@ -374,13 +380,19 @@ def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
 
 
 def _outside_steps(analysis: Analysis, device: str, wait_ns: int) -> dict[str, Value]:
-    """The stage without steps in which most of the wait is, if there is one; nothing else."""
-    calls = analysis.calls.filter((pl.col("device") == device) & (pl.col("step") == NO_STEP))
-    stages = calls.group_by("stage").agg(pl.col("launch_bound_ns").sum()).sort("launch_bound_ns")
-    if stages.is_empty() or analysis.steps.is_empty():
+    """The stage without steps in which most of the wait is, if there is one; nothing else. As in
+    the wait, what the host did once is left out."""
+    if analysis.steps.is_empty():
         return {}
-    stage, length = stages.row(-1)
-    return {"waits_in": stage, "waits_in_ns": length} if length > wait_ns / 2 else {}
+    stepped = analysis.calls.filter(pl.col("step") != NO_STEP)["stage"].unique()
+    here = (pl.col("device") == device) & (pl.col("cause") == WaitCause.LAUNCH.value)
+    rows = waits_of(analysis.inputs).filter(here, ~pl.col("stage").is_in(stepped.implode()))
+    for stage, length in rows.group_by("stage").agg(pl.col("wait_ns").sum()).iter_rows():
+        stalls = stalls_of(analysis, device=device, stage=stage)
+        often = length - (stalls.length_ns if stalls else 0)
+        if often > wait_ns / 2:
+            return {"waits_in": stage, "waits_in_ns": often}
+    return {}
 
 
 def _longest_wait(analysis: Analysis, device: str) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
 
@@ -25,6 +27,7 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
+from profiler.run.intervals import Stretches
 from profiler.text import Said, Value, filled, joined, said
 
 # --- Words of the evidence of findings: closed sets.
@@ -321,28 +324,46 @@ def stalls_of(
     device: str | None = None,
     call: int | None = None,
     submodule: str | None = None,
+    stage: str | None = None,
 ) -> Stalls | None:
-    """The stalls in calls on a device, or in one call or those of a submodule, there also behind a
-    wait for the device; None without any."""
+    """The stalls in calls on a device, in one call, or those of a submodule or stage; without a
+    device also behind a wait for it; None without any."""
     causes = (WaitCause.LAUNCH,) if device else (WaitCause.LAUNCH, WaitCause.SYNC)
-    waited = analysis.gaps.filter(
-        pl.col("cause").is_in(causes) & pl.col("call").is_not_null()
-    ).select("device", "call", pl.col("submodule").cast(pl.String), "length_ns", "host_activity")
-    calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
-    several = {name for name, number in calls.iter_rows() if number > 1}
-    found = []
-    for row in waited.filter(pl.col("length_ns") >= _LONG_NS).to_dicts():
-        others = waited.filter(
-            (pl.col("submodule") == row["submodule"]) & (pl.col("call") != row["call"])
-        )
-        here = device in (None, row["device"]) and call in (None, row["call"])
-        here &= submodule in (None, row["submodule"])
-        longest = others["length_ns"].max() or 0
-        if here and row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
-            found.append(row)
+    asked = {"device": device, "call": call, "submodule": submodule, "stage": stage}
+    found = [
+        row
+        for row in _stalls(analysis, causes)
+        if all(value in (None, row[name]) for name, value in asked.items())
+    ]
     if not found:
         return None
     found.sort(key=lambda row: -row["length_ns"])
     return Stalls(
         len(found), sum(row["length_ns"] for row in found), str(found[0]["host_activity"] or "")
     )
+
+
+def stall_times(analysis: Analysis) -> Stretches:
+    """When the host stood still once, in calls of any device."""
+    rows = list(_stalls(analysis, (WaitCause.LAUNCH, WaitCause.SYNC)))
+    begin = np.array([row["begin_ns"] for row in rows], dtype=np.int64)
+    length = np.array([row["length_ns"] for row in rows], dtype=np.int64)
+    return Stretches.union(begin, begin + length)
+
+
+def _stalls(analysis: Analysis, causes: Sequence[WaitCause]) -> Iterator[dict[str, Any]]:
+    """The gaps of these causes that are stalls."""
+    waited = (
+        analysis.gaps.filter(pl.col("cause").is_in(causes))
+        .with_columns(pl.col("submodule").cast(pl.String))
+        .join(analysis.calls.select("call", "stage"), on="call", maintain_order="left")
+    )
+    calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
+    several = {name for name, number in calls.iter_rows() if number > 1}
+    for row in waited.filter(pl.col("length_ns") >= _LONG_NS).to_dicts():
+        others = waited.filter(
+            (pl.col("submodule") == row["submodule"]) & (pl.col("call") != row["call"])
+        )
+        longest = others["length_ns"].max() or 0
+        if row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
+            yield row

@@ -16,7 +16,7 @@ from functools import reduce
 import polars as pl
 
 from profiler.analysis.commands import times_recorded
-from profiler.analysis.context import Inputs
+from profiler.analysis.context import Inputs, shared
 from profiler.analysis.health import busy_unknown, is_host_only
 from profiler.analysis.idle import gaps_of
 from profiler.analysis.idle_causes import OUTSIDE, PARTS, UNKNOWN_CAUSE, DeviceGaps, WaitCause
@@ -51,6 +51,7 @@ def wait_name(cause: str) -> Said:
     return _NAMES[cause]
 
 
+@shared
 def waits_of(of: Inputs) -> pl.DataFrame:
     """One row per device, stage, submodule and cause (`WAITS`), of the selected calls; between
     calls, one per stage of a whole run. Empty if it was not recorded when commands ran."""

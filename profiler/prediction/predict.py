@@ -17,6 +17,7 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from profiler.analysis.launch_bound import stall_times
 from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import PipelineCalls
@@ -359,7 +360,7 @@ class Predictor:
     def recorded(self) -> ReplayBasis | None:
         """The basis of replays with the host as it was recorded; None without launches. Raises
         RefusedError if a replay does not tell what the run would have taken."""
-        return replay_basis(self.run, self.workload)
+        return replay_basis(self.run, self.workload, stall_times(self.analysis))
 
     @property
     def launches(self) -> ReplayBasis | None:

@@ -58,6 +58,7 @@ from profiler.prediction.workload import (
     with_pieces,
 )
 from profiler.run.device_timeline import Flags, Times
+from profiler.run.intervals import Stretches
 from profiler.run.run import Run
 from profiler.text import Note
 
@@ -69,16 +70,17 @@ from profiler.text import Note
 
 
 _Reals = npt.NDArray[np.float64]
+_Graphs = Mapping[int, Sequence[tuple[int, int]]]
 
 
 class Paces(Struct, frozen=True, eq=False):
     """How the calls of a run are changed, by their rows: `work`, float64 [n], is the length of
     their device work over what it was, `host` that of the host's time in them. `graphs` are the
-    host's times, start and end in ns, of those whose launches in that time become one."""
+    host's times, start and end in ns, of those whose launches in each such time become one."""
 
     work: _Reals
     host: _Reals
-    graphs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    graphs: _Graphs = field(default_factory=dict)
 
 
 class ReplayedCall(Struct, frozen=True, eq=False):
@@ -109,7 +111,7 @@ def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> R
 
 
 def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
-    """The slices of all pieces, one each but for calls of which a part is one launch; and if
+    """The slices of all pieces, one each but for calls of which parts are one launch each; and if
     each piece's slices start, int64 [pieces + 1]."""
     slices: list[tuple[int, int, float, bool]] = []
     owner = [0]
@@ -117,8 +119,9 @@ def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
         first, last = piece.start_ns, piece.start_ns + piece.duration_ns
         of_call = piece.submodule is not None
         pace = float(paces.host[piece.call]) if of_call else 1.0
-        begin, end = paces.graphs.get(piece.call, (last, last)) if of_call else (last, last)
-        parts = [(first, begin, pace, False), (begin, end, pace, True), (end, last, pace, False)]
+        graphs = paces.graphs.get(piece.call, ()) if of_call else ()
+        borders = [first, *(moment for extent in graphs for moment in extent), last]
+        parts = [(*part, pace, n % 2 == 1) for n, part in enumerate(pairwise(borders))]
         slices += [part for part in parts if part[1] > part[0]] or [(first, last, pace, False)]
         owner.append(len(slices))
     first_ns, last_ns = (np.array([part[i] for part in slices], dtype=np.int64) for i in (0, 1))
@@ -270,6 +273,7 @@ class ReplayBasis(Struct, frozen=True, eq=False):
     launched work, `host` how long the host takes in them over what it took: less if they were
     traced and the cost of that is known; float64 [n]. `fidelity` is the sum over pipeline calls.
     `pace` is that by which `host` was multiplied to be as without the profiler, None: it was not.
+    `stalls` is when the host stood still once, in some call: no launch less gains that.
     """
 
     recording: Recording
@@ -279,6 +283,7 @@ class ReplayBasis(Struct, frozen=True, eq=False):
     queued: Flags
     host: npt.NDArray[np.float64]
     fidelity: Fidelity
+    stalls: Stretches
     pace: float | None = None
 
     @property
@@ -296,8 +301,9 @@ class ReplayBasis(Struct, frozen=True, eq=False):
         return Paces(np.ones(len(self.host)), self.host)
 
 
-def replay_basis(run: Run, workload: Workload) -> ReplayBasis | None:
-    """The basis of `workload`, which is of `run`; None if the run recorded no launches.
+def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis | None:
+    """The basis of `workload`, which is of `run`, in which the host stood still at `stalls`; None
+    if the run recorded no launches.
 
     Raises RefusedError if a replay does not tell what the run would have taken.
     """
@@ -330,6 +336,7 @@ def replay_basis(run: Run, workload: Workload) -> ReplayBasis | None:
         queued=queued,
         host=np.array(host),
         fidelity=Fidelity(sum(f.recorded_ns for f in each), sum(f.replayed_ns for f in each)),
+        stalls=stalls,
     )
 
 
@@ -532,7 +539,7 @@ def _paces(
     basis: ReplayBasis,
     some: Sequence[Estimates],
     variant: str,
-    graphs: Mapping[int, tuple[int, int]],
+    graphs: _Graphs,
     less_host: Mapping[str, float],
 ) -> Paces:
     """The paces at the estimates' `value`, or at a bound of theirs; the host in submodules takes
@@ -581,10 +588,10 @@ def _spread(
     }
 
 
-def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
+def _graphs(basis: ReplayBasis) -> _Graphs:
     """The rows of calls that can be one launch, and the host's time in which nearly all of their
-    work is launched without a wait. What they wait for ahead of it (a copy of their inputs) or
-    behind it (a value that the caller reads) stays."""
+    work is launched without a wait, but for when the host stood still once. What they wait for
+    ahead of it (a copy of their inputs) or behind it (a value that the caller reads) stays."""
     called = {
         piece.call: (piece.start_ns, piece.start_ns + piece.duration_ns)
         for plan in basis.plans
@@ -596,7 +603,15 @@ def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
     own = waits.back <= 1  # launches into a full queue are no waits of the code's
     between = _Between(waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment))
     found = {row: _longest_launched(between, *extent) for row, extent in called.items()}
-    return {row: extent for row, extent in found.items() if extent is not None}
+    return {
+        row: _without(basis.stalls, *extent) for row, extent in found.items() if extent is not None
+    }
+
+
+def _without(stalls: Stretches, start: int, end: int) -> list[tuple[int, int]]:
+    """The times from `start` to `end` that lie in no stall."""
+    left = Stretches(np.array([start]), np.array([end])).minus(stalls)
+    return [*zip(left.start.tolist(), left.end.tolist(), strict=True)]
 
 
 class _Between(NamedTuple):
@@ -622,16 +637,32 @@ def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int
     return int(first[best]), int(last[best])
 
 
-def _graph_notes(basis: ReplayBasis, graphs: Mapping[int, tuple[int, int]]) -> list[Note]:
+def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> list[Note]:
     inside = tuple(dict.fromkeys(basis.names[sorted(graphs)].tolist()))
     left = tuple(name for name in basis.queued_names if name not in inside)
     notes = []
     if inside:
         notes.append(Note.of(Assumption.ONE_LAUNCH, submodules=inside))
         notes.append(Note.of(Assumption.GRAPHS_KEEP, share=GRAPHS_KEEP))
+    if inside and (stalled := _stalled_ns(basis, graphs)):
+        notes.append(Note.of(Assumption.STALLS_STAY, stalls_ns=stalled))
     if left:
         notes.append(Note.of(Assumption.NOT_CAPTURED, submodules=left))
     return notes
+
+
+def _stalled_ns(basis: ReplayBasis, graphs: _Graphs) -> int:
+    """How long the host stood still in calls that are graphs, the mean of pipeline calls."""
+    pieces = [
+        piece
+        for plan in basis.plans
+        for phase in (plan.encode, *plan.steps, plan.decode)
+        for piece in phase
+        if piece.submodule is not None and piece.call in graphs
+    ]
+    begin = np.array([piece.start_ns for piece in pieces], dtype=np.int64)
+    end = begin + np.array([piece.duration_ns for piece in pieces], dtype=np.int64)
+    return int(basis.stalls.within(begin, end).sum()) // len(basis.plans)
 
 
 def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> list[Note]:

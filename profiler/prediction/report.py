@@ -575,6 +575,10 @@ SENTENCES: Sentences = {
             "inputs are copied into graphs, and these take a moment to launch: the interval has "
             "{share} of the gain at least, less than graphs that were recorded on an H200 kept"
         ),
+        Assumption.STALLS_STAY: said(
+            "{stalls_ns} in which the host stood still once stay: no graph prevents a garbage "
+            "collection or the loading of a library"
+        ),
         Assumption.FOLLOWED: said(
             "{rule} is followed: {submodules} has {less_ns} less to do, and fewer launches"
         ),

@@ -58,6 +58,7 @@ class Assumption(NoteCode):
     ONE_LAUNCH = "one_launch"
     NOT_CAPTURED = "not_captured"
     GRAPHS_KEEP = "graphs_keep"
+    STALLS_STAY = "stalls_stay"
     FOLLOWED = "followed"
     FOLLOWED_WITHOUT = "followed_without"
     FUSED = "fused"

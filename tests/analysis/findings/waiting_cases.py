@@ -99,15 +99,25 @@ def a_first_call_in_which_the_host_stands_still():
     return _stalled(700, 0, 0, 0, 0)
 
 
-@misses("encoder_dominates")
-def a_stall_in_an_encoder():
-    """140 of 225 ms are an encoder's, 100 of them once."""
+def _stalled_encoder(gap):
     place = {"submodule": "text_encoder", "stage": "encode", "step": -1}
-    calls, commands, begin = _waiting(100, 0, **place)
+    calls, commands, begin = _waiting(100, gap, **place)
     end = begin + 85 * MS
     calls.append(gpu_call(2, begin, end, step=0))
     spans = [make_span("step", "step 0", begin, end, 0)]
     return analyzed(calls, [*commands, command(2, begin, end)], end=end, spans=spans)
+
+
+@misses("encoder_dominates")
+def a_stall_in_an_encoder():
+    """140 of 225 ms are an encoder's, 100 of them once."""
+    return _stalled_encoder(0)
+
+
+@triggers("host_bound", host_wait_ns=30 * MS, waits_in="encode", waits_in_ns=30 * MS)
+def a_stall_in_an_encoder_for_which_the_device_waits_otherwise():
+    """What it waits for in the stage is no more than what it waits for altogether."""
+    return _stalled_encoder(20)
 
 
 def _loading(name, until):

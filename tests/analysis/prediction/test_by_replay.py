@@ -156,6 +156,23 @@ def test_a_graph_a_call(waits):
     assert left == ([("text_encoder",)] if waits == "waits_amid" else [])
 
 
+def test_a_graph_does_not_gain_what_the_host_did_once():
+    """A collection of 20 ms in the second of four steps stays, that call is two graphs, and the
+    time of each step that the device waits is without it: 50 launches are 41 us apart."""
+    stalled = replace(_LAUNCH_BOUND, stalls=20_000_000)
+    steps = [[_LAUNCH_BOUND], [stalled], [_LAUNCH_BOUND], [_LAUNCH_BOUND]]
+    made = QueuedPipeline(_ENCODE, steps, _DECODE)
+    run = made.simulated().run
+    found, truth = answer(run, cuda_graph=True), made.simulated(graphs=True)
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
+    assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
+    stays = noted(found.assumes, Assumption.STALLS_STAY)[""].values["stalls_ns"]
+    assert stays == pytest.approx(20_000_000, rel=0.01)
+    (waits,) = (one for one in analyze(run).findings if one.rule == "host_bound")
+    assert waits.evidence["stalls_ns"] == pytest.approx(20_000_000, rel=0.01)
+    assert waits.evidence["most_of_step_ns"] < 50 * 41_000
+
+
 @pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
 def test_kernels_in_the_queue_stay_apart(call):
     """A device that takes 3 us from one queued kernel to the next, as much as 30 % of them, is

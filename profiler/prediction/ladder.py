@@ -33,6 +33,7 @@ _MOST_LEFT = 3  # changes without a number
 _BOUNDS = frozenset(("data_movement", "launch_bound", "slow_products"))  # no change reaches them
 _OTHER_IMAGE = frozenset(("single_precision", "step_cache"))
 _BY_GRAPHS = frozenset(("host_bound", "idle_gaps"))  # rules whose advice graphs are
+_FIRST = frozenset(("first_call", "slow_start", "compilation"))  # rules about first calls
 _FEWER_STEPS = 2  # times as few
 
 
@@ -101,7 +102,9 @@ class Ladder(Struct, frozen=True):
     with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
     is the most that recording made the run longer through its host, None if that is not known or
     corrected; `stacks` if Python stacks were recorded, `replayed` if launches were: without any,
-    outcomes are sums of what calls took. `why_not` says why nothing was replayed.
+    outcomes are sums of what calls took. `cold` if nothing was launched but in first calls,
+    or these take longer than later ones by a fifth of the run. `why_not` says why nothing was
+    replayed.
     """
 
     run_id: str
@@ -113,6 +116,7 @@ class Ladder(Struct, frozen=True):
     recording_ns: float | None = None
     stacks: bool = False
     replayed: bool = False
+    cold: bool = False
     why_not: str = ""
 
 
@@ -170,6 +174,7 @@ class _Climb:
             recording_ns=recording_ns,
             replayed=self.predictor.launches is not None,
             stacks=bool(recorded and recorded.with_stack),
+            cold=self._is_cold(),
         )
 
     def outcome(self, some: Sequence[Change]) -> Outcome | None:
@@ -234,6 +239,16 @@ class _Climb:
             if self._ns([rung.change]) - self._ns([rung.change, one]) >= least:
                 return number
         return None
+
+    def _is_cold(self) -> bool:
+        """Whether each submodule launched work in one call alone, and nothing is known to have run
+        before; or a first call's excess is a fifth of the run."""
+        basis, analysis = self.predictor.launches, self.predictor.analysis
+        if basis is None:
+            return False
+        names = basis.names[basis.queued].tolist()
+        once = analysis.run.warmup is None and len(names) == len(set(names))
+        return once or any(f.rule in _FIRST and f.severity == "high" for f in analysis.findings)
 
     def _recording_ns(self) -> float | None:
         basis = self.predictor.launches

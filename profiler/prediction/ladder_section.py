@@ -126,6 +126,13 @@ def recording_note(ladder: Ladder) -> Said | None:
     )
 
 
+def cold_note(ladder: Ladder) -> Said | None:
+    """That what less of the host's time gains is that of first calls; None if it is not so."""
+    if not ladder.cold or not any(rung.change.on_host for rung in ladder.rungs):
+        return None
+    return said("first calls load and compile: gains on the host are those of a cold run")
+
+
 def _marks_of(rung: Rung) -> Iterator[Said]:
     """What an outcome is worth, and the rung that it needs."""
     if rung.change.kind in _MARKS:
@@ -160,7 +167,8 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         return opening
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)
-    notes = [note for note in (together, recording_note(ladder)) if note is not None]
+    several = (together, cold_note(ladder), recording_note(ladder))
+    notes = [note for note in several if note is not None]
     if ladder.left:
         some = joined("; ", (action for action, _ in ladder.left))
         notes.append(said("not replayed, so without a number: {changes}", changes=some))
@@ -178,8 +186,14 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
 
 
 def _record_again(ladder: Ladder) -> Said | None:
-    """What comes before every rung if the gain of the first may be all that recording cost."""
-    if not ladder.stacks or not any(_all_overhead(ladder, rung) for rung in ladder.rungs[:1]):
+    """What comes before every rung if first calls are much of the run, or the gain of the first
+    rung may be all that recording cost."""
+    slowed = ladder.stacks and any(_all_overhead(ladder, rung) for rung in ladder.rungs[:1])
+    if ladder.cold and slowed:
+        return said("What to do first: warm up, record without Python stacks; then, by replay")
+    if ladder.cold:
+        return said("What to do first: warm up and record again; then, by replay")
+    if not slowed:
         return None
     return said(
         "What to do first: record without Python stacks (up to {most}); then, by replay",
@@ -234,7 +248,8 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 def ladder_parts(ladder: Ladder) -> Iterator[Part]:
     """The table of rungs with its notes, then what has no number."""
     if ladder.rungs:
-        notes = [sentence(note) for note in (recording_note(ladder),) if note is not None]
+        several = (cold_note(ladder), recording_note(ladder))
+        notes = [sentence(note) for note in several if note is not None]
         notes.append(
             said(
                 "Outcomes are of this run; each has its 90 % interval and the options of "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +12,13 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
+from profiler.analysis.result import ReportInput
 from profiler.prediction import Scenario
 from profiler.prediction.ladder import MOST, Kind, Ladder, ladder_of, ladder_of_analysis
 from profiler.prediction.ladder_section import all_together, ladder_document, recording_note
+from profiler.report.build import build_report
 from tests.queued_runs import QueuedCall, QueuedPipeline
+from tests.runs import make_info
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
@@ -88,6 +92,26 @@ def test_gains_grow_downwards():
     same = [r for r in ladder().rungs if r.change.kind is Kind.SAME_IMAGE]
     times = [same[0].alone.ns, *(rung.after.ns for rung in same[1:])]
     assert all(b <= a - 0.01 * ladder().before_ns for a, b in pairwise(times))
+
+
+@pytest.mark.parametrize(
+    ("steps", "info", "cold"),
+    [
+        ([SLOW_HOST], make_info(producer="test"), True),  # one call of each, warm or not
+        ([SLOW_HOST], make_info(producer="test", warmup={"runs": 1}), False),
+        ([SLOW_HOST] * 3, make_info(producer="test"), False),
+        ([replace(SLOW_HOST, stalls=20_000_000), SLOW_HOST], make_info(producer="test"), True),
+    ],
+    ids=["once", "once, warm", "several", "a slow first call"],
+)
+def test_a_cold_run_is_warmed_up_first(steps, info, cold):
+    """The report says so ahead of graphs, and that their gain is one of first calls."""
+    made = QueuedPipeline(ENCODE[:1], [[call] for call in steps], DECODE)
+    run = made.simulated(info=info).run
+    analysis = analyze(run)
+    opening = build_report(ReportInput(analysis, 0, 1)).opening
+    assert ("warm up and record again" in str(opening.advice_title)) is cold
+    assert any("of a cold run" in note for note in opening.advice_notes) is cold
 
 
 def test_the_profilers_share_stands_beside_the_gain():

@@ -48,6 +48,7 @@ from profiler.trace.manifest_fields import Fields, stated
 
 
 MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
+MOSTLY_IN_GRAPHS = 0.5  # of the commands: who launches as much by graphs needs no advice to do so
 UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they cannot tell
 _MOST_CALLS = 8  # that a finding names
 _QUEUES = frozenset(("cuda", "mps", "rocm", "xpu"))  # kinds of devices whose work is launched ahead
@@ -88,6 +89,21 @@ def captures_and_replays(analysis: Analysis) -> bool:
     recording = analysis.run.recording
     graphs = recording.graphs if recording else None
     return graphs is not None and bool(graphs.captured and graphs.replays)
+
+
+def in_graphs_share(analysis: Analysis, device: str | None = None) -> float:
+    """The share of the launched commands, of a device if one is given, that launches of CUDA or HIP
+    graphs launched."""
+    run = analysis.inputs.run
+    flows = run.flows.select(
+        by=run.commands["layer"].gather(run.flows["source"]),
+        on=run.commands["device"].gather(run.flows["target"]),
+        category=run.commands["category"].gather(run.flows["target"]),
+    ).filter(~pl.col("category").cast(pl.String).is_in(["host", "sync"]))
+    if device is not None:
+        flows = flows.filter(pl.col("on") == device)
+    by_graphs = pl.col("by").cast(pl.String).str.contains("(?i)graph_?launch")
+    return float(flows.select(by_graphs.mean().fill_null(0.0)).item())
 
 
 def of_server(analysis: Analysis) -> bool:

@@ -13,12 +13,14 @@ from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
+    MOSTLY_IN_GRAPHS,
     Rule,
     Words,
     accelerators,
     calls_of,
     captures_and_replays,
     end_to_end_ns,
+    in_graphs_share,
     named_devices,
     number,
     of_server,
@@ -123,6 +125,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             **(_data_loader(analysis, row) or ({} if stalls else _host_in(analysis, row))),
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
             **_slowed_by(analysis),
+            **_in_graphs(analysis, device),
         }
         yield Finding(
             "host_bound",
@@ -130,6 +133,12 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             where=calls_of(analysis, _longest_wait(analysis, device), device=device),
             cost_ns=wait,
         )
+
+
+def _in_graphs(analysis: Analysis, device: str) -> dict[str, Value]:
+    """How much of a device's commands graphs launch, if that is most of them."""
+    part = in_graphs_share(analysis, device)
+    return {"in_graphs_share": part} if part > MOSTLY_IN_GRAPHS else {}
 
 
 def _slowed_by(analysis: Analysis) -> dict[str, Value]:

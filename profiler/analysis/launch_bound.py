@@ -161,6 +161,10 @@ _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
     "nodes."
 )
+_BETWEEN_GRAPHS = said(
+    "Graphs launch most of this work already: look at what the host does between their launches "
+    "(copies of inputs, sampling, callbacks), and capture what is still launched one by one."
+)
 _LOOK = said("The table of gaps shows what the host did in the longest ones.")
 _RECORD_CALLS = said("Record once with call spans only to see how much is left.")
 _TIME_UNTRACED = said(
@@ -238,6 +242,8 @@ def _less_waiting(found: Finding) -> Said:
         return LOOK_IN_GAPS
     imported = "recorded" in found.evidence and "recording_ns" not in found.evidence
     look = [_LOOK] if "gaps" in found.evidence else []
+    if "in_graphs_share" in found.evidence:
+        return joined(" ", [*look, _BETWEEN_GRAPHS])
     return joined(" ", [*look, _LAUNCH_LESS, _TIME_UNTRACED if imported else _RECORD_CALLS])
 
 
@@ -273,11 +279,11 @@ def host_bound_change(found: Finding) -> Said:
     """What to do about a device that waits for the host, in one line."""
     if waits_for_data_loader(found):
         return LOAD_AHEAD
-    return (
-        LAUNCH_GAPS
-        if waits_longer_than_launches(found)
-        else said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes")
-    )
+    if waits_longer_than_launches(found):
+        return LAUNCH_GAPS
+    if "in_graphs_share" in found.evidence:
+        return said("Launched by graphs already: look at what the host does between them")
+    return said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes")
 
 
 RULES = (

@@ -15,7 +15,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from profiler.analysis.finding_text import MATERIAL, change, words
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    MOSTLY_IN_GRAPHS,
+    change,
+    in_graphs_share,
+    words,
+)
 from profiler.analysis.health import is_damaged
 from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
@@ -270,7 +276,7 @@ def _same_work(one: Change, others: Sequence[Change]) -> bool:
 def candidates(predictor: Predictor) -> Iterator[Change]:
     """What may be worth a rung, whatever it gains."""
     analysis, workload = predictor.analysis, predictor.workload
-    if predictor.launches is not None:
+    if predictor.launches is not None and in_graphs_share(analysis) <= MOSTLY_IN_GRAPHS:
         waits = tuple(one for one in analysis.findings if one.rule in _BY_GRAPHS)
         yield Change(
             action=graphs_of(analysis),

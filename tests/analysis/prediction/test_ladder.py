@@ -8,9 +8,11 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis import change, words
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import ReportInput
 from profiler.prediction import Scenario
@@ -112,6 +114,24 @@ def test_a_cold_run_is_warmed_up_first(steps, info, cold):
     opening = build_report(ReportInput(analysis, 0, 1)).opening
     assert ("warm up and record again" in str(opening.advice_title)) is cold
     assert any("of a cold run" in note for note in opening.advice_notes) is cold
+
+
+@pytest.mark.parametrize("layer", ["cudaGraphLaunch", "cudaLaunchKernel"])
+def test_what_graphs_launch_already_is_not_advised_to_be_graphs(layer):
+    """Each call is one launch, after which the device waits for the host between its calls; were
+    those launches of kernels, the finding and the ladder would name graphs."""
+    call = QueuedCall("transformer", "batched", kernels=2, length=2_000)
+    run = QueuedPipeline(ENCODE, [[call]] * 40, DECODE).simulated().run
+    names = run.commands["layer"].cast(pl.String).replace("cudaLaunchKernel", layer)
+    analysis = analyze(replace(run, commands=run.commands.with_columns(names.cast(pl.Categorical))))
+    (waits,) = (one for one in analysis.findings if one.rule == "host_bound")
+    graphs = layer == "cudaGraphLaunch"
+    assert waits.evidence.get("in_graphs_share") == (1.0 if graphs else None)
+    advice = words(waits).recommendation
+    assert ("launch most of this work already" in advice) is graphs
+    assert ("Launch less" in advice) is ("Launch less" in change(waits)) is not graphs
+    options = [rung.change.options for rung in ladder_of(analysis.inputs.run, analysis).rungs]
+    assert (("--cuda-graph",) in options) is not graphs
 
 
 def test_the_profilers_share_stands_beside_the_gain():

@@ -88,6 +88,42 @@ _SINGLE = (
 )
 _SINGLE_SHORT = "Load the model in bfloat16, or allow TF32"
 
+_GAPS = (
+    "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
+    "allocation, graph breaks, lazy loading."
+)
+_GAPS_SHORT = "Look at what the host does in the gaps: .item(), allocation, loading"
+_SYNC = (
+    "The host waited until the device had nothing left, and launched only then: look for "
+    ".item(), .cpu(), printing, blocking copies."
+)
+_SYNC_SHORT = "Remove synchronization: .item(), .cpu(), printing, blocking copies"
+_BETWEEN = (
+    "Look at what the host does between calls: scheduler, guidance, callbacks, "
+    "post-processing; or let other requests fill the gaps."
+)
+_BETWEEN_SHORT = "Look at what the host does between calls: scheduler, callbacks"
+_STEP_SYNC = (
+    "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
+    "nonzero() in the scheduler or a callback) and keep those values on the host."
+)
+_STEP_SYNC_SHORT = "Find what synchronizes (.item(), .cpu()) and keep it on the host"
+_RECORD_CALLS = "Record once with call spans only to see how much is left."
+_WARM_UP = (
+    "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
+    "the same shapes, and keep the process alive between requests."
+)
+
+_JAX_GAPS = said(
+    "Look at what the host does in the gaps: waiting (jax.block_until_ready, np.asarray, printing "
+    "an array), tracing and compiling again for new shapes, work outside of jitted functions."
+)
+_JAX_GAPS_SHORT = said("Look at what the host does in the gaps: block_until_ready, retracing")
+_JAX_SYNC = said(
+    "The host waited until the device had nothing left, and dispatched only then: wait once at the "
+    "end (jax.block_until_ready), and look for np.asarray, float(), printing, jax.device_get."
+)
+_JAX_SYNC_SHORT = said("Wait once, at the end: block_until_ready, np.asarray, float(), printing")
 _ONNX_FUSE = said(
     "Export activations and norms as one operator (Gelu, LayerNormalization), and let the "
     "optimizer fuse them (ORT_ENABLE_ALL)."
@@ -148,6 +184,31 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
         Runtime.XLA: said("Put these operators into one jitted function"),
         Runtime.OTHER: said("Export norms as one operator"),
     },
+    _GAPS: {Runtime.XLA: _JAX_GAPS},
+    _GAPS_SHORT: {Runtime.XLA: _JAX_GAPS_SHORT},
+    _SYNC: {Runtime.XLA: _JAX_SYNC},
+    _SYNC_SHORT: {Runtime.XLA: _JAX_SYNC_SHORT},
+    _BETWEEN: {
+        Runtime.XLA: said(
+            "Look at what the host does between calls: waiting for each result "
+            "(jax.block_until_ready, np.asarray), tracing and compiling again, work outside of "
+            "jitted functions; put the loop into one of them (lax.scan)."
+        )
+    },
+    _BETWEEN_SHORT: {
+        Runtime.XLA: said("Look at what the host does between calls: block_until_ready, retracing")
+    },
+    _STEP_SYNC: {Runtime.XLA: _JAX_SYNC},
+    _STEP_SYNC_SHORT: {Runtime.XLA: _JAX_SYNC_SHORT},
+    _RECORD_CALLS: {
+        Runtime.XLA: said("Time it once without jax.profiler to see how much is left.")
+    },
+    _WARM_UP: {
+        Runtime.XLA: said(
+            "Warm up before jax.profiler.start_trace: call each jitted function with the same "
+            "shapes, and wait for it (jax.block_until_ready)."
+        )
+    },
     _SINGLE: {
         Runtime.ONNXRUNTIME: said("Convert it to float16 (keep inputs and outputs in float32)."),
         Runtime.XLA: said(
@@ -187,4 +248,6 @@ def graphs_of(analysis: Analysis) -> Said:
         return said('{kind} graph per call (compiled already: mode="reduce-overhead")', kind=kind)
     if runtime is Runtime.ONNXRUNTIME:
         return said("{kind} graph per call (enable_cuda_graph)", kind=kind)
+    if runtime is Runtime.XLA:
+        return said("{kind} graph per call (--xla_gpu_enable_command_buffer)", kind=kind)
     return said("{kind} graph per call", kind=kind)

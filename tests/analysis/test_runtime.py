@@ -13,6 +13,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.dropped_data import RULES_THAT_NEED, unchecked
 from profiler.analysis.finding_text import has_other_advice
 from profiler.analysis.findings import checked_text
+from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.runtime import INSTEAD, Runtime, is_compiled, runtime_of
 from tests.runs import Command, make_call, make_info, make_run
 
@@ -50,11 +51,23 @@ def _xla_run():
 def test_an_xla_run_is_told_nothing_of_torch():
     """No recommendation of a rule with other words for XLA names torch, CUDA graphs or ONNX."""
     assert runtime_of(analyze(_xla_run())) is Runtime.XLA
-    for rule in ("elementwise_chains", "norm_chains", "single_precision"):
-        found = Finding(rule, {"runtime": Runtime.XLA})
-        assert has_other_advice(Finding(rule, {}), Runtime.XLA), rule
+    others = ("torch", "ONNX", "CUDA", ".item()", ".cpu()", "run.warmup", "graph breaks")
+    for rule, evidence in (
+        ("elementwise_chains", {}),
+        ("norm_chains", {}),
+        ("single_precision", {}),
+        ("host_bound", {"host_wait_ns": 9, "commands": 1}),
+        ("host_bound", {"host_wait_ns": 9_000_000, "commands": 1}),
+        ("idle_gaps", {"cause": WaitCause.LAUNCH, "gaps": 2}),
+        ("idle_gaps", {"cause": WaitCause.SYNC, "gaps": 2}),
+        ("idle_gaps", {"cause": WaitCause.HOST, "gaps": 2}),
+        ("scheduler_sync", {}),
+        ("first_call", {"first_ns": 9, "later_median_ns": 1}),
+    ):
+        found = Finding(rule, {**evidence, "runtime": Runtime.XLA})
+        assert has_other_advice(Finding(rule, evidence), Runtime.XLA), rule
         for text in (words(found).recommendation, change(found)):
-            assert not any(word in text for word in ("torch", "ONNX", "CUDA")), text
+            assert not any(word in text for word in others), text
 
 
 def test_a_compiled_run_is_not_advised_to_compile():

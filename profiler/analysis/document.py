@@ -340,7 +340,7 @@ CATEGORY_COLOURS = {
     "dma": _OCHRE,
     "copy": _TEAL,
     "collective": _PINK,
-    "sync": _RUST,
+    "sync": PAGE["wait-line"],
     "other": _VIOLET,
 }
 

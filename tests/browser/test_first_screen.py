@@ -7,13 +7,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profiler.analysis import SURFACE
 from profiler.analysis.analyze import analyze
+from profiler.analysis.document import PAGE
 from profiler.run import Run
 from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, chips, opened, page_of
+from tests.corpus import CORPUS, needs_corpus
 from tests.runs import Command, make_call, make_run
 
 pytestmark = pytest.mark.browser
@@ -180,7 +183,7 @@ def test_the_curve_is_as_full_as_the_device_was_busy(first: ReportPage, run: Run
         """() => {
           const { strip } = profileFirst, { canvas, ratio } = strip;
           const light = (colour) => parseInt(colour.slice(1, 3), 16);
-          const busy = light(strip.inks.busy), idle = light(strip.inks.wait);
+          const half = (light(strip.inks.busy) + light(strip.inks["wait-line"])) / 2;
           const { width, height: rows } = canvas;
           const { data } = canvas.getContext("2d").getImageData(0, 0, width, rows);
           return strip.devices.map(({ device, busy: { start, step, busy: parts } }, row) => {
@@ -189,7 +192,7 @@ def test_the_curve_is_as_full_as_the_device_was_busy(first: ReportPage, run: Run
             let sum = 0, count = 0;
             for (let y = Math.round(top * ratio); y < Math.round((top + height) * ratio); y++) {
               for (let x = x0; x < x1; x++, count++) {
-                sum += (idle - data[4 * (y * width + x)]) / (idle - busy);
+                sum += data[4 * (y * width + x)] < half ? 1 : 0;
               }
             }
             return [device, sum / count];
@@ -311,10 +314,72 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
     call = make_call(0, "unet", 5000, 9000, device="cuda:0")
     inside = Command(0, "cuda:0", "s", "compute", "k", 5000, 4000)
     before = Command(-1, "cuda:0", "s", "compute", "k", 0, 3000)
-    curve = ["busy (any stream)", "idle"]
+    curve = ["busy (any stream)", "waiting"]
     for commands, names in (([inside], curve), ([before, inside], [*curve, "no call"])):
         page = page_of(make_run([call], commands), tmp_path)
         with opened(chromium, page, viewport=_SCREEN) as report:
             usable(report)
             entries = report.page.locator("#first-strip .legend li")
             assert entries.all_inner_texts() == names
+
+
+@needs_corpus
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_waiting_has_one_look(chromium: Any, tmp_path: Path, scheme: str) -> None:
+    """TPUs wait for copies nearly always: what the strip, the icicle and the lanes of the timeline
+    draw there has the two colours of waiting and no role's, and all three legends hatch it."""
+    run = load(CORPUS / "xplane" / "xprof_tpu_inference_2.xplane.pb")
+    page = page_of(run, tmp_path)
+    with opened(chromium, page, viewport=_SCREEN, color_scheme=scheme) as report:
+        usable(report)
+        found = report.page.evaluate(
+            """() => {
+              const { strip, icicle } = profileFirst, { timeline } = profileReport;
+              timeline.setMode("role");
+              timeline.drawNow();
+              const wait = icicle.items.filter(({ node }) => icicle.is(node, "waiting"))
+                .map((item) => icicle.box(item)).sort((a, b) => b.width - a.width)[0];
+              const lane = timeline.lanes.find(({ track }) => track === "XLA Ops sync");
+              const longest = [...Array(lane.count).keys()].reduce((best, i) =>
+                (lane.end(i) - lane.start(i) > lane.end(best) - lane.start(best) ? i : best), 0);
+              const event = timeline.box({ lane, i: longest });
+              const busy = strip.busyOf(0);
+              const boxes = [
+                [strip, strip.x(40e9), busy.top + 1, strip.width / 4, 8],
+                [icicle, wait.left + wait.width * 0.75, wait.top + 4, wait.width / 8, 12],
+                [timeline, event.left + 1, event.top + 1, event.right - event.left - 3, 10],
+              ];
+              return boxes.map(([{ canvas, ratio }, ...box]) => {
+                const at = box.map((pixel) => Math.max(Math.round(pixel * ratio), 1));
+                const { data } = canvas.getContext("2d").getImageData(...at), counts = {};
+                for (let i = 0; i < data.length; i += 4) {
+                  const name = [0, 1, 2].map((k) => data[i + k].toString(16).padStart(2, "0"));
+                  const colour = "#" + name.join("");
+                  counts[colour] = (counts[colour] ?? 0) + 4 / data.length;
+                }
+                return counts;
+              });
+            }"""
+        )
+        legends = report.page.evaluate(
+            """["#first-strip .legend", "#first-icicle .legend", "#timeline-legend"].map((place) =>
+              [...document.querySelectorAll(`${place} li`)]
+                .filter((entry) => entry.querySelector(".hatched"))
+                .map((entry) => entry.innerText))"""
+        )
+    ground, line = PAGE["wait"].on(scheme), PAGE["wait-line"].on(scheme)
+    for counts in found:
+        assert counts[ground] > 0.4
+        assert (
+            counts[ground] + sum(counts[one] for one in counts if between(one, ground, line)) > 0.99
+        )
+    assert legends == [["waiting"]] * 3
+
+
+def between(colour: str, one: str, other: str) -> bool:
+    """Whether a colour lies on the way from one to the other, as the edges of lines do."""
+    a, b, c = (
+        np.array([int(hue[i : i + 2], 16) for i in (1, 3, 5)]) for hue in (one, other, colour)
+    )
+    part = np.clip((c - a) @ (b - a) / ((b - a) @ (b - a)), 0, 1)
+    return colour != one and bool(np.abs(a + part * (b - a) - c).max() <= 2)

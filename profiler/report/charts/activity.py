@@ -20,18 +20,18 @@ from profiler.analysis.document import (
     Theme,
 )
 from profiler.analysis.table_text import label
-from profiler.report.charts.style import HOVER, Unit, escaped, picking
+from profiler.report.charts.style import HOVER, Unit, escaped, hatching, picking
 from profiler.text import Said, duration, percent, said
 
 _SMALL = 0.01  # of all: roles with less are drawn as "other"
 _OTHER = "other"
-_FILLS: dict[Activity, tuple[Colour, str]] = {  # ground, and the shape of what is drawn on it
+_FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the shape of the lines of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
     Activity.UNTRACED: (HOST, ""),
-    Activity.LAUNCH_BOUND: (PAGE["wait"], "/"),
-    Activity.WAIT: (PAGE["wait"], "\\"),
-    Activity.HOST_WORK: (HOST_WORK, ""),
-    Activity.IDLE: (PAGE["wait-line"], ""),
+    Activity.LAUNCH_BOUND: (PAGE["wait-line"], "/"),
+    Activity.WAIT: (PAGE["wait-line"], "\\"),
+    Activity.HOST_WORK: (HOST_WORK, "x"),
+    Activity.IDLE: (PAGE["wait-line"], "-"),
 }
 
 
@@ -64,7 +64,7 @@ def stacked(
     too; of one that stands, a step, all of it."""
     number = {bar.key: at for at, bar in enumerate(bars)}
     data = []
-    for name, colour, shape, times in _layers(activity, theme):
+    for name, colour, shape, times in _layers(activity):
         kept = [(number[key], ns) for key, ns in times.items() if key in number]
         texts = [
             said(
@@ -78,13 +78,9 @@ def stacked(
         ]
         places: list[Any] = [at if upright else escaped(bars[at].key) for at, _ in kept]
         values = [ns * unit.per_ns for _, ns in kept]
-        marker: dict[str, Any] = {
-            "color": colour,
-            "line": {"color": SURFACE.on(theme), "width": 0.5},
-        }
+        marker = {"color": colour.on(theme), "line": {"color": SURFACE.on(theme), "width": 0.5}}
         if shape:
-            line = PAGE["wait-line"].on(theme)
-            marker["pattern"] = {"shape": shape, "fgcolor": line, "size": 6, "solidity": 0.35}
+            marker |= hatching(theme, colour, shape)
         trace = {
             "type": "bar",
             "name": escaped(name),
@@ -103,21 +99,21 @@ def stacked(
 
 
 def _layers(
-    activity: pl.DataFrame, theme: Theme
-) -> list[tuple[str | Said, str, str, Mapping[Any, int]]]:
+    activity: pl.DataFrame,
+) -> list[tuple[str | Said, Colour, str, Mapping[Any, int]]]:
     """Name, colour, shape and time by key of what is stacked, from the bottom."""
     whole = max(int(activity["elapsed_ns"].sum()), 1)
     small = pl.col("elapsed_ns").sum().over("role") < _SMALL * whole
     unlisted = ~pl.col("role").is_in([*ROLE_COLOURS])
     work = activity.filter(pl.col("what") == Activity.WORK.value)
     work = work.with_columns(role=pl.when(small | unlisted).then(pl.lit(_OTHER)).otherwise("role"))
-    found: list[tuple[str | Said, str, str, Mapping[Any, int]]] = []
+    found: list[tuple[str | Said, Colour, str, Mapping[Any, int]]] = []
     for role, colour in ROLE_COLOURS.items():
         if times := _times(work.filter(pl.col("role") == role)):
-            found.append((role, colour.on(theme), "", times))
+            found.append((role, colour, "", times))
     for what, (colour, shape) in _FILLS.items():
         if times := _times(activity.filter(pl.col("what") == what.value)):
-            found.append((label(what), colour.on(theme), shape, times))
+            found.append((label(what), colour, shape, times))
     return found
 
 

@@ -21,6 +21,7 @@ from profiler.analysis.document import (
     SERIES,
     SURFACE,
     TEXT,
+    Colour,
     Figure,
     Pick,
     Theme,
@@ -173,6 +174,13 @@ def picking(trace: dict[str, Any], picks: Iterable[Pick]) -> dict[str, Any]:
     """
     known = [{name: value for name, value in pick.items() if value is not None} for pick in picks]
     return trace | {"picks": known}
+
+
+def hatching(theme: Theme, line: Colour, shape: str = "/") -> dict[str, Any]:
+    """What makes the marker of bars look as waiting does everywhere: lines across a ground."""
+    ground = PAGE["wait"].on(theme)
+    lines = {"shape": shape, "fgcolor": line.on(theme), "size": 6, "solidity": 0.35}
+    return {"color": ground, "pattern": {**lines, "bgcolor": ground}}
 
 
 def bars_layout(

@@ -35,6 +35,7 @@ from profiler.report.charts.style import (
     draws,
     end_labels,
     escaped,
+    hatching,
     layout,
     picking,
     shortened,
@@ -194,6 +195,8 @@ def devices(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
         if found:
             colour = CATEGORY_COLOURS[category].on(theme)
             trace = bars(category, found, unit, colour, texts, theme)
+            if category == "sync":
+                trace["marker"] |= hatching(theme, CATEGORY_COLOURS[category])
             data.append(picking(trace, ({"device": devices_of[key]} for key in found)))
     made = bars_layout(theme, [*values], max(values.values(), default=0), row=26)
     made |= {"annotations": end_labels(values, unit, notes), "showlegend": False}
@@ -217,9 +220,10 @@ _CAUSES = (  # column, what it is called, its colour
     ("host_work_ns", said("between calls, host work"), HOST_WORK),
     ("host_ns", said("between calls, nothing"), PAGE["wait-line"]),
     ("before_after_ns", said("outside of end to end"), IDLE),
-    ("unallocated_ns", said("before and after its work"), PAGE["wait"]),
+    ("unallocated_ns", said("before and after its work"), PAGE["counter"]),
     ("unrecorded_ns", said("not recorded"), PAGE["line"]),
 )
+_NO_WAITS = ("computing_ns", "exposed_ns", "data_ns", "before_after_ns", "unrecorded_ns")
 
 
 @draws("idle")
@@ -245,6 +249,8 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
         ]
         if values:
             trace = bars(name, values, unit, colour.on(theme), texts, theme)
+            if column not in _NO_WAITS:
+                trace["marker"] |= hatching(theme, colour)
             data.append(picking(trace, ({"device": rows[key]["device"]} for key in values)))
     made = bars_layout(theme, [*spans], max(spans.values(), default=0))
     labels = [escaped(shortened(row["device"], 24)) for row in rows.values()]
@@ -461,6 +467,7 @@ _FIXED: dict[str, Colour] = {
     _HOST_WORK: HOST_WORK,
     _NOTHING: PAGE["wait-line"],
 }
+_BETWEEN: dict[str, str] = {_HOST_WORK: "x", _NOTHING: "-"}  # shapes of lines: devices wait
 
 
 @draws("stages")
@@ -496,6 +503,8 @@ def stages(
             for stage, ns in values.items()
         ]
         trace = bars(name, values, unit, colours[name].on(theme), texts, theme)
+        if name in _BETWEEN:
+            trace["marker"] |= hatching(theme, colours[name], _BETWEEN[name])
         submodule = None if name in _FIXED else name
         data.append(picking(trace, ({"stage": stage, "submodule": submodule} for stage in values)))
     return {"data": data, "layout": _stages_layout(rows, totals, theme)}

@@ -1,4 +1,4 @@
-// Colours between two others, and the colour of text that can be read on one.
+// Colours between two others, the colour of text that can be read on one, and the look of waiting.
 
 export function mixed(colour, other, part) {
   const channel = (text, i) => parseInt(text.slice(i, i + 2), 16);
@@ -16,4 +16,30 @@ function luminance(colour) {
 
 export function readable(fill) {
   return luminance(fill) > 0.2 ? "#14171c" : "#ffffff";
+}
+
+const HATCH = 7; // pixels from one line to the next
+const hatchings = new Map();
+
+// Lines across a ground, for a canvas to fill with; `ratio` is of its pixels to those of the page.
+export function hatching(ground, line, ratio = 1) {
+  const key = [ground, line, ratio].join(" ");
+  if (!hatchings.has(key)) hatchings.set(key, madeHatching(ground, line, Math.round(HATCH * ratio)));
+  return hatchings.get(key);
+}
+
+function madeHatching(ground, line, side) {
+  const tile = new OffscreenCanvas(side, side), context = tile.getContext("2d");
+  context.fillStyle = ground;
+  context.fillRect(0, 0, side, side);
+  context.strokeStyle = line;
+  context.lineWidth = (1.2 * side) / HATCH;
+  for (const x of [-side, 0, side]) {
+    context.moveTo(x, side);
+    context.lineTo(x + side, 0);
+  }
+  context.stroke();
+  const pattern = context.createPattern(tile, "repeat");
+  pattern.setTransform(new DOMMatrix().scale(HATCH / side));
+  return pattern;
 }

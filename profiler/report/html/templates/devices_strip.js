@@ -128,8 +128,7 @@ export class DevicesStrip extends FirstCanvas {
   curve(context, row) {
     const { busy: { busy, lost, start, step } } = this.devices[row], { top, height } = this.busyOf(row);
     const item = { row, part: 0, device: this.devices[row] }, left = this.x(start), right = this.x(start + step * busy.length);
-    context.fillStyle = this.fill(this.inks.wait, item);
-    context.fillRect(left, top, right - left, height);
+    this.hatch(context, left, top, right - left, height, [], item);
     const bars = (shares, colour, from) => {
       context.fillStyle = this.fill(colour, item);
       context.beginPath();
@@ -197,7 +196,7 @@ export class DevicesStrip extends FirstCanvas {
   // Calls are distinguished by their names.
   legend() {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
-    const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("idle")]] : [];
+    const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), true]] : [];
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.line, say("not recorded")]);
     if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.host, say("no call")]);
     return found;

@@ -1,7 +1,7 @@
 // What the canvases of the first screen share: size, theme, pointer, keys, the line that says what is
 // under them, their table. A canvas has `items`, each with a box; what it draws is its own.
 
-import { mixed, readable } from "./contrast.js";
+import { hatching, mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 import { sameValue } from "./dimensions.js";
 import { element } from "./format.js";
@@ -10,7 +10,6 @@ import { DataTable, swatch } from "./tables.js";
 import { currentTheme, report } from "./theme.js";
 
 const FADED = 0.22; // of the colour of what was not chosen
-const HATCH = 7; // pixels between the lines across a box of waiting
 
 // Resolves when something can be chosen; on pages without a choice never.
 const choosing = new Promise((resolve) => (report.choosable = resolve));
@@ -108,21 +107,8 @@ export class FirstCanvas {
   // A box of waiting: lines across its ground, and its text on the ground alone.
   hatch(context, left, top, width, height, texts = [], item = null) {
     const ground = this.fill(this.inks.wait, item);
-    context.fillStyle = ground;
+    context.fillStyle = hatching(ground, this.fill(this.inks["wait-line"], item), this.ratio);
     context.fillRect(left, top, width, height);
-    context.save();
-    context.beginPath();
-    context.rect(left, top, width, height);
-    context.clip();
-    context.strokeStyle = this.fill(this.inks["wait-line"], item);
-    context.lineWidth = 1.2;
-    context.beginPath();
-    for (let x = left - height - (left % HATCH); x < left + width; x += HATCH) {
-      context.moveTo(x, top + height);
-      context.lineTo(x + height, top);
-    }
-    context.stroke();
-    context.restore();
     const begin = Math.max(left, 0) + 4, text = this.fitted(context, texts, left + width - begin - 4);
     if (!text) return;
     context.fillStyle = ground;

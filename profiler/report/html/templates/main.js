@@ -57,9 +57,10 @@ function startLegend(choice) {
     const categories = new Set(page.timeline.lanes.flatMap((lane) => lane.category.split(", ")));
     const seen = ([, name, value]) => (mode === "category" ? categories.has(name) : value === undefined || choice.exists(mode, value));
     const focused = [...legend.children].findIndex((entry) => entry.contains(document.activeElement));
-    legend.replaceChildren(...colourEntries(mode, tables).filter(seen).map(([pair, name, value]) => element("li", {},
+    const waits = categories.has("sync") && mode !== "category" ? [[page.palette.page.wait, say("waiting"), undefined, true]] : [];
+    legend.replaceChildren(...[...colourEntries(mode, tables).filter(seen), ...waits].map(([pair, name, value, hatched = mode === "category" && value === "sync"]) => element("li", {},
       DIMENSIONS.includes(mode) && choice.exists(mode, value)
-        ? pickButton(choice, { [mode]: value }, swatch(pair), name) : [swatch(pair), name])));
+        ? pickButton(choice, { [mode]: value }, swatch(pair), name) : [swatch(pair, hatched), name])));
     if (focused >= 0) legend.children[focused]?.querySelector("button")?.focus();
   };
   document.getElementById("timeline-colour").addEventListener("change", draw);

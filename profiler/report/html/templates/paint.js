@@ -2,7 +2,7 @@
 // for each pixel and drawn as strongly as they cover it: nothing is left out at any zoom.
 
 import { colouring } from "./colourings.js";
-import { mixed, readable } from "./contrast.js";
+import { hatching, mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 
 export const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
@@ -27,6 +27,7 @@ export class Paints {
     const categories = page.timeline.categories.map((name) => this.key(page.palette.categories[name]));
     this.bases = Uint16Array.from(commands.category, (code) => categories[code]);
     this.paint(colouring(mode, tables));
+    this.paintWaits();
   }
 
   paint(how) {
@@ -36,6 +37,19 @@ export class Paints {
       const code = how.code(i), key = code >= 0 ? keys[code] ?? -1 : -1;
       if (key >= 0 || rest >= 0) this.bases[i] = key >= 0 ? key : rest;
     }
+  }
+
+  // Waiting looks as on the first screen, whatever else has colours.
+  paintWaits() {
+    const { page: { wait, "wait-line": line }, surface } = page.palette, { theme } = this;
+    const key = this.key(line), pale = (pair) => mixed(pair[theme], surface[theme], 1 - PALE);
+    for (let tint = 0; tint < TINTS.length; tint++) {
+      this.fills[key + tint] = hatching(wait[theme], line[theme], window.devicePixelRatio);
+      this.pales[key + tint] = hatching(pale(wait), pale(line), window.devicePixelRatio);
+      this.inks[key + tint] = readable(wait[theme]);
+    }
+    const { commands } = this.tables, sync = page.timeline.categories.indexOf("sync");
+    for (let i = 0; i < commands.rows; i++) if (commands.category[i] === sync) this.bases[i] = key;
   }
 
   // Number of a colour pair; its tints follow it.

@@ -38,6 +38,7 @@ from profiler.analysis.launch_bound import (
     LOOK_IN_GAPS,
     host_bound_change,
     host_bound_words,
+    loading_ns,
     stall_times,
     stalls_of,
     waits_for_data_loader,
@@ -126,6 +127,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
             **_slowed_by(analysis),
             **_in_graphs(analysis, device),
+            **_loading(analysis, device),
         }
         yield Finding(
             "host_bound",
@@ -133,6 +135,12 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             where=calls_of(analysis, _longest_wait(analysis, device), device=device),
             cost_ns=wait,
         )
+
+
+def _loading(analysis: Analysis, device: str) -> dict[str, Value]:
+    """How long the device waited for what the host loaded; nothing if it did not."""
+    length = loading_ns(analysis, device)
+    return {"loading_ns": length} if length else {}
 
 
 def _in_graphs(analysis: Analysis, device: str) -> dict[str, Value]:

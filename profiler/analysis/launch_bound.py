@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from profiler.analysis.commands import first_calls
 from profiler.analysis.finding_text import (
     MATERIAL,
     Rule,
@@ -25,7 +26,7 @@ from profiler.analysis.finding_text import (
     value_range,
     works_behind,
 )
-from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.idle_causes import HostDoing, WaitCause
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.run.intervals import Stretches
 from profiler.text import Said, Value, filled, joined, said
@@ -161,6 +162,11 @@ _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
     "nodes."
 )
+_WARM_UP = said(
+    "Warm up with the same shapes and record again: launches and other calls of the driver take so "
+    "long if they load libraries and kernels, as the first ones do. Neither graphs nor fewer "
+    "launches gain that."
+)
 _BETWEEN_GRAPHS = said(
     "Graphs launch most of this work already: look at what the host does between their launches "
     "(copies of inputs, sampling, callbacks), and capture what is still launched one by one."
@@ -182,7 +188,10 @@ def host_bound_words(found: Finding) -> Words:
     """What a finding says of a device that waits for the host."""
     title = _waits_for_host(found)
     stacks = found.evidence.get("recorded") == Recorded.PYTHON_STACKS
-    if waits_longer_than_launches(found):
+    if waits_for_loading(found):
+        loading = said("{what}; {loading_ns} of that in calls of the driver of 10 ms and more")
+        title = extended(title, loading, found)
+    elif waits_longer_than_launches(found):
         title = with_host(title, found)
     if "stalls_ns" in found.evidence and not on_several(found):
         stalls = said("{what}, not counting {stalls_ns} of host work that happened only once")
@@ -233,11 +242,20 @@ def waits_for_data_loader(found: Finding) -> bool:
     return "data_loader_ns" in found.evidence
 
 
+def waits_for_loading(found: Finding) -> bool:
+    """Whether a device waits for the host mostly because that loads libraries and kernels, as first
+    calls do: fewer launches do not help."""
+    loading = number(found, "loading_ns") if "loading_ns" in found.evidence else 0
+    return 2 * loading > number(found, "host_wait_ns")
+
+
 def _less_waiting(found: Finding) -> Said:
     """What to do by how long the device waits for each command: fewer launches help if it is
     about what a launch takes."""
     if waits_for_data_loader(found):
         return _LOAD_AHEAD
+    if waits_for_loading(found):
+        return _WARM_UP
     if waits_longer_than_launches(found):
         return LOOK_IN_GAPS
     imported = "recorded" in found.evidence and "recording_ns" not in found.evidence
@@ -279,6 +297,8 @@ def host_bound_change(found: Finding) -> Said:
     """What to do about a device that waits for the host, in one line."""
     if waits_for_data_loader(found):
         return LOAD_AHEAD
+    if waits_for_loading(found):
+        return said("Warm up and record again: first launches load libraries and kernels")
     if waits_longer_than_launches(found):
         return LAUNCH_GAPS
     if "in_graphs_share" in found.evidence:
@@ -312,6 +332,7 @@ RULES = (
 
 
 _LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
+_MOSTLY = 0.5  # of a gap: what the host was in
 _ALIKE = 0.25  # of its length: with a gap as long in another call it is no single time
 
 
@@ -347,6 +368,23 @@ def stalls_of(
     return Stalls(
         len(found), sum(row["length_ns"] for row in found), str(found[0]["host_activity"] or "")
     )
+
+
+def loading_ns(analysis: Analysis, device: str) -> int:
+    """How long a device waited, 10 ms and more at a time, while the host was in launches and other
+    calls of the driver in first calls: these take so long if they load something. Without
+    stalls."""
+    once = [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
+    rows = analysis.gaps.filter(
+        pl.col("device") == device,
+        pl.col("cause") == WaitCause.LAUNCH.value,
+        pl.col("length_ns") >= _LONG_NS,
+        pl.col("host_activity_kind").is_in([HostDoing.LAUNCH.value, HostDoing.RUNTIME_CALL.value]),
+        pl.col("host_activity_share") >= _MOSTLY,
+        ~pl.col("begin_ns").is_in(once),
+        pl.col("call").is_in(first_calls(analysis.calls).implode()),
+    )
+    return int(rows["length_ns"].sum())
 
 
 def stall_times(analysis: Analysis) -> Stretches:

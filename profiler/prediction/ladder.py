@@ -23,6 +23,7 @@ from profiler.analysis.finding_text import (
     words,
 )
 from profiler.analysis.health import is_damaged
+from profiler.analysis.launch_bound import waits_for_loading
 from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, is_compiled, runtime_of
@@ -248,13 +249,18 @@ class _Climb:
 
     def _is_cold(self) -> bool:
         """Whether each submodule launched work in one call alone, and nothing is known to have run
-        before; or a first call's excess is a fifth of the run."""
+        before; or a fifth of the run is what first calls take longer, or what libraries take to
+        load."""
         basis, analysis = self.predictor.launches, self.predictor.analysis
         if basis is None:
             return False
         names = basis.names[basis.queued].tolist()
         once = analysis.run.warmup is None and len(names) == len(set(names))
-        return once or any(f.rule in _FIRST and f.severity == "high" for f in analysis.findings)
+        return once or any(
+            waits_for_loading(one) if one.rule == "host_bound" else one.rule in _FIRST
+            for one in analysis.findings
+            if one.severity == "high"
+        )
 
     def _recording_ns(self) -> float | None:
         basis = self.predictor.launches

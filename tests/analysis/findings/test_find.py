@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import Finding, Selection, Where, find, words
+from profiler.analysis import Finding, Selection, Where, change, find, words
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import findings_table
 from profiler.analysis.result import FINDINGS, SEVERITIES
 from profiler.importers import import_trace
 from profiler.run.columns import checked
+from profiler.tools.sources import analyze as analyze_path
 from profiler.tools.sources import load
 from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from tests.analysis.linked_runs import linked
 from tests.analysis.random_runs import pipeline_runs, runs
-from tests.corpus import PERFETTO_TESTS, SD35, needs_corpus
+from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, tiny_run
 
@@ -39,6 +40,18 @@ def test_recorded_runs(path):
 def test_foreign_traces(path):
     """What holds no call of ours has no findings but drops."""
     assert {finding.rule for finding in find(analyze(load(path)))} <= {"incomplete_trace"}
+
+
+@needs_corpus
+def test_a_cold_trace():
+    """ResNet's first steps: in six of the gaps of 10 ms and more a runtime call other than a wait
+    takes half and more, by the file's own events 3,722.4 ms (the longest is one cudaLaunchKernel of
+    1.56 s). Warming up is advised, not graphs."""
+    path = CORPUS / "wild" / "kineto_autograd_api_2021.pt.trace.json.gz"
+    (found,) = analyze_path(path).findings
+    assert found.evidence["loading_ns"] / 1e6 == pytest.approx(3722.4, abs=0.1)
+    assert change(found).startswith("Warm up")
+    assert "Launch less" not in words(found).recommendation
 
 
 @needs_corpus

@@ -127,6 +127,36 @@ def _loading(name, until):
     return analyzed([gpu_call(0, 0, 1_600_000)], work, end=1_600_000)
 
 
+def _first_calls_load(kind, *gaps):
+    """In half of the longest gap and more the host is in one runtime call, or function."""
+    calls, commands, end = _waiting(*gaps)
+    doing = HostActivity(
+        name="cudaLaunchKernel",
+        kind=kind,
+        thread=HOST_TRACK,
+        start_ns=calls[gaps.index(max(gaps))].start_ns + 5 * MS,
+        duration_ns=max(gaps) * MS,
+    )
+    return analyzed(calls, commands, end=end, host_activities=(doing,))
+
+
+@triggers("host_bound", host_wait_ns=45 * MS, loading_ns=40 * MS)
+def a_library_that_the_only_call_loads():
+    """40 of 45 ms; what it waits for in 5 ms after that is no more than launches."""
+    return _first_calls_load(ActivityKind.RUNTIME_CALL, 40)
+
+
+@triggers("host_bound", host_wait_ns=45 * MS, loading_ns=None)
+def a_function_that_takes_long_in_the_only_call():
+    return _first_calls_load(ActivityKind.FUNCTION, 40)
+
+
+@triggers("host_bound", host_wait_ns=70 * MS, loading_ns=None)
+def calls_of_the_driver_that_take_long_later():
+    """The second of two calls waits longest: what takes so long there is loaded already."""
+    return _first_calls_load(ActivityKind.RUNTIME_CALL, 20, 40)
+
+
 _NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 

@@ -150,3 +150,32 @@ def test_a_saved_figure_shows_the_choice(chromium: Any, path: Path) -> None:
                 "document.querySelector('[data-figure=path] + .saves-figure button').click()"
             )
         assert "path" not in report.page.evaluate(_DUE)
+
+
+@pytest.mark.parametrize("device", _DEVICES)
+def test_no_label_of_a_figure_is_cut(chromium: Any, tmp_path: Path, device: str) -> None:
+    """Names of rows, ends of bars and titles lie within their figure, names of blocks beside each
+    other, and nothing makes the page wider than its window."""
+    run = load(Path(__file__).parents[2] / "sample_traces" / "sd35_mi300x")
+    with opened(chromium, page_of(run, tmp_path), **_DEVICES[device]) as report:
+        with_figures(report)
+        cut, blocks, wide = report.page.evaluate(
+            """() => {
+              const texts = (place) => [...place.querySelectorAll("text")]
+                .map((text) => [text.textContent, text.getBoundingClientRect()])
+                .filter(([text, box]) => text.trim() && box.width);
+              const cut = [...document.querySelectorAll("[data-figure]")].flatMap((place) => {
+                const { left, right, top, bottom } = place.getBoundingClientRect();
+                return texts(place).filter(([, box]) => box.left < left - 1 || box.right > right + 1
+                  || box.top < top - 1 || box.bottom > bottom + 1)
+                  .map(([text]) => `${place.dataset.figure}: ${text}`);
+              });
+              const axis = document.querySelector("[data-figure=blocks] .xaxislayer-above");
+              const boxes = texts(axis).map(([, box]) => box);
+              const blocks = boxes.filter((one, i) => boxes[i + 1]?.left < one.right - 2).length;
+              return [cut, blocks, document.documentElement.scrollWidth - innerWidth];
+            }"""
+        )
+    assert cut == []
+    assert blocks == 0
+    assert wide <= 0

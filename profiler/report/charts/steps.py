@@ -70,7 +70,6 @@ def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [matrix.columns[i] for i in shown]}
     titled(made, xaxis=said("step"))
     made["margin"] |= {"t": 8}
-    made["meta"] = {"narrow": [escaped(shortened(name, 18)) for name in matrix.names]}
     return {"data": [trace], "layout": made | {"height": 74 + 19 * rows, "showlegend": False}}
 
 

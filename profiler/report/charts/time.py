@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ from profiler.trace.events import CATEGORIES
 
 
 _HEIGHT = 300  # px
+_NARROW_LINE = 45  # characters below the blocks on a narrow page
 _NUMBER = re.compile(r"[0-9]+$")
 
 
@@ -102,19 +104,24 @@ def _blocks_layout(names: list[str], unit: str, theme: Theme) -> Chart:
         "tickfont": {"size": 11.5, "color": TEXT.on(theme)},
     }
     made["yaxis"] |= {"showgrid": True, "rangemode": "tozero"}
+    made["meta"] = {"columns": [escaped(label) for label in _labels(names, narrow=True)]}
     titled(made, xaxis=escaped(_title(names)), yaxis=unit)
     made["margin"] |= {"t": 60}
     return made | {"barmode": "stack", "bargap": 0.2, "height": _HEIGHT}
 
 
-def _labels(names: list[str]) -> list[str]:
-    """The numbers of blocks; if there are several kinds, the first of each has its name too."""
-    found, before = [], _kind(names[0]) if len({*map(_kind, names)}) == 1 else ""
+def _labels(names: list[str], *, narrow: bool = False) -> list[str]:
+    """The numbers of blocks; if there are several kinds, the first of each has its name too, on a
+    `narrow` page as much of it as has room below its blocks and those before."""
+    blocks = Counter(map(_kind, names))
+    found, before = [], _kind(names[0]) if len(blocks) == 1 else ""
     for name in names:
         kind, number = _kind(name), _NUMBER.search(name)
-        label = number[0] if number else name
+        room = _NARROW_LINE * min(blocks[kind], blocks.get(before, len(names))) // len(names)
+        limit = max(room, 4) if narrow else len(name)
+        label = number[0] if number else shortened(name, limit)
         named = kind == before or not number
-        found.append(label if named else f"{label}\n{kind.rstrip('.')}")
+        found.append(label if named else f"{label}\n{shortened(kind.rstrip('.'), limit)}")
         before = kind
     return found
 

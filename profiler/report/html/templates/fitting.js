@@ -1,18 +1,21 @@
 // Charts at the page's width.
 
+import { literal, shortened } from "./format.js";
 import { LEGEND_LINE, LEGEND_LINES, legendLines, legendRoom } from "./rooms.js";
 
 const NARROW = 640; // pixels of a figure
+const NARROW_NAME = 20; // characters of the name of a row there
 
 // A layout at the page's width. A narrow one has more room for labels at the ends of bars and for
-// the lines of its legend, fewer ticks, and the shorter names of rows where it has such.
+// the lines of its legend, fewer ticks, and shorter names of rows and columns.
 export function fitted(data, layout, width) {
   const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
-  const narrow = width < NARROW, names = narrow && layout.meta?.narrow;
-  if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.25 : 1)];
-  if (names) made.yaxis = { ...layout.yaxis, ticktext: names };
+  const narrow = width < NARROW, rows = layout.yaxis.ticktext, columns = layout.meta?.columns;
+  if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.35 : 1)];
+  if (narrow && rows) made.yaxis = { ...layout.yaxis, ticktext: rows.map((name) => literal(shortened(plain(name), NARROW_NAME))) };
+  if (narrow && columns) axis.ticktext = columns;
   if (axis.tickvals) {
-    const room = width - (layout.meta?.narrow ? (names ? 150 : 320) : 0);
+    const room = width - (rows ? (narrow ? 150 : 320) : 0);
     const every = Math.max(1, Math.ceil((axis.tickvals.length * 30) / room));
     axis.ticktext = axis.ticktext.filter((_, i) => i % every === 0);
     axis.tickvals = axis.tickvals.filter((_, i) => i % every === 0);
@@ -23,6 +26,11 @@ export function fitted(data, layout, width) {
     made.legend = { ...layout.legend, maxheight: LEGEND_LINE * (lines + 1) };
   }
   return made;
+}
+
+// The text that `literal` made this of.
+function plain(text) {
+  return text.replace(/<br>/g, "\n").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
 }
 
 // Of its legend.

@@ -69,4 +69,9 @@ export function shortened(name, limit) {
   return "\u2026" + name.slice(name.length - limit + 1).replace(/^[./_]+/, "");
 }
 
+// Text as plotly shows it literally; it reads a subset of HTML.
+export function literal(text) {
+  return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\n/g, "<br>");
+}
+
 export const TEXTS = ["text", "word", "list", "layer", "file"]; // kinds of columns

@@ -3,7 +3,7 @@
 
 import { page } from "./data.js";
 import { DIMENSIONS, sameValue } from "./dimensions.js";
-import { format, shortened } from "./format.js";
+import { format, literal, shortened } from "./format.js";
 import { say } from "./language.js";
 import { inPlace } from "./picking.js";
 import { report } from "./theme.js";
@@ -90,11 +90,6 @@ export function startClicks(place) {
 function named({ name, picks = [] }) {
   return Object.fromEntries(Object.entries(picks[0] ?? {}).filter(([dimension, value]) =>
     literal(value) === name && picks.every((pick) => pick[dimension] === value)));
-}
-
-// Text as plotly shows it literally; it reads a subset of HTML.
-function literal(text) {
-  return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\n/g, "<br>");
 }
 
 function unitFor(longest) {

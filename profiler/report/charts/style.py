@@ -123,6 +123,8 @@ def layout(theme: Theme) -> dict[str, Any]:
         "title": {"font": {"size": 12, "color": MUTED.on(theme)}, "standoff": 6},
         "automargin": True,
         "fixedrange": True,
+        "exponentformat": "none",
+        "separatethousands": True,
     }
     return {
         "font": {"family": FONT, "size": 13, "color": TEXT.on(theme)},

@@ -21,6 +21,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import ON_AXIS
+from profiler.analysis.waits import waits_known
 from profiler.run.columns import NS, STRING, Column, col, column_of, schema
 from profiler.trace.events import NO_STEP
 
@@ -31,6 +32,7 @@ class Activity(StrEnum):
     WORK = "work"
     OTHER_WORK = "other_work"
     UNTRACED = "untraced"
+    NO_OPERATOR = "no_operator"
     LAUNCH_BOUND = "launch_bound"
     WAIT = "wait"
     HOST_WORK = "host_work"
@@ -87,14 +89,14 @@ def _in_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
         )
         .sort("place")
     )
-    keys = places.drop("place").rows()
+    keys, known = places.drop("place").rows(), waits_known(of.run.info)
     for at, elapsed, idle, bound, untraced in sums.iter_rows():
         rest = max(elapsed - int(own[at].sum()), 0)
-        waits = min(idle, rest)  # another device may work meanwhile
+        waits = min(idle, rest) if known else 0  # another device may work meanwhile
         launch = min(bound, waits)
         for role, length in zip(roles, own[at].tolist(), strict=True):
             yield *keys[at], Activity.WORK, role, length
-        yield *keys[at], Activity.OTHER_WORK, None, rest - waits
+        yield *keys[at], Activity.OTHER_WORK if known else Activity.NO_OPERATOR, None, rest - waits
         yield *keys[at], Activity.LAUNCH_BOUND, None, launch
         yield *keys[at], Activity.WAIT, None, waits - launch
         yield *keys[at], Activity.UNTRACED, None, untraced
@@ -151,7 +153,8 @@ TABLES = (
         "is work of the command that started first. In a tile, `launch_bound` is time in which the "
         "device waited for the host to launch, `wait` any other wait, and `other_work` the "
         "device's work for other calls; `untraced` is the time of calls whose operators were not "
-        "recorded. `host_work` and `idle` lie between calls; outside of steps, their pipeline call "
+        "recorded. If it is not known when commands ran, what is in none of them is `no_operator`. "
+        "`host_work` and `idle` lie between calls; outside of steps, their pipeline call "
         "is -1.",
         reads=("calls", "steps", "stages"),
     ),
@@ -161,6 +164,7 @@ SENTENCES: Sentences = {
     Activity: {
         Activity.OTHER_WORK: "work of other calls",
         Activity.UNTRACED: "calls without operators",
+        Activity.NO_OPERATOR: "in no operator",
         Activity.LAUNCH_BOUND: "waits for the host",
         Activity.WAIT: "other waits",
         Activity.HOST_WORK: "host work",

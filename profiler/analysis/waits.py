@@ -24,6 +24,7 @@ from profiler.analysis.timeline import stage_parts
 from profiler.run.columns import NS, STRING, Column, col, schema
 from profiler.run.intervals import Stretches
 from profiler.text import Said, said
+from profiler.trace.manifest import RunInfo
 
 WAITS: tuple[Column, ...] = (
     col("device", STRING, "the device that waited; null between calls", True),
@@ -51,14 +52,18 @@ def wait_name(cause: str) -> Said:
     return _NAMES[cause]
 
 
+def waits_known(info: RunInfo) -> bool:
+    """Whether it was recorded when commands ran, so that the rest of a call is waiting."""
+    return times_recorded(info) and not is_host_only(info.health)
+
+
 @shared
 def waits_of(of: Inputs) -> pl.DataFrame:
     """One row per device, stage, submodule and cause (`WAITS`), of the selected calls; between
     calls, one per stage of a whole run. Empty if it was not recorded when commands ran."""
-    health = of.run.info.health
-    if not times_recorded(of.run.info) or is_host_only(health):
+    if not waits_known(of.run.info):
         return pl.DataFrame(schema=schema(WAITS))
-    damaged = busy_unknown(health)
+    damaged = busy_unknown(of.run.info.health)
     devices = [gaps for gaps in gaps_of(of) if gaps.device not in damaged]
     rows = [row for gaps in devices for row in _in_calls(of, gaps)]
     if devices and not of.selection:

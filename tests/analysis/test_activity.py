@@ -12,6 +12,7 @@ from profiler.analysis.stages import stages_figure
 from profiler.analysis.steps import steps_figure
 from profiler.report import draw
 from profiler.tools.sources import load
+from tests.corpus import CORPUS, needs_corpus
 from tests.runs import Command, make_call, make_run, make_span
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -86,3 +87,13 @@ def union_in_tile(run, call):
         total += max(end - max(start, reached), 0)
         reached = max(reached, end)
     return total
+
+
+@needs_corpus
+def test_what_is_in_no_node_is_no_waiting_if_nobody_knows_when_nodes_ran():
+    """Nodes of QNN have cycles and no times: of the 31.910 ms of its executions they take 4.857
+    (by the file). What the rest was is unknown: neither waiting nor other work is drawn of it."""
+    activity = analyze(load(CORPUS / "qnn" / "winml_optrace_resnet50.csv")).activity
+    sums = dict(activity.group_by("what").agg(pl.col("elapsed_ns").sum()).iter_rows())
+    assert set(sums) == {"work", "no_operator"}
+    assert sums["no_operator"] / 1e6 == pytest.approx(31.910 - 4.857, abs=0.01)

@@ -28,6 +28,7 @@ _OTHER = "other"
 _FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the shape of the lines of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
     Activity.UNTRACED: (HOST, ""),
+    Activity.NO_OPERATOR: (HOST, ""),
     Activity.LAUNCH_BOUND: (PAGE["wait-line"], "/"),
     Activity.WAIT: (PAGE["wait-line"], "\\"),
     Activity.HOST_WORK: (HOST_WORK, "x"),

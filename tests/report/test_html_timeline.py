@@ -225,6 +225,25 @@ def test_counters_stand_below_their_device():
     assert timeline.tables["counters"]["value"].tolist() == [10, 20]
 
 
+def test_a_counter_keeps_its_fractions():
+    """A share between 0 and 1 is no flat line at 0: its values are thousandths. Others stay whole,
+    and only bytes have a unit: what others count, their names say."""
+    rows = [
+        (-1, "cuda:0", name, unit, EPOCH + at, value)
+        for name, unit, values in (
+            ("SM active", "count", (0.25, 0.875)),
+            ("clock", "count", (1410.0, 1980.0)),
+            ("memory", "bytes", (2.0**33, 0.0)),
+        )
+        for at, value in enumerate(values)
+    ]
+    counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
+    timeline = timeline_of(replaced(make_run(), counters=counters))
+    told = {lane["track"]: (lane["category"], lane["parts"]) for lane in timeline.document["lanes"]}
+    assert told == {"SM active": ("", 1000), "clock": ("", 1), "memory": ("bytes", 1)}
+    assert timeline.tables["counters"]["value"].tolist() == [250, 875, 1410, 1980, 2**33, 0]
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300])
 def test_a_strange_counter_is_no_obstacle(value):
     """A counter that is no number, or too large for one, still gives a page."""

@@ -351,6 +351,7 @@ def _typed(frame: pl.DataFrame, lane: SpanLane) -> pl.DataFrame:
 # Times become ns from the first event of the run, so that a browser's doubles hold them exactly.
 
 
+_PARTS = 1000  # of 1, in which the values of a counter are that has fractions
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 
 
@@ -360,7 +361,8 @@ class Timeline(Struct, frozen=True, eq=False):
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
     of a lane of commands names all that its commands have, `host` holds the places in `categories`
     of those whose commands on its device are the host's. `document["work"]` holds the places of
-    those that make a device busy. Text columns hold indices into
+    those that make a device busy. Values of a counter are multiples of
+    1 / `parts` of its lane. Text columns hold indices into
     `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
     `strings` adds others to the same list.
     """
@@ -512,14 +514,19 @@ def _with_counters(
         ),
         device=pl.col("device").cast(pl.String).fill_null(""),
     ).sort("device", "_lane", "time_ns")
+    value = pl.col("value").fill_nan(0).clip(-(2.0**62), 2.0**62)
+    small = value.abs().max() < 2**40
+    parts = pl.when((value != value.floor()).any() & small).then(_PARTS).otherwise(1).over("_lane")
+    ordered = ordered.with_columns(value=(value * parts).cast(pl.Int64), _parts=parts)
     tables["counters"] = {
         "start": ordered["time_ns"].to_numpy() - begin,
-        "value": ordered["value"].fill_nan(0).clip(-(2.0**62), 2.0**62).cast(pl.Int64).to_numpy(),
+        "value": ordered["value"].to_numpy(),
     }
     found: dict[str, list[dict[str, Any]]] = {}
     for _, first, count in _runs(ordered["_lane"].rle_id().to_numpy()):
-        device, name, unit = ordered.select("device", "name", "unit").row(first)
-        lane = _lane(device, name, "counters", unit or "", first, count)
+        device, name, unit, parts_of = ordered.select("device", "name", "unit", "_parts").row(first)
+        unit = unit if unit == "bytes" else ""  # others are numbers of whatever the name says
+        lane = _lane(device, name, "counters", unit, first, count) | {"parts": parts_of}
         found.setdefault(device, []).append(lane)
     last = {lane["device"]: position for position, lane in enumerate(lanes)}
     with_counters = []

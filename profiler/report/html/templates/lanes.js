@@ -54,7 +54,7 @@ export class Lane {
     for (let i = 0; i < this.count; i++) this.most = Math.max(this.most, this.value(i));
   }
 
-  value(i) { return this.table.value[this.first + i]; }
+  value(i) { return this.table.value[this.first + i] / this.parts; }
 
   start(i) { return this.table.start[this.first + i]; }
 

@@ -4,9 +4,9 @@ import { format, SPACE } from "./format.js";
 
 const TICK_STEPS = [1, 2, 5];
 
-// A counter's value with its unit.
+// A counter's value; what it counts or measures, its name says.
 export function counted(lane, value) {
-  return lane.category === "bytes" ? format.size(value) : `${format.count(value)} ${lane.category}`.trim();
+  return lane.category === "bytes" ? format.size(value) : Number.isInteger(value) ? format.count(value) : format.number(value);
 }
 
 // A module's name, shorter and shorter: its path, its last part, its number.

@@ -15,6 +15,7 @@ from profiler.report.html.page import shapes_json
 from profiler.report.html.tables import busy_json, icicle_json, strip_json
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind
+from tests.corpus import CORPUS, needs_corpus
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words
@@ -287,6 +288,35 @@ def test_what_is_drawn_of_work_is_the_busy_share():
     curve = busy_json(analysis, EPOCH)["cuda:0"]
     assert sum(curve["busy"]) / len(curve["busy"]) / 1000 == pytest.approx(0.55, rel=0.01)
     assert curve["share"] == pytest.approx(0.55)
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [
+        ("xplane/xprof_tpu_inference_2.xplane.pb", True),
+        ("nsys/mfu_2gpu_before.sqlite", True),
+        ("torch_multirank/trace_filter", True),
+        ("qnn/winml_optrace_resnet50.csv", False),
+        ("tensorrt/resnet_fp16_a100.profile.json", False),
+    ],
+)
+def test_nodes_of_real_traces_fill_what_they_are_in(name, waits):
+    """What is in a node is not wider than it, nor below 99 % of it. Waiting in calls is the idle
+    time that the table of idle devices has there, beside what lies outside of the end-to-end time;
+    there is none if it is unknown."""
+    analysis = analyze(load(CORPUS / name))
+    found = icicle_json(analysis)
+    times, inner = found["values"]["elapsed_ns"], Counter()
+    kinds, names, waited = found["codes"]["kind"], found["values"]["name"], 0
+    for row, parent in enumerate(found["parent"]):
+        inner[parent] += times[row]
+        inside = kinds[row] == "waiting" and kinds[parent] == "submodule"
+        waited += times[row] if inside and names[row] != "waits outside of end to end" else 0
+    del inner[-1]
+    assert all(0.99 * times[row] <= length <= times[row] for row, length in inner.items())
+    assert waited == analysis.idle["idle_inside_ns"].sum()
+    assert bool(waited) == waits
 
 
 def test_only_leaves_and_roles_have_a_role(generated):

@@ -13,6 +13,7 @@ from profiler.analysis.document import ROLE_COLOURS
 from profiler.tools.sources import load
 from tests.browser.report_page import opened, page_of
 from tests.corpus import CORPUS, needs_corpus
+from tests.report.test_html_palette import contrast
 from tests.runs import TINY_COMMANDS, tiny_run
 
 pytestmark = pytest.mark.browser
@@ -257,6 +258,22 @@ def test_commands_are_coloured_by_shape_and_bound(tools):
     assert [name for _, name in legend] == ["long", "short"]
     assert by_bound == [bounds["memory"], bounds["compute"], unknown]
     assert len({colour.light for colour in ROLE_COLOURS.values()}) > 1
+
+
+def test_text_can_be_read_on_every_colour(tools):
+    """Names in bars have the contrast of WCAG AA on every colour and tint of both themes."""
+    pairs = tools.page.evaluate(
+        """() => {
+          const { page: inks, surface, ...named } = page.palette;
+          const all = [...Object.values(named), [inks.parent, inks.wait, inks.focus]];
+          const colours = all.flatMap((one) => ("light" in one ? [one] : Object.values(one)));
+          return ["light", "dark"].flatMap((theme) => colours.flatMap((pair) =>
+            TINTS.map((tint) => mixed(pair[theme], surface[theme], tint))
+              .map((fill) => [fill, readable(fill)])));
+        }"""
+    )
+    assert len(pairs) > 100
+    assert {pair for pair in map(tuple, pairs) if contrast(*pair) < 4.5} == set()
 
 
 def test_numbers_stay_finite(tools):

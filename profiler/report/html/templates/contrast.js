@@ -14,8 +14,9 @@ function luminance(colour) {
   return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
 }
 
+// Black or white, of which one has a contrast of 4.5 on any colour (WCAG AA).
 export function readable(fill) {
-  return luminance(fill) > 0.2 ? "#14171c" : "#ffffff";
+  return luminance(fill) > 0.179 ? "#000000" : "#ffffff";
 }
 
 const HATCH = 7; // pixels from one line to the next

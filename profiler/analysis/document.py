@@ -223,8 +223,8 @@ class Opening(Struct, frozen=True, eq=False):
     compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
     steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
     if something is wrong. `submodules` and `shapes` are the largest, with a name each for what
-    stands above them, `advice_notes` what is said below the advice. `sections` are those to read
-    next, by key.
+    stands above them, `advice_total` what all advice comes to, if that is more than one,
+    `advice_notes` what is said below it. `sections` are those to read next, by key.
     """
 
     headline: str
@@ -237,6 +237,7 @@ class Opening(Struct, frozen=True, eq=False):
     submodules: TableView | None = None
     advice: tuple[Advice, ...] = ()
     advice_title: str = ""
+    advice_total: str = ""
     advice_notes: tuple[str, ...] = ()
     shapes: TableView | None = None
     sections: tuple[str, ...] = ()

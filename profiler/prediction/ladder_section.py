@@ -167,8 +167,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         return opening
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)
-    several = (together, cold_note(ladder), recording_note(ladder))
-    notes = [note for note in several if note is not None]
+    notes = [note for note in (cold_note(ladder), recording_note(ladder)) if note is not None]
     if ladder.left:
         some = joined("; ", (action for action, _ in ladder.left))
         notes.append(said("not replayed, so without a number: {changes}", changes=some))
@@ -181,6 +180,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
             if ladder.replayed
             else said("What to do first, by the parts of this run: each alone, then together")
         ),
+        advice_total=together or "",
         advice_notes=tuple(notes),
     )
 

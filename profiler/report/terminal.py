@@ -300,8 +300,8 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
             head = "" if row else f"{place:>{number}}{' ' * _GAP}{gain}"
             line = Text(head + " " * (indent - cell_len(head)), style="green")
             yield line.append(part, style="not dim not bold default")
-    for place, note in enumerate(opening.advice_notes):
-        style = "dim" if place else "bold"
+    notes = [(opening.advice_total, "bold")] if opening.advice_total else []
+    for note, style in (*notes, *((note, "dim") for note in opening.advice_notes)):
         yield from _text_lines(
             " " * (number + _GAP) + _plain(clean(note)), width, room.lines, style
         )

@@ -14,6 +14,7 @@ from profiler.analysis.launch_bound import MostlyBetween
 from profiler.analysis.overview import advised, noted_times_facts
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.prediction.ladder_section import all_together
+from profiler.report.html.page import findings_html
 from profiler.text import Note, Said, percent
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind, DropReason, Overhead, Recording
@@ -302,7 +303,16 @@ def test_a_ladder_stands_in_place_of_gains(generated):
         str(rung.change.action) for rung in ladder.rungs
     ]
     assert all(" → " in advice.gain for advice in opening.advice)
-    assert all_together(ladder) == opening.advice_notes[0]
+    assert all_together(ladder) == opening.advice_total
+
+
+def test_what_one_change_comes_to_is_said_once():
+    """Of the only change that keeps the image there is no total: no note below the ladder stands
+    in its place, in the weight of one."""
+    opening = _opening(load(_SAMPLES / "tiny_two_devices"))
+    assert opening.advice_total == ""
+    assert any(note.startswith("not replayed") for note in opening.advice_notes)
+    assert 'class="last"' not in findings_html(opening, ())
 
 
 def test_findings_with_a_known_gain_come_first():

@@ -521,7 +521,8 @@ def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
     return (
         f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
         + (f"<ol>{items}</ol>" if items else "")
-        + "".join(_advice_note(note, opening) for note in opening.advice_notes)
+        + (f'<p class="last">{spoken(opening.advice_total)}</p>' if opening.advice_total else "")
+        + "".join(f'<p class="help">{spoken(note)}</p>' for note in opening.advice_notes)
         + f"{of_whole()}</div>"
     )
 
@@ -535,12 +536,6 @@ def _advice(advice: Advice, number: int | None) -> str:
     if not advice.outcome:
         change = f"<br>{change}"
     return f'<li>{title} <b class="gain">{spoken(gain)}</b> {change}</li>'
-
-
-def _advice_note(note: str, opening: Opening) -> str:
-    """What is said below the advice; below outcomes the first says what all come to."""
-    total = note is opening.advice_notes[0] and any(one.outcome for one in opening.advice)
-    return f'<p class="{"last" if total else "help"}">{spoken(note)}</p>'
 
 
 def shapes_html(view: TableView | None) -> str:

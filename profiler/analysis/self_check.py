@@ -174,7 +174,7 @@ def _overhead(of: Inputs) -> Iterator[Contradiction]:
 
 def _busy(of: Inputs) -> Iterator[Contradiction]:
     """No device is busy for longer than the run lasts, and is idle in the rest of it, but for what
-    was not recorded."""
+    was not recorded: in its span, or ahead of it or behind."""
     devices, account = of.table("devices"), accounting(of)
     total = account.wall_ns or account.end_to_end_ns
     if total:
@@ -186,7 +186,8 @@ def _busy(of: Inputs) -> Iterator[Contradiction]:
     for one in _more(Check.IDLE, devices, "device", *both, slack=_ROUNDED):
         rest = 1 - one.other_value
         yield Contradiction(one.check, one.row, name, one.value, other, rest, one.count)
-    unrecorded = pl.col("unrecorded_ns") / max(total, 1)
+    outside = (total - pl.col("span_ns")).clip(0)
+    unrecorded = (pl.col("unrecorded_ns") + outside) / max(total, 1)
     least = (name, 1 - idle - unrecorded), (name, busy)
     for one in _more(Check.IDLE, devices, "device", *least, slack=_ROUNDED):
         known = 1 - one.value

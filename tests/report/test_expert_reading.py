@@ -84,10 +84,10 @@ def test_a_training_step_updates_its_weights():
 
 @needs_corpus
 def test_fewer_launches_do_not_help_two_kernels():
-    """Two kernels in 40 ms, whose launches load modules: look at what the host does."""
+    """Two kernels in 40 ms, whose launches load modules: warm up."""
     analysis = analyze(load(CORPUS / "nsys" / "mock.sqlite"))
     (found,) = [one for one in analysis.findings if one.rule == "host_bound"]
-    assert "loading" in change(found)
+    assert "Warm up" in change(found)
     assert "Launch less" not in words(found).recommendation
 
 

@@ -371,7 +371,7 @@ def stalls_of(
 
 
 def loading_ns(analysis: Analysis, device: str) -> int:
-    """How long a device waited, 10 ms and more at a time, while the host was in launches and other
+    """How long, in gaps of 10 ms and more, a device waited while the host was in launches and other
     calls of the driver in first calls: these take so long if they load something. Without
     stalls."""
     once = [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
@@ -384,7 +384,8 @@ def loading_ns(analysis: Analysis, device: str) -> int:
         ~pl.col("begin_ns").is_in(once),
         pl.col("call").is_in(first_calls(analysis.calls).implode()),
     )
-    return int(rows["length_ns"].sum())
+    inside = rows["length_ns"] * rows["host_activity_share"]
+    return round(inside.sum())
 
 
 def stall_times(analysis: Analysis) -> Stretches:

@@ -445,12 +445,14 @@ _OF_MODEL = (Level.MODULE, Level.ROLE)
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """Both sides as they are compared; `modules` for `samples_of`; `tables` by their name in a
-    `Comparison`; `renamed` if submodules had no names in common."""
+    `Comparison`, `shapes` all of these, however few are common; `renamed` if submodules had no
+    names in common."""
 
     base: Sequence[Measurement]
     new: Sequence[Measurement]
     modules: tuple[pl.DataFrame, pl.DataFrame]
     tables: Mapping[str, pl.DataFrame]
+    shapes: pl.DataFrame
     level: Level
     notes: tuple[Note, ...]
     renamed: bool
@@ -481,9 +483,8 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
     producers = {run.info.producer for side in sides for run in side}
     said = level is not Level.MODULE or len(producers) > 1
     notes = [note, compared_by(levels) if said else None]
-    return Meeting(
-        sides[0], sides[1], modules, shown, level, tuple(filter(None, notes)), note is not None
-    )
+    why = tuple(filter(None, notes))
+    return Meeting(*sides, modules, shown, tables[Level.SHAPE], level, why, note is not None)
 
 
 def _of_model(levels: Mapping[Level, Common]) -> bool:

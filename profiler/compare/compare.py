@@ -459,7 +459,7 @@ def compare(
         corrected=corrected,
         notes=(
             *met.notes,
-            *other_shapes(met.tables["shapes"]),
+            *other_shapes(met.shapes),
             *notes_on(base, new, corrected, within_noise),
         ),
         timelines=_timelines(base, new),

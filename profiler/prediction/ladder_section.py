@@ -32,6 +32,7 @@ KEY = "ladder"
 TITLE = said("What to do first")
 _FINE = 1.2  # a factor below it has two decimals
 _NEARLY_ALL = 0.95  # of a gain
+_SMALL = 0.05  # of a gain: less of it is certain than is worth a word
 _MARKS = {
     Kind.AT_BEST: said("at best"),
     Kind.OTHER_IMAGE: said("changes the image"),
@@ -120,9 +121,7 @@ def recording_note(ladder: Ladder) -> Said | None:
             most=most,
         )
     return said(
-        "host times include what recording costs: at most {most}; give predict --untraced the "
-        "time without the profiler",
-        most=most,
+        "at most {most} of this is recording: predict --untraced MS takes it out", most=most
     )
 
 
@@ -144,10 +143,21 @@ def _marks_of(rung: Rung) -> Iterator[Said]:
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
     """How much of its gain is the profiler's own at most."""
     if _all_overhead(ladder, rung):
-        yield said("all of the gain may be profiling overhead")
+        certain_ns = _certain_ns(rung)
+        if certain_ns < _SMALL * (ladder.before_ns - rung.alone.ns):
+            yield said("all of the gain may be profiling overhead")
+        else:
+            certain = duration(certain_ns)
+            yield said("all but {certain} of the gain may be profiling overhead", certain=certain)
     elif rung.change.on_host and recording_note(ladder) is not None:
         part = duration(ladder.recording_ns or 0)
         yield said("up to {part} of the gain is profiling overhead", part=part)
+
+
+def _certain_ns(rung: Rung) -> float:
+    """What its findings gain with a host that is never late, by their replay."""
+    gains = (finding.evidence.get("gain_low_ns", 0) for finding in rung.change.findings)
+    return sum(max(gain, 0) for gain in gains if isinstance(gain, int | float))
 
 
 def _all_overhead(ladder: Ladder, rung: Rung) -> bool:

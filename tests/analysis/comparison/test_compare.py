@@ -16,9 +16,11 @@ from profiler.compare.compare import compare_each, other_shapes
 from profiler.compare.measure import measure
 from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError
+from profiler.tools.sources import load
 from profiler.trace.bootstrap import Resampled
 from profiler.trace.manifest_fields import Device
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
+from tests.corpus import CORPUS, needs_corpus
 from tests.examples import examples
 from tests.runs import make_call, make_info, make_run, tiny_run
 
@@ -374,3 +376,12 @@ def test_a_side_without_runs():
     """One sentence."""
     with pytest.raises(InputError, match="at least one of each"):
         compare_runs([tiny_run()], [])
+
+
+@needs_corpus
+def test_two_sides_that_share_no_shapes_did_not_do_the_same_work():
+    """The same layers with 64 times the rows: 8,192 and 128, by the products' dims in the files."""
+    names = ("switch_moe_a100", "switch_moe_a100_launch_bound")
+    notes = compared(*(load(CORPUS / "wild" / f"{name}.json.gz") for name in names)).notes
+    (found,) = [said for said in map(worded_note, notes) if said.startswith("shapes differ")]
+    assert "8192×4096×1024 fp32 → 128×4096×1024 fp32" in found

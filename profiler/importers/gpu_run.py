@@ -56,6 +56,8 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    HealthNote,
+    HealthRule,
     Recording,
     Shortened,
 )
@@ -303,12 +305,14 @@ def _command(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """What the files hold, in their times. `drops` are what of them is left out already."""
+    """What the files hold, in their times. `drops` are what of them is left out already,
+    `lost_dispatches` how many numbers of dispatches lack between others, of how many."""
 
     work: Work
     api: Api
     marks: Marks
     drops: tuple[Drop, ...] = ()
+    lost_dispatches: tuple[int, int] = (0, 0)
 
     def timed(self, where: str) -> Recorded:
         """What has a start, and an end that is not before it; the rest is a drop. Work without an
@@ -328,7 +332,8 @@ class Recorded:
                 *(DropKind.UNCLOSED_SLICE, self.marks.unclosed, "events"), DropReason.NO_END, where
             ),
         )
-        return Recorded(work, api, self._closed_marks(work, api), drops)
+        marks = self._closed_marks(work, api)
+        return replace(self, work=work, api=api, marks=marks, drops=drops)
 
     def _closed_marks(self, work: Work, api: Api) -> Marks:
         """The ranges, those without an end closed at that of the recording."""
@@ -393,6 +398,17 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
     return replace(recorded, work=work), placed, found
 
 
+def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Iterator[HealthNote]:
+    """A note that dispatches are not in the file, unless the check has counted their launches."""
+    count, total = dispatches
+    if count and not any(note.rule is HealthRule.LOST for note in checked.notes):
+        devices = ", ".join(name for name in placed.names if name != ROOT_DEVICE)
+        share = count / total
+        yield HealthNote(
+            rule=HealthRule.LOST, device=devices, count=count, total=total, share=share
+        )
+
+
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
     """Fill `run` and return it. `recorded` is timed, contains work, and is moved in place."""
     recorded, placed, checked = _checked(recorded, machine.placed)
@@ -401,7 +417,8 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
             f"{run.source} holds no kernel and no copy with a time that can be: its clock or "
             "its writer failed, record again"
         )
-    machine, run.health = replace(machine, placed=placed), checked.notes
+    machine = replace(machine, placed=placed)
+    run.health = (*checked.notes, *_lost(recorded.lost_dispatches, checked, placed))
     recorded.move(machine.base_ns)
     work, api, marks = recorded.work, recorded.api, recorded.marks
     launch = launches(work, api)

@@ -69,6 +69,7 @@ class Rows:
         self._api: list[Api] = []
         self._marks: list[tuple[Times, Int64s, list[str]]] = []
         self._samples: list[tuple[Int64s, Int64s, list[str], Int64s, Float64s]] = []
+        self._dispatches: list[tuple[Int64s, Int64s]] = []
         nothing: Int64s = np.zeros(0, dtype=np.int64)
         times = Times(nothing, nothing, nothing, nothing)
         self.add_kernels(times, nothing, nothing, [], nothing)
@@ -118,6 +119,21 @@ class Rows:
         """Values of hardware counters, each of one dispatch, at its begin."""
         self._samples.append((time, device, names, place, value))
 
+    def add_dispatches(self, pid: Int64s, number: Int64s) -> None:
+        """The numbers of dispatches: a process counts them one by one."""
+        self._dispatches.append((pid, number))
+
+    def _lost_dispatches(self) -> tuple[int, int]:
+        """How many dispatches lack between the first and the last of each process, of how many."""
+        lost = total = 0
+        pids, numbers = (np.concatenate(each) for each in zip(*self._dispatches, strict=True))
+        for pid in np.unique(pids).tolist():
+            own = np.unique(numbers[(pids == pid) & (numbers > 0)])
+            if len(own) > 1:
+                between = int(own[-1] - own[0]) + 1
+                lost, total = lost + between - len(own), total + between
+        return lost, total
+
     def recorded(self, given: Collection[str]) -> Recorded:
         """All of it. `given` are the texts of the ranges that are calls."""
         return Recorded(
@@ -125,6 +141,7 @@ class Rows:
             api=Api.joined(self._api, self._api_names),
             marks=self._joined_marks(given),
             drops=tuple(self.drops),
+            lost_dispatches=self._lost_dispatches() if self._dispatches else (0, 0),
         )
 
     def drop(self, count: int, unit: str, reason: DropReason, where: str, **values: Value) -> None:

@@ -278,7 +278,7 @@ class CsvKind(Enum):
     )
     KERNELS = (
         frozenset(("Kernel_Name", "Agent_Id", "Start_Timestamp")),
-        (*_SHARED, "Queue_Id"),
+        (*_SHARED, "Queue_Id", "Dispatch_Id"),
         ("Agent_Id", "Kernel_Name"),
     )
     CALLS = (
@@ -390,7 +390,9 @@ def _add_kernels(table: CsvColumns, kept: Int64s, pid: int, agents: Agents, rows
     names, name = table.texts("Kernel_Name")
     device = _devices(table, "Agent_Id", agents)[kept]
     queue = table.numbers("Queue_Id", NO_ID)[kept]
-    rows.add_kernels(_csv_times(table, pid, kept), device, queue, names, name[kept])
+    times = _csv_times(table, pid, kept)
+    rows.add_kernels(times, device, queue, names, name[kept])
+    rows.add_dispatches(times.pid, table.numbers("Dispatch_Id", NO_ID)[kept])
     return device
 
 
@@ -719,8 +721,10 @@ def _add_dispatches(
     if not dispatches:
         return
     ids, place = np.unique(_numbers(dispatches, "dispatch_info.kernel_id"), return_inverse=True)
+    times = _json_times(dispatches, pid)
+    rows.add_dispatches(times.pid, _numbers(dispatches, "dispatch_info.dispatch_id"))
     rows.add_kernels(
-        _json_times(dispatches, pid),
+        times,
         agents.of_kernels(_numbers(dispatches, "dispatch_info.agent_id.handle")),
         _numbers(dispatches, "dispatch_info.queue_id.handle"),
         [_kernel(names.get(one), one) for one in ids.tolist()],

@@ -126,3 +126,15 @@ def test_nothing_of_the_machine_is_copied(tmp_path):
     written = b"".join(file.read_bytes() for file in sorted(bundle.iterdir()))
     for secret in (b"scrubbed-host", b"/workspace/aorta", b"train.py", b"5.15.0-160"):
         assert secret not in written
+
+
+def test_dispatches_whose_numbers_lack_are_lost():
+    """A process counts its dispatches one by one: of 4,734 numbers the file has 144."""
+    path = _DECODE / "decode_kernel_trace.csv.gz"
+    with gzip.open(path, "rt") as file:
+        numbers = {int(row["Dispatch_Id"]) for row in csv.DictReader(file)}
+    total = max(numbers) - min(numbers) + 1
+    (found,) = [note for note in load(path).info.health if note.rule == "lost_work"]
+    assert (found.device, found.count, found.total) == ("rocm:1", total - len(numbers), total)
+    whole = load(_FOLDER / "908_results.json.gz").info.health
+    assert [note.rule for note in whole] == ["device_only"]

@@ -189,7 +189,7 @@ def host_bound_words(found: Finding) -> Words:
     title = _waits_for_host(found)
     stacks = found.evidence.get("recorded") == Recorded.PYTHON_STACKS
     if waits_for_loading(found):
-        loading = said("{what}; {loading_ns} of that in calls of the driver of 10 ms and more")
+        loading = said("{what}; at least {loading_ns} of that in slow calls of the driver")
         title = extended(title, loading, found)
     elif waits_longer_than_launches(found):
         title = with_host(title, found)
@@ -371,8 +371,8 @@ def stalls_of(
 
 
 def loading_ns(analysis: Analysis, device: str) -> int:
-    """How long, in gaps of 10 ms and more, a device waited while the host was in launches and other
-    calls of the driver in first calls: these take so long if they load something. Without
+    """How long, in gaps of 10 ms and more, a device waited at least while the host was in launches
+    and other calls of the driver in first calls: these take so long if they load something. Without
     stalls."""
     once = [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
     rows = analysis.gaps.filter(

@@ -97,6 +97,17 @@ def test_predictions_are_what_the_machine_took(name, stage, asked):
     assert 0.97 * low <= took_ns / 1e6 <= 1.03 * high
 
 
+@pytest.mark.parametrize("pixels", [512, 768])
+def test_the_interval_of_a_smaller_image_holds_what_it_took(pixels):
+    """FLUX's untraced time was its device's, whose clocks had fallen: the host is faster than that
+    time alone says, and not late for less work."""
+    run, analysis = analysed("flux-eager")
+    untraced_ns = round(TRUTH["flux"]["eager"]["span_ms"][1] * 1e6)
+    size = ImageSize(pixels, pixels)
+    request = predict(run, analysis, Scenario(size=size, untraced_ns=untraced_ns)).request
+    assert request.low <= TRUTH["flux"][f"size_{pixels}"]["span_ms"][1] * 1e6 <= request.high
+
+
 @pytest.mark.parametrize("name", ["sd35-eager", "flux-eager"])
 def test_the_interval_of_a_larger_batch_holds_what_it_took(name):
     """Kernels may come nearer to their roofline with it, and clocks fall, as FLUX's did."""

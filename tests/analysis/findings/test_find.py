@@ -44,8 +44,8 @@ def test_foreign_traces(path):
 
 @needs_corpus
 def test_a_cold_trace():
-    """ResNet's first steps: in six of the gaps of 10 ms and more runtime calls other than waits take
-    half and more, by the file's own events 3,551.5 ms (the longest is one cudaLaunchKernel of
+    """ResNet's first steps: in six of the gaps of 10 ms and more runtime calls that are no waits
+    take half and more, by the file's own events 3,551.5 ms (the longest is one cudaLaunchKernel of
     1.56 s), of which the longest of each gap are counted. Warming up is advised, not graphs."""
     path = CORPUS / "wild" / "kineto_autograd_api_2021.pt.trace.json.gz"
     (found,) = analyze_path(path).findings

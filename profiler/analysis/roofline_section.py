@@ -15,10 +15,11 @@ from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.operators_section import operator_parts
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
-from profiler.analysis.roles import role_parts
+from profiler.analysis.roles import kind_roles, role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bounds
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
+from profiler.run.intervals import union_by
 from profiler.text import Said, duration, joined, percent, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
@@ -392,6 +393,9 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
     if not elapsed or busy_unknown(analysis.inputs.run.info.health):
         return
     rows = analysis.roles.drop_nulls("submodule").filter(pl.col("role") != "other")
+    if len(analysis.devices) > 1:  # at one time on several devices a role takes its time once
+        rows = rows.join(_unions(analysis, rows), on=["submodule", "role"])
+        rows = rows.with_columns(pl.min_horizontal("total_ns", "union_ns").alias("total_ns"))
     large = (
         scaled(analysis, rows.select("submodule", "role", "total_ns"), "total_ns")
         .filter(pl.col("total_ns").is_between(_LARGE * elapsed, elapsed, closed="left"))
@@ -419,6 +423,21 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
             ),
             always=True,
         )
+
+
+def _unions(analysis: Analysis, roles: pl.DataFrame) -> pl.DataFrame:
+    """For how long any device worked for each submodule and role: `union_ns`."""
+    of, keys = analysis.inputs, ["submodule", "role"]
+    code = pl.int_range(pl.len(), dtype=pl.Int64).alias("code")
+    codes = roles.select(pl.col(keys).cast(pl.String), code)
+    kinds = of.kinds.table.select(
+        pl.col("submodule").cast(pl.String), kind_roles(of)["role"].cast(pl.String)
+    )
+    of_kind = kinds.join(codes, on=keys, how="left", maintain_order="left")["code"]
+    commands = of.commands
+    place = of_kind.fill_null(-1).to_numpy()[of.kinds.of_command]
+    unions = union_by(commands.start, commands.end, place, len(codes))
+    return codes.select(keys).with_columns(union_ns=pl.Series(unions))
 
 
 def _known(analysis: Analysis) -> bool:

@@ -262,8 +262,8 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
         notes = [sentence(note) for note in several if note is not None]
         notes.append(
             said(
-                "Outcomes are of this run; each has its 90 % interval and the options of "
-                "profile-sd3 predict that give the same figures."
+                "Outcomes are of this run, with a 90 % interval if enough of it repeats, and the "
+                "options of profile-sd3 predict that give the same figures."
             )
         )
         yield Part(

@@ -11,7 +11,7 @@ from profiler.analysis import DeviceProfile
 from profiler.analysis.analyze import analyze
 from profiler.analysis.table_text import with_rates
 from tests.analysis.shaped_runs import Shaped, in_order
-from tests.report.rendered import printed, section_lines
+from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import tiny_run
 
 X = "float[2,8,4]"
@@ -117,3 +117,14 @@ def test_names_from_traces_are_cleaned():
     )
     assert isinstance(analysis.roofline, pl.DataFrame)
     assert "\x1b" not in printed(analysis)
+
+
+def test_a_role_on_two_devices_at_once_takes_its_time_once():
+    """What runs at the same times on a second device, too, takes no more of the run."""
+    run = Shaped(OPERATIONS).run
+    device = pl.lit("cuda:1").cast(run.commands.schema["device"]).alias("device")
+    doubled = replace(run, commands=pl.concat([run.commands, run.commands.with_columns(device)]))
+    title = "What faster kernels of a role could gain at most"
+    lines = [part_lines(printed(analyze(one), 200), title) for one in (run, doubled)]
+    assert "without" in lines[0][0]
+    assert lines[0] == lines[1]

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays
@@ -23,6 +25,7 @@ from profiler.text import count, counted, duration, filled, joined, percent, sai
 from profiler.trace.events import GRAPH_CAPTURE, device_kind, rank_of_device
 
 _MOST = 3  # of parts, and of devices that are named
+_MOSTLY = 0.5  # of the operators' time: what has a role
 _PART = 0.02  # share of a submodule that is named
 _NEARLY_ALL = 0.985  # share of a submodule that is no news
 _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
@@ -84,6 +87,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         "" if unknown else _submodules(account, total),
     ]
     parts = [part for part in parts if part]
+    if not parts and not unknown and not times_recorded(info):
+        parts = [part for part in (_roles(analysis),) if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
 
 
@@ -272,6 +277,25 @@ def _submodules(account: Accounting, total: int) -> str:
     rest = [
         said("{name} {share}", name=name, share=percent(share))
         for name, share in others
+        if share >= _PART
+    ]
+    return joined(", ", [first, *rest])
+
+
+def _roles(analysis: Analysis) -> str:
+    """`"convolution takes 83 % of the operators' time, data_movement 8.7 %"`; "" if most of that
+    has no role."""
+    roles = analysis.roles.group_by("role").agg(pl.col("total_ns").sum())
+    total = int(roles["total_ns"].sum())
+    known = roles.filter(pl.col("role") != "other").sort("total_ns", descending=True)
+    shares = [(str(role), length / total) for role, length in known.iter_rows() if total]
+    if sum(share for _, share in shares) < _MOSTLY:
+        return ""
+    (name, share), *others = shares[:_MOST]
+    first = said("{role} takes {share} of the operators' time", role=name, share=percent(share))
+    rest = [
+        said("{name} {share}", name=role, share=percent(share))
+        for role, share in others
         if share >= _PART
     ]
     return joined(", ", [first, *rest])

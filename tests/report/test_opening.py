@@ -1,5 +1,6 @@
 """What a reader with thirty seconds needs: the values of the 40 lines and of the first screen."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from profiler.text import Note, Said, percent
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind, DropReason, Overhead, Recording
 from profiler.trace.manifest_fields import UnknownCost, WhyUnknown
+from tests.corpus import CORPUS, needs_corpus
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of
 from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why
@@ -375,3 +377,14 @@ def test_calls_that_their_device_has_timed_have_its_times():
     assert "1 of 2, by events" in fact.note
     submodules = _opening(run).submodules
     assert submodules.frame.select("elapsed_ns", "busy_ns").rows() == [(500, None)]
+
+
+@needs_corpus
+def test_a_run_without_times_says_which_roles_take_its_operators_time():
+    """Of a TensorRT profile, whose layers have durations alone: the share of those that begin with
+    a convolution, from the file's own percentages."""
+    path = CORPUS / "tensorrt" / "resnet_fp16_a100.profile.json"
+    layers = json.loads(path.read_text())[1:]
+    share = sum(one["percentage"] for one in layers if one["name"].startswith("Conv_")) / 100
+    headline = _plain(report_of(analyze(load(path))).summary.headline)
+    assert f"convolution takes {_plain(percent(share))} of the operators' time" in headline

@@ -152,6 +152,7 @@ class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
     """What is read of the file beside its events."""
 
     deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    computeProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815  the same before torch 1.9
     distributedInfo: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
     base_ns: Scalar = None
     schemaVersion: Scalar = None  # noqa: N815
@@ -165,6 +166,11 @@ class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
     hip_runtime_version: Scalar = None
     hip_driver_version: Scalar = None
     roctracer_version: Scalar = None
+
+    @property
+    def devices(self) -> bytes:
+        """The devices of the machine, JSON, not decoded."""
+        return bytes(self.deviceProperties) or bytes(self.computeProperties)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def _of_devices(trace: KinetoTrace, rows: Int64s) -> Bools:
 def _hardware(trace: KinetoTrace) -> str:
     """What the devices of the machine are, in the file's words."""
     try:
-        known = msgspec.json.decode(bytes(trace.header.deviceProperties) or b"[]")
+        known = msgspec.json.decode(trace.header.devices or b"[]")
     except msgspec.DecodeError:
         return ""
     entries = [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []

@@ -131,7 +131,7 @@ def _text(given: object) -> str:
 
 
 def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
-    raw = bytes(trace.header.deviceProperties)
+    raw = trace.header.devices
     try:
         entries = msgspec.json.decode(raw) if raw else []
     except msgspec.DecodeError:

@@ -17,6 +17,7 @@ from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from profiler.trace.manifest_fields import HealthRule
+from tests.corpus import CORPUS, needs_corpus
 
 from .traces import Trace, calls, flux
 
@@ -161,3 +162,10 @@ def test_a_trace_without_device_properties_has_devices_without_hardware(tmp_path
     """The device that kernels name is there; what nobody told of it is empty."""
     run = steps().imported(tmp_path)
     assert run.info.devices["cuda:0"].hardware == ""
+
+
+@needs_corpus
+def test_old_traces_name_their_devices_otherwise():
+    """torch 1.8 wrote `computeProperties`."""
+    run = load(CORPUS / "wild" / "kineto_tb_gpu_metrics.json.gz")
+    assert run.info.devices["cuda:0"].hardware == "Tesla V100-DGXS-32GB"

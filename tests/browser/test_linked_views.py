@@ -291,6 +291,7 @@ def test_an_event_offers_what_it_is_of(report):
           explorer.visit({ lane, i: lane.count - 1 }); }"""
     )
     only.get_by_role("button", name="role resample").click()
+    report.page.locator(".chip").wait_for()
     assert chips(report) == ["role resample"]
 
 
@@ -313,6 +314,8 @@ def test_a_finding_chooses_what_it_is_about(chromium, run, tmp_path):
 def test_drawing_the_figures_moves_nothing(chromium, path):
     """Figures have their room before they are drawn: what a reader is about to press stays."""
     with opened(chromium, path) as report:
+        report.page.wait_for_load_state("load")
+        report.page.wait_for_selector("html[data-figures]", state="attached")
         tall = report.page.evaluate("document.documentElement.scrollHeight")
         with_figures(report)
         assert report.page.evaluate("document.documentElement.scrollHeight") == tall

@@ -143,10 +143,10 @@ def _marks_of(rung: Rung) -> Iterator[Said]:
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
     """How much of its gain is the profiler's own at most."""
     if _all_overhead(ladder, rung):
-        certain_ns = _certain_ns(rung)
-        if certain_ns < _SMALL * (ladder.before_ns - rung.alone.ns):
+        certain_ns, gain_ns = _certain_ns(rung), ladder.before_ns - rung.alone.ns
+        if certain_ns < _SMALL * gain_ns:
             yield said("all of the gain may be profiling overhead")
-        else:
+        elif certain_ns < _NEARLY_ALL * gain_ns:
             certain = duration(certain_ns)
             yield said("all but {certain} of the gain may be profiling overhead", certain=certain)
     elif rung.change.on_host and recording_note(ladder) is not None:

@@ -449,11 +449,11 @@ def changed_by_replay(
             ns=float(np.mean([call.device_span_ns for call in now])),
         ),
         reasons=tuple(reasons_of(before, now, one_launch)),
-        within_ns=_bounds(basis, asked, plan, now, smaller=_is_smaller(scenario)),
+        within_ns=_bounds(basis, asked, plan, now, other_work=_has_other_work(scenario)),
     )
 
 
-def _is_smaller(scenario: Scenario) -> bool:
+def _has_other_work(scenario: Scenario) -> bool:
     """Whether devices have other work to do for each launch."""
     return scenario.size is not None or scenario.precision is not None
 
@@ -464,7 +464,7 @@ def _bounds(
     plan: _Plan,
     now: Sequence[ReplayedCall],
     *,
-    smaller: bool,
+    other_work: bool,
 ) -> tuple[float, float] | None:
     """The least that the request takes: what is fused is one launch a call; and the most: graphs
     keep as little of their gain as recorded ones did. None without either.
@@ -475,7 +475,7 @@ def _bounds(
     """
     paces, found = plan.paces["value"], _elapsed(now)
     low = high = found
-    if smaller and basis.pace is not None:
+    if other_work and basis.pace is not None:
         low = _elapsed(basis.replayed(asked, replace(paces, host=0 * paces.host)))
     if plan.fused:
         fused = {row: extent for row, extent in _graphs(basis).items() if row in plan.fused}
@@ -484,7 +484,7 @@ def _bounds(
     if paces.graphs:
         launched = _elapsed(basis.replayed(asked, replace(paces, graphs={})))
         high = found + (1 - GRAPHS_KEEP) * max(launched - found, 0.0)
-    known = plan.fused or paces.graphs or (smaller and basis.pace is not None)
+    known = plan.fused or paces.graphs or (other_work and basis.pace is not None)
     return (min(low, found), high) if known else None
 
 

@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_OPTIMIZED
-from itertools import compress
+from itertools import chain, compress
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -171,13 +171,32 @@ def instances(kinds: Sequence[type], caller: FrameType | None = None) -> list[An
     wanted = _with_subclasses(kinds)
     if not wanted:
         return []
-    objects = gc.get_objects()
-    found = list(compress(objects, map(wanted.__contains__, map(type, objects))))  # no bytecode
-    del objects
+    found = _tracked(wanted)
     if gc.get_freeze_count():
         known = set(map(id, found))
         roots = [*_script_globals(), *values_around(caller)]
         found += [one for one in _reached(roots, wanted) if id(one) not in known]
+    return found
+
+
+def tracked_instances(kinds: Sequence[type]) -> list[Any]:
+    """Those of `kinds` and of their subclasses that `gc.freeze()` has not hidden."""
+    return _tracked(_with_subclasses(kinds))
+
+
+def _tracked(wanted: set[type]) -> list[Any]:
+    """The objects of exactly these classes.
+
+    While a list holds all objects no other thread may run: a tuple that it is making
+    (`tuple(x for x in y)`) would fail with a SystemError, in the script's code. CPython lets others
+    run after calls and jumps; the three marked statements are neither.
+    """
+    objects: list[Any] = []
+    of_these = compress(objects, map(wanted.__contains__, map(type, objects)))
+    everything = chain.from_iterable(map(gc.get_objects, (None,)))
+    objects += everything  # 1
+    found = [*of_these]  # 2
+    del objects[:]  # 3
     return found
 
 

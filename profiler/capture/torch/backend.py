@@ -6,7 +6,6 @@ Times between CUDA events have a resolution of 0.5 µs and are returned in ms.
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
 import re
 import sys
@@ -29,6 +28,7 @@ from profiler.capture.backend import (
 )
 from profiler.capture.imports import collection_waits, import_ahead
 from profiler.capture.patching import Around, ClassPatches, Wraps
+from profiler.capture.pipelines.script_objects import tracked_instances
 from profiler.capture.registry import notice
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
@@ -335,7 +335,7 @@ class ScriptModules:
         base = self._base = module.Module
         made = base.__init__
         self._before = (made, base.__call__)
-        self._new = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), base)]
+        self._new = [weakref.ref(one) for one in tracked_instances([base])]
 
         @functools.wraps(made)
         def __init__(new: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807

@@ -9,7 +9,6 @@ is open: our session stops first, and none is started until the script's has end
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 import threading
 import weakref
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from profiler.capture.patching import ClassPatches
+from profiler.capture.pipelines.script_objects import tracked_instances
 
 AUTOGRAD, KINETO = "torch.autograd.profiler", "torch.profiler.profiler"
 _LAST_NAMES = {AUTOGRAD: "KinetoStepTracker", KINETO: "profile"}  # once they are imported
@@ -85,11 +85,10 @@ class ScriptProfilers:
         tracker = getattr(sys.modules.get(AUTOGRAD), "KinetoStepTracker", None)
         if _STEPS not in getattr(tracker, "_step_dict", ()):
             return
-        for found in gc.get_objects():
-            if issubclass(type(found), module.profile):
-                warm = getattr(found, "current_action", None) is module.ProfilerAction.WARMUP
-                if warm and found.profiler is not None:
-                    self._waiting.add(found.profiler)
+        for found in tracked_instances([module.profile]):
+            warm = getattr(found, "current_action", None) is module.ProfilerAction.WARMUP
+            if warm and found.profiler is not None:
+                self._waiting.add(found.profiler)
 
     def _wrap(self, owner: Any, name: str, *, before: bool, waits: bool | None) -> None:
         """Wrap a method: `before` gives way first; it then `waits`, waits no more, or neither."""

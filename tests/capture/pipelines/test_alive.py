@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -34,6 +35,29 @@ def test_instances_of_classes_and_of_their_subclasses():
     assert {id(one) for one in instances([Kind])} == {id(one) for one in kept[:3]}
     assert {id(one) for one in instances([Furthest, Other])} == {id(one) for one in kept[2:]}
     assert instances([]) == []
+
+
+def test_tuples_that_other_threads_are_making():
+    """A look at all objects lets no other thread go on while it holds the tuple that one makes."""
+    errors, done = [], threading.Event()
+
+    def make_tuples():
+        while not done.is_set():
+            try:
+                tuple(number for number in range(200))
+            except SystemError as error:
+                errors.append(error)
+
+    kept = [[number] for number in range(200_000)]  # a look takes longer than a thread's turn
+    threads = [threading.Thread(target=make_tuples) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        instances([Kind])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert kept and not errors
 
 
 @pytest.fixture

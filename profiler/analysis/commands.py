@@ -472,7 +472,7 @@ def host_times(
 ) -> HostTimes:
     """The times of the host's commands in `frame`, whose arrays are `commands` and kinds `kinds`;
     `waits` is when the host waited for a device."""
-    rows = _rows_of(kinds, kinds.table["host"])
+    rows = rows_of(kinds, kinds.table["host"])
     start, end = commands.start[rows], commands.end[rows]
     own = own_times(start, end, _threads(frame["track"].gather(rows)), commands.call[rows] < 0)
     called = kinds.table["host"] & (
@@ -531,14 +531,16 @@ def _take_nested(own: Times, rows: Times, start: Times, end: Times) -> None:
         above.append((row, ended))
 
 
-def _rows_of(kinds: Kinds, wanted: pl.Series) -> Times:
+def rows_of(kinds: Kinds, wanted: pl.Series) -> Times:
     """The rows of the commands of these kinds."""
     of_kind = wanted.to_numpy()
+    if not of_kind.any():
+        return np.zeros(0, dtype=np.int64)
     found = [
         rows.start + np.flatnonzero(of_kind[kinds.of_command[rows]])
         for rows in batches(len(kinds.of_command))
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    return np.concatenate(found)
 
 
 def _threads(tracks: pl.Series) -> Codes:

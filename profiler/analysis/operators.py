@@ -23,7 +23,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import LAYER, OP_TYPES, CommandArrays, ratio, timelines_of
+from profiler.analysis.commands import LAYER, OP_TYPES, CommandArrays, ratio, rows_of, timelines_of
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.question import Table
 from profiler.analysis.roles import corrected, kind_cells, texts_by_time
@@ -117,7 +117,8 @@ OPERATORS: tuple[Column, ...] = (
     col(
         "waited_ns",
         NS,
-        "part of self_ns in which the host waited for a device, in synchronizations and copies",
+        "part of self_ns in which the host waited for a device, in synchronizations and copies; of "
+        "devices' commands those that wait (category sync), or are in flight beside others",
         label="waited",
         importance=DATA_ONLY,
         hide_if_zero=True,
@@ -416,6 +417,9 @@ def _own(of: Inputs) -> pl.DataFrame:
     key = folds(of).of_command[own.row]
     sums = (np.bincount(key, values, keys) for values in (own.within_ns, own.waited_ns))
     within, waited = (found.astype(np.int64) for found in sums)  # exact to 2^53
+    kinds = of.kinds.table
+    rows = rows_of(of.kinds, ~kinds["host"] & (kinds["category"] == "sync"))
+    np.add.at(waited, folds(of).of_command[rows], of.commands.end[rows] - of.commands.start[rows])
     return pl.DataFrame({"within_ns": within, "waited_ns": waited}).with_row_index("key")
 
 

@@ -34,7 +34,7 @@ from profiler.analysis.table_text import by_pattern, renamed, split_operators, t
 from profiler.grammars.names import telling_apart
 from profiler.run.columns import FACTOR, INT64, NS, RATIO, STRING, Adds, Column, col, schema
 from profiler.run.intervals import Codes, batches
-from profiler.text import count, counted, joined, said
+from profiler.text import count, counted, duration, joined, said
 from profiler.trace.events import CATEGORIES
 
 # --- The columns of folded operators, and of the parts of those that were split.
@@ -271,6 +271,12 @@ def operator_parts(of: ReportInput) -> Iterator[Part]:
     lead = said("{operators}, by the sum of their commands' time on devices.", operators=number)
     if on_gpus(analysis):
         lead = said("{operators}, by the sum of their kernels' time.", operators=number)
+    if waits := int(operators["waited_ns"].sum()):
+        waiting = said(
+            "{waits} of it is waiting or copies in flight, in which no device is busy.",
+            waits=duration(waits),
+        )
+        lead = joined(" ", [lead, waiting])
     if (operators["corrected_ns"] != operators["total_ns"]).any():
         corrected = said("Corrected: scaled to calls that ran without tracing operators.")
         lead = joined(" ", [lead, corrected])

@@ -90,6 +90,7 @@ IDLE: tuple[Column, ...] = (
         "idle in tiles of its calls because the host launched too late, or had nothing more to "
         "launch",
         label="launch-bound",
+        hide_if_zero=True,
     ),
     col(
         "unknown_cause_ns",
@@ -124,7 +125,7 @@ IDLE: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col("other_device_ns", NS, "waiting for another device, which was running", hide_if_zero=True),
-    col("host_ns", NS, "between calls", label="between calls", importance=1, hide_if_zero=True),
+    col("host_ns", NS, "between calls", label="between calls", hide_if_zero=True),
     col(
         "before_after_ns",
         NS,
@@ -143,7 +144,7 @@ IDLE: tuple[Column, ...] = (
         "data_ns",
         NS,
         "waiting for data, while one of its transfers ran",
-        importance=1,
+        importance=2,
         hide_if_zero=True,
     ),
     col(
@@ -176,7 +177,7 @@ IDLE: tuple[Column, ...] = (
         NS,
         "part of the end-to-end time outside of span_ns",
         label="before and after",
-        importance=16,
+        hide_if_zero=True,
     ),
     col(
         "idle_share",
@@ -206,7 +207,7 @@ IDLE: tuple[Column, ...] = (
         "overlapped_ns / transfer_ns; null without transfers",
         True,
         label="overlapped",
-        importance=1,
+        importance=2,
     ),
     col(
         "long_gaps",
@@ -225,8 +226,8 @@ IDLE: tuple[Column, ...] = (
     ),
 )
 IDLE_SHOWN = (  # in the report, in this order
-    "device span_ns computing_ns idle_ns idle_share launch_ns unknown_cause_ns sync_ns "
-    "queue_ns copy_wait_ns other_device_ns host_ns host_work_ns before_after_ns unallocated_ns "
+    "device span_ns computing_ns idle_ns unallocated_ns idle_share launch_ns unknown_cause_ns sync_ns "
+    "queue_ns copy_wait_ns other_device_ns host_ns host_work_ns before_after_ns "
     "collective_ns exposed_ns data_ns unrecorded_ns long_gaps long_gap_ns transfer_ns "
     "overlap_share"
 )

@@ -226,8 +226,8 @@ IDLE: tuple[Column, ...] = (
     ),
 )
 IDLE_SHOWN = (  # in the report, in this order
-    "device span_ns computing_ns idle_ns unallocated_ns idle_share launch_ns unknown_cause_ns sync_ns "
-    "queue_ns copy_wait_ns other_device_ns host_ns host_work_ns before_after_ns "
+    "device span_ns computing_ns idle_ns unallocated_ns idle_share launch_ns unknown_cause_ns "
+    "sync_ns queue_ns copy_wait_ns other_device_ns host_ns host_work_ns before_after_ns "
     "collective_ns exposed_ns data_ns unrecorded_ns long_gaps long_gap_ns transfer_ns "
     "overlap_share"
 )

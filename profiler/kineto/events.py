@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.files import decoded, decoder_of
-from profiler.kineto.operators import CollectiveArgs, Scalar, collective_args
+from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
 from profiler.trace.columns import Int32s, Int64s
 
 # --- Events of torch.profiler's Chrome JSON, as far as they are read.
@@ -77,8 +77,8 @@ class Args(
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
     `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
     `collective` is that of some kernels, and `occupancy` to `warps` those of CUDA; `copied` is the
-    direction of a copy that its name does not have, `node` the place of work in its CUDA graph, and
-    `annotation` or `name` what the user called that."""
+    direction of a copy that its name does not have (`direction`, with `size`, on MTIA), `node` the
+    place of work in its CUDA graph, and `annotation` or `name` what the user called that."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -107,6 +107,8 @@ class Args(
     copied: Scalar = None
     node: Scalar = None
     annotation: Scalar = None
+    direction: Any = None
+    size: Any = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -297,6 +299,34 @@ def renamed(events: Sequence[Event]) -> None:
             event.cat = "user_annotation" if named else today
 
 
+# --- Events of Meta's MTIA under the categories of a GPU: those of its firmware are copies
+# (`dma_request`), events that a stream records or waits for, and else what ran. Source: traces of
+# HolisticTraceAnalysis, `tests/data/mtia_*`.
+
+
+MTIA = "mtia_ccp_events"
+_DIRECTIONS = {
+    "HOST_TO_DEVICE": "Memcpy HtoD",
+    "DEVICE_TO_HOST": "Memcpy DtoH",
+    "DEVICE_TO_DEVICE": "Memcpy DtoD",
+}
+_STREAM_EVENTS = ("event_record", "event_wait")
+
+
+def _renamed_mtia(events: Sequence[Event]) -> None:
+    """Give events of MTIA the categories of work on a GPU, in place."""
+    for event in events:
+        if event.cat != MTIA:
+            continue
+        event.cat = "kernel"
+        if event.name in _STREAM_EVENTS:
+            event.cat = GRAPH_NODES[0]
+        elif event.name == "dma_request" and event.args is not None:
+            event.cat = _COPIES
+            event.name = _DIRECTIONS.get(str(event.args.direction), event.name)
+            event.args.bytes = event.args.size if isinstance(event.args.size, int) else None
+
+
 # --- Events of a trace, part by part, as columns: of each a few numbers stay, and its arguments
 # if anything of them is read. Texts that are equal are one.
 
@@ -307,8 +337,17 @@ _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _MEMORY = "[memory]"
 _COPIES = "gpu_memcpy"
 _DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
+_ACCELERATOR = re.compile(r"(?!CPU|GPU)([A-Z]{3,8}) (\d{1,4})")
 _NO_ARGS = Args()
 _Key = TypeVar("_Key", bound=Hashable)
+
+
+def _device_name(process: str) -> str:
+    """The device that a process of that name is: `rbln:0`, `mtia:9` of `MTIA 9`; "" if none."""
+    if _DEVICE_NAME.fullmatch(process):
+        return process
+    accelerator = _ACCELERATOR.fullmatch(process)
+    return ":".join(accelerator.groups()).lower() if accelerator is not None else ""
 
 
 class _Codes(dict[_Key, int]):
@@ -459,6 +498,8 @@ class EventColumns:
         there = {event.cat for event in events}
         if not OLDER.isdisjoint(there):
             renamed(events)
+        if MTIA in there:
+            _renamed_mtia(events)
         for event in events if _COPIES in there else ():
             if event.name == "Memcpy" and event.args is not None and event.args.copied:
                 event.name = f"Memcpy {event.args.copied}"
@@ -503,8 +544,8 @@ class EventColumns:
                     self.thread_names[event.pid, event.tid] = str(name).strip()
             elif event.ph == "M" and event.name == "process_name":
                 name = event.args.name if event.args else None
-                if name and _DEVICE_NAME.fullmatch(str(name)):
-                    self.device_names[event.pid] = str(name)
+                if name and (device := _device_name(str(name))):
+                    self.device_names[event.pid] = device
         if places:
             memory = [events[place] for place in places]
             times = np.array([event.ts for event in memory], dtype=np.float64)

@@ -376,19 +376,22 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
 
 def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
     """The events; what a PrivateUse1 backend recorded in the process of a device is work of that
-    device, whichever category it was given. A process with operators is none."""
+    device, whichever category it was given, but what MTIA's driver had queued there is none. A
+    process with operators is no device."""
     operators = [code for code, name in enumerate(events.categories) if name == "cpu_op"]
     hosts = np.unique(events.thread[np.isin(events.category, operators)]).tolist()
     host_pids = {events.threads[code][0] for code in hosts}
     devices = names.keys() - host_pids
     threads = [code for code, (pid, _) in enumerate(events.threads) if pid in devices]
-    own = [code for code, name in enumerate(events.categories) if name.startswith("privateuse1_")]
-    work = np.isin(events.category, own) & np.isin(events.thread, threads)
-    if not work.any():
-        return events
-    known = dict.fromkeys((*events.categories, "kernel"))
-    category = np.where(work, list(known).index("kernel"), events.category).astype(np.int32)
-    return replace(events, category=category, categories=tuple(known))
+    there = np.isin(events.thread, threads)
+    for prefix, renamed in (("privateuse1_", "kernel"), ("mtia_runtime", "mtia_queue")):
+        own = [code for code, name in enumerate(events.categories) if name.startswith(prefix)]
+        moved = np.isin(events.category, own) & there
+        if moved.any():
+            known = dict.fromkeys((*events.categories, renamed))
+            category = np.where(moved, list(known).index(renamed), events.category)
+            events = replace(events, category=category.astype(np.int32), categories=tuple(known))
+    return events
 
 
 def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:

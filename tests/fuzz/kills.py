@@ -183,7 +183,8 @@ def _all_calls(noted: set[int], finished: int, *, cut: bool) -> None:
     drops = [one for one in manifest.get("drops", []) if one["kind"] == "untraced_call"]
     assert sum(one["count"] for one in drops) == without, (without, drops)
     assert not cut or any(one["kind"] == "aborted_run" for one in manifest["drops"])
-    _no_scratch(RUN)
+    if cut:  # else it ended while its summary or its page was written, which `merge` knows not of
+        _no_scratch(RUN)
 
 
 def _newest() -> Path:

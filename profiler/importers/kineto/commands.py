@@ -55,7 +55,8 @@ PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 
 
 def device_kind(trace: KinetoTrace) -> str:
-    """`rocm`, `xpu`, `cuda`, or `npu` of a PrivateUse1 backend: whose runtime was recorded."""
+    """`rocm`, `xpu`, `mtia`, `cuda`, or `npu` of a PrivateUse1 backend: whose runtime was
+    recorded."""
     header = trace.header
     if header.hip_runtime_version is not None or header.roctracer_version is not None:
         return "rocm"
@@ -63,6 +64,8 @@ def device_kind(trace: KinetoTrace) -> str:
     names = {trace.events.names[code][:3] for code in calls.tolist()}
     if "hip" in names:
         return "rocm"
+    if "mtia_runtime" in trace.rows:
+        return "mtia"
     if "cuda_runtime" not in trace.rows and any(n.startswith("privateuse1_") for n in trace.rows):
         return "npu"
     return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"

@@ -235,6 +235,8 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     devices: dict[str, int] = {}
     streams: dict[tuple[Any, ...], int] = {}
     where: dict[tuple[Any, ...], int] = {}
+    # MTIA's copies run beside the kernels of their stream, and beside each other
+    apart = trace.events.of_category(work, "gpu_memcpy") & (kind == "mtia")
     each = zip(map(_DEVICE, args), map(_STREAM, args), trace.thread[work].tolist(), strict=True)
     place = np.array([where.setdefault(one, len(where)) for one in each], dtype=np.int64)
     first = np.unique(place, return_index=True)[1]
@@ -257,7 +259,7 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
         process=np.full(len(work), -1, dtype=np.int64),
         correlation=_correlations(trace, work),
         kernel=np.where(computes, kernel, -1),
-        exempt=np.zeros(len(work), dtype=np.bool_),
+        exempt=apart,
         devices=tuple(devices),
         streams=tuple(f"stream {stream}" for _, _, stream in streams),
         kernels=names,

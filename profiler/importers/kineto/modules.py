@@ -165,6 +165,7 @@ RUNTIME = (
     "xpu_driver",
     "privateuse1_runtime",
     "privateuse1_driver",
+    "mtia_runtime",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from profiler.importers.importing import import_trace
@@ -44,3 +45,39 @@ def test_calls_of_a_process_with_operators_are_no_work(tmp_path):
     commands = trace.imported(tmp_path).commands
     work = commands.filter(commands["category"] == "compute")
     assert work.select("device", "duration_ns").rows() == [("npu:0", 50_000)]
+
+
+def test_work_of_mtia_is_that_of_its_device(tmp_path):
+    """Firmware events are kernels, copies and waits of the device that the process is called
+    after; what its driver queued is none. Its copies overlap legally."""
+    trace = Trace()
+    trace.events.append(
+        {"ph": "M", "name": "process_name", "pid": 9, "tid": 0, "args": {"name": "MTIA 9"}}
+    )
+    device = {"pid": 9, "tid": 4}
+    for number in range(1, 40):
+        at = number * 100
+        trace.op("aten::mm", at, 30)
+        trace.event("mtia_runtime", "runFunction", at + 5, 2, correlation=number)
+        trace.event("mtia_runtime", "synchronize", at + 7, 60, pid=9, tid=3, correlation=number)
+        to = {"stream": 1, "direction": "HOST_TO_DEVICE", "size": 4096}
+        trace.event("mtia_ccp_events", "dma_request", at + 8, 10, **device, **to)
+        trace.event("mtia_ccp_events", "dma_request", at + 10, 10, **device, **to)
+        trace.event("mtia_ccp_events", "event_wait", at + 20, 5, **device, stream=1)
+        trace.event(
+            "mtia_ccp_events", "fc-Float", at + 25, 50, **device, stream=1, correlation=number
+        )
+    run = trace.imported(tmp_path)
+    work = run.commands.filter(run.commands["device"] == "mtia:9")
+    counts = work.group_by("category").agg(pl.len(), pl.col("duration_ns").sum()).sort("category")
+    assert counts.rows() == [
+        ("compute", 39, 39 * 50_000),
+        ("dma", 78, 78 * 10_000),
+        ("sync", 39, 39 * 5_000),
+    ]
+    assert set(work.filter(work["category"] == "dma")["bytes_written"]) == {4096}
+    analysis = analyze(run)
+    (busy,) = analysis.devices.filter(analysis.devices["device"] == "mtia:9")["busy_ns"]
+    before = 12  # copies name no launch: those before the first kernel may be of earlier work
+    assert busy == (39 * (12 + 50) - before) * 1_000
+    assert analysis.health.is_empty()

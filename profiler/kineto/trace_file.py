@@ -47,7 +47,7 @@ from profiler.kineto.events import (
     Text,
     in_parts,
 )
-from profiler.kineto.operators import CollectiveArgs, Scalar
+from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
 from profiler.trace.manifest_fields import HealthNote, HealthRule
@@ -374,23 +374,31 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
     )
 
 
+_KNOWN_ON_DEVICES = {"kernel", "gpu_memcpy", "gpu_memset", *GRAPH_NODES} | {
+    *("gpu_user_annotation", "user_annotation", "python_function", "overhead", "Trace", ""),
+    *("cuda_sync", "cuda_event"),
+}
+
+
 def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
-    """The events; what a PrivateUse1 backend recorded in the process of a device is work of that
-    device, whichever category it was given, but what MTIA's driver had queued there is none. A
-    process with operators is no device."""
+    """The events; what was recorded in the process of a device is work of that device, whichever
+    category a PrivateUse1 backend or a plug-in of Kineto gave it, but what MTIA's driver had queued
+    there is none. A process with operators is no device."""
     operators = [code for code, name in enumerate(events.categories) if name == "cpu_op"]
     hosts = np.unique(events.thread[np.isin(events.category, operators)]).tolist()
     host_pids = {events.threads[code][0] for code in hosts}
     devices = names.keys() - host_pids
     threads = [code for code, (pid, _) in enumerate(events.threads) if pid in devices]
     there = np.isin(events.thread, threads)
-    for prefix, renamed in (("privateuse1_", "kernel"), ("mtia_runtime", "mtia_queue")):
-        own = [code for code, name in enumerate(events.categories) if name.startswith(prefix)]
+    queued = {name for name in events.categories if name == "mtia_runtime"}
+    work = set(events.categories) - queued - _KNOWN_ON_DEVICES
+    for known, renamed in ((work, "kernel"), (queued, "mtia_queue")):
+        own = [code for code, name in enumerate(events.categories) if name in known]
         moved = np.isin(events.category, own) & there
         if moved.any():
-            known = dict.fromkeys((*events.categories, renamed))
-            category = np.where(moved, list(known).index(renamed), events.category)
-            events = replace(events, category=category.astype(np.int32), categories=tuple(known))
+            every = tuple(dict.fromkeys((*events.categories, renamed)))
+            category = np.where(moved, every.index(renamed), events.category).astype(np.int32)
+            events = replace(events, category=category, categories=every)
     return events
 
 

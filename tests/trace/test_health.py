@@ -762,14 +762,21 @@ def test_a_long_kernel_that_overlaps_a_little_keeps_its_length():
     assert checked.end[4] == rows.start[5]
 
 
-@pytest.mark.parametrize(("numbers", "noted"), [(200, 1), (1, 0)])
-def test_calls_of_the_runtime_go_on_while_nothing_is_recorded(numbers, noted):
-    """Launches each 10 µs with every second number, then nothing for 4 ms: a program that made no
+@pytest.mark.parametrize(
+    ("each", "gap_ns", "numbers", "noted"),
+    [
+        (2, 4 * MS, 800, 1),
+        (2, 4 * MS, 4, 0),
+        (100, MS // 4, 1600, 0),  # of them a recorder that leaves 99 of 100 out would keep 16
+    ],
+)
+def test_calls_of_the_runtime_go_on_while_nothing_is_recorded(each, gap_ns, numbers, noted):
+    """Launches each 10 µs, of `each` calls one, then nothing for a while: a program that made no
     calls then has the next number behind it, one whose file lacks them a far higher one."""
     launched = BEGIN + np.arange(200, dtype=np.int64) * 10_000
-    launched[100:] += 4 * MS
-    number = np.arange(200) * 2 + 1
-    number[100:] += numbers * 4
+    launched[100:] += gap_ns
+    number = np.arange(200) * each + 1
+    number[100:] += numbers
     rows = rows_of(launched + 8_000, np.full(200, 5_000), number)
     launches = launches_of(launched, number, length=3_000)
     notes = check(rows, launches, no_syncs()).notes

@@ -43,7 +43,6 @@ _CAUSES = {  # column of the idle table: what one device does, what several do
     "copy_wait_ns": (said("waits for copies"), said("wait for copies")),
     "other_device_ns": (said("waits for another device"), said("wait for another device")),
     "queue_ns": (said("waits in the queue"), said("wait in the queue")),
-    "data_ns": (said("waits for transfers"), said("wait for transfers")),
     _BETWEEN: (said("is idle outside of calls"), said("are idle outside of calls")),
 }
 _IDLE = (said("is idle"), said("are idle"))
@@ -53,6 +52,7 @@ _KINDS = {  # of devices: one of them, and the noun
     **dict.fromkeys(("cuda", "rocm", "xpu", "gpu", "mps"), _GPU),
     **dict.fromkeys(("rbln", "npu", "qnn", "neuron"), _NPU),
     "tpu": (said("the TPU"), "TPU"),
+    "mtia": (said("the MTIA"), "MTIA"),
     "cpu": (said("the CPU"), "CPU"),
 }
 
@@ -179,6 +179,9 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
     moved = [row["data_ns"] + row["exposed_ns"] for row in waits]
     if total and max(moved, default=0) > _MOVED * total:
         words["works"] = said("are busy") if several else said("is busy")
+    alone = [row["data_ns"] / total for row in waits] if total else []
+    if max(alone, default=0) >= _WAITS:
+        words["busy"] = said("{busy} ({alone} in transfers alone)", **words, alone=_range(alone))
     cause, shares = _most(waits, total)
     phrase = _CAUSES.get(cause, _IDLE)
     if cause not in _CAUSES:

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from profiler.analysis import extent
+from profiler.analysis import extent, headline
 from profiler.analysis.analyze import analyze
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
+from tests.importers.kineto.traces import Trace
 from tests.report.rendered import printed
 
 pytestmark = needs_corpus
@@ -100,3 +101,15 @@ def test_prefill_tells_unrecorded_work_from_idle_time(prefill):
     assert (round(idle["idle_ns"] / 1e6, 2), round(idle["unrecorded_ns"] / 1e6)) == (1.24, 493)
     longest = analysis.gaps.row(0, named=True)
     assert (longest["cause"], longest["host_activity_kind"]) == ("unrecorded", "wait")
+
+
+def test_copies_that_nothing_hides_are_no_waiting(tmp_path):
+    """80 µs of kernels, then 20 µs of a copy alone: the GPU is busy all the time, and the headline
+    does not add waiting to that."""
+    trace = Trace()
+    with_call = trace.op("aten::mm", 0, 10)
+    trace.kernel("gemm", 20, 80, launched=2, external=with_call)
+    trace.kernel("Memcpy HtoD (Pinned -> Device)", 100, 20, launched=6, cat="gpu_memcpy")
+    run = trace.imported(tmp_path)
+    text = headline(analyze(run), 0).replace("\N{NO-BREAK SPACE}", " ")
+    assert "the GPU is busy 83 % (17 % in transfers alone) and waits for the host 17 %" in text

@@ -56,6 +56,7 @@ _API_TYPES = {  # of layers, where ONNX has another word
     "Fully Connected": "Gemm",
     "Matrix Multiply": "MatMul",
 }
+_FUSED = " + "
 _BESIDE = " || "  # layers that run as one, side by side
 _QUANTIZES = re.compile(
     r"((?:Dynamic)?(?:De)?[Qq]uantize(?:Linear)?)(?:_\d+)*(?:_(?:de)?quantize_scale_node\w*)?"
@@ -111,8 +112,10 @@ def _by_name(name: str) -> str:
 
 
 def _types_in(name: str) -> Sequence[str]:
-    if unnamed := _UNNAMED.findall(name):  # of networks that no ONNX file describes
-        return [_API_TYPES.get(one, one.replace(" ", "")) for one in unnamed]
+    if unnamed := _UNNAMED.findall(name):  # that TensorRT added, or no ONNX file describes
+        named = _FUSED.join(one for one in name.split(_FUSED) if not _UNNAMED.search(one))
+        types = [_API_TYPES.get(one, one.replace(" ", "")) for one in unnamed]
+        return [*(_types_in(named) if named else ()), *types]
     if copy := _HOST_COPY.fullmatch(name):
         return (copy[1],)
     name = name.split(_BESIDE, maxsplit=1)[0]

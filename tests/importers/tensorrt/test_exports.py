@@ -399,6 +399,7 @@ _INT8 = {  # a layer's name → its type, in ms how long it took
     "conv1.weight + QuantizeLinear_2_quantize_scale_node + Conv_4 + Relu_5": ("Conv", 0.4),
     "onnx::QuantizeLinear_9 + /l/_weight_quantizer/QuantizeLinear + /l/Conv": ("Conv", 0.2),
     "(Unnamed Layer* 5) [Convolution] + (Unnamed Layer* 6) [Activation]": ("Conv", 0.1),
+    "fc.weight + QuantizeLinear_2 + Gemm_4 + (Unnamed Layer* 8) [Shuffle]": ("Gemm", 0.1),
     "fc.weight + QuantizeLinear_182_quantize_scale_node + Gemm_184": ("Gemm", 0.07),
     "QuantizeLinear_7_quantize_scale_node": ("QuantizeLinear", 0.06),
     "fc.weight + QuantizeLinear_5_quantize_scale_node": ("QuantizeLinear", 0.01),

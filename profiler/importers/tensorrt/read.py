@@ -59,8 +59,10 @@ _API_TYPES = {  # of layers, where ONNX has another word
 _FUSED = " + "
 _BESIDE = " || "  # layers that run as one, side by side
 _QUANTIZES = re.compile(
-    r"((?:Dynamic)?(?:De)?[Qq]uantize(?:Linear)?)(?:_\d+)*(?:_(?:de)?quantize_scale_node\w*)?"
+    r"((?:Dynamic)?(?:De)?[Qq]uantize(?:Linear)?|QuantLinearNode)(?:_+\d+)*"
+    r"(?:_(?:de)?quantize_scale_node\w*)?"
 )
+_BIASED_CONV = re.compile(r"ReadVariableOp.*/\w*conv\w*/BiasAdd")  # of TensorFlow, with its weights
 _COMPUTES = re.compile(r"Conv\w*|Deconv\w*|Gemm|MatMul\w*|Einsum|\w*Attention\w*|LSTM|GRU|RNN")
 _WORD = re.compile(r"[A-Za-z]+\d*")
 _LARGEST = 1 << 40  # of a dimension, and of a count
@@ -105,6 +107,8 @@ def _layer(name: str, average_ns: int, details: dict[str, Any]) -> TimedLayer:
 def _by_name(name: str) -> str:
     """The op type of the node in a layer's name that computes; else of the first one that does more
     than change the type of numbers, else of the first; "" if the name has none."""
+    if _BIASED_CONV.search(name):
+        return "Conv"
     types = [_QUANTIZES.sub(r"\1", one) for one in _types_in(name)]
     computing = (one for one in types if _COMPUTES.fullmatch(one))
     others = (one for one in types if not _QUANTIZES.fullmatch(one))

@@ -811,8 +811,9 @@ class Workload(Struct, frozen=True, eq=False):
 def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Workload:
     """The workload of the pipeline calls of `run`, of one of them where `pipeline` is its number.
 
-    Of several the first is left out where nothing was run to warm up. Raises InputError if the
-    run has no pipeline call with steps, or its pipeline calls did different things.
+    Of several the last is left out if the recording ended before it did, and the first if nothing
+    was run to warm up. Raises InputError if the run has no pipeline call with steps, or its
+    pipeline calls did different things.
     """
     calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
     pipelines = PipelineCalls.of(run)
@@ -880,10 +881,10 @@ def _chosen(
         if not found:
             known = ", ".join(str(pieces.number) for pieces in cut[:8])
             raise InputError(f"the run has no pipeline call {pipeline}: choose one of {known}")
-    elif warm or len(cut) == 1:
-        found = list(cut)
     else:
-        found = list(cut[1:])  # the first paid for what happens once
+        found = _whole(cut)
+        if not warm and len(found) > 1:
+            del found[0]  # it paid for what happens once
     if not any(pieces.steps for pieces in found):
         raise InputError(
             "predict starts from the denoising steps of a pipeline call, and the run holds none: "
@@ -897,6 +898,20 @@ def _chosen(
             "submodules): choose one with --pipeline"
         )
     return found
+
+
+def _whole(cut: Sequence[PipelinePieces]) -> list[PipelinePieces]:
+    """The pipeline calls; without the last if its calls are those that one before it began with:
+    the recording ended before it did."""
+    *before, last = cut
+
+    def names(pieces: PipelinePieces) -> list[str]:
+        some = (piece.name for piece in _pieces_in(pieces) if piece.submodule is not None)
+        return [pieces.pipeline, *some]
+
+    own = names(last)
+    cut_short = any(len(all_) > len(own) and all_[: len(own)] == own for all_ in map(names, before))
+    return before if cut_short else [*cut]
 
 
 def _kind(pieces: PipelinePieces) -> tuple[object, ...]:

@@ -119,6 +119,19 @@ def test_the_interval_of_a_larger_batch_holds_what_it_took(name):
     assert request.low <= model["batch_2"]["span_ms"][1] * 1e6 <= request.high
 
 
+def test_a_prediction_starts_from_the_pipeline_call_that_ended():
+    """Two of them were recorded and the last one's image was not decoded: outcomes are of the
+    first, whose events say how long it took."""
+    found = predict(*analysed("sd35-streams"), Scenario(guidance=False))
+    calls = TRUTH["sd35"]["trace_streams"]["calls"]
+    first = 1 + [name for name, _, _ in calls].index("vae")
+    took = calls[first - 1][2] - calls[0][1]
+    assert found.measured.pipelines == (0,)
+    assert found.measured.ns / 1e6 == pytest.approx(took, rel=0.005)
+    assert {"vae", "transformer"} <= {part.name for part in found.submodules}
+    assert all(part.after_ns <= 1.01 * part.before_ns for part in found.submodules)
+
+
 def test_predictions_advise_nothing_that_the_producer_lacks():
     """torch.profiler has no --ops: how to correct for its cost is said once, of the host's pace."""
     codes = [note.code for note in predict(*analysed("sd35-eager"), Scenario(steps=8)).assumes]

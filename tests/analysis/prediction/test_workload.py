@@ -86,6 +86,21 @@ def test_a_first_pipeline_call_without_warm_up_is_left_out():
     assert workload(stepped_run([[_ONE, _TWO]] * 3, info=cold), 0).numbers == (0,)
 
 
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_a_last_pipeline_call_that_was_cut_short_is_left_out(kept):
+    """Its calls are the first ones of those before it: of two only the whole one is measured, the
+    first though it is cold, and the cut one if it is asked for."""
+    cold = structs.replace(WARM, warmup=None)
+    for pipelines, numbers in ((2, (0,)), (3, (1,))):
+        run = stepped_run([[_ONE, _TWO]] * pipelines, info=cold)
+        last = run.calls["pipeline"] == pipelines - 1
+        calls = pl.concat([run.calls.filter(~last), run.calls.filter(last).head(kept)])
+        cut = replace(run, calls=calls)
+        assert workload(cut).numbers == numbers
+        assert [task.name for task in workload(cut).decode if task.submodule] == ["vae"]
+    assert workload(cut, 2).numbers == (2,)
+
+
 def test_a_call_in_some_of_the_steps_takes_nothing_in_the_others():
     """uncond in two of three steps: 0 ns in the last, and the workload says so."""
     both = [*_TWO, ("transformer", "uncond", 150)]

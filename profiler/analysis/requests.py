@@ -130,8 +130,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
         return empty(REQUESTS)
     begin, end, names = _extents(pipelines)
     queue, compute = _unions(run.commands, pipelines.code_of(run.commands), len(numbers))
-    in_flight = _in_flight(begin, end)
-    on_axis = pipelines.apart and not bool((in_flight > 1).any())
+    on_axis = pipelines.apart and not bool((_in_flight(begin, end) > 1).any())
     done = np.maximum(end, of.axis.last) if on_axis else end
     lasted = _stages(of, on_axis=on_axis)
     frame = pl.DataFrame(
@@ -143,7 +142,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
             "queue_ns": queue,
             "compute_ns": compute,
             **{f"{name}_ns": _of_stage(lasted, numbers, name) for name in STAGES},
-            "in_flight": in_flight,
+            "in_flight": _in_flight(begin, done),
         }
     )
     return frame.select(pl.col(n).cast(t) for n, t in schema(REQUESTS).items())

@@ -321,3 +321,18 @@ def test_pipeline_calls_that_begin_at_once_and_have_no_number_are_two_requests()
     calls = [make_call(i, "vae", 1 + i, 2 + i, pipeline=-1) for i in (0, 1)]
     requests = analyze(make_run(calls, [], spans)).requests
     assert sorted(requests["latency_ns"]) == [5, 9]
+
+
+@pytest.mark.parametrize(("work", "under_way"), [(50, 2), (10, 1)])
+def test_a_request_is_under_way_until_its_last_work_has_ended(work, under_way):
+    """The first returns after 20 ns and its device works for `work`: the second, from 30 on, finds
+    it under way only if that is longer, as its latency says."""
+    calls = [make_call(0, "vae", 0, 20), make_call(1, "vae", 30, 90)]
+    commands = [
+        Command(0, "cuda:0", "stream 7", "compute", "a", 0, work),
+        Command(1, "cuda:0", "stream 7", "compute", "a", 60, 20),
+    ]
+    spans = [make_span("pipeline", "P", 0, 20), make_span("pipeline", "P", 30, 90)]
+    requests = analyze(make_run(calls, commands, spans)).requests.sort("begin_ns")
+    assert requests["latency_ns"].to_list() == [max(20, work), 60]
+    assert requests["in_flight"].to_list() == [1, under_way]

@@ -379,18 +379,24 @@ def _runtime(finding: Finding) -> Runtime:
     return found if isinstance(found, Runtime) else Runtime.TORCH
 
 
-def gained(finding: Finding) -> Said | None:
+def gained(finding: Finding) -> str | None:
     """What a replay says that following the finding gains; None if it says nothing."""
     if "gain_ns" not in finding.evidence:
         return None
     given = texts(finding)
     slow = number(finding, "gain_ns") == number(finding, "gain_low_ns")
-    return said(
+    template = said(
         "A replay of the run without this work and its launches gains {gain} if the host stays as "
-        "slow as recorded, and {other} if it always keeps up.",
-        gain=given["gain_ns"],
-        other=given["gain_high_ns" if slow else "gain_low_ns"],
+        "slow as recorded, and {other} if it always keeps up."
     )
+    if "launching_ns" in given:
+        template = said(
+            "A replay of the run without this work and its launches gains {gain} if the host stays "
+            "as slow as recorded, which took up to {launching_ns} to launch it, and {other} if it "
+            "always keeps up."
+        )
+    other = given["gain_high_ns" if slow else "gain_low_ns"]
+    return filled(template, {**given, "gain": given["gain_ns"], "other": other})
 
 
 def texts(finding: Finding) -> dict[str, str]:

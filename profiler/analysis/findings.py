@@ -29,12 +29,11 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
 )
-from profiler.analysis.replay import Gain, Gains
+from profiler.analysis.replay import Gains
 from profiler.analysis.result import (
     FINDINGS,
     SEVERITIES,
     Analysis,
-    Effect,
     Finding,
     Recorded,
     ReportInput,
@@ -126,15 +125,25 @@ def _for_devices(worst: Finding, several: Sequence[Finding]) -> Finding:
 # replay of the run's launches says.
 
 
+_NEAR = 0.01  # above the time of the work that goes: what is more is the host's
+
+
 def replayed(finding: Finding, gains: Gains, total_ns: int) -> Finding:
     """`finding` with what following it gains; as it is where a replay says nothing of it.
 
-    `cost_ns` is what is gained with the host as it was recorded.
+    `cost_ns` is what is gained with the host as it was recorded; of a gain that is more than the
+    work itself takes, `launching_ns` is how long the host took at most to launch that.
     """
     effect = finding.effect
     if effect is None or not all(map(gains.covers, effect.submodules)):
         return finding
-    gain = _gain(effect, gains)
+    own = np.isin(gains.names, effect.submodules)
+    launches = effect.launches + gains.in_mean_launches(own, effect.launches_of)
+    if effect.without_branch is None:
+        gain = gains.of_work(own, effect.less_ns, launches)
+    else:
+        left = own & (gains.branches == effect.without_branch)
+        gain = gains.without(left, own & ~left, effect.grown)
     evidence = dict(finding.evidence)
     if "saved_ns" in evidence:
         evidence["saved_ns"] = gain.recorded
@@ -145,16 +154,9 @@ def replayed(finding: Finding, gains: Gains, total_ns: int) -> Finding:
         "gain_low_ns": gain.low,
         "gain_high_ns": gain.high,
     }
+    if launches and gain.recorded > (1 + _NEAR) * effect.less_ns:
+        evidence["launching_ns"] = round(gains.host_ns(own, launches))
     return replace(finding, evidence=evidence, cost_ns=gain.recorded)
-
-
-def _gain(effect: Effect, gains: Gains) -> Gain:
-    own = np.isin(gains.names, effect.submodules)
-    if effect.without_branch is None:
-        launches = effect.launches + gains.in_mean_launches(own, effect.launches_of)
-        return gains.of_work(own, effect.less_ns, launches)
-    left = own & (gains.branches == effect.without_branch)
-    return gains.without(left, own & ~left, effect.grown)
 
 
 # --- Every rule, and `find`, which asks them all.

@@ -701,6 +701,14 @@ class Gains(Struct, frozen=True, eq=False):
         fewer = 1.0 - launches / count if count else 1.0
         return self._both(calls, (max(shorter, 0.0), max(fewer, 0.0) * pace), pace)
 
+    def host_ns(self, calls: Flags, launches: float) -> float:
+        """The host's time for so many launches in some calls, each with its share of what the host
+        takes in them but for waits."""
+        waited = self.whole.recording.waited
+        worked = self.end - self.begin - waited(self.end) + waited(self.begin)
+        count = int(np.count_nonzero(self._own(calls)))
+        return float(worked[calls].sum()) * min(launches / count, 1.0) if count else 0.0
+
     def in_mean_launches(self, calls: Flags, launches: Mapping[str, float]) -> float:
         """So many launches of some op types in some calls, as launches that take the host's mean
         time in these: it takes less for an addition than for an operator ahead of which Python has

@@ -101,6 +101,20 @@ def test_launches_less_gain_the_host_time_of_theirs():
         assert replayed(found, gains, 1).cost_ns == pytest.approx(10 * host, rel=0.1)
 
 
+def test_a_gain_above_the_work_says_what_launching_it_took():
+    """Of a launch-bound denoiser 15 launches with 100 us of work gain 615 us, which the host took
+    to launch them; 15 of a device-bound one no more than the work takes, and nothing is said."""
+    for call, less_ns, above in ((_LAUNCH_BOUND, 100_000, True), (_DEVICE_BOUND, 500_000, False)):
+        gains = gains_of(pipeline(call).simulated().run)
+        effect = Effect(("transformer",), less_ns, launches=15)
+        found = replayed(Finding("data_movement", {}, cost_ns=1, effect=effect), gains, 1)
+        assert ("launching_ns" in found.evidence) is ("to launch it" in words(found).caveat)
+        assert ("launching_ns" in found.evidence) is (found.cost_ns > 1.01 * less_ns) is above
+        if above:
+            assert found.evidence["launching_ns"] == pytest.approx(15 * 41_000, rel=0.02)
+            assert found.cost_ns <= found.evidence["launching_ns"] + less_ns
+
+
 def test_a_run_whose_replay_is_off_gains_nothing_that_is_known():
     """A stream that waits for another: no gains."""
     apart = QueuedCall("vae", kernels=1, apart=900_000)

@@ -119,6 +119,27 @@ def test_the_interval_of_a_larger_batch_holds_what_it_took(name):
     assert request.low <= model["batch_2"]["span_ms"][1] * 1e6 <= request.high
 
 
+@pytest.mark.parametrize("name", sorted({*TIMED, "sd35-compiled"}))
+def test_no_finding_gains_more_than_its_work_and_launches_take(name):
+    """On the device if the host is never late, else with the host's time that it says."""
+    findings = [f for f in analysed(name)[1].findings if f.effect and f.effect.less_ns]
+    for found in findings:
+        evidence, most_ns = found.evidence, 1.01 * found.effect.less_ns
+        if "gain_ns" not in evidence:  # not replayed
+            assert found.cost_ns <= most_ns
+            continue
+        assert evidence["gain_low_ns"] <= most_ns
+        assert evidence["gain_ns"] <= most_ns + evidence.get("launching_ns", 0)
+
+
+def test_moving_data_gains_what_its_operators_take():
+    """FLUX's casts and concatenations take 82 ms of the device and 107 ms of the host within their
+    own operators, counted in the trace; 154 with what Python does ahead of each."""
+    (moves,) = [f for f in analysed("flux-eager")[1].findings if f.rule == "data_movement"]
+    assert moves.evidence["gain_low_ns"] == pytest.approx(82.3e6, rel=0.01)
+    assert 106.6e6 <= moves.evidence["gain_ns"] <= moves.evidence["launching_ns"] <= 160e6
+
+
 def test_a_prediction_starts_from_the_pipeline_call_that_ended():
     """Two of them were recorded and the last one's image was not decoded: outcomes are of the
     first, whose events say how long it took."""

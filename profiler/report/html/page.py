@@ -242,7 +242,7 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
     if "gain_ns" in finding.evidence:
         low, high = (duration(number(finding, f"gain_{end}_ns")) for end in ("low", "high"))
-        saves = said("saves {time} ({low} to {high})", time=duration(cost or 0), low=low, high=high)
+        saves = said("saves {low} to {high}", low=low, high=high)
         if low == high:
             saves = said("saves {time}", time=low)
     head = (

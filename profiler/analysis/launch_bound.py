@@ -28,6 +28,7 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.idle_causes import HostDoing, WaitCause
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
+from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches
 from profiler.text import Said, Value, filled, joined, said
 
@@ -157,6 +158,10 @@ _SLOWER_WITH_STACKS = said(
     "Recording slows the host, Python stacks most of all: without the profiler the device waits "
     "less. Faster kernels gain nothing while it waits."
 )
+_GRAPHS_GAIN_MORE = said(
+    "Graphs may gain more than this wait, as in the ladder of what to do first: kernels in the "
+    "queue follow one another sooner, and the host gets ahead of the device between calls."
+)
 _LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
@@ -204,9 +209,10 @@ def host_bound_words(found: Finding) -> Words:
     if waits_for_data_loader(found):
         loading = said("{what}; at least {data_loader_ns} of that for the DataLoader")
         title = extended(title, loading, found)
+    caveat = _SLOWER_WITH_STACKS if stacks else _SLOWER
     return Words(
         title=title,
-        caveat=_SLOWER_WITH_STACKS if stacks else _SLOWER,
+        caveat=joined(" ", [caveat, _GRAPHS_GAIN_MORE]) if _by_launching_less(found) else caveat,
         recommendation=_less_waiting(found),
     )
 
@@ -263,6 +269,13 @@ def _less_waiting(found: Finding) -> Said:
     if "in_graphs_share" in found.evidence:
         return joined(" ", [*look, _BETWEEN_GRAPHS])
     return joined(" ", [*look, _LAUNCH_LESS, _TIME_UNTRACED if imported else _RECORD_CALLS])
+
+
+def _by_launching_less(found: Finding) -> bool:
+    """Whether fewer launches, as by graphs, are what helps a device that waits for the host."""
+    others = (waits_for_data_loader, waits_for_loading, waits_longer_than_launches)
+    torch = found.evidence.get("runtime") in (None, Runtime.COMPILED)
+    return torch and "in_graphs_share" not in found.evidence and not any(f(found) for f in others)
 
 
 def waits_longer_than_launches(found: Finding) -> bool:

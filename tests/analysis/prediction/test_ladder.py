@@ -146,6 +146,15 @@ def test_the_profilers_share_stands_beside_the_gain():
     assert recording_note(corrected) is None
 
 
+def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
+    """458 ms on the ladder, where the device waits 451 for launches: the host gets ahead between
+    calls, too."""
+    found = ladder_of_analysis(analyze(profiler.load(SAMPLES / "sd35_mi300x")))
+    (waits,) = found.rungs[0].change.findings
+    assert found.before_ns - found.rungs[0].alone.ns > waits.cost_ns
+    assert "Graphs may gain more than this wait" in words(waits).caveat
+
+
 def test_attention_pays_only_after_graphs():
     """On an MI300X that waits for its host, less work on the device gains nothing until one launch
     a call ends that; compiled code is not advised to be compiled."""

@@ -368,6 +368,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
         ],
         "recording_at_most_ns": None if ladder.recording_ns is None else round(ladder.recording_ns),
         "python_stacks": ladder.stacks,
+        "cold": ladder.cold,
     }
 
 

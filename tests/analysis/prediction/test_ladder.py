@@ -107,13 +107,14 @@ def test_gains_grow_downwards():
     ids=["once", "once, warm", "several", "a slow first call"],
 )
 def test_a_cold_run_is_warmed_up_first(steps, info, cold):
-    """The report says so ahead of graphs, and that their gain is one of first calls."""
+    """The report says so ahead of graphs, and that their gain is one of first calls; JSON, too."""
     made = QueuedPipeline(ENCODE[:1], [[call] for call in steps], DECODE)
     run = made.simulated(info=info).run
     analysis = analyze(run)
     opening = build_report(ReportInput(analysis, 0, 1)).opening
     assert ("warm up and record again" in str(opening.advice_title)) is cold
     assert any("of a cold run" in note for note in opening.advice_notes) is cold
+    assert ladder_document(ladder_of_analysis(analysis))["cold"] is cold
 
 
 @pytest.mark.parametrize("layer", ["cudaGraphLaunch", "cudaLaunchKernel"])

@@ -3,8 +3,10 @@
     ladder_of(run, analysis).rungs[0].alone.ns
 
 Changes are predicted by replay of this run (`Predictor`) and ranked greedily by what they gain
-beside those that were chosen before. A rung names the options of `predict` that give its figures.
-Changes that give another image and bounds that no change reaches are marked, and not in the total.
+beside those that were chosen before. How much of the host's time is the profiler's is often not
+known: then they are ranked midway between the host as it was recorded and one that is never late.
+A rung names the options of `predict` that give its figures. Changes that give another image and
+bounds that no change reaches are marked, and not in the total.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import combinations
 
 from msgspec import Struct
 
@@ -30,7 +33,6 @@ from profiler.analysis.runtime import Runtime, graphs_of, is_compiled, runtime_o
 from profiler.errors import InputError
 from profiler.prediction.follow import FUSES, Named, named
 from profiler.prediction.predict import Prediction, Predictor, recorded_by_server
-from profiler.prediction.replay import never_late_ns
 from profiler.prediction.scenario import GUIDED, Scenario
 from profiler.run.run import Run
 from profiler.text import Said, counted, said
@@ -96,19 +98,22 @@ class Outcome(Struct, frozen=True):
 class Rung(Struct, frozen=True):
     """A change, what the run takes with it `alone`, and `after` the ones above that keep the image;
     None if it takes the same work away as one of them. `pays_after` is the number of the rung
-    above without which it gains nothing."""
+    above without which it gains nothing. `certain_ns` is what it gains alone if the host is never
+    late, None if recording did not slow that, or by a known factor."""
 
     change: Change
     alone: Outcome
     after: Outcome | None
     pays_after: int | None = None
+    certain_ns: float | None = None
 
 
 class Ladder(Struct, frozen=True):
     """The outcomes of a run that takes `before_ns`. `total` is all of them that keep the image,
     with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
     is the most that recording made the run longer through its host, None if that is not known or
-    corrected; `stacks` if Python stacks were recorded, `replayed` if launches were: without any,
+    corrected; `unsure` are the numbers of rungs whose order depends on that; `stacks` if Python
+    stacks were recorded, `replayed` if launches were: without any,
     outcomes are sums of what calls took. `cold` if nothing was launched but in first calls,
     or these take longer than later ones by a fifth of the run. `why_not` says why nothing was
     replayed.
@@ -121,6 +126,7 @@ class Ladder(Struct, frozen=True):
     options: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     recording_ns: float | None = None
+    unsure: tuple[int, ...] = ()
     stacks: bool = False
     replayed: bool = False
     cold: bool = False
@@ -157,8 +163,14 @@ class _Climb:
 
     def __init__(self, predictor: Predictor, base: Scenario) -> None:
         self.predictor, self.base = predictor, base
-        self.made: dict[str, Outcome | None] = {}
+        self.made: dict[tuple[bool, str], Outcome | None] = {}
         self.before = predictor.predict(base)
+        self.never_late: Predictor | None = None
+        self.least_ns = self.before.measured.ns  # of the run, with a host that is never late
+        if base.untraced_ns is None and not self.before.measured.corrected:
+            self.never_late = predictor.never_late
+        if self.never_late is not None:
+            self.least_ns = min(self.never_late.predict(base).measured.ns, self.least_ns)
 
     def ladder(self) -> Ladder:
         before_ns, analysis = self.before.measured.ns, self.predictor.analysis
@@ -169,7 +181,6 @@ class _Climb:
             rungs += self._marked([c for c in changes if c.kind is kind], rungs, least)
         rungs = rungs[:MOST]
         together = [rung.change for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
-        recording_ns = self._recording_ns()
         recorded = self.predictor.run.info.recording
         return Ladder(
             run_id=self.before.run_id,
@@ -178,38 +189,49 @@ class _Climb:
             total=self.outcome(together) if together else None,
             options=tuple(dict.fromkeys(o for one in together for o in one.options)),
             left=tuple(_left(analysis, rungs)),
-            recording_ns=recording_ns,
+            recording_ns=None if self.never_late is None else before_ns - self.least_ns,
+            unsure=_unsure(rungs, least),
             replayed=self.predictor.launches is not None,
             stacks=bool(recorded and recorded.with_stack),
             cold=self._is_cold(),
         )
 
-    def outcome(self, some: Sequence[Change]) -> Outcome | None:
-        """What the run takes with these changes; None if it cannot be replayed."""
+    def outcome(self, some: Sequence[Change], *, late: bool = True) -> Outcome | None:
+        """What the run takes with these changes, with the host as it was recorded or one that is
+        never `late`; None if it cannot be replayed."""
+        predictor = self.predictor if late or self.never_late is None else self.never_late
         scenario = self.base
         for one in some:
             scenario = one.of(scenario)
-        key = repr(scenario)
+        key = late, repr(scenario)
         if key not in self.made:
             try:
-                self.made[key] = Outcome.of(self.predictor.predict(scenario))
+                self.made[key] = Outcome.of(predictor.predict(scenario))
             except InputError:
                 self.made[key] = None
         return self.made[key]
 
-    def _ns(self, some: Sequence[Change]) -> float:
+    def _ns(self, some: Sequence[Change], *, late: bool = True) -> float:
         """The time with these changes, that of the run if it cannot be replayed."""
-        found = self.outcome(some)
-        return self.before.measured.ns if found is None else found.ns
+        found = self.outcome(some, late=late)
+        return (self.before.measured.ns if late else self.least_ns) if found is None else found.ns
+
+    def _likely_ns(self, some: Sequence[Change]) -> float:
+        """The same midway between the recorded host and one that is never late."""
+        if self.never_late is None:
+            return self._ns(some)
+        return (self._ns(some) + self._ns(some, late=False)) / 2
 
     def _greedy(self, changes: list[Change], least: float) -> list[Rung]:
-        """Always the change that gains most beside those before it, as long as one gains enough."""
+        """Always the change that gains most beside those before it, of those that gain enough."""
         chosen: list[Change] = []
         rungs: list[Rung] = []
-        while changes and len(rungs) < MOST:
-            best = min(changes, key=lambda one: self._ns([*chosen, one]))
-            if self._ns(chosen) - self._ns([*chosen, best]) < least:
+        while len(rungs) < MOST:
+            enough = self._ns(chosen) - least
+            worth = [one for one in changes if self._ns([*chosen, one]) <= enough]
+            if not worth:
                 break
+            best = min(worth, key=lambda one: self._likely_ns([*chosen, one]))
             rungs.append(self._rung(best, rungs, least))
             chosen.append(best)
             changes = [one for one in changes if one is not best]
@@ -238,7 +260,10 @@ class _Climb:
         pays_after = None
         if after is not None and self.before.measured.ns - alone.ns < least:
             pays_after = self._needed(one, above, least)
-        return Rung(one, alone, after, pays_after)
+        certain_ns = None
+        if self.never_late is not None:
+            certain_ns = self.least_ns - self._ns([one], late=False)
+        return Rung(one, alone, after, pays_after, certain_ns)
 
     def _needed(self, one: Change, above: Sequence[Rung], least: float) -> int | None:
         """The first rung with which it gains enough."""
@@ -262,11 +287,18 @@ class _Climb:
             if one.severity == "high"
         )
 
-    def _recording_ns(self) -> float | None:
-        basis = self.predictor.launches
-        if basis is None or self.base.untraced_ns is not None or self.before.measured.corrected:
-            return None
-        return max(self.before.measured.ns - never_late_ns(basis), 0.0)
+
+def _unsure(rungs: Sequence[Rung], least: float) -> tuple[int, ...]:
+    """The numbers of those that keep the image of which one gains more than another, by `least`,
+    with only one of both hosts."""
+    same = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
+    found: set[int] = set()
+    for (first, one), (second, other) in combinations(enumerate(same, 1), 2):
+        more = other.alone.ns - one.alone.ns  # than the other gains
+        certainly = (one.certain_ns or 0.0) - (other.certain_ns or 0.0)
+        if more * certainly < 0 and max(abs(more), abs(certainly)) >= least:
+            found |= {first, second}
+    return tuple(sorted(found))
 
 
 def _same_work(one: Change, others: Sequence[Change]) -> bool:
@@ -334,6 +366,7 @@ def _fusing(some: Sequence[Named], analysis: Analysis) -> Iterator[Change]:
             findings=tuple(one.finding for one in own),
             follow=tuple(one.name for one in own),
             submodule=submodule,
+            on_host=any(map(_on_host, own)),
         )
 
 
@@ -350,8 +383,14 @@ def _following(one: Named) -> Change:
         findings=(one.finding,),
         follow=(one.name,),
         submodule=submodule,
-        on_host=one.effect.without_branch is not None or bool(one.effect.launches),
+        on_host=_on_host(one),
     )
+
+
+def _on_host(one: Named) -> bool:
+    """Whether calls or launches go, and the host's time for them."""
+    effect = one.effect
+    return effect.without_branch is not None or bool(effect.launches or effect.launches_of)
 
 
 def _left(analysis: Analysis, rungs: Sequence[Rung]) -> Iterator[tuple[str, str]]:

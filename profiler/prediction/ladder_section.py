@@ -125,11 +125,27 @@ def recording_note(ladder: Ladder) -> Said | None:
     )
 
 
+def order_note(ladder: Ladder) -> Said | None:
+    """That rungs would stand in another order if the host was slowed by more or less than half of
+    what it may have been; None if they would not."""
+    if not ladder.unsure or recording_note(ladder) is None:
+        return None
+    numbers = joined(", ", map(str, ladder.unsure))
+    return said("the order of {numbers} depends on how much of it really is", numbers=numbers)
+
+
 def cold_note(ladder: Ladder) -> Said | None:
     """That what less of the host's time gains is that of first calls; None if it is not so."""
     if not ladder.cold or not any(rung.change.on_host for rung in ladder.rungs):
         return None
     return said("first calls load and compile: gains on the host are those of a cold run")
+
+
+def _notes(ladder: Ladder) -> Iterator[Said]:
+    """What is to be known of all of it."""
+    for note in (cold_note(ladder), recording_note(ladder), order_note(ladder)):
+        if note is not None:
+            yield note
 
 
 def _marks_of(rung: Rung) -> Iterator[Said]:
@@ -142,28 +158,24 @@ def _marks_of(rung: Rung) -> Iterator[Said]:
 
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
     """How much of its gain is the profiler's own at most."""
-    if _all_overhead(ladder, rung):
-        certain_ns, gain_ns = _certain_ns(rung), ladder.before_ns - rung.alone.ns
-        if certain_ns < _SMALL * gain_ns:
-            yield said("all of the gain may be profiling overhead")
-        elif certain_ns < _NEARLY_ALL * gain_ns:
-            certain = duration(certain_ns)
-            yield said("all but {certain} of the gain may be profiling overhead", certain=certain)
-    elif rung.change.on_host and recording_note(ladder) is not None:
-        part = duration(ladder.recording_ns or 0)
+    gain_ns, certain_ns = ladder.before_ns - rung.alone.ns, max(rung.certain_ns or 0.0, 0.0)
+    if not _has_overhead(ladder, rung):
+        return
+    if certain_ns < _SMALL * gain_ns:
+        yield said("all of the gain may be profiling overhead")
+    elif certain_ns < gain_ns / 2:
+        certain = duration(certain_ns)
+        yield said("all but {certain} of the gain may be profiling overhead", certain=certain)
+    else:
+        part = duration(gain_ns - certain_ns)
         yield said("up to {part} of the gain is profiling overhead", part=part)
 
 
-def _certain_ns(rung: Rung) -> float:
-    """What its findings gain with a host that is never late, by their replay."""
-    gains = (finding.evidence.get("gain_low_ns", 0) for finding in rung.change.findings)
-    return sum(max(gain, 0) for gain in gains if isinstance(gain, int | float))
-
-
-def _all_overhead(ladder: Ladder, rung: Rung) -> bool:
-    gain_ns = ladder.before_ns - rung.alone.ns
-    inflated = rung.change.on_host and recording_note(ladder) is not None
-    return inflated and (ladder.recording_ns or 0) >= _NEARLY_ALL * gain_ns
+def _has_overhead(ladder: Ladder, rung: Rung) -> bool:
+    """Whether a part of its gain, of a twentieth or more, may be the profiler's own."""
+    if not rung.change.on_host or rung.certain_ns is None or recording_note(ladder) is None:
+        return False
+    return rung.certain_ns < _NEARLY_ALL * (ladder.before_ns - rung.alone.ns)
 
 
 # --- In brief, for the first screen and the 40 lines of a terminal.
@@ -177,7 +189,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         return opening
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)
-    notes = [note for note in (cold_note(ladder), recording_note(ladder)) if note is not None]
+    notes = list(_notes(ladder))
     if ladder.left:
         some = joined("; ", (action for action, _ in ladder.left))
         notes.append(said("not replayed, so without a number: {changes}", changes=some))
@@ -196,9 +208,13 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
 
 
 def _record_again(ladder: Ladder) -> Said | None:
-    """What comes before every rung if first calls are much of the run, or the gain of the first
-    rung may be all that recording cost."""
-    slowed = ladder.stacks and any(_all_overhead(ladder, rung) for rung in ladder.rungs[:1])
+    """What comes before every rung if first calls are much of the run, or most of the gain of the
+    first rung may be what recording Python stacks cost."""
+    slowed = ladder.stacks and any(
+        _has_overhead(ladder, rung)
+        and (rung.certain_ns or 0.0) < (ladder.before_ns - rung.alone.ns) / 2
+        for rung in ladder.rungs[:1]
+    )
     if ladder.cold and slowed:
         return said("What to do first: warm up, record without Python stacks; then, by replay")
     if ladder.cold:
@@ -258,8 +274,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 def ladder_parts(ladder: Ladder) -> Iterator[Part]:
     """The table of rungs with its notes, then what has no number."""
     if ladder.rungs:
-        several = (cold_note(ladder), recording_note(ladder))
-        notes = [sentence(note) for note in several if note is not None]
+        notes = [sentence(note) for note in _notes(ladder)]
         notes.append(
             said(
                 "Outcomes are of this run, with a 90 % interval if enough of it repeats, and the "
@@ -358,6 +373,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
                 "alone": _outcome(rung.alone),
                 "after_those_above": _outcome(rung.after),
                 "pays_after": rung.pays_after,
+                "certain_gain_ns": None if rung.certain_ns is None else round(rung.certain_ns),
             }
             for rung in ladder.rungs
         ],
@@ -367,6 +383,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
             {"change": str(change), "why": str(why)} for change, why in ladder.left
         ],
         "recording_at_most_ns": None if ladder.recording_ns is None else round(ladder.recording_ns),
+        "order_unsure": list(ladder.unsure),
         "python_stacks": ladder.stacks,
         "cold": ladder.cold,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -355,6 +356,7 @@ class Predictor:
     def __init__(self, run: Run, analysis: Analysis, pipeline: int | None = None) -> None:
         self.given, self.run, self.analysis = run, with_spans_of_calls(run), analysis
         self.workload = workload_of(self.run, analysis, pipeline)
+        self.paced = False  # whether the host has another pace than the recorded one
 
     @cached_property
     def recorded(self) -> ReplayBasis | None:
@@ -371,6 +373,17 @@ class Predictor:
             return None
 
     @cached_property
+    def never_late(self) -> Predictor | None:
+        """The same with a host that takes no time in calls but for what it waits for; None of a run
+        whose launches cannot be replayed."""
+        basis = self.launches
+        if basis is None:
+            return None
+        found = copy(self)
+        found.paced, found.recorded = True, replace(basis, host=0 * basis.host, pace=0.0)
+        return found
+
+    @cached_property
     def _gains(self) -> Gains | None:
         return gains_of(self.analysis.inputs.run)
 
@@ -378,7 +391,7 @@ class Predictor:
         """Predict `scenario`. Raises InputError if the run cannot answer it."""
         run, analysis, workload = self.run, self.analysis, self.workload
         check(scenario, workload)
-        basis = self._basis(scenario) if scenario.changes_calls else None
+        basis = self._basis(scenario) if scenario.changes_calls or self.paced else None
         workload = _untraced(workload, basis)
         changes = self._changed(workload, basis, scenario)
         devices = OnDevices.of(run, analysis, scenario, changes.workload)

@@ -737,11 +737,6 @@ def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
     return replace(basis, host=basis.host * high, pace=high)
 
 
-def never_late_ns(basis: ReplayBasis) -> float:
-    """What the recorded pipeline calls take in the mean with a host that needs no time in them."""
-    return _replayed_ns(basis, 0.0)
-
-
 def _replayed_ns(basis: ReplayBasis, pace: float) -> float:
     """What the recorded pipeline calls take in the mean with the host at that pace, to the end of
     the last call of each."""

@@ -109,7 +109,8 @@ class Rung(Struct, frozen=True):
 
 
 class Ladder(Struct, frozen=True):
-    """The outcomes of a run that takes `before_ns`. `total` is all of them that keep the image,
+    """The outcomes of a run that takes `before_ns`, in the mean of those of its `pipelines` calls
+    that are measured. `total` is all of them that keep the image,
     with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
     is the most that recording made the run longer through its host, None if that is not known or
     corrected; `unsure` are the numbers of rungs whose order depends on that; `stacks` if Python
@@ -131,6 +132,7 @@ class Ladder(Struct, frozen=True):
     replayed: bool = False
     cold: bool = False
     why_not: str = ""
+    pipelines: int = 1
 
 
 def ladder_of(
@@ -194,6 +196,7 @@ class _Climb:
             replayed=self.predictor.launches is not None,
             stacks=bool(recorded and recorded.with_stack),
             cold=self._is_cold(),
+            pipelines=analysis.accounting.pipelines,
         )
 
     def outcome(self, some: Sequence[Change], *, late: bool = True) -> Outcome | None:

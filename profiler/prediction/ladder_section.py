@@ -196,15 +196,18 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     return replace(
         opening,
         advice=tuple(_advice(ladder, number) for number in range(min(shown, len(ladder.rungs)))),
-        advice_title=_record_again(ladder)
-        or (
-            said("What to do first, by replay of this run: each alone, then together")
-            if ladder.replayed
-            else said("What to do first, by the parts of this run: each alone, then together")
-        ),
+        advice_title=_record_again(ladder) or _title(ladder),
         advice_total=together or "",
         advice_notes=tuple(notes),
     )
+
+
+def _title(ladder: Ladder) -> Said:
+    if ladder.replayed and ladder.pipelines > 1:
+        return said("What to do first, by replay of a pipeline call: each alone, then together")
+    if ladder.replayed:
+        return said("What to do first, by replay of this run: each alone, then together")
+    return said("What to do first, by the parts of this run: each alone, then together")
 
 
 def _record_again(ladder: Ladder) -> Said | None:
@@ -281,8 +284,11 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
                 "options of profile-sd3 predict that give the same figures."
             )
         )
+        now, lead = duration(ladder.before_ns), said("The run takes {now}.")
+        if ladder.pipelines > 1:
+            lead = said("A pipeline call takes {now}.")
         yield Part(
-            lead=said("The run takes {now}.", now=duration(ladder.before_ns)),
+            lead=said(lead.template, now=now),
             table=_table(ladder),
             notes=tuple(notes),
         )

@@ -18,7 +18,7 @@ from profiler.analysis.replay import whole_run
 from profiler.analysis.result import ReportInput
 from profiler.prediction import Assumption, ImageSize, Resizing, Scenario
 from profiler.prediction.ladder import Kind, ladder_of, ladder_of_analysis
-from profiler.prediction.ladder_section import order_note
+from profiler.prediction.ladder_section import ladder_parts, order_note
 from profiler.prediction.predict import predict
 from profiler.report.build import build_report
 
@@ -154,6 +154,9 @@ def test_a_prediction_starts_from_the_pipeline_call_that_ended():
     assert found.measured.ns / 1e6 == pytest.approx(took, rel=0.005)
     assert {"vae", "transformer"} <= {part.name for part in found.submodules}
     assert all(part.after_ns <= 1.01 * part.before_ns for part in found.submodules)
+    ladder = ladder_of_analysis(analysed("sd35-streams")[1])
+    lead = next(ladder_parts(ladder)).lead.replace("\N{NO-BREAK SPACE}", " ")
+    assert lead == "A pipeline call takes 890 ms."
 
 
 def test_predictions_advise_nothing_that_the_producer_lacks():

@@ -449,13 +449,8 @@ def changed_by_replay(
             ns=float(np.mean([call.device_span_ns for call in now])),
         ),
         reasons=tuple(reasons_of(before, now, one_launch)),
-        within_ns=_bounds(basis, asked, plan, now, other_work=_has_other_work(scenario)),
+        within_ns=_bounds(basis, asked, plan, now, scenario),
     )
-
-
-def _has_other_work(scenario: Scenario) -> bool:
-    """Whether devices have other work to do for each launch."""
-    return scenario.size is not None or scenario.precision is not None
 
 
 def _bounds(
@@ -463,29 +458,33 @@ def _bounds(
     asked: Sequence[PipelinePieces],
     plan: _Plan,
     now: Sequence[ReplayedCall],
-    *,
-    other_work: bool,
+    scenario: Scenario,
 ) -> tuple[float, float] | None:
     """The least that the request takes: what is fused is one launch a call; and the most: graphs
     keep as little of their gain as recorded ones did. None without either.
 
-    If the work is another one, a time without the profiler bounds the host's pace from above only:
-    beside a device that bounded that time, clocked lower than while it was recorded, the host may
-    have been any faster, and would not be late for less work.
+    If devices have other work to do for each launch, a time without the profiler tells the host's
+    pace within bounds only. Beside a device that bounded that time, clocked lower than while it was
+    recorded, the host may have been any faster, and would not be late for less work. And kernels in
+    the queue may have followed one another sooner than while they were recorded: then more of that
+    time was the host's.
     """
     paces, found = plan.paces["value"], _elapsed(now)
     low = high = found
-    if other_work and basis.pace is not None:
+    other_work = scenario.size is not None or scenario.precision is not None
+    if other_work and basis.pace and scenario.untraced_ns is not None:
         low = _elapsed(basis.replayed(asked, replace(paces, host=0 * paces.host)))
+        slower = _slowest(basis, scenario.untraced_ns)
+        high = _elapsed(basis.replayed(asked, replace(paces, host=slower * paces.host)))
     if plan.fused:
         fused = {row: extent for row, extent in _graphs(basis).items() if row in plan.fused}
         one_launch = replace(paces, graphs={**fused, **paces.graphs})
         low = min(low, _elapsed(basis.replayed(asked, one_launch)))
     if paces.graphs:
         launched = _elapsed(basis.replayed(asked, replace(paces, graphs={})))
-        high = found + (1 - GRAPHS_KEEP) * max(launched - found, 0.0)
-    known = plan.fused or paces.graphs or (other_work and basis.pace is not None)
-    return (min(low, found), high) if known else None
+        high = max(high, found + (1 - GRAPHS_KEEP) * max(launched - found, 0.0))
+    bounded = (min(low, found), max(high, found))
+    return bounded if plan.fused or paces.graphs or bounded != (found, found) else None
 
 
 def _elapsed(calls: Sequence[ReplayedCall]) -> float:
@@ -727,14 +726,30 @@ def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
             f"{least / 1e6:.4g} ms as recorded, however fast the host is, so the device ran slower "
             "while it was recorded (clocks, power); leave --untraced out"
         )
-    low, high = 0.0, 1.0
+    pace = _pace(basis, untraced_ns, 1.0)
+    return replace(basis, host=basis.host * pace, pace=pace)
+
+
+def _slowest(basis: ReplayBasis, untraced_ns: int) -> float:
+    """How many times as slow as `basis` has it the host is if nothing lies between kernels in the
+    queue; at most as slow as it was recorded."""
+    works = basis.recording.works
+    at_once = replace(works, behind=np.where(works.launch > NEVER, 0, works.behind))
+    sooner = replace(basis, recording=replace(basis.recording, works=at_once))
+    return max(_pace(sooner, untraced_ns, 1.0 / (basis.pace or 1.0)), 1.0)
+
+
+def _pace(basis: ReplayBasis, taken_ns: int, most: float) -> float:
+    """The slowest pace of the host, of all up to `most`, at which its pipeline calls take so
+    long."""
+    low, high = 0.0, most
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        if _replayed_ns(basis, middle) > untraced_ns:
+        if _replayed_ns(basis, middle) > taken_ns:
             high = middle
         else:
             low = middle
-    return replace(basis, host=basis.host * high, pace=high)
+    return high
 
 
 def _replayed_ns(basis: ReplayBasis, pace: float) -> float:

@@ -100,15 +100,19 @@ def test_predictions_are_what_the_machine_took(name, stage, asked):
     assert 0.97 * low <= took_ns / 1e6 <= 1.03 * high
 
 
-@pytest.mark.parametrize("pixels", [512, 768])
-def test_the_interval_of_a_smaller_image_holds_what_it_took(pixels):
+@pytest.mark.parametrize(("name", "stage"), SIZES)
+def test_the_interval_of_a_smaller_image_holds_what_it_took(name, stage):
     """FLUX's untraced time was its device's, whose clocks had fallen: the host is faster than that
-    time alone says, and not late for less work."""
-    run, analysis = analysed("flux-eager")
-    untraced_ns = round(TRUTH["flux"]["eager"]["span_ms"][1] * 1e6)
-    size = ImageSize(pixels, pixels)
-    request = predict(run, analysis, Scenario(size=size, untraced_ns=untraced_ns)).request
-    assert request.low <= TRUTH["flux"][f"size_{pixels}"]["span_ms"][1] * 1e6 <= request.high
+    time alone says, and not late for less work. Of SD3.5 each of the repetitions took longer than
+    predicted: its device was sooner done than while it was recorded, and more of the untraced time
+    the host's."""
+    run, analysis = analysed(name)
+    model = TRUTH[TIMED[name][0]]
+    untraced_ns = round(model["eager"]["span_ms"][1] * 1e6)
+    scenario = Scenario(size=SIZES[name, stage], untraced_ns=untraced_ns)
+    request = predict(run, analysis, scenario).request
+    least, _, most = model[stage]["span_ms"]
+    assert request.low <= least * 1e6 <= most * 1e6 <= request.high
 
 
 @pytest.mark.parametrize("name", ["sd35-eager", "flux-eager"])

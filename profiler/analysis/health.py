@@ -608,6 +608,7 @@ def sentence_of(note: HealthNote) -> Said:
 
 
 _MOST_LINES = 2
+_CONTRADICT = (HealthRule.DRIFT, HealthRule.LATE_CLOCK)  # two clocks
 _CORRECTED = (HealthRule.OVERRUN, HealthRule.OUTLIVED)  # unless only noted
 _WORTH = 0.05  # of the device's time, or of the launches: what is no damage is shown from here on
 _DAMAGED = {
@@ -648,7 +649,8 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
             label = said("Uncertain") if noted else said("Set aside")
         if more > 0 and note is shown[_MOST_LINES - 1]:
             text = said("{note} (and {more} more: table health)", note=text, more=count(more))
-        yield Fact(label, text, alert=True)
+        wrong = note.rule.damage or note.rule in _CONTRADICT
+        yield Fact(label, text, alert=wrong, remark=not wrong)
     if shown:
         yield Fact(said("See"), "docs/trust.md")
 

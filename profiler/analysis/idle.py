@@ -98,7 +98,7 @@ IDLE: tuple[Column, ...] = (
         "idle in tiles of its calls for an unknown reason: the launch that would tell was not "
         "recorded",
         label="cause not recorded",
-        importance=1,
+        importance=2,
         hide_if_zero=True,
     ),
     col(
@@ -107,14 +107,14 @@ IDLE: tuple[Column, ...] = (
         "idle because the host launched too late after it had waited for a device; of each gap no "
         "more than it had waited",
         label="sync-bound",
-        importance=1,
+        importance=2,
         hide_if_zero=True,
     ),
     col(
         "queue_ns",
         NS,
         "idle in tiles of its calls although work was launched in time: it had not begun",
-        importance=1,
+        importance=2,
         hide_if_zero=True,
     ),
     col(
@@ -125,7 +125,7 @@ IDLE: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col("other_device_ns", NS, "waiting for another device, which was running", hide_if_zero=True),
-    col("host_ns", NS, "between calls", label="between calls", hide_if_zero=True),
+    col("host_ns", NS, "between calls", label="between calls", importance=2, hide_if_zero=True),
     col(
         "before_after_ns",
         NS,
@@ -144,7 +144,7 @@ IDLE: tuple[Column, ...] = (
         "data_ns",
         NS,
         "waiting for data, while one of its transfers ran",
-        importance=2,
+        importance=3,
         hide_if_zero=True,
     ),
     col(
@@ -177,6 +177,7 @@ IDLE: tuple[Column, ...] = (
         NS,
         "part of the end-to-end time outside of span_ns",
         label="before and after",
+        importance=1,
         hide_if_zero=True,
     ),
     col(
@@ -207,7 +208,7 @@ IDLE: tuple[Column, ...] = (
         "overlapped_ns / transfer_ns; null without transfers",
         True,
         label="overlapped",
-        importance=2,
+        importance=3,
     ),
     col(
         "long_gaps",

@@ -132,7 +132,8 @@ def test_top_limits_the_operators(generated):
 def test_equal_blocks_are_folded(generated):
     """24 blocks with the same operators are one row."""
     rows = part_lines(_text(generated, 120), "Operators")
-    assert re.match(r"transformer_blocks\.\*\.attn\.sdpa transformer (SDPA )?24 ", rows[3])
+    folded = r"transformer_blocks\.\*\.attn\.sdpa transformer (SDPA )?24 "
+    assert len([row for row in rows if re.match(folded, row)]) == 1
 
 
 @pytest.mark.parametrize("width", [80, 100, 140, 200])

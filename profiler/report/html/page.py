@@ -600,14 +600,13 @@ _MORE: Said = said("Key figures")
 def _item(fact: Fact) -> str:
     """A fact, with its note if that is worth reading."""
     text = f"{spoken(fact.label)} <b>{spoken(fact.value)}</b>"
+    note = spoken(fact.note)
     if fact.remark:
-        return f'<span class="remark">{text}, {spoken(fact.note)}</span>'
+        return f'<span class="remark">{text}{", " + note if note else ""}</span>'
     if not fact.alert:
         return f"<span>{text}</span>"
-    return (
-        f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text}: '
-        f"<span>{spoken(fact.note)}</span></strong>"
-    )
+    note = f": <span>{note}</span>" if note else ""
+    return f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text}{note}</strong>'
 
 
 def _missing(summary: Summary) -> str:

@@ -28,6 +28,8 @@ def _measured(device, hardware="", cores=None, peak=1e9):
         ("AMD Instinct MI300X", "AMD Instinct MI300X"),
         ("AMD Instinct MI300X VF", "AMD Instinct MI300X"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB SXM"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
         ("NVIDIA H100 PCIe", None),
         ("NVIDIA H100 NVL", None),
         ("NVIDIA H200", "NVIDIA H200 SXM"),
@@ -73,6 +75,9 @@ def test_published_figures_have_their_source():
     [
         ("AMD Instinct MI300X", 1307.4, 5.3, 256),
         ("AMD Instinct MI325X", 1307.4, 6.0, 256),
+        ("NVIDIA A100-PCIE-40GB", 312, 1.555, 40),
+        ("NVIDIA A100 80GB PCIe", 312, 1.935, 40),
+        ("NVIDIA A100-SXM4-80GB", 312, 2.039, 40),
         ("NVIDIA H100 80GB HBM3", 989.4, 3.35, 50),
         ("NVIDIA H200", 989.4, 4.8, 50),
         ("NVIDIA B200", 2250, 8.0, 126),

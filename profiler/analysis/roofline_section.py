@@ -20,7 +20,7 @@ from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bou
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
 from profiler.run.intervals import union_by
-from profiler.text import Said, duration, joined, percent, said, sentence
+from profiler.text import Said, Value, duration, joined, percent, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -30,6 +30,14 @@ class PeakSource(StrEnum):
 
     MEASURED = "measured"
     PUBLISHED = "published"
+
+
+class Tf32(StrEnum):
+    """Whether products of float32 are computed in TF32, by the names of most kernels."""
+
+    OFF = "off"
+    ON = "on"
+    UNKNOWN = "unknown"
 
 
 # --- Rules about what the device could do: launches, kernels far from the roofline, types.
@@ -42,6 +50,14 @@ _SLOW = 0.10  # of end to end
 _UNKNOWN = 0.2  # of the time: with more the roofline is not that of the row
 _FASTER = 1.5  # peak of 16 bits / peak of float32
 _SINGLE, _HALF = r"\bfloat(32)?\[", r"(float16|half)\["  # as producers call them
+_TF32_FASTER = 2.0  # peak of 16 bits / peak of TF32, of all devices that have both
+# What NVIDIA's libraries call their kernels of float32 in TF32, on GPUs that have it, and else.
+_IN_TF32 = r"tf32|(^|_)s1688(gemm|fprop|dgrad|wgrad|cudnn)"
+_HAS_TF32 = r"(ampere|ada|hopper|blackwell|sm_?(8|9|1[0-2])\d|cutlass\d*_(8|9|1[0-2])\d)_"
+_IN_SIMT = (
+    r"(^|simt_|maxwell_|volta_|turing_|ampere_)(sgemm|scudnn)_(largek|winograd_|\d)|simt_sfprop|"
+    r"_f32f32_f32f32_f32_"
+)
 _PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution", "matmul")
 
 
@@ -189,44 +205,49 @@ def _slow_products_change(found: Finding) -> Said:
 
 
 def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
-    """Products run in float32 on an accelerator that computes 16 bits faster."""
+    """Products run in float32 on an accelerator that computes 16 bits faster, or TF32."""
     total = end_to_end_ns(analysis)
     devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
-    shapes = pl.col("shapes")
-    in_float32 = shapes.str.contains(_SINGLE) & ~shapes.str.contains(_HALF)
+    shapes, kernel = pl.col("shapes"), pl.col("kernel").cast(pl.String).fill_null("")
+    by_shapes = (shapes.str.contains(_SINGLE) & ~shapes.str.contains(_HALF)).fill_null(value=False)
+    tf32, simt = kernel.str.contains(_IN_TF32), kernel.str.contains(_IN_SIMT)
+    took = pl.col("total_ns")
     rows = (
         analysis.kinds.table.with_columns(role=analysis.kind_roles["role"].cast(pl.String))
-        .filter(pl.col("role").is_in(_PRODUCTS) & in_float32 & (pl.col("category") == "compute"))
+        .filter(pl.col("role").is_in(_PRODUCTS), pl.col("category") == "compute")
+        .filter(by_shapes | simt)
         .drop_nulls("submodule")
         .group_by("submodule", maintain_order=True)
         .agg(
             pl.col("total_ns", "commands").sum(),
             roles=pl.col("role").unique(maintain_order=True).str.join(", "),
+            tf32_ns=took.filter(tf32).sum(),
+            simt_ns=took.filter(simt & ~tf32).sum(),
+            has_tf32=kernel.str.contains(_HAS_TF32).any(),
         )
     )
     found = []
-    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
-        device = devices.get(row["submodule"])
+    for row in scaled(analysis, rows, "total_ns", "commands", "tf32_ns", "simt_ns").to_dicts():
+        device, took_ns = devices.get(row["submodule"]), row["total_ns"]
         faster = _faster(analysis.device_profiles.get(device or ""))
-        if not is_accelerator(device) or faster is None or faster < _FASTER:
+        off, on = (2 * row[name] > took_ns for name in ("simt_ns", "tf32_ns"))
+        enough = off and row["has_tf32"] if faster is None else faster >= _FASTER
+        if not is_accelerator(device) or not enough or share(took_ns, total) < _OF_RUN:
             continue
-        if share(row["total_ns"], total) < _OF_RUN:
-            continue
-        found.append(
-            Finding(
-                rule="single_precision",
-                evidence={
-                    "total_ns": round(row["total_ns"]),
-                    "run_share": share(row["total_ns"], total),
-                    "commands": round(row["commands"]),
-                    "roles": row["roles"],
-                    "peak_ratio": round(faster, 2),
-                },
-                where=calls_of(analysis, row["submodule"], device=device),
-                cost_ns=round(row["total_ns"] * (1 - 1 / faster)),
-                effect=Effect((row["submodule"],), row["total_ns"] * (1 - 1 / faster)),
-            )
-        )
+        evidence: dict[str, Value] = {
+            "total_ns": round(took_ns),
+            "run_share": share(took_ns, total),
+            "commands": round(row["commands"]),
+            "roles": row["roles"],
+            "tf32": Tf32.OFF if off else Tf32.ON if on else Tf32.UNKNOWN,
+        }
+        where, saved = calls_of(analysis, row["submodule"], device=device), None
+        if faster is not None:
+            evidence["peak_ratio"] = round(_TF32_FASTER if on else faster, 2)
+            saved = took_ns - row["tf32_ns"] / _TF32_FASTER - (took_ns - row["tf32_ns"]) / faster
+        effect = None if saved is None else Effect((row["submodule"],), saved)
+        cost = None if saved is None else round(saved)
+        found.append(Finding("single_precision", evidence, where, cost_ns=cost, effect=effect))
     return tuple(found)
 
 
@@ -238,25 +259,49 @@ def _faster(profile: DeviceProfile | None) -> float | None:
     return half / single if single and half else None
 
 
-_SINGLE_PRECISION = Rule(
-    single_precision,
-    Words(
+def _single_precision(found: Finding) -> Words:
+    tf32 = found.evidence.get("tf32")
+    if tf32 == Tf32.ON:
+        return Words(
+            title=said("{submodule} computes products in TF32 on {device}: {run_share} of the run"),
+            caveat=_OVERFLOWS,
+            recommendation=said("Load the model in bfloat16 (torch_dtype=torch.bfloat16)."),
+        )
+    return Words(
         title=said("{submodule} computes products in float32 on {device}: {run_share} of the run"),
-        caveat=said(
-            "TF32 may be on already, which traces do not tell. T5 and some VAEs overflow in "
-            "float16: take bfloat16, and compare images."
-        ),
+        caveat=_ROUNDS if tf32 == Tf32.OFF else _MAY_BE_ON,
         recommendation=said(
             "Load the model in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
             "(torch.set_float32_matmul_precision('high'))."
         ),
-    ),
-    said("Load the model in bfloat16, or allow TF32"),
+    )
+
+
+_OVERFLOWS = said(
+    "T5 and some VAEs overflow in float16: take bfloat16, which rounds to 8 bits, and compare "
+    "images."
 )
+_ROUNDS = said(
+    "Its kernels compute in float32 without tensor cores: TF32 is off. TF32 rounds the factors of "
+    "products to 11 bits, bfloat16 all values to 8: results change slightly, so compare images. T5 "
+    "and some VAEs overflow in float16."
+)
+_MAY_BE_ON = said(
+    "TF32 may be on already, which this trace does not show. T5 and some VAEs overflow in float16: "
+    "take bfloat16, and compare images."
+)
+
+
+def _single_precision_change(found: Finding) -> Said:
+    if found.evidence.get("tf32") == Tf32.ON:
+        return said("Load the model in bfloat16")
+    return said("Load the model in bfloat16, or allow TF32")
+
+
 RULES = (
     _LAUNCH_BOUND,
     Rule(slow_products, _slow_products, _slow_products_change),
-    _SINGLE_PRECISION,
+    Rule(single_precision, _single_precision, _single_precision_change),
 )
 
 

@@ -87,6 +87,8 @@ _SINGLE = (
     "(torch.set_float32_matmul_precision('high'))."
 )
 _SINGLE_SHORT = "Load the model in bfloat16, or allow TF32"
+_TF32 = "Load the model in bfloat16 (torch_dtype=torch.bfloat16)."
+_TF32_SHORT = "Load the model in bfloat16"
 
 _GAPS = (
     "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
@@ -137,6 +139,19 @@ _BREAKS = said(
     "(TORCH_LOGS=graph_breaks), and compile the whole submodule (fullgraph=True)."
 )
 _BREAKS_SHORT = said("Compiled already: look for graph breaks (TORCH_LOGS=graph_breaks)")
+
+_SIXTEEN_BITS: Mapping[Runtime, Said] = {
+    Runtime.ONNXRUNTIME: said("Convert it to float16 (keep inputs and outputs in float32)."),
+    Runtime.XLA: said(
+        "Compute in bfloat16 (parameters and activations), or set jax_default_matmul_precision."
+    ),
+    Runtime.OTHER: said("Convert it to float16 or bfloat16."),
+}
+_SIXTEEN_BITS_SHORT: Mapping[Runtime, Said] = {
+    Runtime.ONNXRUNTIME: said("Convert it to float16"),
+    Runtime.XLA: said("Compute in bfloat16"),
+    Runtime.OTHER: said("Convert it to float16 or bfloat16"),
+}
 
 INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     _LAUNCH_LESS: {
@@ -209,18 +224,8 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
             "shapes, and wait for it (jax.block_until_ready)."
         )
     },
-    _SINGLE: {
-        Runtime.ONNXRUNTIME: said("Convert it to float16 (keep inputs and outputs in float32)."),
-        Runtime.XLA: said(
-            "Compute in bfloat16 (parameters and activations), or set jax_default_matmul_precision."
-        ),
-        Runtime.OTHER: said("Convert it to float16 or bfloat16."),
-    },
-    _SINGLE_SHORT: {
-        Runtime.ONNXRUNTIME: said("Convert it to float16"),
-        Runtime.XLA: said("Compute in bfloat16"),
-        Runtime.OTHER: said("Convert it to float16 or bfloat16"),
-    },
+    **dict.fromkeys((_SINGLE, _TF32), _SIXTEEN_BITS),
+    **dict.fromkeys((_SINGLE_SHORT, _TF32_SHORT), _SIXTEEN_BITS_SHORT),
 }
 """By the text of a rule (its English template) the advice for runs to which it does not apply."""
 

@@ -306,6 +306,49 @@ def a_device_that_is_no_faster_in_16_bits():
     return _in_type(SINGLE, 500, 1.4e12)
 
 
+def _kernels(*names, shapes=SINGLE, profile=None):
+    """Products of 100 ns of a run of 1000 by these kernels."""
+    products = [
+        command(0, 100 * i, 100 * i + 100, op_type="aten::mm", layer="ff", kernel=name)
+        for i, name in enumerate(names)
+    ]
+    return analyzed([CALL], products, shapes=[shapes] * len(names), profile=profile)
+
+
+@triggers("single_precision", total_ns=200, commands=2, tf32="off", peak_ratio=4.0)
+def products_without_tensor_cores():
+    return _kernels(
+        "ampere_sgemm_128x64_tn",
+        "cutlass_80_simt_sgemm_128x32_8x5_nn_align1",
+        profile=_profile(half=4e12),
+    )
+
+
+@triggers("single_precision", total_ns=100, commands=1, tf32="off", peak_ratio=None)
+def a_kernel_of_float32_on_an_unknown_gpu_that_has_tf32():
+    return _kernels("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3", shapes=None)
+
+
+@triggers("single_precision", total_ns=200, tf32="on", peak_ratio=2.0)
+def products_in_tf32():
+    """TF32 is on: 16 bits are twice as fast, whatever float32 without tensor cores takes."""
+    return _kernels(
+        "ampere_s1688gemm_fp32_128x64_ldg8_nn",
+        "cutlass_tensorop_s1688tf32gemm_64x64",
+        profile=_profile(half=8e12),
+    )
+
+
+@misses("single_precision")
+def a_kernel_of_float32_on_a_gpu_without_tf32():
+    return _kernels("volta_sgemm_128x64_tn")
+
+
+@misses("single_precision")
+def a_kernel_of_float16_that_sums_in_float32():
+    return _kernels("ampere_fp16_sgemm_fp16_128x64_nn", shapes=DIMS, profile=_profile(half=4e12))
+
+
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 

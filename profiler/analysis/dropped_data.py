@@ -135,7 +135,7 @@ RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
     "timeline": frozenset(
         (
             *("cpu_fallback", "host_between_steps", "host_bound", "idle_device", "idle_gaps"),
-            *("scheduler_sync", "straggler", "transfers_exposed"),
+            *("exposed_collectives", "scheduler_sync", "straggler", "transfers_exposed"),
         )
     ),
     "shapes": frozenset(

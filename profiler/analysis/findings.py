@@ -50,6 +50,7 @@ from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
 
 _SHARES = {
+    "exposed_collectives": "exposed_share",
     "host_bound": "host_wait_share",
     "idle_gaps": "gap_share",
     "transfers_exposed": "data_wait_share",

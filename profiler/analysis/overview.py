@@ -618,7 +618,7 @@ _BY_SECTION = {
         *("scheduler_sync", "transfers_exposed"),
     ),
     "memory": ("decode_peak", "little_headroom"),
-    "ranks": ("straggler",),
+    "ranks": ("exposed_collectives", "straggler"),
     "roofline": ("data_movement", "slow_products"),
     "time": ("compilation", "encoder_dominates", "outlier_steps", "step_drift"),
 }

@@ -16,9 +16,20 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from profiler.analysis.commands import times_recorded
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Part, SectionGroup, SectionKind
-from profiler.analysis.finding_text import MATERIAL, Rule, Words, end_to_end_ns, share
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    Rule,
+    Words,
+    end_to_end_ns,
+    named_devices,
+    on_several,
+    share,
+    value_range,
+)
+from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table
@@ -41,13 +52,14 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
-from profiler.text import count, counted, duration, said, sentence
-from profiler.trace.events import NO_RANK
+from profiler.text import Value, count, counted, duration, said, sentence
+from profiler.trace.events import NO_RANK, rank_of_device
 from profiler.trace.manifest_fields import Collective, Job, Rank
 
-# --- The rule about ranks of a job: one keeps the others waiting.
+# --- Rules about ranks of a job: one keeps the others waiting, nothing hides their collectives.
 
 
+_EXPOSED = 0.10  # of end to end
 _FEWEST = 5  # collectives that have a last rank: fewer tell nothing of a habit
 
 
@@ -86,7 +98,69 @@ def straggler(analysis: Analysis) -> Finding | None:
     )
 
 
+def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
+    """Collectives run on a device while it computes nothing. Silent where busy time is not known,
+    and if the recording has no times."""
+    of = analysis.inputs
+    if not times_recorded(of.run.info):
+        return
+    took = dict(analysis.idle.select("device", "collective_ns").iter_rows())
+    waited = dict(analysis.ranks.select("rank", "waited_ns").iter_rows())
+    unknown = busy_unknown(of.run.info.health)
+    for device, part in exposed_shares(of).items():
+        if part < _EXPOSED or device in unknown:
+            continue
+        exposed = round(part * of.axis.counted.length)
+        evidence: dict[str, Value] = {
+            "exposed_ns": exposed,
+            "exposed_share": part,
+            "collective_ns": took.get(device, exposed),
+        }
+        late = waited.get(rank_of_device(device))
+        evidence |= {} if late is None else {"waited_ns": late}
+        where = Where(device=device)
+        yield Finding("exposed_collectives", evidence, where, cost_ns=exposed)
+
+
+def _exposed_collectives(found: Finding) -> Words:
+    title = said(
+        "Collectives on {device} are exposed for {exposed_share} of the run: it computes nothing "
+        "meanwhile"
+    )
+    if on_several(found):
+        title = said(
+            "Collectives on {devices} are exposed for {share} of the run: they compute nothing "
+            "meanwhile",
+            devices=named_devices(found),
+            share=value_range(found, "exposed_share"),
+        )
+    return Words(
+        title=title,
+        caveat=_WAITED if "waited_ns" in found.evidence else _MAY_WAIT,
+        recommendation=said(
+            "Overlap collectives with computation (buckets, async_op=True, a stream of their own), "
+            "send less (fewer bits, fewer and larger messages), or divide the model so that ranks "
+            "exchange less."
+        ),
+    )
+
+
+_WAITED = said(
+    "The time of a collective includes waiting for the rank that is last, {waited_ns} here: faster "
+    "links do not gain that."
+)
+_MAY_WAIT = said(
+    "The time of a collective includes waiting for the rank that is last, which only a recording "
+    "of all ranks shows: faster links do not gain that."
+)
+
+
 RULES = (
+    Rule(
+        exposed_collectives,
+        _exposed_collectives,
+        said("Overlap collectives with computation, or send less"),
+    ),
     Rule(
         straggler,
         Words(

@@ -55,3 +55,40 @@ def late_by_less_than_the_clocks_are_known():
 def late_by_next_to_nothing():
     """Less than 1 % of the run."""
     return _ranks(1, 1, 1, 1, 1)
+
+
+def _collective(exposed, kernel="ncclDevKernel_Generic_1", device="cuda:0", end=1000):
+    """A collective of 300 ns, so much of it beside no kernel."""
+    track = {"device": device, "track": "stream 20 collectives", "category": "collective"}
+    both = [
+        command(0, 0, 600 - exposed, device=device),
+        command(0, 300, 600, **track, kernel=kernel),
+    ]
+    return analyzed([gpu_call(0, 0, 600, device=device)], both, end=end)
+
+
+@triggers("exposed_collectives", exposed_ns=100, exposed_share=0.1, collective_ns=300)
+def a_third_of_a_collective_is_exposed():
+    """The recording of one rank: how long it waited for others is not known."""
+    return _collective(100)
+
+
+@triggers("exposed_collectives", exposed_ns=300, exposed_share=0.3, collective_ns=300)
+def a_collective_of_rccl():
+    return _collective(300, device="rocm:0")
+
+
+@triggers("exposed_collectives", exposed_ns=250, exposed_share=0.25, waited_ns=50)
+def collectives_that_wait_for_another_rank():
+    """Five of 40 ns, and 10 more each on the rank that waits."""
+    return _ranks(10, 10, 10, 10, 10)
+
+
+@misses("exposed_collectives")
+def less_than_a_tenth_is_exposed():
+    return _collective(99)
+
+
+@misses("exposed_collectives")
+def a_collective_beside_kernels():
+    return _collective(0)

@@ -116,6 +116,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
         wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
         if share(wait, total) < _HOST_WAIT:
             continue
+        loading, unlisted_ns = _data_loader(analysis, row)
         evidence: dict[str, Value] = {
             "host_wait_ns": wait,
             "host_wait_share": share(wait, total),
@@ -123,7 +124,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             **_of_steps(analysis, device),
             **_outside_steps(analysis, device, wait),
             **_gap_evidence(row),
-            **(_data_loader(analysis, row) or ({} if stalls else _host_in(analysis, row))),
+            **(loading or ({} if stalls else _host_in(analysis, row))),
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
             **_slowed_by(analysis),
             **_in_graphs(analysis, device),
@@ -133,7 +134,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             "host_bound",
             evidence,
             where=calls_of(analysis, _longest_wait(analysis, device), device=device),
-            cost_ns=wait,
+            cost_ns=min(wait, loading["data_loader_ns"] + unlisted_ns) if loading else wait,
         )
 
 
@@ -328,9 +329,11 @@ def _gap_evidence(row: Mapping[str, int]) -> dict[str, int]:
     return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
 
 
-def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
+def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> tuple[dict[str, int], int]:
     """How long the host was in a DataLoader of PyTorch in the longest gaps of a device, and in how
-    many; nothing if that is not most of them, or long gaps are not most of what it waited."""
+    many, and how long the gaps are that may be its too and are not among these: shorter ones, if
+    it is in the shortest of these. Nothing if the DataLoader is not most of them, or long gaps are
+    not most of what the device waited."""
     listed = analysis.gaps.filter(pl.col("device") == row["device"])
     inside = listed.filter(
         pl.col("host_activity").fill_null("").str.contains(_DATA_LOADER)
@@ -338,8 +341,11 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
     )
     covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()
     if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
-        return {}
-    return {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
+        return {}, 0
+    found = {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
+    also_shorter = found and inside["length_ns"].min() == listed["length_ns"].min()
+    known = listed.filter(pl.col("length_ns") > LONG_GAP_NS)["length_ns"].sum()
+    return found, max(row["long_gap_ns"] - known, 0) if also_shorter else 0
 
 
 def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:

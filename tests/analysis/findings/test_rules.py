@@ -154,6 +154,24 @@ def test_a_device_that_waits_for_a_loader_needs_workers():
     assert "num_workers" in change(finding)
 
 
+@pytest.mark.parametrize(
+    ("build", "wait_ns", "cost_ns"),
+    [
+        (waiting_cases.a_gap_in_which_the_host_loads_data, 400_000, 300_000),
+        (
+            waiting_cases.more_gaps_in_which_the_host_loads_data_than_are_listed,
+            25 * 300_000,
+            25 * 300_000,
+        ),
+    ],
+)
+def test_loading_ahead_gains_what_a_device_waits_for_the_loader(build, wait_ns, cost_ns):
+    """Not its other waits for the host; shorter gaps than those that are looked at may be for it,
+    too, if the shortest of these is."""
+    (finding,) = [f for f in find(build()) if f.rule == "host_bound"]
+    assert (finding.evidence["host_wait_ns"], finding.cost_ns) == (wait_ns, cost_ns)
+
+
 @pytest.mark.parametrize(("role", "told"), [("attention", "backend"), ("mlp", "TunableOp")])
 def test_slow_products_are_advised_by_role(role, told):
     """No tuning of products changes attention; types have a rule of their own."""

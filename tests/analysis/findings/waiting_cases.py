@@ -165,6 +165,19 @@ def a_gap_in_which_the_host_loads_data():
     return _loading(_NEXT, 900_000)
 
 
+@triggers("host_bound", data_loader_gaps=20, data_loader_ns=20 * 300_000)
+def more_gaps_in_which_the_host_loads_data_than_are_listed():
+    """25 gaps of 300 µs."""
+    every = 1_000_000
+    loads = [
+        Command(-1, "cpu:0", "Host", "host", _NEXT, each * every + 700_000, 300_000)
+        for each in range(25)
+    ]
+    work = [command(0, each * every, each * every + 700_000) for each in range(26)]
+    end = 25 * every + 700_000
+    return analyzed([gpu_call(0, 0, end)], [*work, *loads], end=end)
+
+
 @triggers("host_bound", data_loader_ns=None)
 def a_gap_of_which_the_loader_takes_less_than_half():
     return _loading(_NEXT, 790_000)

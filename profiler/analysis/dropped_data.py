@@ -144,7 +144,7 @@ RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
             "slow_products",
         )
     ),
-    "launches": frozenset(("host_bound", "idle_gaps", "scheduler_sync")),
+    "launches": frozenset(("blocking_copies", "host_bound", "idle_gaps", "scheduler_sync")),
     "memory": frozenset(("decode_peak", "little_headroom")),
 }
 """By code the rules that find nothing without it."""

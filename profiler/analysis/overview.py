@@ -614,8 +614,8 @@ _BY_SECTION = {
     "calls": ("outside_nodes",),
     "guidance": ("known_ahead", "negative_prompt", "recomputed", "separate_guidance", "step_cache"),
     "idle": (
-        *("cpu_fallback", "host_between_steps", "host_bound", "idle_device", "idle_gaps"),
-        *("scheduler_sync", "transfers_exposed"),
+        *("blocking_copies", "cpu_fallback", "host_between_steps", "host_bound", "idle_device"),
+        *("idle_gaps", "scheduler_sync", "transfers_exposed"),
     ),
     "memory": ("decode_peak", "little_headroom"),
     "ranks": ("exposed_collectives", "straggler"),

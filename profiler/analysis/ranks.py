@@ -498,11 +498,11 @@ def _exposed(run: Run, found: pl.DataFrame) -> pl.Series:
     for device in devices.unique(maintain_order=True).to_list():
         own = (devices == device).to_numpy()
         start, end = (found[name].to_numpy()[own] for name in ("start_ns", "end_ns"))
-        exposed[own] = end - start - _computed(run, device).within(start, end)
+        exposed[own] = end - start - computed_on(run, device).within(start, end)
     return pl.Series(exposed)
 
 
-def _computed(run: Run, device: str) -> Stretches:
+def computed_on(run: Run, device: str) -> Stretches:
     """When a device computed."""
     here = (pl.col("device") == device) & pl.col("category").is_in(_COMPUTES)
     rows = run.commands.filter(here)
@@ -516,7 +516,7 @@ def exposed_shares(of: Inputs) -> dict[str, float]:
     computed nothing; empty if there is no such time."""
     counted, found = of.axis.counted, {}
     for (device,), rows in members(of).group_by("device", maintain_order=True):
-        exposed = stretches_of(rows).minus(_computed(of.run, device))
+        exposed = stretches_of(rows).minus(computed_on(of.run, device))
         if counted.length:
             found[device] = exposed.both(counted).length / counted.length
     return found

@@ -34,9 +34,11 @@ from profiler.analysis.finding_text import (
     share,
     texts,
 )
-from profiler.analysis.idle_causes import InOrder, union_and_shared
+from profiler.analysis.idle import gaps_of
+from profiler.analysis.idle_causes import PARTS, InOrder, WaitCause, union_and_shared
 from profiler.analysis.question import Table
-from profiler.analysis.result import Analysis, Finding
+from profiler.analysis.ranks import computed_on, stretches_of
+from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import (
     BYTES,
@@ -206,6 +208,50 @@ def _crossings(analysis: Analysis) -> pl.DataFrame:
     )
 
 
+_TO_PAGEABLE = "Device -> Pageable"  # as Kineto and nsys say
+
+
+def blocking_copies(analysis: Analysis) -> Iterator[Finding]:
+    """Copies to pageable memory hold the host until they have ended, and then the device until the
+    host launches again. Silent if the launches of copies were not recorded."""
+    run, total = analysis.inputs.run, end_to_end_ns(analysis)
+    name = pl.coalesce("kernel", "op_type", "layer").cast(pl.String)
+    end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
+    rows = run.commands["category"].is_in(["dma", "copy"]).arg_true()
+    copies = run.commands[rows].with_columns(end_ns=end, row=rows.cast(pl.Int64))
+    copies = copies.filter(name.str.contains(_TO_PAGEABLE, literal=True))
+    launched = run.flows.filter(pl.col("target").is_in(copies["row"].implode()))
+    copies = copies.join(
+        launched.select(row=pl.col("target").cast(pl.Int64), by="source"), on="row"
+    ).sort("duration_ns", descending=True)
+    for gaps in gaps_of(analysis.inputs) if len(copies) else ():
+        own = copies.filter(pl.col("device").cast(pl.String) == gaps.device)
+        calls = run.commands[own["by"]].with_columns(end_ns=end)
+        exposed = stretches_of(own).minus(computed_on(run, gaps.device)).both(gaps.counted).length
+        ends = own["end_ns"].unique().sort().to_numpy()
+        behind = np.flatnonzero(np.isin(gaps.busy.gaps.start, ends))
+        idle = int(gaps.parts(behind)[PARTS.index(WaitCause.SYNC)].sum())
+        if share(exposed + idle, total) < MATERIAL:
+            continue
+        longest = own.row(0, named=True)
+        submodules = analysis.calls.filter(pl.col("call") == longest["call"])["submodule"]
+        evidence: dict[str, Value] = {
+            "copies": len(own),
+            "copy_ns": exposed,
+            "idle_behind_ns": idle,
+            "stopped_ns": exposed + idle,
+            "host_wait_ns": stretches_of(calls).length,
+        }
+        if own["bytes_written"].null_count() == 0:
+            evidence["copied_bytes"] = int(own["bytes_written"].sum())
+        where = Where(
+            device=gaps.device,
+            layer=str(longest["layer"]),
+            submodule=str(submodules[0]) if len(submodules) else None,
+        )
+        yield Finding("blocking_copies", evidence, where, cost_ns=exposed + idle)
+
+
 _RECOMMENDATION = said(
     "Look at the largest part: copies of inputs and outputs, queues, power states. Keep buffers "
     "that host and device share, send several inputs a call, keep the device awake between calls."
@@ -263,7 +309,37 @@ def _outside_nodes_change(found: Finding) -> Said:
     return said("Share buffers with the device; send several inputs a call")
 
 
+def _blocking_copies(found: Finding) -> Words:
+    title = said(
+        "Copying to pageable memory ({layer} in {submodule}) holds the host for {host_wait_ns} and "
+        "stops {device} for {stopped_ns}"
+    )
+    if found.where.submodule is None:
+        title = said(
+            "Copying to pageable memory ({layer} between calls) holds the host for {host_wait_ns} "
+            "and stops {device} for {stopped_ns}"
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "The rest of the host's wait is for work that was launched before, which goes on. "
+            "Pinned memory is slow to allocate: keep the buffer. Wait for the copy (an event) "
+            "before you read it."
+        ),
+        recommendation=said(
+            "Copy into pinned memory that is kept (pin_memory=True, copy_(non_blocking=True)) and "
+            "wait where the values are read; copy less (images as uint8), once at the end, or keep "
+            "the values on the device."
+        ),
+    )
+
+
 RULES = (
+    Rule(
+        blocking_copies,
+        _blocking_copies,
+        said("Copy into pinned memory, non_blocking=True; keep values on the device"),
+    ),
     Rule(outside_nodes, _outside_nodes, _outside_nodes_change),
     Rule(
         cpu_fallback,

@@ -520,3 +520,46 @@ def devices_that_are_the_same_cores():
 @misses("idle_device")
 def devices_of_two_kinds():
     return _turns(950, kinds=("cuda:0", "cpu:0"))
+
+
+def _copied(name, until, again=500):
+    """The host launches a kernel of 300 µs at once, then copies from 300 µs on, which holds it, and
+    launches the next kernel, which runs from `again` to 900 µs of 1 ms."""
+    us = 1000
+    host = {"device": "cpu:0", "track": HOST_TRACK, "category": "host"}
+    work = [
+        command(0, 0, 5 * us, **host, layer="cudaLaunchKernel"),
+        command(0, 10 * us, (until + 10) * us, **host, layer="cudaMemcpyAsync"),
+        command(0, (again - 20) * us, (again - 10) * us, **host, layer="cudaLaunchKernel"),
+        command(0, 0, 300 * us),
+        command(0, 300 * us, until * us, category="dma", layer="aten::copy_", kernel=name),
+        command(0, again * us, 900 * us),
+    ]
+    flows = ((0, 3), (1, 4), (2, 5))
+    known = ("launches", "timeline")
+    return analyzed(
+        [gpu_call(0, 0, 1000 * us)], work, end=1000 * us, flows=flows, capabilities=known
+    )
+
+
+@triggers(
+    "blocking_copies",
+    copies=1,
+    copy_ns=100_000,
+    idle_behind_ns=100_000,
+    stopped_ns=200_000,
+    host_wait_ns=400_000,
+)
+def a_copy_to_pageable_memory_amid_a_call():
+    """Held for 390 µs, the host launches the next kernel so much later: the device waits 100 µs."""
+    return _copied("Memcpy DtoH (Device -> Pageable)", 400)
+
+
+@misses("blocking_copies")
+def a_copy_to_pinned_memory_amid_a_call():
+    return _copied("Memcpy DtoH (Device -> Pinned)", 400)
+
+
+@misses("blocking_copies")
+def a_short_copy_to_pageable_memory():
+    return _copied("Memcpy DtoH (Device -> Pageable)", 301, 302)

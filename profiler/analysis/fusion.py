@@ -131,7 +131,7 @@ def _evidence(
     evidence: dict[str, Value] = {
         "chains": round(chains["chains"].sum()),
         "total_ns": round(busy),
-        "busy_share": share(busy, total),
+        "run_share": share(busy, total),
         "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
         "longest_chain": chains["op_types"][0],
     }
@@ -152,7 +152,7 @@ def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Findi
 
     def words(found: Finding) -> Words:
         given = texts(found)
-        figure = said("its chains take {busy_share} of the run")
+        figure = said("its chains take {run_share} of the run")
         if "saved_share" in given:
             figure = said("at most {saved_share} of the run to save")
         whole = filled(title, {**given, "figure": filled(figure, given)})

@@ -308,9 +308,9 @@ def idle_device(analysis: Analysis) -> Finding | None:
         {
             "devices": len(used),
             "idle_device_calls_ns": used[least][1],
-            "idle_device_share": used[least][0],
+            "idle_device_calls_share": used[least][0],
             "busy_device": busiest,
-            "busy_device_share": used[busiest][0],
+            "busy_device_calls_share": used[busiest][0],
         },
         where=Where(device=least),
     )
@@ -574,8 +574,8 @@ _IDLE_AROUND = Words(
 
 _IDLE_DEVICE_WORDS = Words(
     title=said(
-        "Calls on {device} take {idle_device_share} of the run, those on {busy_device} "
-        "{busy_device_share}"
+        "Calls on {device} take {idle_device_calls_share} of the run, those on {busy_device} "
+        "{busy_device_calls_share}"
     ),
     caveat=said(
         "A placement made for lack of memory is no mistake. Dividing work over devices costs "

@@ -83,7 +83,7 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
         "negative_prompt",
         {
             "wall_ns": wall,
-            "wall_share": share(wall, total),
+            "run_share": share(wall, total),
             "calls": int(rows["calls"].sum()),
             "encoders": ", ".join(rows["submodule"]),
         },
@@ -170,7 +170,7 @@ RULES = (
     Rule(
         negative_prompt,
         Words(
-            title=said("Encoding the negative prompt takes {wall_share} of the run"),
+            title=said("Encoding the negative prompt takes {run_share} of the run"),
             caveat=said(
                 "Cached embeddings are valid only for the same negative prompt, sequence length, "
                 "encoders and LoRAs."

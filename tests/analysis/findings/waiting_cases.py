@@ -496,7 +496,7 @@ def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1"), drops=()):
     return analyzed(calls, devices={second: {"shared_with": sharing}}, drops=drops)
 
 
-@triggers("idle_device", devices=2, idle_device_calls_ns=100, idle_device_share=0.1)
+@triggers("idle_device", devices=2, idle_device_calls_ns=100, idle_device_calls_share=0.1)
 def a_device_for_a_tenth_of_the_run():
     return _turns(900)
 

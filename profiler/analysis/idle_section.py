@@ -79,7 +79,7 @@ class Copied(StrEnum):
 
 
 _ON_DEVICES = "(?i)DtoD|DeviceToDevice|PtoP|memset|fill"
-_DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
+DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
 _HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
 _MIN_GAP_SHARE = 0.05  # of end to end
 _EXPOSED = 0.05  # of the device's span
@@ -336,7 +336,7 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> tuple[dict[str, 
     not most of what the device waited."""
     listed = analysis.gaps.filter(pl.col("device") == row["device"])
     inside = listed.filter(
-        pl.col("host_activity").fill_null("").str.contains(_DATA_LOADER)
+        pl.col("host_activity").fill_null("").str.contains(DATA_LOADER)
         & pl.col("cause").is_in([WaitCause.LAUNCH, WaitCause.SYNC])
     )
     covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()

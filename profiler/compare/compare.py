@@ -21,6 +21,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.health import sentence_of, worst_damage
+from profiler.analysis.idle_section import DATA_LOADER
 from profiler.analysis.settings import ARGUMENTS, generation_pairs, setting_pairs
 from profiler.compare.align import meeting, units_of
 from profiler.compare.measure import KEYS, Measurement, measure, samples_of
@@ -52,6 +53,8 @@ from profiler.trace.manifest_fields import stated
 _LONGEST = 60  # characters of a value
 _OTHER_SHAPES = 0.2  # of the time: less, and shapes that one side lacks explain little
 _MOST_SHAPES = 3
+_MUCH_ALIKE = 0.2  # of the time: of less, the rest may be why it takes another time
+_OTHER_SPEED = 0.03  # runs of one device at one clock differ by 1 % at the median
 _FEWEST = 3  # runs that tell noise from difference
 _BESIDE_TIMES = (
     "profile-sd3",
@@ -219,6 +222,48 @@ def other_shapes(shapes: pl.DataFrame) -> Iterator[Note]:
         yield Note.of(ComparisonNote.SHAPES_DIFFER, pairs=tuple(pairs[:_MOST_SHAPES]))
 
 
+def other_speed(shapes: pl.DataFrame, repeats: Repeats) -> Iterator[Note]:
+    """What both sides ran as often with the same kernels at the same shapes, if its median ratio of
+    times, by time, is not 1: neither other work nor another program explains that, but the clock of
+    the device does, under more load, a limit of its power or heat."""
+    same = _of_pipeline_calls(
+        shapes.filter(
+            pl.col("base_kernel") == pl.col("new_kernel"),
+            pl.col("base_kernels") == pl.col("new_kernels"),
+            (pl.col("new_executions") - pl.col("base_executions")).abs()
+            <= _SAME * pl.col("base_executions"),
+            pl.col("base_ns") > 0,
+        ),
+        repeats,
+    ).sort(pl.col("new_ns") / pl.col("base_ns"))
+    took = int(same["base_ns"].sum())
+    if not took or took < _MUCH_ALIKE * int(shapes["base_ns"].sum()):
+        return
+    middle = same.filter(2 * pl.col("base_ns").cum_sum() >= took).row(0, named=True)
+    ratio = middle["new_ns"] / middle["base_ns"]
+    if abs(ratio - 1) >= _OTHER_SPEED:
+        sums = {f"{side}_ns": int(same[f"{side}_of_call_ns"].sum()) for side in Side}
+        yield Note.of(ComparisonNote.OTHER_SPEED, shapes=len(same), time_ratio=ratio, **sums)
+
+
+def other_loading(base: _Side, new: _Side, waterfall: pl.DataFrame) -> Iterator[Note]:
+    """How long the host was in a DataLoader of PyTorch in the longest gaps of a pipeline call, if
+    that differs by 2 % of the end-to-end time. Nothing of producers that record no such thing on
+    one side."""
+    whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
+    if whole.is_empty() or len({run.info.producer for run in (*base, *new)}) > 1:
+        return
+    times = []
+    for side in (base, new):
+        calls = sum(max(run.calls["pipeline"].n_unique(), 1) for run in side)
+        doing = (one for run in side for one in run.info.host_activities)
+        loads = sum(one.duration_ns for one in doing if re.search(DATA_LOADER, one.name))
+        times.append(round(loads / calls))
+    longest = max(whole["base_ns"][0], whole["new_ns"][0])
+    if abs(times[1] - times[0]) >= max(_LEAST * longest, 1):
+        yield Note.of(ComparisonNote.OTHER_LOADING, base_ns=times[0], new_ns=times[1])
+
+
 def _joined_text(side: _Side, of: _Of) -> str:
     """What the runs of a side say, joined if they differ."""
     values = dict.fromkeys(_text(of(run)) for run in side)
@@ -307,11 +352,18 @@ def reasons(
 
 
 def _of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
-    """The rows with the difference of a pipeline call, whose steps may be more on one side."""
+    """The rows with times and difference of a pipeline call, whose steps may be more on one
+    side."""
     factors = [repeats.get(name, (1.0, 1.0)) for name in frame["submodule"]]
     base, new = (pl.Series([each[at] for each in factors], dtype=pl.Float64) for at in (0, 1))
-    difference = (frame["new_ns"] * new - frame["base_ns"] * base).round().cast(pl.Int64)
-    return frame.with_columns(difference.alias("difference_ns"))
+    return frame.with_columns(
+        pl.Series(name, side).round().cast(pl.Int64)
+        for name, side in (
+            ("base_of_call_ns", frame["base_ns"] * base),
+            ("new_of_call_ns", frame["new_ns"] * new),
+            ("difference_ns", frame["new_ns"] * new - frame["base_ns"] * base),
+        )
+    )
 
 
 def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
@@ -446,6 +498,8 @@ def compare(
     metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
     whole = metrics.filter(pl.col("metric") == "end_to_end").drop_nulls(["base_ns", "new_ns"])
     lines = waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None)
+    devices = {_hardware(run, named=all(map(_models, (*base, *new)))) for run in (*base, *new)}
+    alike = len(devices) == 1
     return Comparison(
         runs=_runs(base, new),
         metrics=_in_order(metrics, [*base, *new]),
@@ -460,6 +514,8 @@ def compare(
         notes=(
             *met.notes,
             *other_shapes(met.shapes),
+            *(other_speed(met.tables["shapes"], repeats_of(base, new)) if alike else ()),
+            *other_loading(base, new, lines),
             *notes_on(base, new, corrected, within_noise),
         ),
         timelines=_timelines(base, new),

@@ -50,6 +50,8 @@ _FIRST = (  # what decides how the rest is read
     ComparisonNote.PAIRED,
     ComparisonNote.OTHER_TRAIT,
     ComparisonNote.SHAPES_DIFFER,
+    ComparisonNote.OTHER_LOADING,
+    ComparisonNote.OTHER_SPEED,
     ComparisonNote.TRACED_ON_ONE_SIDE,
     ComparisonNote.ASYNCHRONOUS,
 )

@@ -119,6 +119,8 @@ class ComparisonNote(NoteCode):
     ASYNCHRONOUS = "asynchronous"
     OTHER_TRAIT = "other_trait"
     SHAPES_DIFFER = "shapes_differ"
+    OTHER_SPEED = "other_speed"
+    OTHER_LOADING = "other_loading"
     SETTINGS_DIFFER = "settings_differ"
     VERSIONS_DIFFER = "versions_differ"
     CHANGED_VALUE = "changed_value"

@@ -448,6 +448,14 @@ SENTENCES: Sentences = {
         ),
         ComparisonNote.OTHER_TRAIT: said("not the same {what}: {left} → {right}"),
         ComparisonNote.SHAPES_DIFFER: said("shapes differ: {pairs}"),
+        ComparisonNote.OTHER_SPEED: said(
+            "the device ran at another speed: {shapes} shapes that both ran with the same kernel "
+            "take {time_ratio} times as long (median; {base_ns} → {new_ns} of a pipeline call)"
+        ),
+        ComparisonNote.OTHER_LOADING: said(
+            "devices waited for the DataLoader in their longest gaps: {base_ns} → {new_ns} of a "
+            "pipeline call"
+        ),
         ComparisonNote.SETTINGS_DIFFER: said("settings differ: {pairs}"),
         ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
         ComparisonNote.COMPARED_BY: said("compared by {level}: {why}"),

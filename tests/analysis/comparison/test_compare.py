@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import profiler.compare.text  # noqa: F401 (what notes say)
 from profiler.analysis import worded_note
 from profiler.analysis.analyze import analyze
 from profiler.compare import compare_runs
-from profiler.compare.compare import compare_each, other_shapes
+from profiler.compare.compare import compare_each, other_shapes, other_speed
 from profiler.compare.measure import measure
 from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError
 from profiler.tools.sources import load
+from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from profiler.trace.bootstrap import Resampled
 from profiler.trace.manifest_fields import Device
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
@@ -324,6 +326,76 @@ def test_shapes_of_one_side_are_said():
     (note,) = other_shapes(pl.DataFrame(columns))
     assert worded_note(note) == "shapes differ: mm 32×8×8 → 64×8×8"
     assert not [*other_shapes(pl.DataFrame(columns)[2:])]
+
+
+def _told(notes):
+    """What notes say, with plain spaces."""
+    return [worded_note(note).replace("\N{NO-BREAK SPACE}", " ") for note in notes]
+
+
+def _alike(*new, kernel="gemm"):
+    """Shapes of 100 ns each in base, by the same kernel but the last; in new by `kernel`."""
+    count = len(new)
+    return pl.DataFrame(
+        {
+            "submodule": ["t"] * count,
+            "base_ns": [100] * count,
+            "new_ns": list(new),
+            **dict.fromkeys(("base_executions", "new_executions"), [4.0] * count),
+            **dict.fromkeys(("base_kernels", "new_kernels"), [1] * count),
+            "base_kernel": ["gemm"] * count,
+            "new_kernel": [*[kernel] * (count - 1), "other"],
+        }
+    )
+
+
+def test_a_device_that_ran_at_another_speed_is_said():
+    """Of three shapes with the same kernel the one in the middle takes 1.08 times as long, in two
+    samples of a pipeline call; that with another kernel has no say."""
+    (said,) = _told(other_speed(_alike(108, 101, 120, 900), {"t": (2.0, 2.0)}))
+    assert said == (
+        "the device ran at another speed: 3 shapes that both ran with the same kernel take 1.08 "
+        "times as long (median; 600 ns → 658 ns of a pipeline call)"
+    )
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        _alike(102, 101, 150, 100),  # most of them take as long
+        _alike(108, 110, 120, 100, kernel="other"),
+        _alike(120, 100, kernel="gemm").with_columns(new_executions=pl.Series([8.0, 4.0])),
+    ],
+)
+def test_devices_of_which_no_other_speed_is_known(shapes):
+    """The same speed, other kernels, or another number of executions."""
+    assert not [*other_speed(shapes, {})]
+
+
+def _loading(length):
+    """A run of 1100 ns in whose longest gap the host was in a DataLoader for so long."""
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    given = {"kind": ActivityKind.RANGE, "thread": HOST_TRACK, "start_ns": 0}
+    loads = HostActivity(name=name, duration_ns=length, **given)
+    return steps_run(BASE, info=make_info("a", host_activities=(loads,)))
+
+
+def test_a_loader_that_devices_waited_for_is_named():
+    """Above 2 % of the longer run."""
+    notes = _told(compared(_loading(0), _loading(200)).notes)
+    where = "devices waited for the DataLoader in their longest gaps"
+    assert f"{where}: 0 ns → 200 ns of a pipeline call" in notes
+    assert where not in " ".join(_told(compared(_loading(190), _loading(200)).notes))
+
+
+@needs_corpus
+def test_workers_of_a_loader_in_two_traces():
+    """352 ms of the gaps of the trace without workers lie in the loader, with four none."""
+    folder = CORPUS / "torch_kineto_tb"
+    sides = (load(folder / f"resnet50_num_workers_{workers}") for workers in (0, 4))
+    notes = _told(compared(*sides).notes)
+    assert any("DataLoader in their longest gaps: 352 ms → 0 ns" in note for note in notes)
+    assert not any("another speed" in note for note in notes)
 
 
 def test_runs_are_compared_without_being_measured_first():

@@ -25,7 +25,7 @@ from profiler.analysis.document import Group, Part
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import question_modules
 from profiler.analysis.result import Analysis, Finding, Where
-from profiler.analysis.runtime import Runtime, for_runtime
+from profiler.analysis.runtime import Runtime, for_device, for_runtime
 from profiler.analysis.table_text import value_text, worded_note
 from profiler.text import (
     Note,
@@ -350,7 +350,8 @@ def words(finding: Finding) -> Words:
     templates = replace(
         templates, recommendation=for_runtime(templates.recommendation, _runtime(finding))
     )
-    found = Words(*(filled(text, given) for text in astuple(templates)))
+    device = finding.where.device
+    found = Words(*(for_device(filled(text, given), device) for text in astuple(templates)))
     gain = gained(finding)
     if gain is None:
         return found
@@ -363,7 +364,9 @@ def change(finding: Finding) -> str:
     change = rule.change if rule is not None else None
     if callable(change):
         change = change(finding)
-    return for_runtime(change, _runtime(finding)) if change else words(finding).recommendation
+    if not change:
+        return words(finding).recommendation
+    return for_device(for_runtime(change, _runtime(finding)), finding.where.device)
 
 
 def has_other_advice(finding: Finding, runtime: Runtime) -> bool:

@@ -294,7 +294,7 @@ def _estimated(analysis: Analysis) -> tuple[str, ...]:
     late = of_submodules.filter(pl.col("launch_bound_ns") > _LAUNCH_BOUND * pl.col("elapsed_ns"))
     gained = said(
         "half the batch has as many launches: of {less} less work on the device of {submodule} "
-        "{gained} are gained, by a replay of its launches; a CUDA graph (`profile-sd3 predict "
+        "{gained} are gained, by a replay of its launches; a graph (`profile-sd3 predict "
         "--cuda-graph`) removes the waiting for launches"
     )
     bound = said(

@@ -355,7 +355,7 @@ def _host_only(note: HealthNote) -> Said:
         return said("no kernel has a time that can be: these are times of the host that launches")
     return said(
         "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
-        "Record with ProfilerActivity.CUDA; CUPTI needs permission",
+        "Record with ProfilerActivity.CUDA; CUPTI and roctracer need permission",
         launches=_launches(note),
         hardware=note.worst or said("a GPU"),
     )

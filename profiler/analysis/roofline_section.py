@@ -17,6 +17,7 @@ from profiler.analysis.operators_section import operator_parts
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roles import kind_roles, role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bounds
+from profiler.analysis.runtime import is_rocm
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
 from profiler.run.intervals import union_by
@@ -239,8 +240,9 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
             "run_share": share(took_ns, total),
             "commands": round(row["commands"]),
             "roles": row["roles"],
-            "tf32": Tf32.OFF if off else Tf32.ON if on else Tf32.UNKNOWN,
         }
+        if not is_rocm(device):
+            evidence["tf32"] = Tf32.OFF if off else Tf32.ON if on else Tf32.UNKNOWN
         where, saved = calls_of(analysis, row["submodule"], device=device), None
         if faster is not None:
             evidence["peak_ratio"] = round(_TF32_FASTER if on else faster, 2)
@@ -261,14 +263,14 @@ def _faster(profile: DeviceProfile | None) -> float | None:
 
 def _single_precision(found: Finding) -> Words:
     tf32 = found.evidence.get("tf32")
+    title = said("{submodule} computes products in float32 on {device}: {run_share} of the run")
     if tf32 == Tf32.ON:
-        return Words(
-            title=said("{submodule} computes products in TF32 on {device}: {run_share} of the run"),
-            caveat=_OVERFLOWS,
-            recommendation=said("Load the model in bfloat16 (torch_dtype=torch.bfloat16)."),
-        )
+        title = said("{submodule} computes products in TF32 on {device}: {run_share} of the run")
+    if _without_tf32(found):
+        other_type = said("Load the model in bfloat16 (torch_dtype=torch.bfloat16).")
+        return Words(title, caveat=_OVERFLOWS, recommendation=other_type)
     return Words(
-        title=said("{submodule} computes products in float32 on {device}: {run_share} of the run"),
+        title=title,
         caveat=_ROUNDS if tf32 == Tf32.OFF else _MAY_BE_ON,
         recommendation=said(
             "Load the model in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
@@ -292,8 +294,13 @@ _MAY_BE_ON = said(
 )
 
 
+def _without_tf32(found: Finding) -> bool:
+    """Whether TF32 is no advice: it is on, or the GPU is AMD's, for which torch ignores it."""
+    return found.evidence.get("tf32") in (None, Tf32.ON)
+
+
 def _single_precision_change(found: Finding) -> Said:
-    if found.evidence.get("tf32") == Tf32.ON:
+    if _without_tf32(found):
         return said("Load the model in bfloat16")
     return said("Load the model in bfloat16, or allow TF32")
 

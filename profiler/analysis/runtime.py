@@ -8,6 +8,7 @@ Advice depends on it: a compiled run needs no compiler, and ONNX Runtime has no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profiler.text import Said, said
+from profiler.trace.events import device_kind
 
 if TYPE_CHECKING:
     from profiler.analysis.result import Analysis
@@ -244,10 +246,24 @@ def for_runtime(text: str, runtime: Runtime) -> str:
     return text if values == text.values else said(text.template, **values)
 
 
+def is_rocm(device: str | None) -> bool:
+    """Whether a device is a GPU of AMD."""
+    return device_kind(device or "") in ("rocm", "hip")
+
+
+def for_device(text: str, device: str | None) -> str:
+    """`text`, with HIP graphs for CUDA graphs if the device is a GPU of AMD."""
+    if not isinstance(text, Said) or not is_rocm(device):
+        return text
+    return text.changed(lambda given: _CUDA_GRAPHS.sub("HIP", given))
+
+
+_CUDA_GRAPHS = re.compile("CUDA(?= (graph|그래프))")
+
+
 def graphs_of(analysis: Analysis) -> Said:
     """One launch a call, in the words of what executed the run and of its devices."""
-    rocm = any(name.rpartition("/")[2].startswith(("rocm", "hip")) for name in analysis.run.devices)
-    kind = "HIP" if rocm else "CUDA"
+    kind = "HIP" if any(map(is_rocm, analysis.run.devices)) else "CUDA"
     runtime = runtime_of(analysis)
     if runtime is Runtime.COMPILED:
         return said('{kind} graph per call (compiled already: mode="reduce-overhead")', kind=kind)

@@ -292,7 +292,7 @@ def _asked(prediction: Prediction) -> Iterator[str]:
     if scenario.precision is not None:
         yield precision(scenario.precision)
     if scenario.cuda_graph:
-        yield "a CUDA graph a call"
+        yield "each call as a graph"
     for name in scenario.follow:
         yield f"{name} followed"
     if scenario.concurrency is not None and prediction.simulation is None:
@@ -564,7 +564,7 @@ SENTENCES: Sentences = {
             "{dtype}, by the rates of {device}; kernels of that type may reach less"
         ),
         Assumption.ONE_LAUNCH: said(
-            "each call of {submodules} is launched at once, as a CUDA graph: its shapes stay the "
+            "each call of {submodules} is launched at once, as a graph: its shapes stay the "
             "same, and recording the graph takes no time"
         ),
         Assumption.NOT_CAPTURED: said(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 import profiler
 from profiler.analysis import Finding, change, rules, words
@@ -14,7 +16,10 @@ from profiler.analysis.dropped_data import RULES_THAT_NEED, unchecked
 from profiler.analysis.finding_text import has_other_advice
 from profiler.analysis.findings import checked_text
 from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.result import Where
 from profiler.analysis.runtime import INSTEAD, Runtime, is_compiled, runtime_of
+from profiler.report import catalogue
+from profiler.text import in_language
 from tests.runs import Command, make_call, make_info, make_run
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -78,6 +83,36 @@ def test_a_compiled_run_is_not_advised_to_compile():
         assert "torch.compile" not in words(found).recommendation
     waits = Finding("host_bound", {"runtime": Runtime.COMPILED})
     assert "torch.compile" not in change(waits)
+
+
+_ROCM = Where(device="rank1/rocm:0", submodule="transformer")
+
+
+def test_graphs_of_amd_are_hip_graphs():
+    """In every text that names CUDA graphs, in Korean too; NVIDIA's keep their name."""
+    for rule, evidence in (
+        ("launch_bound", {"device_time_share": 0.5}),
+        ("host_bound", {"host_wait_ns": 9, "host_wait_share": 0.5, "commands": 1}),
+        ("host_bound", {"host_wait_ns": 9, "host_wait_share": 0.5, "runtime": Runtime.COMPILED}),
+    ):
+        found = Finding(rule, evidence, _ROCM)
+        cuda = replace(found, where=replace(_ROCM, device="cuda:0"))
+        for text, of_cuda in (
+            (words(found).recommendation, words(cuda).recommendation),
+            (change(found), change(cuda)),
+        ):
+            assert text == of_cuda.replace("CUDA graphs", "HIP graphs")
+            korean = in_language(text, catalogue("ko"))
+            assert "CUDA" not in korean
+            assert ("HIP 그래프" in korean) == ("HIP graphs" in text)
+        assert "CUDA graphs" in words(cuda).recommendation
+
+
+def test_tf32_is_no_advice_for_amd():
+    """torch ignores it there."""
+    found = Finding("single_precision", {"run_share": 0.5}, _ROCM)
+    for text in (*astuple(words(found)), change(found)):
+        assert "TF32" not in text
 
 
 def test_every_text_that_is_replaced_is_one_of_a_rule():

@@ -401,7 +401,7 @@ ASKED: dict[int, Asked] = {
     ),
     32: Asked(
         f"predict {{sd35-eager}} --cuda-graph --untraced {_untraced_ms('sd35')}",
-        ("without the profiling overhead", "(a CUDA graph a call)"),
+        ("without the profiling overhead", "(each call as a graph)"),
         ("542 ms →",),
         (Figure(r"→ ([\d.]+) ms", lambda: TRUTH["sd35"]["graphs"]["span_ms"][1], 0.02),),
     ),

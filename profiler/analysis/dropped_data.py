@@ -147,7 +147,7 @@ RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
     "launches": frozenset(("blocking_copies", "host_bound", "idle_gaps", "scheduler_sync")),
     "memory": frozenset(("decode_peak", "little_headroom")),
 }
-"""By code the rules that find nothing without it."""
+"""By code the rules that find nothing without it, or hardly anything."""
 
 
 def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
@@ -155,7 +155,7 @@ def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
     it, "" if nobody knows."""
     producer = analysis.inputs.run.info.producer
     found: dict[str, tuple[frozenset[str], str]] = {}
-    seen: frozenset[str] = frozenset()
+    seen = frozenset(finding.rule for finding in analysis.findings)  # these were
     for code in _lacking(analysis):
         some = RULES_THAT_NEED[code] - seen
         if some:

@@ -20,6 +20,7 @@ from profiler.analysis.result import Where
 from profiler.analysis.runtime import INSTEAD, Runtime, is_compiled, runtime_of
 from profiler.report import catalogue
 from profiler.text import in_language
+from tests.analysis.findings.cases import analyzed, command, gpu_call
 from tests.runs import Command, make_call, make_info, make_run
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -45,6 +46,17 @@ def test_a_part_that_is_compiled():
     analysis = analyze(profiler.load(H200 / "flux-compiled.json.gz"))
     assert is_compiled(analysis, "transformer")
     assert not is_compiled(analysis, "vae")
+
+
+def test_a_rule_that_found_something_could_be_checked():
+    """Kernels of float32 without shapes, whose names tell it."""
+    product = command(0, 0, 900, op_type="aten::mm", kernel="ampere_sgemm_128x64_tn")
+    known = ("timeline", "launches", "memory")
+    analysis = analyzed([gpu_call(0, 0, 1000)], [product], producer="kineto", capabilities=known)
+    assert "single_precision" in {finding.rule for finding in analysis.findings}
+    (some, _) = unchecked(analysis)["shapes"]
+    assert "slow_products" in some
+    assert "single_precision" not in some
 
 
 def _xla_run():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -35,6 +35,7 @@ from profiler.analysis.idle_causes import UNKNOWN_CAUSE, WaitCause
 from profiler.analysis.launch_bound import (
     LAUNCH_GAPS,
     LOAD_AHEAD,
+    LOAD_AHEAD_TEXT,
     LOOK_IN_GAPS,
     host_bound_change,
     host_bound_words,
@@ -42,6 +43,7 @@ from profiler.analysis.launch_bound import (
     stall_times,
     stalls_of,
     waits_for_data_loader,
+    with_data_loader,
     with_host,
 )
 from profiler.analysis.profiling_overhead import tracing_overhead
@@ -116,7 +118,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
         wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
         if share(wait, total) < _HOST_WAIT:
             continue
-        loading, unlisted_ns = _data_loader(analysis, row)
+        loading, unlisted_ns = _data_loader(analysis, row, (WaitCause.LAUNCH, WaitCause.SYNC))
         evidence: dict[str, Value] = {
             "host_wait_ns": wait,
             "host_wait_share": share(wait, total),
@@ -183,6 +185,9 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
         launch_bound = launch_bound and not captures_and_replays(analysis)
         if launch_bound or share(length, total) < _MIN_GAP_SHARE:
             continue
+        for_host = _FOR_HOST if largest in _FOR_HOST else ()
+        loading, unlisted_ns = _data_loader(analysis, row, for_host)
+        gained = min(length, loading["data_loader_ns"] + unlisted_ns) if loading else length
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         yield Finding(
@@ -193,10 +198,10 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
                 "cause": largest,
                 "waits_most_ns": parts[largest],
                 **_unrecorded(analysis, row),
-                **(_host_in(analysis, row) if largest in _FOR_HOST else {}),
+                **(loading or (_host_in(analysis, row) if for_host else {})),
             },
             where=where or Where(device=row["device"]),
-            cost_ns=None if largest is WaitCause.UNRECORDED else length,
+            cost_ns=None if largest is WaitCause.UNRECORDED else gained,
             severity="medium",
         )
 
@@ -329,15 +334,17 @@ def _gap_evidence(row: Mapping[str, int]) -> dict[str, int]:
     return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
 
 
-def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> tuple[dict[str, int], int]:
-    """How long the host was in a DataLoader of PyTorch in the longest gaps of a device, and in how
-    many, and how long the gaps are that may be its too and are not among these: shorter ones, if
-    it is in the shortest of these. Nothing if the DataLoader is not most of them, or long gaps are
-    not most of what the device waited."""
+def _data_loader(
+    analysis: Analysis, row: Mapping[str, Any], causes: Sequence[WaitCause]
+) -> tuple[dict[str, int], int]:
+    """How long the host was in a DataLoader of PyTorch in the longest gaps of a device with one of
+    these causes, and in how many, and how long the gaps are that may be its too and are not among
+    these: shorter ones, if it is in the shortest of these. Nothing if the DataLoader is not most of
+    them, or long gaps are not most of what the device waited."""
     listed = analysis.gaps.filter(pl.col("device") == row["device"])
     inside = listed.filter(
         pl.col("host_activity").fill_null("").str.contains(DATA_LOADER)
-        & pl.col("cause").is_in([WaitCause.LAUNCH, WaitCause.SYNC])
+        & pl.col("cause").is_in(causes)
     )
     covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()
     if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
@@ -494,6 +501,8 @@ def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said
         title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
     else:
         title, caveat = with_host(filled(known, texts(found) | more), found), _FILLED
+    if waits_for_data_loader(found):
+        return Words(with_data_loader(title, found), caveat, LOAD_AHEAD_TEXT)
     return Words(title, caveat, _RECOMMENDATIONS[cause])
 
 

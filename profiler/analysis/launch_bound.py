@@ -182,7 +182,7 @@ _TIME_UNTRACED = said(
     "Without the profiler the device waits less: profile-sd3 predict --untraced MS, with the time "
     "of the run without it, shows what CUDA graphs gain then."
 )
-_LOAD_AHEAD = said(
+LOAD_AHEAD_TEXT = said(
     "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
     "prefetch_factor, pin_memory, or cheaper decoding and transforms. Fewer launches gain only "
     "what is left."
@@ -207,8 +207,7 @@ def host_bound_words(found: Finding) -> Words:
     if stacks:
         title = extended(title, said("{what}; recording Python stacks slowed the host"), found)
     if waits_for_data_loader(found):
-        loading = said("{what}; at least {data_loader_ns} of that for the DataLoader")
-        title = extended(title, loading, found)
+        title = with_data_loader(title, found)
     caveat = _SLOWER_WITH_STACKS if stacks else _SLOWER
     return Words(
         title=title,
@@ -259,7 +258,7 @@ def _less_waiting(found: Finding) -> Said:
     """What to do by how long the device waits for each command: fewer launches help if it is
     about what a launch takes."""
     if waits_for_data_loader(found):
-        return _LOAD_AHEAD
+        return LOAD_AHEAD_TEXT
     if waits_for_loading(found):
         return _WARM_UP
     if waits_longer_than_launches(found):
@@ -283,6 +282,13 @@ def waits_longer_than_launches(found: Finding) -> bool:
     other work of the host, and fewer launches do not help."""
     commands = number(found, "commands") if "commands" in found.evidence else 0
     return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
+
+
+def with_data_loader(title: str, found: Finding) -> str:
+    """The title, with how long the host was in a DataLoader."""
+    return extended(
+        title, said("{what}; at least {data_loader_ns} of that for the DataLoader"), found
+    )
 
 
 def with_host(title: str, found: Finding) -> str:

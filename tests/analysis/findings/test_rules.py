@@ -154,6 +154,17 @@ def test_a_device_that_waits_for_a_loader_needs_workers():
     assert "num_workers" in change(finding)
 
 
+def test_a_device_that_waits_between_calls_for_a_loader_needs_workers():
+    """The same is said of gaps between calls, which gain no more than that."""
+    build = waiting_cases.one_long_gap_between_calls_in_which_the_host_loads_data
+    (finding,) = [f for f in find(build()) if f.rule == "idle_gaps"]
+    said = words(finding)
+    assert said.title.endswith("mainly between calls; at least 150 µs of that for the DataLoader")
+    assert "num_workers" in said.recommendation
+    assert "num_workers" in change(finding)
+    assert finding.cost_ns == 150_001
+
+
 @pytest.mark.parametrize(
     ("build", "wait_ns", "cost_ns"),
     [

@@ -302,16 +302,21 @@ def _in_call(took):
     return analyzed([call], work, end=2_000_000, host_activities=(_polls(took),))
 
 
-def _between_calls(took):
-    """Two calls, 200,001 ns apart, for part of which the host polls."""
+@triggers("idle_gaps", cause="host", data_loader_ns=150_001, data_loader_gaps=1, host_in=None)
+def one_long_gap_between_calls_in_which_the_host_loads_data():
+    return _between_calls(150_001, _NEXT)
+
+
+def _between_calls(took, name="poll"):
+    """Two calls, 200,001 ns apart, for part of which the host polls, or does something else."""
     calls = [gpu_call(0, 0, 1_000_000), gpu_call(1, 1_200_001, 4_000_000)]
     work = [command(0, 0, 1_000_000), command(1, 1_200_001, 4_000_000)]
-    return analyzed(calls, work, end=4_000_000, host_activities=(_polls(took),))
+    return analyzed(calls, work, end=4_000_000, host_activities=(_polls(took, name),))
 
 
-def _polls(took):
+def _polls(took, name="poll"):
     return HostActivity(
-        name="poll",
+        name=name,
         kind=ActivityKind.FUNCTION,
         thread=HOST_TRACK,
         start_ns=EPOCH + 1_000_000,

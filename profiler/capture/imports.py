@@ -1,4 +1,4 @@
-"""Callbacks on library import, deferred signals, and the classes of modules.
+"""Callbacks on library import, deferred signals, and what exists of some classes.
 
     when_imported("diffusers", patch)   # immediately, if it is imported already
 
@@ -12,12 +12,12 @@ import gc
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from itertools import islice
+from itertools import chain, compress, islice
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -231,6 +231,37 @@ def import_ahead(*of_backend: str) -> None:
                 import_module(name)
     except Exception as error:  # noqa: BLE001 - the first call says what is wrong
         let_pass(error)
+
+
+# --- The instances of some classes that exist already, found in one look at all objects. Subclasses
+# are asked of their classes, so that each object costs a look at its type and no more.
+
+
+def with_subclasses(kinds: Iterable[type]) -> set[type]:
+    """The classes and all that are derived from them."""
+    found, left = set(kinds), list(kinds)
+    while left:
+        below: list[type] = type.__subclasses__(left.pop())
+        new = [kind for kind in below if kind not in found]
+        found.update(new)
+        left += new
+    return found
+
+
+def tracked_instances(kinds: Collection[type]) -> list[Any]:
+    """The objects of exactly these classes that `gc.freeze()` has not hidden.
+
+    While a list holds all objects no other thread may run: a tuple that it is making
+    (`tuple(x for x in y)`) would fail with a SystemError, in the script's code. CPython lets others
+    run after calls and jumps; the three marked statements are neither.
+    """
+    objects: list[Any] = []
+    of_these = compress(objects, map(kinds.__contains__, map(type, objects)))
+    everything = chain.from_iterable(map(gc.get_objects, (None,)))
+    objects += everything  # 1
+    found = [*of_these]  # 2
+    del objects[:]  # 3
+    return found
 
 
 # --- Classes of modules, as the manifest keeps them: `submodules.NAME.modules`, path → class.

@@ -7,10 +7,10 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_OPTIMIZED
-from itertools import chain, compress
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from profiler.capture.imports import tracked_instances, with_subclasses
 from profiler.capture.pipelines.discovery import held, is_scheduler
 from profiler.capture.registry import backend_of, notice
 
@@ -153,11 +153,9 @@ def _may_hold(value: Any) -> bool:
     )
 
 
-# --- The instances of some classes that live in the process, found in one look at all objects.
-#
-# Subclasses are asked of their classes, so that each object costs a look at its type and no more.
-# What `gc.freeze()` hides, as in a child that was forked from a profiled process, is looked for in
-# what the script's variables lead to.
+# --- The instances of some classes that live in the process. What `gc.freeze()` hides, as in a
+# child that was forked from a profiled process, is looked for in what the script's variables lead
+# to.
 
 
 _MOST_FROZEN = 100_000  # objects that are looked at one by one
@@ -168,35 +166,14 @@ def instances(kinds: Sequence[type], caller: FrameType | None = None) -> list[An
     """Those of `kinds` and of their subclasses. Of what `gc.freeze()` has hidden, those that lie
     outermost in what variables of modules that are no library, and of the frames from `caller` on,
     lead to."""
-    wanted = _with_subclasses(kinds)
+    wanted = with_subclasses(kinds)
     if not wanted:
         return []
-    found = _tracked(wanted)
+    found = tracked_instances(wanted)
     if gc.get_freeze_count():
         known = set(map(id, found))
         roots = [*_script_globals(), *values_around(caller)]
         found += [one for one in _reached(roots, wanted) if id(one) not in known]
-    return found
-
-
-def tracked_instances(kinds: Sequence[type]) -> list[Any]:
-    """Those of `kinds` and of their subclasses that `gc.freeze()` has not hidden."""
-    return _tracked(_with_subclasses(kinds))
-
-
-def _tracked(wanted: set[type]) -> list[Any]:
-    """The objects of exactly these classes.
-
-    While a list holds all objects no other thread may run: a tuple that it is making
-    (`tuple(x for x in y)`) would fail with a SystemError, in the script's code. CPython lets others
-    run after calls and jumps; the three marked statements are neither.
-    """
-    objects: list[Any] = []
-    of_these = compress(objects, map(wanted.__contains__, map(type, objects)))
-    everything = chain.from_iterable(map(gc.get_objects, (None,)))
-    objects += everything  # 1
-    found = [*of_these]  # 2
-    del objects[:]  # 3
     return found
 
 
@@ -234,13 +211,3 @@ def _script_globals() -> Iterator[dict[str, Any]]:
         foreign = "site-packages" in file or "dist-packages" in file or file.startswith(library)
         if not foreign and not name.startswith(_OWN) and (file or name == "__main__"):
             yield vars(module)
-
-
-def _with_subclasses(kinds: Sequence[type]) -> set[type]:
-    found, left = set(kinds), list(kinds)
-    while left:
-        below: list[type] = type.__subclasses__(left.pop())
-        new = [kind for kind in below if kind not in found]
-        found.update(new)
-        left += new
-    return found

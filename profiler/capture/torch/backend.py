@@ -26,9 +26,13 @@ from profiler.capture.backend import (
     Watching,
     device_name,
 )
-from profiler.capture.imports import collection_waits, import_ahead
+from profiler.capture.imports import (
+    collection_waits,
+    import_ahead,
+    tracked_instances,
+    with_subclasses,
+)
 from profiler.capture.patching import Around, ClassPatches, Wraps
-from profiler.capture.pipelines.script_objects import tracked_instances
 from profiler.capture.registry import notice
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
@@ -335,7 +339,7 @@ class ScriptModules:
         base = self._base = module.Module
         made = base.__init__
         self._before = (made, base.__call__)
-        self._new = [weakref.ref(one) for one in tracked_instances([base])]
+        self._new = [weakref.ref(one) for one in tracked_instances(with_subclasses([base]))]
 
         @functools.wraps(made)
         def __init__(new: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807

@@ -15,8 +15,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from profiler.capture.imports import tracked_instances, with_subclasses
 from profiler.capture.patching import ClassPatches
-from profiler.capture.pipelines.script_objects import tracked_instances
 
 AUTOGRAD, KINETO = "torch.autograd.profiler", "torch.profiler.profiler"
 _LAST_NAMES = {AUTOGRAD: "KinetoStepTracker", KINETO: "profile"}  # once they are imported
@@ -85,7 +85,7 @@ class ScriptProfilers:
         tracker = getattr(sys.modules.get(AUTOGRAD), "KinetoStepTracker", None)
         if _STEPS not in getattr(tracker, "_step_dict", ()):
             return
-        for found in tracked_instances([module.profile]):
+        for found in tracked_instances(with_subclasses([module.profile])):
             warm = getattr(found, "current_action", None) is module.ProfilerAction.WARMUP
             if warm and found.profiler is not None:
                 self._waiting.add(found.profiler)

@@ -16,6 +16,7 @@ from profiler.report.html.tables import busy_json, icicle_json, strip_json
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind
 from tests.corpus import CORPUS, needs_corpus
+from tests.importers.kineto.traces import Trace
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words
@@ -335,6 +336,19 @@ def test_a_sum_over_devices_says_so():
     found = icicle_json(analyze(make_run(calls, commands, [make_span("pipeline", "p", 0, 100)])))
     assert found["values"]["elapsed_ns"][0] == 200
     assert found["together"] == {"devices": 2, "passed": 100}
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_waits_in_calls_without_operators_are_in_no_node(launches, tmp_path):
+    """Then nothing says how busy the run was: its waits are not all there."""
+    trace = Trace()
+    for at, name in ((0, "forward"), (100, "sample"), (200, "forward")):
+        trace.event("user_annotation", name, at, 100)
+        if launches or name == "forward":
+            external = trace.op("aten::mm", at + 10, 10)
+            trace.kernel("gemm", at + 20, 30, launched=at + 12, external=external)
+    found = icicle_json(analyze(trace.imported(tmp_path)))
+    assert found["waits_lack"] is not launches
 
 
 def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):

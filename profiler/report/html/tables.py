@@ -441,12 +441,16 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     waited for: `parent` is the place of the node that each is in, -1 of the run, and `codes` are
     those of columns of words. Only leaves have a bound, and only these and roles have a role.
     `together` says how many devices the times are the sum of, and how long the run took, if these
-    are longer. None if nothing took any time."""
+    are longer; `waits_lack` is true if devices also waited in calls whose operators were not
+    traced. None if nothing took any time."""
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
     if tree.is_empty():
         return None
     kept = tree.with_columns(own="name", name="label", kind=pl.col("kind").cast(pl.String))
-    kept = _with_waits(kept, waits_of(analysis.inputs))
+    waits = waits_of(analysis.inputs)
+    in_calls = waits.filter(pl.col("submodule").is_not_null())["wait_ns"].sum()
+    waits_lack = bool(len(waits)) and in_calls < analysis.idle["idle_inside_ns"].sum()
+    kept = _with_waits(kept, waits)
     place = {node: number for number, node in enumerate(kept["node"]) if node is not None}
     above_each = [place.get(node, -1) for node in kept["parent"]]
     columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
@@ -464,6 +468,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
         "parent": [above if above < at else -1 for at, above in enumerate(above_each)],
         "words": [said(word) for word in sorted(word for word in words if word)],
         "together": _together(analysis, tree),
+        "waits_lack": waits_lack,
     }
 
 

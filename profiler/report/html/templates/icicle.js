@@ -129,8 +129,9 @@ export class Icicle extends FirstCanvas {
   // Of what the time of a node with others in it consists: a parent is what its children are.
   mix(node) {
     const waits = this.waited[node] / this.values.elapsed_ns[node];
-    const sum = page.icicle.together && this.is(node, "run", "stage"); // of devices: no share of the run
-    if (!this.children[node].length || !waits || sum) return "";
+    const { together, waits_lack } = page.icicle; // of several devices, or not all: no share of the run
+    const unknown = (together || waits_lack) && this.is(node, "run", "stage");
+    if (!this.children[node].length || !waits || unknown) return "";
     return say("{busy} busy, {waits} waiting", { busy: format.percent(1 - waits), waits: format.percent(waits) });
   }
 

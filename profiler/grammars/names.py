@@ -49,17 +49,33 @@ class CollectiveKind(StrEnum):
 
 
 _WORDS = {
+    "crossdevicereduce": CollectiveKind.ALL_REDUCE,  # of vLLM and SGLang
     **{kind.replace("_", ""): kind for kind in CollectiveKind if kind is not CollectiveKind.OTHER},
     **dict.fromkeys(("send", "recv"), CollectiveKind.SEND_RECV),
 }
 _LETTERS = re.compile(r"[^a-z]")
 _PARAMETERS = re.compile(r"[(<].*", re.DOTALL)
+_ANONYMOUS = "(anonymous namespace)::"
 
 
 def collective_kind(name: str) -> CollectiveKind:
     """The kind that the name of a collective, an operator or a kernel says."""
-    letters = _LETTERS.sub("", _PARAMETERS.sub("", name).lower())
+    letters = _LETTERS.sub("", _PARAMETERS.sub("", name.replace(_ANONYMOUS, "")).lower())
     return next((kind for word, kind in _WORDS.items() if word in letters), CollectiveKind.OTHER)
+
+
+_COLLECTIVE = re.compile(
+    r"(?i)^(nccl|rccl|mscclkernel|hccl|hcom_)|^deep_ep::|cross_device_reduce"
+    r"|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
+)
+
+
+def is_collective(kernel: str) -> bool:
+    """Whether a kernel of that name exchanges data between ranks: those of NCCL and its like, of
+    symmetric memory (`multimem_all_reduce_kernel`) and of serving engines
+    (`vllm::cross_device_reduce_1stage`). What Inductor fused around one does not."""
+    name = _PARAMETERS.sub("", kernel.removeprefix("void ").replace(_ANONYMOUS, ""))
+    return not name.startswith("triton_") and _COLLECTIVE.search(name) is not None
 
 
 def bus_factor(kind: CollectiveKind, ranks: int) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from profiler.files import decoded
+from profiler.grammars.names import is_collective
 from profiler.trace.events import Category
 
 # --- The result of a convolution, which torch's events do not have: from input, weight and
@@ -324,7 +325,7 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
 
     `activity` is Kineto's: `kernel`, `gpu_memcpy`, `gpu_memset` or one of `GRAPH_NODES`, which are
     on ` sync`. Copies from and to the host are on ` memcpy` (dma), those on a device or between
-    devices and memset on ` copy`, kernels of NCCL, RCCL and HCCL on ` collectives` (collective),
+    devices and memset on ` copy`, kernels that are collectives on ` collectives` (collective),
     others on the stream itself (compute).
     """
     if activity in GRAPH_NODES:
@@ -335,7 +336,7 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
         return (" memcpy", "dma") if to_host else (" copy", "copy")
     if activity == "gpu_memset":
         return " copy", "copy"
-    if name.lower().startswith(("nccl", "rccl", "mscclkernel", "hcom_", "hccl")):
+    if is_collective(name):
         return " collectives", "collective"
     return "", "compute"
 

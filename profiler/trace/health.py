@@ -58,7 +58,7 @@ _LEAST_NUMBERS, _LEAST_LOST, _LAUNCHES = 100, 20, 50
 _LONG_LAUNCH_NS, _QUICKEST = 250_000, 0.05  # healthy recordings are below 10 µs
 _LATE_NS = 500_000  # healthy recordings are below 30 µs, but for queues that never run dry
 _COLLECTIVE = re.compile(  # these wait for others
-    "nccl|rccl|hccl|hcom_|SendRecv|AllReduce", re.IGNORECASE
+    "nccl|rccl|hccl|hcom_|SendRecv|all_?reduce|cross_device_reduce", re.IGNORECASE
 )
 _CORRELATION_BITS = 40
 _MOST_PROCESSES = 64  # that are distinguished

@@ -129,3 +129,20 @@ def test_a_broken_grammar_is_left_out(installed, capsys, value, what):
     assert line.count("\n") == 1
     assert "the plug-in shouting (profile_sd3.grammars)" in line
     assert what in line
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_gather"),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<bf16, 16>(bf16*)", "all_reduce"),
+        ("void vllm::cross_device_reduce_1stage<__half, 4>(vllm::RankData*)", "all_reduce"),
+        ("void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)", None),
+        ("void at::native::vectorized_gather_kernel<16, long>(char*)", None),
+        ("triton_poi_fused_all_reduce_add_0", None),  # beside one
+    ],
+)
+def test_kernels_that_exchange_data_between_ranks(kernel, kind):
+    """Of NCCL, of symmetric memory, of serving engines; reductions on a device are none."""
+    assert names.is_collective(kernel) is (kind is not None)
+    assert kind is None or names.collective_kind(kernel) == kind

@@ -205,13 +205,13 @@ RANKS: tuple[Column, ...] = (
     col(
         "busy_ns",
         NS,
-        "time in which something ran on its devices, summed over the devices",
+        "part of the end-to-end time in which something ran on its devices, summed over them",
         importance=3,
     ),
     col(
         "collective_ns",
         NS,
-        "union of its collectives, including the wait for the last rank",
+        "union of its collectives in the end-to-end time, including the wait for the last rank",
         hide_if_zero=True,
     ),
     col(
@@ -551,10 +551,11 @@ def rank_table(
     own: pl.DataFrame,
     arrived: pl.DataFrame,
     shares: Mapping[str, float],
+    counted: Stretches,
 ) -> pl.DataFrame:
     """One row a rank (`RANKS`); none of a run of one process. `members` are the commands of all
     collectives, `own` those that several ranks recorded, `arrived` who was last in these, `shares`
-    are `exposed_shares`."""
+    are `exposed_shares`, `counted` is the end-to-end time."""
     clocks = {one.rank: one for one in run.info.job.ranks} if run.info.job is not None else {}
     calls = dict(run.calls.group_by("rank").len().iter_rows())
     if not {*clocks, *calls} - {NO_RANK} and _highest(run.commands["rank"]) == NO_RANK:
@@ -570,7 +571,7 @@ def rank_table(
             {
                 "rank": rank,
                 "calls": calls.get(rank, 0),
-                **_device_work(work.filter(of_rank), members.filter(of_rank), shares),
+                **_device_work(work.filter(of_rank), members.filter(of_rank), shares, counted),
                 **_lateness(rank, own.filter(of_rank), arrived),
                 **_clock(clocks, rank),
             }
@@ -618,16 +619,19 @@ def _work(run: Run) -> pl.DataFrame:
 
 
 def _device_work(
-    work: pl.DataFrame, members: pl.DataFrame, shares: Mapping[str, float]
+    work: pl.DataFrame, members: pl.DataFrame, shares: Mapping[str, float], counted: Stretches
 ) -> dict[str, Any]:
-    """What the devices of a rank did, and how much of its collectives nothing hides."""
+    """What the devices of a rank did, and how much of its collectives nothing hides: in the
+    end-to-end time, if there is one."""
     busy = collective = exposed = 0
     devices = work["device"].unique().sort().to_list()
     for device in devices:
         own = work.filter(pl.col("device") == device)
-        together = stretches_of(members.filter(pl.col("device") == device))
+        ran, together = map(stretches_of, (own, members.filter(pl.col("device") == device)))
+        if counted.length:
+            ran, together = ran.both(counted), together.both(counted)
         computed = stretches_of(own.filter(pl.col("category").is_in(_COMPUTES)))
-        busy += stretches_of(own).length
+        busy += ran.length
         collective += together.length
         exposed += together.minus(computed).length
     first, last = work["start_ns"].min(), work["end_ns"].max()
@@ -710,7 +714,7 @@ TABLES = (
         section="ranks",
         columns=RANKS,
         make=lambda of: rank_table(
-            of.run, members(of), _matched(of), _arrived(of), exposed_shares(of)
+            of.run, members(of), _matched(of), _arrived(of), exposed_shares(of), of.axis.counted
         ),
         title="Ranks",
         about="Rows cover the whole run, whatever is selected. The table is empty if the run "

@@ -19,7 +19,7 @@ from profiler.analysis.table_text import Sentences, worded_note
 from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, col, schema
 from profiler.text import NoteCode, Said, joined, notes_text, said
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
-from profiler.trace.manifest_fields import CallsFrom
+from profiler.trace.manifest_fields import CallsFrom, Recording
 
 # --- The columns of what was executed but is not in the trace.
 
@@ -159,9 +159,15 @@ def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
     for code in _lacking(analysis):
         some = RULES_THAT_NEED[code] - seen
         if some:
-            found[code] = some, _ADVICE.get((code, producer), "")
+            found[code] = some, _advice(code, producer, analysis.run.recording)
         seen |= some
     return found
+
+
+def _advice(code: str, producer: str, recording: Recording | None) -> str:
+    if code == "memory" and recording is not None and recording.profile_memory:
+        return said("profile_memory was on, but the file holds no memory events.")
+    return _ADVICE.get((code, producer), "")
 
 
 def unchecked_lines(analysis: Analysis) -> Iterator[Said]:
@@ -433,7 +439,8 @@ def missing_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     for code in lacking:
         where, sentence, _ = CONSEQUENCES[code]
         if where == section:
-            lead = joined(" ", filter(None, (sentence, _ADVICE.get((code, producer)))))
+            advice = _advice(code, producer, analysis.run.recording)
+            lead = joined(" ", filter(None, (sentence, advice)))
             yield Part(lead=lead, always=True)
     if section == "findings" and analysis.findings:
         rest = unchecked_text(analysis)

@@ -29,7 +29,7 @@ from profiler.analysis.profiling_overhead import part_rows
 from profiler.analysis.result import ReportInput, RunSummary
 from profiler.analysis.settings import generation_pairs, setting_pairs
 from profiler.files import opened, read_file
-from profiler.text import Noun, count, counted, said, size
+from profiler.text import Noun, count, counted, duration, said, size
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
 from profiler.trace.manifest import MANIFEST_NAME
 from profiler.trace.manifest_fields import stated
@@ -219,6 +219,9 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield Group(said("Files"), tuple(map(_file_row, trace_files(of.source) if of.source else ())))
     drops = of.analysis.drops
     nothing = ((said("nothing"), said("everything that was executed is in this report")),)
+    if unrecorded := of.analysis.accounting.unrecorded_ns:
+        silent = said("but for {time} nothing was recorded", time=duration(unrecorded))
+        nothing = ((said("nothing"), silent),)
     sound = is_sound(of.analysis.inputs.run.info.health)
     yield Group(said("Dropped"), tuple(missing_rows(drops)) or (nothing if sound else ()))
 

@@ -8,6 +8,7 @@ import pytest
 
 from profiler.analysis import extent, headline
 from profiler.analysis.analyze import analyze
+from profiler.analysis.dropped_data import unchecked_text
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.importers.kineto.traces import Trace
@@ -113,3 +114,11 @@ def test_copies_that_nothing_hides_are_no_waiting(tmp_path):
     run = trace.imported(tmp_path)
     text = headline(analyze(run), 0).replace("\N{NO-BREAK SPACE}", " ")
     assert "the GPU is busy 83 % (17 % in transfers alone) and waits for the host 17 %" in text
+
+
+def test_memory_that_was_profiled_and_is_not_in_the_file_is_no_option_to_set(tmp_path):
+    """`profile_memory` was on: to record with it again is no advice."""
+    trace = Trace(profile_memory=1)
+    trace.kernel("gemm", 20, 80, launched=2, external=trace.op("aten::mm", 0, 10))
+    text = str(unchecked_text(analyze(trace.imported(tmp_path))))
+    assert "profile_memory was on, but the file holds no memory events" in text

@@ -689,7 +689,6 @@ _DEVICES = (
     "span_ns",
     renamed(DEVICES, "calls_ns", label="in calls"),
     "busy_ns",
-    "idle_ns",
     "carried_over_ns",
     "unrecorded_ns",
     "compute_ns",

@@ -83,6 +83,8 @@ IDLE: tuple[Column, ...] = (
         "idle_ns",
         NS,
         "time in its span in which nothing ran on it: the sum of the next seven columns",
+        label="idle in its span",
+        importance=16,
     ),
     col(
         "launch_ns",
@@ -177,13 +179,14 @@ IDLE: tuple[Column, ...] = (
         NS,
         "part of the end-to-end time outside of span_ns",
         label="before and after",
-        importance=1,
+        importance=16,
         hide_if_zero=True,
     ),
+    col("idle_of_run_ns", NS, "idle_ns - before_after_ns + unallocated_ns", label="idle"),
     col(
         "idle_share",
         SHARE,
-        "(idle_ns - before_after_ns + unallocated_ns) / end-to-end time",
+        "idle_of_run_ns / end-to-end time",
         True,
         label="idle of run",
     ),
@@ -227,8 +230,9 @@ IDLE: tuple[Column, ...] = (
     ),
 )
 IDLE_SHOWN = (  # in the report, in this order
-    "device span_ns computing_ns idle_ns unallocated_ns idle_share launch_ns unknown_cause_ns "
-    "sync_ns queue_ns copy_wait_ns other_device_ns host_ns host_work_ns before_after_ns "
+    "device span_ns computing_ns idle_of_run_ns idle_share launch_ns unknown_cause_ns "
+    "sync_ns queue_ns copy_wait_ns other_device_ns host_ns host_work_ns idle_ns before_after_ns "
+    "unallocated_ns "
     "collective_ns exposed_ns data_ns unrecorded_ns long_gaps long_gap_ns transfer_ns "
     "overlap_share"
 )
@@ -493,6 +497,7 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
         "unrecorded_ns": sums["unrecorded"],
         "idle_inside_ns": sums["inside"],
         "unallocated_ns": unused,
+        "idle_of_run_ns": idle - sums[OUTSIDE] + unused,
         "idle_share": (idle - sums[OUTSIDE] + unused) / total if total else None,
         "transfer_ns": moved,
         "overlapped_ns": moved - data,

@@ -378,7 +378,7 @@ def idle(run: Run, analysis: Analysis) -> None:
         assert row["idle_share"] == device["idle_share"]
         if row["idle_share"] is not None:
             part = row["idle_ns"] - row["before_after_ns"] + row["unallocated_ns"]
-            assert part == pytest.approx(row["idle_share"] * total)
+            assert part == row["idle_of_run_ns"] == pytest.approx(row["idle_share"] * total)
         here = durations(run, "compute", "other", "dma", "copy", "collective")
         here = here.filter(pl.col("device").cast(pl.String) == row["device"])
         moves = pl.col("category").is_in(["dma", "copy"])

@@ -31,6 +31,7 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import Table
+from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table
 from profiler.grammars.names import CollectiveKind, bus_factor, collective_kind
@@ -52,7 +53,7 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
-from profiler.text import Value, count, counted, duration, said, sentence
+from profiler.text import Value, count, counted, duration, joined, said, sentence
 from profiler.trace.events import NO_RANK, rank_of_device
 from profiler.trace.manifest_fields import Collective, Job, Rank
 
@@ -104,22 +105,39 @@ def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
     of = analysis.inputs
     if not times_recorded(of.run.info):
         return
-    took = dict(analysis.idle.select("device", "collective_ns").iter_rows())
     waited = dict(analysis.ranks.select("rank", "waited_ns").iter_rows())
-    unknown = busy_unknown(of.run.info.health)
-    for device, part in exposed_shares(of).items():
+    unknown, gain = busy_unknown(of.run.info.health), None
+    shares = exposed_shares(of)
+    if max(shares.values(), default=0.0) >= _EXPOSED:
+        gain = _gain_without_collectives(of)
+    for device, part in shares.items():
         if part < _EXPOSED or device in unknown:
             continue
         exposed = round(part * of.axis.counted.length)
+        own = members(of).filter(pl.col("device") == device)
         evidence: dict[str, Value] = {
             "exposed_ns": exposed,
             "exposed_share": part,
-            "collective_ns": took.get(device, exposed),
+            "collective_ns": stretches_of(own).both(of.axis.counted).length,
         }
         late = waited.get(rank_of_device(device))
         evidence |= {} if late is None else {"waited_ns": late}
-        where = Where(device=device)
-        yield Finding("exposed_collectives", evidence, where, cost_ns=exposed)
+        if gain is not None and gain < _MOSTLY * exposed:
+            evidence["without_them_ns"] = gain
+        cost = exposed if gain is None else min(gain, exposed)
+        yield Finding("exposed_collectives", evidence, Where(device=device), cost_ns=cost)
+
+
+def _gain_without_collectives(of: Inputs) -> int | None:
+    """By how much the run becomes shorter, by replay, if collectives take no time; None if it
+    cannot be replayed."""
+    gains = replay_gains(of)
+    if gains is None:
+        return None
+    works = gains.whole.recording.works
+    collective = (of.run.commands["category"] == "collective").to_numpy()
+    zero = collective[works.row] & (works.row >= 0)
+    return max(gains.whole.gain_ns(np.where(zero, 0, works.length)), 0)
 
 
 def _exposed_collectives(found: Finding) -> Words:
@@ -127,16 +145,34 @@ def _exposed_collectives(found: Finding) -> Words:
         "Collectives on {device} are exposed for {exposed_share} of the run: it computes nothing "
         "meanwhile"
     )
+    late = "without_them_ns" in found.evidence
+    if late:
+        title = said(
+            "Collectives on {device} are exposed for {exposed_share} of the run; without them "
+            "launches would come as late"
+        )
     if on_several(found):
+        many = {
+            "devices": named_devices(found),
+            "share": value_range(found, "exposed_share"),
+        }
         title = said(
             "Collectives on {devices} are exposed for {share} of the run: they compute nothing "
             "meanwhile",
-            devices=named_devices(found),
-            share=value_range(found, "exposed_share"),
+            **many,
         )
+        if late:
+            title = said(
+                "Collectives on {devices} are exposed for {share} of the run; without them "
+                "launches would come as late",
+                **many,
+            )
+    caveat = _WAITED if "waited_ns" in found.evidence else _MAY_WAIT
+    if late:
+        caveat = joined(" ", [_HOST_IS_LATE, caveat])
     return Words(
         title=title,
-        caveat=_WAITED if "waited_ns" in found.evidence else _MAY_WAIT,
+        caveat=caveat,
         recommendation=said(
             "Overlap collectives with computation (buckets, async_op=True, a stream of their own), "
             "send less (fewer bits, fewer and larger messages), or divide the model so that ranks "
@@ -145,6 +181,11 @@ def _exposed_collectives(found: Finding) -> Words:
     )
 
 
+_MOSTLY = 0.5  # of the exposed time
+_HOST_IS_LATE = said(
+    "The run is bound by its host: by replay it gains no more than {without_them_ns} if they take "
+    "no time, until launching is cheaper."
+)
 _WAITED = said(
     "The time of a collective includes waiting for the rank that is last, {waited_ns} here: faster "
     "links do not gain that."
@@ -322,7 +363,7 @@ COLLECTIVES: tuple[Column, ...] = (
         "if that is null: a lower bound of the achieved rate; null if bytes or group are "
         "unknown",
         True,
-        label="bus at least",
+        label="bus, median",
     ),
 )
 

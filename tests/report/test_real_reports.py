@@ -122,3 +122,17 @@ def test_memory_that_was_profiled_and_is_not_in_the_file_is_no_option_to_set(tmp
     trace.kernel("gemm", 20, 80, launched=2, external=trace.op("aten::mm", 0, 10))
     text = str(unchecked_text(analyze(trace.imported(tmp_path))))
     assert "profile_memory was on, but the file holds no memory events" in text
+
+
+def test_collectives_of_a_run_that_is_bound_by_its_host_gain_nothing(tmp_path):
+    """Each kernel of 40 µs is launched each 100 µs, with an all-reduce of 30 µs behind it: half of
+    the exposed time is nobody's gain, because the next launch comes no sooner."""
+    trace = Trace()
+    for at in range(0, 5_000, 100):
+        external = trace.op("aten::mm", at, 8)
+        trace.kernel("gemm", at + 10, 40, launched=at + 1, external=external)
+        trace.kernel("ncclDevKernel_AllReduce_Sum", at + 50, 30, launched=at + 3)
+    analysis = analyze(trace.imported(tmp_path))
+    (found,) = [one for one in analysis.findings if one.rule == "exposed_collectives"]
+    assert found.evidence["exposed_ns"] == 50 * 30_000
+    assert found.cost_ns == found.evidence["without_them_ns"] == 30_000  # the last one's

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, CommandArrays, queue_codes
 from profiler.analysis.timeline import Axis, PipelineCalls
-from profiler.run.device_timeline import Busy
+from profiler.run.device_timeline import Busy, blocking_copies
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -627,7 +627,6 @@ def silent_waits(
 # the host.
 
 
-_TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _WAITS = "(?i)synchronize"
 
 
@@ -770,9 +769,8 @@ def _waits(
     whether nobody recorded the wait: from those, for the places `silent`, it returned when that
     had ended. Of several with one end those that were recorded come last."""
     run, commands, launches = timeline.run, timeline.commands, timeline.launches
-    copied = np.flatnonzero(np.isin(commands.category[launches.target], _TRANSFERS))
-    to, by = launches.target[copied], launches.source[copied]
-    copied = copied[commands.end[by] >= commands.end[to]]
+    by, to = launches.source, launches.target
+    copied = blocking_copies(run.commands, by, to, commands.start, commands.end)
     source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
     on_host = np.flatnonzero(np.isin(commands.category[target], (HOST, _SYNC)))
     on_host = on_host[commands.category[source[on_host]] != HOST]

@@ -218,9 +218,9 @@ class Waits(Struct, frozen=True, eq=False):
     least: Times
 
 
-def waits_of(works: Works, launches: Launches, commands: pl.DataFrame) -> Waits:
+def waits_of(works: Works, launches: Launches) -> Waits:
     """When the host waited, but for waits within others; of a blocking copy for its own work."""
-    begin, end, own, back = _all(works, launches, commands)
+    begin, end, own, back = _all(works, launches)
     order = np.lexsort((-end, begin))
     begin, end, own, back = begin[order], end[order], own[order], back[order]
     before = np.append(NEVER, np.maximum.accumulate(end))[: len(end)]
@@ -245,46 +245,27 @@ def waits_of(works: Works, launches: Launches, commands: pl.DataFrame) -> Waits:
     )
 
 
-def _all(
-    works: Works, launches: Launches, commands: pl.DataFrame
-) -> tuple[Times, Times, Times, Times]:
+def _all(works: Works, launches: Launches) -> tuple[Times, Times, Times, Times]:
     """Start, end, own work and how far back of all waits."""
     place = np.full(len(launches.source) + 1, -1)  # the last is of no command
     place[works.row] = np.arange(len(works.row))
     place[-1] = -1
     own = place[launches.blocked_on]
+    # a call that returns while its copy runs waited for what is ahead on the stream, if anything is
+    back = (own >= 0) & (works.end[own] > launches.blocked_end)
     gone = (launches.blocked_on >= 0) & (own < 0)  # a copy on no device that is replayed
-    begin, end, own = (c[~gone] for c in (launches.blocked_start, launches.blocked_end, own))
-    staged = _staged(works, launches, commands)
-    full, back = _full_queues(works, launches)
-    behind = np.concatenate((staged, full))
-    source = launches.source[works.row[behind]]
+    gone |= back & np.isin(own, works.heads)
+    begin, end, own, back = (
+        column[~gone] for column in (launches.blocked_start, launches.blocked_end, own, back)
+    )
+    full, depth = _full_queues(works, launches)
+    source = launches.source[works.row[full]]
     return (
         np.append(begin, launches.start[source]),
         np.append(end, launches.end[source]),
-        np.append(own, behind),
-        np.concatenate((np.zeros_like(own), np.ones_like(staged), back)),
+        np.append(own, full),
+        np.append(back.astype(np.int64), depth),
     )
-
-
-def _staged(works: Works, launches: Launches, commands: pl.DataFrame) -> Times:
-    """Copies whose call waited for the work ahead of them on their stream, but not for their end:
-    of pageable memory, which passes through a buffer of the driver, and of calls that are not
-    asynchronous. Theirs returns while the device copies (4 to 120 us before the end on a V100)."""
-    place = np.flatnonzero((works.launch > NEVER) & (works.row >= 0))
-    place = place[np.diff(works.stream, prepend=-1)[place] == 0]  # something is ahead
-    returned = launches.end[launches.source[works.row[place]]]
-    place = place[(returned > works.start[place]) & (returned < works.end[place])]
-    rows = works.row[place]
-    named = commands.select(
-        pl.coalesce("kernel", "op_type").cast(pl.String).gather(pl.Series(rows)).alias("copy"),
-        pl.col("layer").cast(pl.String).gather(pl.Series(launches.source[rows])).alias("call"),
-    )
-    copy, call = pl.col("copy"), pl.col("call")
-    waits = copy.str.contains("Pageable") | ~call.str.contains("Async")  # as Kineto and nsys say
-    waits &= call.str.contains("Memcpy")
-    found: Times = place[named.select(waits.fill_null(False)).to_series().to_numpy()]
-    return found
 
 
 def _full_queues(works: Works, launches: Launches) -> tuple[Times, Times]:
@@ -344,7 +325,7 @@ def recording_of(run: Run) -> Recording | None:
         return None
     source = np.unique(launches.source[works.row[works.launch > NEVER]])
     taken = launches.end[source] - launches.start[source]
-    return Recording(works, waits_of(works, launches, run.commands), int(np.median(taken)))
+    return Recording(works, waits_of(works, launches), int(np.median(taken)))
 
 
 class Script(Struct, frozen=True, eq=False):

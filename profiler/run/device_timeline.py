@@ -183,8 +183,7 @@ def launches_of(
     end = ends(commands) if times is None else times.end
     launched_by = np.full(len(start), -1, dtype=np.int32)
     launched_by[target[::-1]] = source[::-1]  # of several the first
-    copies = np.isin(category[target], _TRANSFERS)
-    copies = np.flatnonzero(copies)[end[source[copies]] >= end[target[copies]]]
+    copies = blocking_copies(commands, source, target, start, end)
     hosts = np.flatnonzero((category == _HOST) | (category == _SYNC))
     called, graphs = _named(commands["layer"], hosts, _WAITS, _GRAPHS)
     waits = hosts[_waiting(commands["device"], category, hosts, called)]
@@ -200,6 +199,33 @@ def launches_of(
         blocked_on=np.append(target[copies], np.full(len(waits), -1)),
         blocked_by=blocked,
     )
+
+
+def blocking_copies(
+    commands: pl.DataFrame, source: Times, target: Times, start: Times, end: Times
+) -> Times:
+    """The places of launches, from `source` to `target`, of copies that the host waited for, int64.
+
+    Their calls returned when the copy had ended; or, if memory is pageable (it passes through a
+    buffer of the driver) or the call is not asynchronous, when it had begun: such a call waits for
+    all that is ahead, and returns up to 120 us before the end (V100), or, by the clocks of an
+    MI300X, 4 us."""
+    copies = np.flatnonzero(
+        np.isin(commands["category"].to_physical().to_numpy()[target], _TRANSFERS)
+    )
+    begun = end[source[copies]] > start[target[copies]]
+    ended = end[source[copies]] >= end[target[copies]]
+    early = copies[begun & ~ended]
+    named = commands.select(
+        pl.coalesce("kernel", "op_type").cast(pl.String).gather(target[early]).alias("copy"),
+        pl.col("layer").cast(pl.String).gather(source[early]).alias("call"),
+    )
+    copy, call = pl.col("copy"), pl.col("call")
+    waits = copy.str.contains("Pageable") | ~call.str.contains("Async")  # as Kineto and nsys say
+    waits &= call.str.contains("Memcpy")
+    ended[begun & ~ended] = named.select(waits.fill_null(False)).to_series().to_numpy()
+    found: Times = copies[ended]
+    return found
 
 
 def _waiting(device: pl.Series, category: Codes, hosts: Times, called: Flags) -> Flags:

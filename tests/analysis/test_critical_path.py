@@ -132,6 +132,25 @@ def test_copy_to_the_host_waits_for_all_before_it():
     ]
 
 
+def _copying(layer, returned):
+    """The path of a call that launches a kernel, which runs from 10 to 80, and a copy, from 80 to
+    88, from 20 until it `returned`."""
+    moved = Command(0, "cuda:0", "stream 7 memcpy", "copy", "copy", 80, 8, kernel="Memcpy HtoD")
+    commands = [host(0, 0, 10), host(0, 20, returned, layer), gpu(0, 10, 80), moved]
+    return _path(linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 2), (1, 3)))
+
+
+def test_blocking_copy_is_a_wait_if_its_call_returns_just_before_it_ends():
+    """By the clocks of an MI300X hipMemcpyWithStream does: the path is on the device until 86. An
+    asynchronous call that returned then waited for nothing."""
+    assert _copying("hipMemcpyWithStream", 86) == [
+        ("t", "compute", "cuda:0", 1, 70),
+        ("t", "launches", "cuda:0", 1, 24),
+        ("t", "transfer", "cuda:0", 1, 6),
+    ]
+    assert _copying("hipMemcpyAsync", 86) == [("t", "launches", "cuda:0", 1, 100)]
+
+
 def test_flow_from_a_device_to_the_host_is_a_wait():
     """An import that tells what a host command waited for needs no name."""
     waited = Command(0, "cpu:0", "Host", "host", "result", 20, 70)

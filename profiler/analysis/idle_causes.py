@@ -615,7 +615,10 @@ def silent_waits(
 # - sync commands on a CPU, and host commands that are called Synchronize: for the last command
 # that
 #   ended meanwhile;
-# - host commands that launched a transfer and did not return before it had ended: for that;
+# - host commands that launched a transfer and did not return before it had ended, or were blocked
+#   by it (`blocking_copies`): for that;
+# - host commands that launched other work and return when it has ended, by whatever name: for that,
+#   launched when it begins;
 # - host commands and waits with a flow from a command of a device: for that;
 # - silences in which a device worked and after which the host launched at once, or the path ends,
 #   though no wait was recorded: for what ended last (`silent_waits`).
@@ -627,7 +630,9 @@ def silent_waits(
 # the host.
 
 
+_TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _WAITS = "(?i)synchronize"
+_LATER_PART = 20  # one in so many of the work of synchronous launches, at most
 
 
 class Stretch(Struct, frozen=True):
@@ -667,6 +672,8 @@ class Queues(Struct, frozen=True, eq=False):
             nothing = np.zeros(0, dtype=np.int64)
             return cls(*(nothing,) * 7, nothing.astype(np.bool_), Silences({}))
         row, queue, launched, source = _in_queues(timeline)
+        held = _synchronous(timeline.run.commands, commands, row, source)
+        launched[held] = commands.start[row[held]]
         heads = group_heads(queue)
         reach = commands.end[row]
         for first, last in zip(heads, [*heads[1:], len(row)], strict=True):
@@ -679,7 +686,8 @@ class Queues(Struct, frozen=True, eq=False):
         host_bound[heads] = False  # nothing ran before them in their queue
         silences = Silences.of(commands, source)
         silent = silent_waits(commands, silences, row, source, queue, reach, host_bound)
-        waits = _waits(timeline, row, reach, heads, silent)
+        held_until = np.minimum(commands.end[source[held]], reach[held])
+        waits = _waits(timeline, row, reach, heads, silent, held, held_until)
         host = commands.device[source]
         return cls(row, reach, bound, launched, host, *waits, silences)
 
@@ -762,8 +770,26 @@ def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times, Times]:
     return row[order], queue[order], launched[order], source[order]
 
 
+def _synchronous(frame: pl.DataFrame, commands: CommandArrays, row: Times, source: Times) -> Times:
+    """The places of work but copies whose launches return when it has ended, int64: those of one
+    name all do, so that hardly any of their work goes on later (by clocks that differ)."""
+    place = np.flatnonzero(~np.isin(commands.category[row], _TRANSFERS))
+    row, source = row[place], source[place]
+    start, end = commands.start[row], commands.end[row]
+    name = frame["layer"].gather(source).to_physical().to_numpy()
+    later = np.bincount(name, np.maximum(end - np.maximum(start, commands.end[source]), 0))
+    found: Times = place[(later * _LATER_PART <= np.bincount(name, end - start))[name]]
+    return found
+
+
 def _waits(
-    timeline: RunTimeline, row: Times, reach: Times, heads: Times, silent: Times
+    timeline: RunTimeline,
+    row: Times,
+    reach: Times,
+    heads: Times,
+    silent: Times,
+    held: Times,
+    held_until: Times,
 ) -> tuple[Times, Times, npt.NDArray[np.bool_]]:
     """When the host returned from waits, in order, the place in `row` of what it awaited, and
     whether nobody recorded the wait: from those, for the places `silent`, it returned when that
@@ -779,8 +805,8 @@ def _waits(
     others, behind = _of_synchronizations(run, commands, reach, heads)
     hosts, awaited = np.concatenate((hosts, others)), np.concatenate((awaited, behind))
     hosts, awaited = hosts[awaited >= 0], awaited[awaited >= 0]
-    returned = np.concatenate((reach[silent], commands.end[hosts]))
-    awaited = np.concatenate((silent, awaited))
+    returned = np.concatenate((reach[silent], held_until, commands.end[hosts]))
+    awaited = np.concatenate((silent, held, awaited))
     order = np.argsort(returned, kind="stable")
     return returned[order], awaited[order], order < len(silent)
 

@@ -151,6 +151,21 @@ def test_blocking_copy_is_a_wait_if_its_call_returns_just_before_it_ends():
     assert _copying("hipMemcpyAsync", 86) == [("t", "launches", "cuda:0", 1, 100)]
 
 
+def test_launches_that_return_when_their_work_has_ended_are_waits():
+    """The job of 10 to 90 is prepared until 20 and runs until 86, the next one of 90 to 98 runs
+    until 97; by a clock that differs, the last ends 1 ns after its launch returned. So do launches
+    of MTIA. Were it to run on for long, the first would tell nothing."""
+    name = "runFunction - job_prep_and_submit_for_execution"
+    hosts = [host(0, 10, 90, name), host(0, 90, 94, name), host(0, 94, 98, name)]
+    for last, on_device in ((99, {"compute": 66 + 3 + 3}), (120, {})):
+        commands = [*hosts, gpu(0, 20, 86), gpu(0, 91, 94), gpu(0, 95, last)]
+        run = make_run(
+            [_call(0, "t", 0, 200)], commands, [make_span("pipeline", "P", 0, 200, pipeline=0)]
+        )
+        path = {row[1]: row[-1] for row in _path(linked(run, (0, 3), (1, 4), (2, 5)))}
+        assert path == {"launches": 200 - sum(on_device.values()), **on_device}
+
+
 def test_flow_from_a_device_to_the_host_is_a_wait():
     """An import that tells what a host command waited for needs no name."""
     waited = Command(0, "cpu:0", "Host", "host", "result", 20, 70)

@@ -28,7 +28,16 @@ from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
 from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, SHARE, STRING, Column, col, schema
-from profiler.run.intervals import Codes, Stretches, Times, ends, order_by, positions, text_codes
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    batches,
+    ends,
+    order_by,
+    positions,
+    text_codes,
+)
 from profiler.run.run import Run
 from profiler.text import said
 from profiler.trace.events import CALLS_TRACK, CATEGORIES, NO_PIPELINE
@@ -184,6 +193,7 @@ class PathPart(StrEnum):
     LAUNCHES = "launches"  # of a call whose device works behind the host
     COMPUTE = "compute"
     TRANSFER = "transfer"
+    COLLECTIVE = "collective"  # while nothing else runs on the device
     QUEUED = "queued"
     HOST_WORK = "host_work"
 
@@ -275,10 +285,12 @@ def _best(start: list[int], end: list[int]) -> list[int]:
 # behind: `device_queues` says when. A call's time is then on the path as
 #
 # - call: its tile; if it launched work, `launches`: its tile while others waited for the host;
-# - compute, transfer: the device ran commands of the call while the host was ahead or waited, or
-# had
-#   returned from the call (all of its tile from there on is compute);
-# - queued: in between, the next command had been launched but not begun.
+# - compute, transfer, collective: the device ran commands of the call while the host was ahead or
+#   waited, or had returned from the call (if that computes, all of its tile from there on is
+#   compute);
+# - queued: in between, the next command had been launched but not begun. If another queue of the
+#   device worked meanwhile, the path is in that instead: in a collective only while nothing
+#   computes.
 #
 # Work of no call is `host work`, compute or transfer. With S the stretches on devices and X the
 # chain, in the time of the pipeline call,
@@ -290,13 +302,9 @@ def _best(start: list[int], end: list[int]) -> list[int]:
 
 
 _PARTS = tuple(part.value for part in PathPart)
-_CALL, _LAUNCHES, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
-_PART = np.array(
-    [
-        {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER}.get(name, _COMPUTE)
-        for name in CATEGORIES
-    ]
-)
+_CALL, _LAUNCHES, _COMPUTE, _TRANSFER, _COLLECTIVE, _QUEUED, _HOST_WORK = range(len(_PARTS))
+_NOT_COMPUTE = {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER, "collective": _COLLECTIVE}
+_PART = np.array([_NOT_COMPUTE.get(name, _COMPUTE) for name in CATEGORIES])
 _SYNC = CATEGORIES.index("sync")
 
 
@@ -308,7 +316,8 @@ def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
     names = _Names.of(timeline)
     activities = _Activities.of(timeline, names)
     queues = Queues.of(timeline)
-    paths = _Paths(timeline.commands, activities, timeline.axis, queues, names)
+    others = _others(timeline.commands, queues)
+    paths = _Paths(timeline.commands, activities, timeline.axis, queues, others, names)
     numbers = timeline.pipelines.numbers.tolist() or [NO_PIPELINE]
     rows = [(number, *row) for place, number in enumerate(numbers) for row in paths.rows_of(place)]
     table = pl.DataFrame(rows, schema=schema(CRITICAL_PATH), orient="row")
@@ -379,7 +388,8 @@ class _Activities(Struct, frozen=True, eq=False):
         end = np.concatenate((until, axis.end[behind], ended))
         of_host = np.where(launched, _LAUNCHES, _CALL)
         of_calls = names.code(names.of_call[:-1], of_host, names.of_tile)
-        of_behind = names.code(names.of_call[behind], _COMPUTE, names.of_tile[behind])
+        kind = _kinds(timeline)[behind]
+        of_behind = names.code(names.of_call[behind], kind, names.of_tile[behind])
         part = _PART[commands.category[free]]
         of_work = names.code(nothing, part, names.of_device[commands.device[free]])
         code = np.concatenate((of_calls, of_behind, of_work))
@@ -393,6 +403,19 @@ class _Activities(Struct, frozen=True, eq=False):
     def of_pipeline(self, place: int) -> slice:
         """The rows of one pipeline call."""
         return slice(*self.bounds[place : place + 2].tolist())
+
+
+def _kinds(timeline: RunTimeline) -> Times:
+    """What devices do in each call: compute, a collective, else a transfer; compute for nothing."""
+    commands = timeline.commands
+    does = np.zeros((len(timeline.run.calls), len(_PARTS)), dtype=np.bool_)
+    for rows in batches(len(commands.call)):
+        call, category = commands.call[rows], commands.category[rows]
+        works = (call >= 0) & (category != _SYNC)
+        does[call[works], _PART[category[works]]] = True
+    kinds = np.array((_COMPUTE, _COLLECTIVE, _TRANSFER))
+    found: Times = kinds[does[:, kinds].argmax(axis=1)]
+    return found
 
 
 def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tuple[Times, Times]:
@@ -439,6 +462,32 @@ def _pipeline_of(timeline: RunTimeline, behind: Times, free: Times) -> Codes:
     return np.concatenate((code, code[behind], of_free))
 
 
+_Others = Mapping[int, tuple[tuple[Times, Stretches], ...]]
+"""By device the rows and disjoint times of its compute, collectives and transfers: a moment is that
+of the command which began first."""
+
+
+def _others(commands: CommandArrays, queues: Queues) -> _Others:
+    """The work of devices with several queues, of which one may run while another waits."""
+    found: dict[int, tuple[tuple[Times, Stretches], ...]] = {}
+    for device in queues.shared:
+        own = np.flatnonzero((commands.device == device) & (commands.category != _SYNC))
+        own = own[np.argsort(commands.start[own], kind="stable")]
+        part = _PART[commands.category[own]]
+        found[device] = tuple(
+            _disjoint(commands, own[part == kind]) for kind in (_COMPUTE, _COLLECTIVE, _TRANSFER)
+        )
+    return found
+
+
+def _disjoint(commands: CommandArrays, rows: Times) -> tuple[Times, Stretches]:
+    """Those of the rows, in order of start, that run when no earlier one does, and when."""
+    start, end = commands.start[rows], np.maximum.accumulate(commands.end[rows])
+    begin = np.maximum(start, np.append(np.iinfo(np.int64).min, end[:-1])[: len(start)])
+    kept = end > begin
+    return rows[kept], Stretches(begin[kept], end[kept])
+
+
 class _Paths(Struct, frozen=True, eq=False):
     """What paths are made of."""
 
@@ -446,6 +495,7 @@ class _Paths(Struct, frozen=True, eq=False):
     activities: _Activities
     axis: Axis
     queues: Queues
+    others: _Others
     names: _Names
 
     def rows_of(
@@ -488,15 +538,35 @@ class _Paths(Struct, frozen=True, eq=False):
         return self.activities.code[rows][chain], took
 
     def _on_device(self, stretch: Stretch, counted: Stretches) -> tuple[Times, Times]:
-        """Numbers of the commands in a stretch and their times; once more for their queueing."""
+        """Numbers of the commands in a stretch and their times; so of what other queues did while
+        its own waited, and of the rest of that."""
         row, ran, queued = self.queues.parts(stretch, self.commands)
-        edges = stretch.start + np.cumsum(np.stack((queued, ran), axis=1).ravel())
-        lengths = np.diff(counted.before(np.append(stretch.start, edges)))
+        edges = np.append(stretch.start, np.cumsum(np.stack((queued, ran), axis=1).ravel()))
+        edges[1:] += stretch.start
+        moments = counted.before(edges)
+        began, ended = moments[:-1:2], moments[1::2]
+        links = [(self._code(row), moments[2::2] - ended)]
+        waiting = Stretches.union(began, ended)
+        for others, times in self.others.get(int(self.commands.device[row[0]]), ()):
+            first = np.searchsorted(times.end, stretch.start, side="right")
+            last = np.searchsorted(times.start, stretch.end, side="left")
+            begin, until = (
+                counted.before(times.start[first:last]),
+                counted.before(times.end[first:last]),
+            )
+            took = waiting.within(begin, until)
+            links.append((self._code(others[first:last]), took))
+            waiting = waiting.minus(Stretches.union(begin, until))
+        links.append((self._code(row, _QUEUED), waiting.within(began, ended)))
+        codes, took = zip(*links, strict=True)
+        return np.concatenate(codes), np.concatenate(took)
+
+    def _code(self, row: Times, part: int | None = None) -> Times:
+        """The numbers of commands, of that part or of their own."""
         submodule = self.names.of_call[self.commands.call[row]]
         place = self.names.of_device[self.commands.device[row]]
-        part = _PART[self.commands.category[row]]
-        codes = (self.names.code(submodule, kind, place) for kind in (part, _QUEUED))
-        return np.concatenate(list(codes)), np.concatenate((lengths[1::2], lengths[::2]))
+        parts = _PART[self.commands.category[row]] if part is None else part
+        return self.names.code(submodule, parts, place)
 
 
 # --- The table of critical paths.

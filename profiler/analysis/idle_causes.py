@@ -652,7 +652,7 @@ class Queues(Struct, frozen=True, eq=False):
     had been launched; `host`, the code of the device that launched it. Waits of the host in order
     of their ends, int64 [w]: `returned`, `awaited`, the place of the command waited for, and
     bool [w] `guessed`, whether nobody recorded it. `silences`: when nothing was recorded of
-    hosts."""
+    hosts; `shared`: the codes of devices with several queues."""
 
     row: Times
     reach: Times
@@ -663,6 +663,7 @@ class Queues(Struct, frozen=True, eq=False):
     awaited: Times
     guessed: npt.NDArray[np.bool_]
     silences: Silences
+    shared: tuple[int, ...]
 
     @classmethod
     def of(cls, timeline: RunTimeline) -> Queues:
@@ -670,7 +671,7 @@ class Queues(Struct, frozen=True, eq=False):
         commands, launches = timeline.commands, timeline.launches
         if not len(launches):
             nothing = np.zeros(0, dtype=np.int64)
-            return cls(*(nothing,) * 7, nothing.astype(np.bool_), Silences({}))
+            return cls(*(nothing,) * 7, nothing.astype(np.bool_), Silences({}), ())
         row, queue, launched, source = _in_queues(timeline)
         held = _synchronous(timeline.run.commands, commands, row, source)
         launched[held] = commands.start[row[held]]
@@ -689,7 +690,8 @@ class Queues(Struct, frozen=True, eq=False):
         held_until = np.minimum(commands.end[source[held]], reach[held])
         waits = _waits(timeline, row, reach, heads, silent, held, held_until)
         host = commands.device[source]
-        return cls(row, reach, bound, launched, host, *waits, silences)
+        shared = np.flatnonzero(np.bincount(commands.device[row[heads]]) > 1).tolist()
+        return cls(row, reach, bound, launched, host, *waits, silences, tuple(shared))
 
     def stretches(self, first: int, last: int) -> list[Stretch]:
         """When the path that ends on the host at `last` is on devices, back to `first`; in order of

@@ -95,6 +95,30 @@ def test_launched_commands_that_have_not_begun_are_queued():
     ]
 
 
+def test_while_a_queue_waits_for_others_the_path_is_in_their_work():
+    """Between two kernels of a stream, from 40 to 75, a collective runs from 42 to 70, and beside
+    it a kernel of another stream from 50 to 60; then nothing does."""
+    ring = Command(-1, "cuda:0", "stream 9 collectives", "collective", "ring", 42, 28)
+    beside = Command(0, "cuda:0", "stream 8", "compute", "kernel", 50, 10)
+    hosts = [host(0, 0, 10), host(-1, 10, 12), host(0, 12, 14), host(0, 14, 20), wait(0, 20, 92)]
+    commands = [*hosts, gpu(0, 10, 40), ring, beside, gpu(0, 75, 90)]
+    made = make_run([_call(0, "t", 0, 100)], commands, [PIPELINE])
+    run = linked(made, (0, 5), (1, 6), (2, 7), (3, 8))
+    assert _path(run) == [
+        ("t", "compute", "cuda:0", 3, 30 + 10 + 15),
+        ("t", "launches", "cuda:0", 1, 20),
+        (None, "collective", "cuda:0", 1, 18),
+        ("t", "queued", "cuda:0", 1, 7),
+    ]
+
+
+def test_a_call_that_returned_from_copies_is_on_the_path_with_their_transfer():
+    """A call launches a copy by 10 and returns; nobody waits for it but the pipeline call."""
+    commands = [host(0, 0, 10), gpu(0, 10, 70, "copy")]
+    run = linked(make_run([_call(0, "t", 0, 12)], commands, [PIPELINE]), (0, 1))
+    assert _path(run) == [("t", "transfer", "cuda:0", 1, 58), ("t", "launches", "cuda:0", 1, 12)]
+
+
 def test_command_that_waited_for_its_launch_leads_to_the_host():
     """The second kernel begins when its launch returns, at 60, the device idle from 40 on."""
     commands = [host(0, 0, 10), host(0, 50, 60), wait(0, 60, 90), gpu(0, 10, 40), gpu(0, 60, 90)]

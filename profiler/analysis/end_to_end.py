@@ -46,6 +46,7 @@ from profiler.run.columns import (
     empty,
     schema,
 )
+from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
 from profiler.run.run import Run
 from profiler.text import (
@@ -57,7 +58,7 @@ from profiler.text import (
     filled,
     said,
 )
-from profiler.trace.events import DropKind
+from profiler.trace.events import DropKind, device_kind
 
 # --- Words of the accounting: closed sets.
 
@@ -442,6 +443,17 @@ def _account(of: Inputs) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
 def accounting(of: Inputs) -> Accounting:
     """The accounting of the whole run."""
     return _account(of)[0]
+
+
+@shared
+def work_in_no_call(of: Inputs) -> int:
+    """How long accelerators worked outside of tiles while the host did not, in ns: no idle time of
+    theirs, though it is in `idle_ns`."""
+    commands, group = of.everything, of.axis.of_all()
+    on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), True])
+    works = (commands.call < 0) & ~on_cpu[commands.device] & device_work(commands.category)
+    worked = Stretches.union(commands.start[works], commands.end[works]).both(group.counted)
+    return worked.minus(group.tiles).minus(group.host).length
 
 
 TABLES = (

@@ -33,6 +33,7 @@ from profiler.analysis.end_to_end import (
     at_once,
     carried_over,
     measured_apart,
+    work_in_no_call,
 )
 from profiler.analysis.finding_text import (
     all_events,
@@ -97,6 +98,7 @@ from profiler.text import (
     count,
     counted,
     duration,
+    filled,
     joined,
     of_all,
     percent,
@@ -478,7 +480,7 @@ def summary_of(of: ReportInput) -> Summary:
         headline=headline(analysis, of.span_ns),
         subject=_subject(analysis),
         facts=key_facts(analysis, of.span_ns),
-        accounting=joined(" ", _accounting(analysis.accounting)),
+        accounting=joined(" ", _accounting(analysis)),
         selection=_selection(analysis.run, noun_of(analysis)),
         missing=tuple(missing_lines(analysis.drops)),
         lost=any(drop.kind.has_missing_time for drop in analysis.drops),
@@ -529,12 +531,13 @@ def _selection(run: RunSummary, noun: Noun) -> str:
     )
 
 
-def _accounting(account: Accounting) -> Iterator[str]:
+def _accounting(analysis: Analysis) -> Iterator[str]:
     """The accounting identity, its residual with what explains it, and whose time is in it."""
+    account = analysis.accounting
     if not account.possible:
         yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
     else:
-        yield from _identity(account)
+        yield from _identity(account, work_in_no_call(analysis.inputs))
     if account.profiler_ns:
         took = duration(account.profiler_ns)
         yield said("This leaves out {took} spent waiting for the profiler.", took=took)
@@ -548,17 +551,27 @@ def _accounting(account: Accounting) -> Iterator[str]:
         )
 
 
-def _identity(account: Accounting) -> Iterator[str]:
+def _identity(account: Accounting, worked_ns: int) -> Iterator[str]:
     names = ("calls", "host", "idle")
     sums = {n: sum(getattr(stage, f"{n}_ns") for stage in account.stages) for n in names}
-    yield said(
+    worked_ns = min(worked_ns, sums["idle"])
+    template = said(
         "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
-        "+ residual {residual} ({share}).",
-        total=duration(account.end_to_end_ns),
-        share=percent(account.residual_share),
-        residual=duration(account.unaccounted_ns),
-        **{name: duration(ns) for name, ns in sums.items()},
+        "+ residual {residual} ({share})."
     )
+    if worked_ns:
+        template = said(
+            "End to end {total} = calls {calls} + host work between them {host} + work of devices "
+            "in no call {worked} + idle {idle} + residual {residual} ({share})."
+        )
+    values = {
+        "total": duration(account.end_to_end_ns),
+        "share": percent(account.residual_share),
+        "residual": duration(account.unaccounted_ns),
+        "worked": duration(worked_ns),
+        **{name: duration(ns) for name, ns in (sums | {"idle": sums["idle"] - worked_ns}).items()},
+    }
+    yield filled(template, values)
     causes = [
         said(template, time=duration(ns))
         for template, ns in (

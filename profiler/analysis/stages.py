@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind, TableView
-from profiler.analysis.end_to_end import PIPELINES, STAGES
+from profiler.analysis.end_to_end import PIPELINES, STAGES, work_in_no_call
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
 from profiler.analysis.guidance import GuidanceKind
 from profiler.analysis.launch_bound import stalls_of
@@ -19,7 +19,7 @@ from profiler.analysis.steps import step_section_parts
 from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden, hidden_notes
 from profiler.analysis.table_text import renamed, table, with_known_work
 from profiler.run.columns import Column
-from profiler.text import Value, said
+from profiler.text import Value, duration, said
 
 # --- Rules about submodules as wholes: encoders, prompts, branches.
 
@@ -322,10 +322,13 @@ def stages_figure(analysis: Analysis) -> Figure:
 
 def _stages(analysis: Analysis) -> Iterator[Part]:
     if len(analysis.stages):
+        worked = work_in_no_call(analysis.inputs) if analysis.accounting.possible else 0
+        note = said("Devices worked in no call for {time} of the idle time.", time=duration(worked))
         yield Part(
             said("Stages: calls, host work between them, idle"),
             figure=stages_figure(analysis),
             table=_stage_table(analysis),
+            notes=(note,) if worked else (),
         )
 
 

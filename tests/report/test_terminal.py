@@ -62,6 +62,21 @@ def test_accounting_adds_up_in_view():
     assert f"{identity} + residual 0 ns (0 %)." in " ".join(_text(tiny_run()).split())
 
 
+def test_work_of_devices_in_no_call_is_not_idle():
+    """Of 60 ns outside of the call a device works 30, the host 5 of these."""
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    free = [
+        Command(-1, "cuda:0", "stream 7", "collective", "ring", 50, 30),
+        Command(-1, "cpu:0", "Host", "host", "f", 70, 5),
+        Command(0, "cuda:0", "stream 7", "compute", "k", 0, 40),
+    ]
+    call = make_call(0, "t", 0, 40, device="cuda:0")
+    text = " ".join(_text(make_run([call], free, spans)).split())
+    work = "host work between them 5 ns + work of devices in no call 25 ns + idle 30 ns"
+    assert f"End to end 100 ns = calls 40 ns + {work} + residual 0 ns (0 %)." in text
+    assert "Devices worked in no call for 25 ns of the idle time." in text
+
+
 def test_residual_is_explained():
     """More than 1 % says so."""
     spans = [make_span("pipeline", "P", 10, 110), make_span("stage", "denoise", 10, 110)]

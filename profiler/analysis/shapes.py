@@ -577,19 +577,21 @@ def _costliest(rows: pl.DataFrame) -> str:
     words["share"] = share or percent(0)
     if peak is not None and not (bandwidth and first["bound"] == Bound.MEMORY):
         return said(
-            "{shape} takes the most time: {time}, {share} of its device's work, at {peak} of the "
-            "device's peak.",
+            "{shape} takes the most time: {time}, {share} of its device's work in calls, at "
+            "{peak} of the device's peak.",
             **words,
             peak=peak,
         )
     if bandwidth is not None:
         return said(
-            "{shape} takes the most time: {time}, {share} of its device's work, at {bandwidth} of "
-            "the memory's bandwidth.",
+            "{shape} takes the most time: {time}, {share} of its device's work in calls, at "
+            "{bandwidth} of the memory's bandwidth.",
             **words,
             bandwidth=bandwidth,
         )
-    return said("{shape} takes the most time: {time}, {share} of its device's work.", **words)
+    return said(
+        "{shape} takes the most time: {time}, {share} of its device's work in calls.", **words
+    )
 
 
 SECTION = SectionKind(

@@ -66,7 +66,8 @@ _END = re.compile(r"(?: \[clone.*|\.kd)$")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Details:
-    """Sums over the steady calls of a run; over all of a submodule that has no steady ones.
+    """Sums over the steady samples of a run, those without a first call; over all of a submodule
+    that has no steady ones.
 
     `samples` says how many steps, pipeline calls or single calls of each submodule these are.
     """
@@ -79,16 +80,11 @@ class Details:
 def details_of(calls: pl.DataFrame, commands: pl.DataFrame, kinds: Kinds, rows: Codes) -> Details:
     """The details of `commands`; `rows` are their rows in `calls`, which are `measure.CALL`."""
     traced = pl.col("traced")
-    steady = traced & ~pl.col("first")
+    steady = traced & ~pl.col("first").any().over(*_OF)  # samples count as wholes
     alone = ~steady.any().over("submodule")
     counted = calls.select(steady | (traced & alone)).to_series()
     samples = (
-        calls.filter(counted)
-        .select("submodule", "pipeline", "step")
-        .unique()
-        .group_by("submodule")
-        .len()
-        .sort("submodule")
+        calls.filter(counted).select(_OF).unique().group_by("submodule").len().sort("submodule")
     )
     cells = _cells(kinds, commands, rows, np.append(counted.to_numpy(), False))
     return Details(_layers(cells), _operations(cells), dict(samples.iter_rows()))

@@ -2,7 +2,7 @@
 
     matmul 8944×1024×2816 bf16   4.02 → 5.61 ms   617 → 441 TFLOP/s   sm90_xmma… → Cijk_Alik…
 
-Times are means over the steady calls of a side. Layers that share an ONNX node are one group,
+Times are means over the steady samples of a side. Layers that share an ONNX node are one group,
 as with TensorRT's `Conv_0 + Relu_1` and ONNX Runtime's `Conv_0`, `Relu_1`. Graphs that were not
 run are compared with the same roles and formulas.
 """
@@ -337,7 +337,7 @@ class _Joined:
 #
 #     matmul 8944×1024×2816 bf16   4.02 → 5.61 ms   617 → 441 TFLOP/s   sm90_xmma… → Cijk_Alik…
 #
-# Times are means: sums over the steady calls of all runs of a side, divided by how many steps,
+# Times are means: sums over the steady samples of all runs of a side, divided by how many steps,
 # pipeline calls or single calls these were (`details.samples`).
 
 

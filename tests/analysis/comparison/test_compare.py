@@ -24,7 +24,7 @@ from profiler.trace.manifest_fields import Device
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
 from tests.corpus import CORPUS, needs_corpus
 from tests.examples import examples
-from tests.runs import make_call, make_info, make_run, tiny_run
+from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 
 
 def test_steps_of_one_run_are_compared_by_their_medians():
@@ -313,6 +313,28 @@ def test_a_device_is_its_model_and_not_its_number():
     assert not any("devices" in worded_note(note) for note in same)
     other = [*map(worded_note, compared(_on("cuda:3", "A100"), _on("cuda:1", "V100")).notes)]
     assert "not the same devices: A100 → V100" in other
+
+
+@pytest.mark.parametrize(("pipelines", "took"), [(1, 50 + 4 * 10), (2, 5 * 10)])
+def test_means_of_kernels_are_of_all_calls_in_a_pipeline_call(pipelines, took):
+    """Each pipeline call calls a model 5 times for 10 ns, the very first time for 50: its mean is
+    that of all of its calls, as that of their role is, or of the second pipeline call alone."""
+    calls, commands = [], []
+    for number in range(5 * pipelines):
+        start, length, place = 100 * number, 10 if number else 50, number // 5
+        calls.append(make_call(number, "t", start, start + length, device="cuda:0", pipeline=place))
+        kernel = {"op_type": "aten::mul", "kernel": "mul_kernel", "pipeline": place}
+        ran = (number, "cuda:0", "stream 7", "compute", "mul", start, length)
+        commands.append(Command(*ran, **kernel))
+    spans = [
+        make_span("pipeline", "P", 500 * place, 500 * place + 500, pipeline=place)
+        for place in range(pipelines)
+    ]
+    run = make_run(calls, commands, spans)
+    found = compared(run, run)
+    assert found.kernels.select("base_ns", "new_ns", "base_executions").row(0) == (took, took, 5)
+    (role,) = found.metrics.filter(pl.col("level") == "role")["base_ns"]
+    assert role == took
 
 
 def test_shapes_of_one_side_are_said():

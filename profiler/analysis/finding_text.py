@@ -424,8 +424,15 @@ def number(finding: Finding, name: str) -> float:
 
 
 def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tuple[str, str]]:
-    """Names and values of the evidence as people read them; `noun` is what commands are called."""
+    """Names and values of the evidence as people read them; `noun` is what commands are called.
+    Long gaps have their time and number in one: a wait beside them may be mostly in others."""
+    long_gaps = {"gaps", "gap_ns"} <= finding.evidence.keys()
     for key, value in finding.evidence.items():
+        if long_gaps and key == "gaps":
+            time, gaps = number(finding, "gap_ns"), round(number(finding, "gaps"))
+            yield said("gaps over 100 µs"), f"{duration(time)} ({count(gaps)})"
+        if long_gaps and key in ("gaps", "gap_ns"):
+            continue
         if isinstance(value, (Note, tuple, StrEnum)):
             yield key.replace("_", " "), value_text(key, value)
             continue

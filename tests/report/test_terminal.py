@@ -7,7 +7,9 @@ from msgspec import structs
 
 from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
+from profiler.analysis.result import Finding
 from profiler.report import print_report
+from profiler.report.terminal import evidence_text
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind
 from tests.cli.test_terminal import Recording
@@ -75,6 +77,18 @@ def test_work_of_devices_in_no_call_is_not_idle():
     work = "host work between them 5 ns + work of devices in no call 25 ns + idle 30 ns"
     assert f"End to end 100 ns = calls 40 ns + {work} + residual 0 ns (0 %)." in text
     assert "Devices worked in no call for 25 ns of the idle time." in text
+
+
+def test_long_gaps_have_their_number_and_time_in_one():
+    """A wait of 65.6 ms beside them is mostly in shorter ones."""
+    evidence = {
+        "host_wait_ns": 65_600_000,
+        "gaps": 39,
+        "gap_ns": 24_900_000,
+        "mean_gap_ns": 638_000,
+    }
+    text = evidence_text(Finding("host_bound", evidence)).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "host wait 65.6 ms, gaps over 100 µs 24.9 ms (39), mean gap 638 µs"
 
 
 def test_residual_is_explained():

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import polars as pl
 
-from profiler.analysis.commands import is_accelerator
+from profiler.analysis.commands import is_accelerator, times_recorded
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Fact, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, scaled, share
@@ -20,8 +20,9 @@ from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bou
 from profiler.analysis.runtime import is_rocm
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
-from profiler.run.intervals import union_by
-from profiler.text import Said, Value, duration, joined, percent, said, sentence
+from profiler.run.device_timeline import device_work
+from profiler.run.intervals import Codes, Stretches, union_by
+from profiler.text import Said, Value, duration, filled, joined, percent, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -438,6 +439,10 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     )
 
 
+_ROLE_OF = ("submodule", "role")
+_BESIDE = 0.1  # of a role's time, in which other work ran that takes its time without it, too
+
+
 def _without_roles(analysis: Analysis) -> Iterator[Part]:
     """What the run would take at least without the work of each of its largest roles: as work that
     takes no time moves nothing else by more than its own time."""
@@ -454,16 +459,23 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
         .sort("total_ns", descending=True, maintain_order=True)
         .head(_MOST)
     )
-    bounds_of = [
-        said(
-            "{rest} without {role} of {submodule} ({times}×)",
-            rest=duration(elapsed - total_ns),
-            role=role,
-            submodule=submodule,
-            times=f"{elapsed / (elapsed - total_ns):.2f}",
-        )
-        for submodule, role, total_ns in large.iter_rows()
-    ]
+    beside = _beside(analysis, large)
+    bounds_of = []
+    for (submodule, role, total_ns), part in zip(large.iter_rows(), beside, strict=True):
+        template = said("{rest} without {role} of {submodule} ({times}×)")
+        if part > _BESIDE:
+            template = said(
+                "{rest} without {role} of {submodule} ({times}×; other work ran beside {beside} of "
+                "it)"
+            )
+        values = {
+            "rest": duration(elapsed - total_ns),
+            "role": role,
+            "submodule": submodule,
+            "times": f"{elapsed / (elapsed - total_ns):.2f}",
+            "beside": duration(part * total_ns),
+        }
+        bounds_of.append(filled(template, values))
     if bounds_of:
         yield Part(
             said("What faster kernels of a role could gain at most"),
@@ -479,17 +491,40 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
 
 def _unions(analysis: Analysis, roles: pl.DataFrame) -> pl.DataFrame:
     """For how long any device worked for each submodule and role: `union_ns`."""
-    of, keys = analysis.inputs, ["submodule", "role"]
+    place = _place_of_commands(analysis, roles)
+    commands = analysis.inputs.commands
+    unions = union_by(commands.start, commands.end, place, len(roles))
+    return roles.select(_ROLE_OF).with_columns(union_ns=pl.Series(unions))
+
+
+def _beside(analysis: Analysis, roles: pl.DataFrame) -> list[float]:
+    """In what share of the time of each submodule and role other work ran on devices; 0 if it was
+    not recorded when commands ran."""
+    if not times_recorded(analysis.inputs.run.info):
+        return [0.0] * len(roles)
+    place, commands = _place_of_commands(analysis, roles), analysis.inputs.commands
+    works = device_work(commands.category)
+    found = []
+    for number in range(len(roles)):
+        own, others = (
+            Stretches.union(commands.start[rows], commands.end[rows])
+            for rows in (place == number, works & (place != number))
+        )
+        found.append(own.both(others).length / max(own.length, 1))
+    return found
+
+
+def _place_of_commands(analysis: Analysis, roles: pl.DataFrame) -> Codes:
+    """Which row of `roles` each command is of, -1 for none."""
+    of = analysis.inputs
     code = pl.int_range(pl.len(), dtype=pl.Int64).alias("code")
-    codes = roles.select(pl.col(keys).cast(pl.String), code)
+    codes = roles.select(pl.col(_ROLE_OF).cast(pl.String), code)
     kinds = of.kinds.table.select(
         pl.col("submodule").cast(pl.String), kind_roles(of)["role"].cast(pl.String)
     )
-    of_kind = kinds.join(codes, on=keys, how="left", maintain_order="left")["code"]
-    commands = of.commands
-    place = of_kind.fill_null(-1).to_numpy()[of.kinds.of_command]
-    unions = union_by(commands.start, commands.end, place, len(codes))
-    return codes.select(keys).with_columns(union_ns=pl.Series(unions))
+    of_kind = kinds.join(codes, on=_ROLE_OF, how="left", maintain_order="left")["code"]
+    place: Codes = of_kind.fill_null(-1).to_numpy()[of.kinds.of_command]
+    return place
 
 
 def _known(analysis: Analysis) -> bool:

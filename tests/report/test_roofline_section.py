@@ -128,3 +128,19 @@ def test_a_role_on_two_devices_at_once_takes_its_time_once():
     lines = [part_lines(printed(analyze(one), 200), title) for one in (run, doubled)]
     assert "without" in lines[0][0]
     assert lines[0] == lines[1]
+
+
+def test_what_runs_beside_a_role_is_said():
+    """Without it the run takes at least the rest, but other work that ran beside it for half of its
+    time takes that time without it, too."""
+    run = Shaped(OPERATIONS).run
+    first = run.commands.head(1).with_columns(
+        pl.lit(-1).cast(run.commands.schema["call"]).alias("call"),
+        pl.col("duration_ns") // 2,
+        track=pl.lit("stream 9").cast(run.commands.schema["track"]),
+    )
+    beside = replace(run, commands=pl.concat([first, run.commands]))
+    title = "What faster kernels of a role could gain at most"
+    (line,) = part_lines(printed(analyze(beside), 200), title)
+    assert line.endswith("of transformer (1.33×; other work ran beside 5.00 µs of it).")
+    assert "20.0 µs without mlp of transformer (2.00×)," in line

@@ -215,7 +215,7 @@ def _class_from_files(frames: Frames, index: int) -> str:
 
 
 _OWN = re.compile(
-    r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(|(?:nccl|gloo|mpi|ucc|c10d):"
+    r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(|(?:\w*ccl|gloo|mpi|ucc|c10d):"
     r"|## Call CompiledFxGraph|CompiledF|DistributedDataParallel\.|FullyShardedDataParallel\."
     r"|FSDP::|record_param_comms|\[pl\]|Torch-Compiled"
 )

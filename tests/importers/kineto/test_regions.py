@@ -121,6 +121,20 @@ def test_named_ranges_are_calls_of_their_profiler_step(tmp_path):
     assert facts(run)[0] == "named"
 
 
+@pytest.mark.parametrize("collective", ["hccl:all_to_all", "nccl:all_reduce", "xccl:broadcast"])
+def test_a_collective_still_open_around_a_named_range_hides_nothing(tmp_path, collective):
+    """An asynchronous collective ends behind `forward`, which began in it: the calls are those of
+    the script, whatever library the device of the collective has."""
+    trace = Trace()
+    trace.event("user_annotation", collective, 5, 200)
+    trace.event("user_annotation", "## forward ##", 10, 190)
+    work(trace, "aten::mm", 20)
+    trace.event("user_annotation", "## backward ##", 210, 100)
+    work(trace, "aten::mm", 220)
+    run = trace.imported(tmp_path)
+    assert run.calls["submodule"].to_list() == ["forward", "backward"]
+
+
 def test_what_autograd_launched_is_the_open_call_s_though_its_thread_has_calls(tmp_path):
     """A range that a hook named on autograd's thread takes nothing from `backward`."""
     trace = Trace()

@@ -107,6 +107,9 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     ahead = (call < 0) & (forward >= 0)
     call[ahead] = _around(trace, around, forward[ahead])
     _between(trace, work, launch, call)
+    module = _module_in_call(trace, frames, around, origin, call)  # of a recomputed forward, too
+    ours = np.where(module >= 0, -1, forward)
+    module = np.where(module >= 0, module, _module_in_call(trace, frames, around, ours, call))
     # runtime calls that launched nothing and wait, and the call in which each was made
     runtime = trace.rows_of(*RUNTIME)
     waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
@@ -119,9 +122,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         row=work,
         launch=launch,
         operator=operator,
-        module=_module_in_call(
-            trace, frames, around, np.where(forward >= 0, forward, origin), call
-        ),
+        module=module,
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
         waits=(waits, _at(around.row, _around(trace, around, waits))),

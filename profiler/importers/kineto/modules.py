@@ -194,7 +194,7 @@ class ModulePaths:
     def __init__(self, frames: Frames, roots: Iterable[int]) -> None:
         self._frames = frames
         self._roots = frozenset(roots)
-        self._parent = frames.modules.parent.tolist()
+        self._parent = _parents(frames, self._roots)
         self._labels = _labels(frames)
         self._whole = _leaves(frames)
         self._paths: dict[int, str] = {}
@@ -222,6 +222,22 @@ class ModulePaths:
         parent = self._parent[module]
         above = self._frames.instances[parent] if parent >= 0 else ""
         return self._labels[above, self._frames.instances[module]]
+
+
+def _parents(frames: Frames, roots: frozenset[int]) -> list[int]:
+    """The range that each module's path continues, -1 for none: the one around it; for a module
+    that runs in none, as a recomputed forward does, the one around it in its submodule."""
+    parents: list[int] = frames.modules.parent.tolist()
+    below = np.zeros(len(parents) + 1, dtype=np.bool_)  # whether it is in a submodule
+    home: dict[str, int] = {}
+    for index, (instance, parent) in enumerate(zip(frames.instances, parents, strict=True)):
+        below[index] = index in roots or below[parent]
+        if below[index] and index not in roots:
+            home.setdefault(instance, parent)
+    return [
+        parent if parent >= 0 or index in roots else home.get(instance, -1)
+        for index, (instance, parent) in enumerate(zip(frames.instances, parents, strict=True))
+    ]
 
 
 def _labels(frames: Frames) -> dict[tuple[str, str], str]:

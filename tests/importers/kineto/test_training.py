@@ -105,6 +105,28 @@ def test_a_backward_operator_is_its_forward_s_module_and_call(tmp_path):
     assert work["module"].cast(pl.String).to_list() == ["Linear", "ReLU", "ReLU"]
 
 
+def test_a_recomputed_operator_is_of_the_module_that_ran_it_in_the_backward(tmp_path):
+    """A checkpointed block runs again on autograd's thread, below the first backward that needs
+    it: its products are those of its Linear there, not of the ReLU whose backward asked."""
+    trace = Trace()
+    trace.module("Net_0", 0, 100)
+    trace.module("Block_0", 5, 90)
+    trace.module("Linear_0", 10, 30)
+    forward(trace, "aten::addmm", 20, 7)
+    trace.module("ReLU_0", 50, 30)
+    forward(trace, "aten::relu", 60, 8)
+    args = {"Sequence number": 8, "Fwd thread id": 1}
+    trace.op("ReluBackward0", 120, 60, AUTOGRAD, **args)
+    trace.module("Linear_0", 125, 20, tid=AUTOGRAD)
+    launched(trace, "aten::addmm", 130, AUTOGRAD)
+    launched(trace, "aten::threshold_backward", 160, AUTOGRAD)
+    run = trace.imported(tmp_path)
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work["call"].to_list() == [0, 0, 0, 0]
+    modules = ["Block.Linear", "Block.ReLU", "Block.Linear", "Block.ReLU"]
+    assert work["module"].cast(pl.String).to_list() == modules
+
+
 @needs_corpus
 @pytest.mark.parametrize(
     "name",

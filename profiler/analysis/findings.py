@@ -187,7 +187,7 @@ def find(
         # What a replay says may lose time is no advice.
         found = [replayed(each, known, total) for each in found]
         found = [each for each in found if _least_gain(each) >= 0]
-    found = [_of_runtime(_weighed(each, total), runtime_of(analysis)) for each in found]
+    found = [_of_runtime(_weighed(each, total), analysis) for each in found]
     order = {name: number for number, name in enumerate(rules())}
 
     def rank(finding: Finding) -> tuple[int, bool, int, int]:
@@ -206,8 +206,10 @@ def _least_gain(finding: Finding) -> float:
     return gain if isinstance(gain, int | float) else 0
 
 
-def _of_runtime(finding: Finding, runtime: Runtime) -> Finding:
-    """`finding` with what executed the run, if the rule has other advice for that."""
+def _of_runtime(finding: Finding, analysis: Analysis) -> Finding:
+    """`finding` with what executed the run, or the submodule that it is about, if the rule has
+    other advice for that."""
+    runtime = runtime_of(analysis, finding.where.submodule)
     if runtime is Runtime.TORCH or not has_other_advice(finding, runtime):
         return finding
     return replace(finding, evidence={**finding.evidence, "runtime": runtime})

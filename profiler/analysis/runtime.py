@@ -42,8 +42,9 @@ _PRODUCERS = {
 }
 
 
-def runtime_of(analysis: Analysis) -> Runtime:
-    """What executed the run: by its producer, else by its models and kernels."""
+def runtime_of(analysis: Analysis, submodule: str | None = None) -> Runtime:
+    """What executed the run, or a submodule of it: by its producer, else by its models and
+    kernels."""
     run = analysis.run
     known = _PRODUCERS.get(run.producer)
     if known is not None:
@@ -52,7 +53,7 @@ def runtime_of(analysis: Analysis) -> Runtime:
         return Runtime.ONNXRUNTIME
     if any(device.partition("/")[2].startswith("rbln") for device in run.devices):
         return Runtime.OTHER
-    return Runtime.COMPILED if is_compiled(analysis) else Runtime.TORCH
+    return Runtime.COMPILED if is_compiled(analysis, submodule) else Runtime.TORCH
 
 
 def is_compiled(analysis: Analysis, submodule: str | None = None) -> bool:

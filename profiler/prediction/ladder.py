@@ -29,7 +29,7 @@ from profiler.analysis.health import is_damaged
 from profiler.analysis.launch_bound import waits_for_loading
 from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
-from profiler.analysis.runtime import Runtime, graphs_of, is_compiled, runtime_of
+from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError
 from profiler.prediction.follow import FUSES, Named, named
 from profiler.prediction.predict import Prediction, Predictor, recorded_by_server
@@ -356,8 +356,7 @@ def _fusing(some: Sequence[Named], analysis: Analysis) -> Iterator[Change]:
     for submodule in dict.fromkeys(one.effect.submodules[0] for one in some):
         own = [one for one in some if one.effect.submodules[0] == submodule]
         action = said("Fuse elementwise operators and norms of {submodule}", submodule=submodule)
-        torch = runtime_of(analysis) in (Runtime.TORCH, Runtime.COMPILED)
-        if torch and not is_compiled(analysis, submodule):
+        if runtime_of(analysis, submodule) is Runtime.TORCH:
             action = said(
                 "Compile {submodule}: fuses its elementwise operators and norms",
                 submodule=submodule,

@@ -46,6 +46,9 @@ def test_a_part_that_is_compiled():
     analysis = analyze(profiler.load(H200 / "flux-compiled.json.gz"))
     assert is_compiled(analysis, "transformer")
     assert not is_compiled(analysis, "vae")
+    (found,) = (each for each in analysis.findings if each.where.submodule == "vae")
+    assert found.rule == "elementwise_chains"
+    assert change(found).startswith("Compile the submodule")
 
 
 def test_a_rule_that_found_something_could_be_checked():

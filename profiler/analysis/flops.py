@@ -14,8 +14,8 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis import flop_formulas  # noqa: F401  # registers its formulas
 from profiler.analysis.commands import Kinds
+from profiler.analysis.flop_formulas import heads_first, sequence_first  # registers its formulas
 from profiler.analysis.flop_shapes import (
     DoesNotFit,
     Family,
@@ -52,6 +52,46 @@ def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
     except (DoesNotFit, IndexError, ZeroDivisionError):
         return None
     return replace(work, part=shapes.part, parts=shapes.parts) if shapes else work
+
+
+# --- What an operation's sizes are, in the words of its family.
+
+
+def product_sizes(shapes: Shapes, work: Work) -> tuple[int, int, int, int] | None:
+    """Batch, M, K and N, from what it computes: 2·M·K·N operations for a result `[…,M,N]`."""
+    out = work.writes[0] if work.writes else None
+    if out is None or not out.size or not work.flops:
+        return None
+    columns = out.dims[-1] if out.dims else 1
+    rows = out.size // max(columns, 1)
+    batched = sum(len(tensor.dims) > 2 for tensor in shapes.inputs[-2:]) > 1
+    batch = rows // out.dims[-2] if batched and len(out.dims) > 2 and out.dims[-2] else 1
+    return batch, rows // batch, work.flops // (2 * out.size), columns
+
+
+def tiled_sizes(op_type: str, shapes: Shapes, work: Work) -> tuple[int, ...]:
+    """The sizes that a kernel cuts into tiles: M, K and N of a product, lengths and width of
+    attention, channels of a convolution; empty if they are not known."""
+    if work.family is Family.MATMUL:
+        return (product_sizes(shapes, work) or (1,))[1:]
+    if work.family is Family.CONVOLUTION:
+        return shapes.inputs[1].dims[:2]
+    found = heads_and_lengths(op_type, shapes) if work.family is Family.ATTENTION else None
+    return (*found[1], shapes.inputs[0].dims[3]) if found else ()
+
+
+def heads_and_lengths(
+    op_type: str, shapes: Shapes
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Heads and lengths, each of queries and of keys; None if the order of dims is not known."""
+    found = formula_of(op_type)
+    if found not in (heads_first, sequence_first) or len(shapes.inputs) < 2:
+        return None
+    q, k = shapes.inputs[:2]
+    if len(q.dims) != 4 or len(k.dims) != 4:
+        return None
+    second, third = (q.dims[1], k.dims[1]), (q.dims[2], k.dims[2])
+    return (third, second) if found is sequence_first else (second, third)
 
 
 # --- Device kernels that are known by their own name, not by an operator's.

@@ -10,7 +10,17 @@ import polars as pl
 from profiler.analysis.commands import is_accelerator, times_recorded
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Fact, Figure, Part, SectionGroup, SectionKind
-from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, scaled, share
+from profiler.analysis.finding_text import (
+    Rule,
+    Words,
+    calls_of,
+    end_to_end_ns,
+    number,
+    scaled,
+    share,
+)
+from profiler.analysis.flop_shapes import Family, parse_shapes
+from profiler.analysis.flops import product_sizes, tiled_sizes, work_of
 from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.operators_section import operator_parts
@@ -23,6 +33,7 @@ from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
 from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Stretches, union_by
 from profiler.text import Said, Value, duration, filled, joined, percent, said, sentence
+from profiler.trace.manifest_fields import Device
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -49,6 +60,8 @@ _LAUNCHES = 0.30  # of the submodule's device time
 _OF_RUN = 0.05
 _FAR = 0.25  # of the roofline: good kernels reach half of published peaks
 _SLOW = 0.10  # of end to end
+_TILE, _LARGE_TILE = 64, 128
+_MANY_ODD, _MOSTLY = 0.1, 0.5  # of the time of a role
 _UNKNOWN = 0.2  # of the time: with more the roofline is not that of the row
 _FASTER = 1.5  # peak of 16 bits / peak of float32
 _SINGLE, _HALF = r"\bfloat(32)?\[", r"(float16|half)\["  # as producers call them
@@ -154,6 +167,8 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         if share(row["total_ns"], total) < _SLOW:
             continue
+        units = analysis.run.devices.get(row["device"], Device()).compute_units or 0
+        odd, few = _odd_and_few(analysis, row["submodule"], row["role"], units)
         found.append(
             Finding(
                 rule="slow_products",
@@ -164,6 +179,8 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                     "of_roofline_share": row["of_roofline"],
                     "roofline_ns": round(row["roofline_ns"]),
                     "commands": round(row["commands"]),
+                    "odd_sizes_share": odd,
+                    **({"few_tiles_share": few, "compute_units": units} if few else {}),
                     "hardware": profile.hardware,
                     "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
                 },
@@ -175,12 +192,39 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-_OTHER_ATTENTION = said(
+def _odd_and_few(analysis: Analysis, submodule: str, role: str, units: int) -> tuple[float, float]:
+    """How much of the time of a submodule's role has a size that is no multiple of 64, and how much
+    is of products with fewer tiles than the device has compute units."""
+    rows = analysis.kinds.table.with_columns(role=analysis.kind_roles["role"].cast(pl.String))
+    rows = rows.filter(pl.col("submodule") == submodule, pl.col("role") == role)
+    whole = odd = few = 0
+    for op_type, text, took in rows.select("op_type", "shapes", "total_ns").iter_rows():
+        shapes = parse_shapes(text)
+        work = work_of(op_type, shapes)
+        if shapes is None or work is None:
+            continue
+        whole += took
+        odd += took * any(size % _TILE for size in tiled_sizes(op_type, shapes, work))
+        sizes = product_sizes(shapes, work) if work.family is Family.MATMUL else None
+        if sizes is not None:
+            batch, m, _, n = sizes
+            few += took * (batch * -(-m // _LARGE_TILE) * -(-n // _LARGE_TILE) < units)
+    return share(odd, whole), share(few, whole)
+
+
+_OTHER_ATTENTION = said("Try another attention backend.")
+_EVEN_ATTENTION = said(
     "Try another attention backend, and lengths and head sizes that are multiples of 64."
 )
-_OTHER_PRODUCT = said(
+_OTHER_PRODUCT = said("Try another kernel (GEMM tuning such as TunableOp or max-autotune).")
+_EVEN_PRODUCT = said(
     "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that are "
     "multiples of 64."
+)
+_LARGER_PRODUCT = said(
+    "Most of these products have fewer tiles of 128×128 than the device has compute units "
+    "({compute_units}): compute several as one (Q, K and V; branches; requests), or try kernels "
+    "that split K (TunableOp, max-autotune, stream-K)."
 )
 
 
@@ -196,14 +240,37 @@ def _slow_products(found: Finding) -> Words:
             "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
             "and small or odd sizes reach less with any kernel."
         ),
-        recommendation=_OTHER_ATTENTION if is_attention(found) else _OTHER_PRODUCT,
+        recommendation=_by_sizes(
+            found,
+            attention=(_OTHER_ATTENTION, _EVEN_ATTENTION),
+            product=(_OTHER_PRODUCT, _EVEN_PRODUCT, _LARGER_PRODUCT),
+        ),
     )
 
 
-def _slow_products_change(found: Finding) -> Said:
+def _by_sizes(
+    found: Finding, attention: tuple[Said, Said], product: tuple[Said, Said, Said]
+) -> Said:
+    """Of some advice that for even sizes, for odd ones, and for products of few tiles."""
+    odd = number(found, "odd_sizes_share") >= _MANY_ODD
     if is_attention(found):
-        return said("Try another attention backend; lengths in multiples of 64")
-    return said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64")
+        return attention[odd]
+    return product[2 if number(found, "few_tiles_share") >= _MOSTLY else odd]
+
+
+def _slow_products_change(found: Finding) -> Said:
+    return _by_sizes(
+        found,
+        attention=(
+            said("Try another attention backend"),
+            said("Try another attention backend; lengths in multiples of 64"),
+        ),
+        product=(
+            said("Tune its kernels: TunableOp, max-autotune"),
+            said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64"),
+            said("Larger products (Q, K, V as one), or kernels that split K"),
+        ),
+    )
 
 
 def single_precision(analysis: Analysis) -> tuple[Finding, ...]:

@@ -18,17 +18,15 @@ from msgspec import Struct
 from profiler.analysis.commands import SUBMODULE, Kinds, ratio, timelines_of
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Part, SectionGroup, SectionKind
-from profiler.analysis.flop_formulas import heads_first, sequence_first
 from profiler.analysis.flop_shapes import (
     Family,
     Shapes,
     Tensor,
     Work,
-    formula_of,
     parse_shapes,
     whole_text,
 )
-from profiler.analysis.flops import KindWork
+from profiler.analysis.flops import KindWork, heads_and_lengths, product_sizes
 from profiler.analysis.kernels import with_occupancy
 from profiler.analysis.question import Table
 from profiler.analysis.result import ReportInput
@@ -214,31 +212,21 @@ def untyped_label(op_type: str, shapes: Shapes | None, work: Work | None) -> str
 
 
 def _product(op_type: str, shapes: Shapes, work: Work) -> tuple[str, ...] | None:
-    """`mm M×K×N`, from what it computes: 2·M·K·N operations for a result `[…,M,N]`."""
-    out = work.writes[0] if work.writes else None
-    if out is None or not out.size or not work.flops:
+    """`mm M×K×N`, with the batch before if there is one."""
+    sizes = product_sizes(shapes, work)
+    if sizes is None:
         return None
-    columns = out.dims[-1] if out.dims else 1
-    rows = out.size // max(columns, 1)
-    batched = sum(len(tensor.dims) > 2 for tensor in shapes.inputs[-2:]) > 1
-    batch = rows // out.dims[-2] if batched and len(out.dims) > 2 and out.dims[-2] else 1
-    depth = work.flops // (2 * out.size)
-    sizes = (batch, rows // batch, depth, columns) if batch > 1 else (rows, depth, columns)
-    return op_type.removeprefix("aten::"), _times(sizes)
+    return op_type.removeprefix("aten::"), _times(sizes[1:] if sizes[0] == 1 else sizes)
 
 
 def _attention(op_type: str, shapes: Shapes, _work: Work) -> tuple[str, ...] | None:
     """`attention B H S D` of torch's operators, whose formulas know their order."""
-    found = formula_of(op_type)
-    if found not in (heads_first, sequence_first) or len(shapes.inputs) < 2:
+    found = heads_and_lengths(op_type, shapes)
+    if found is None:
         return None
-    (q, k), swapped = shapes.inputs[:2], found is sequence_first
-    if len(q.dims) != 4 or len(k.dims) != 4:
-        return None
-    heads, sequence = (2, 1) if swapped else (1, 2)
-    both = (("H", heads), ("S", sequence))
-    sizes = (f"{letter}{_pair(q.dims[at], k.dims[at])}" for letter, at in both)
-    return "attention", f"B{q.dims[0]}", *sizes, f"D{q.dims[3]}"
+    heads, lengths = (_pair(*pair) for pair in found)
+    batch, *_, width = shapes.inputs[0].dims
+    return "attention", f"B{batch}", f"H{heads}", f"S{lengths}", f"D{width}"
 
 
 def _pair(of_queries: int, of_keys: int) -> str:

@@ -266,6 +266,15 @@ def _product(duration, attainable, shapes=DIMS, **profile):
     return analyzed([CALL], [product], shapes=[shapes], profile=profile)
 
 
+def a_slow_product(size, **info):
+    """A product of two matrices of `size`² at a fifth of the roofline."""
+    peak = 2 * size**3 * 1e9 / 20
+    product = command(0, 0, 100, op_type="MatMul", layer="transformer_blocks.0.ff.net.2")
+    shapes = [DIMS.replace("16,16", f"{size},{size}")]
+    profile = _profile(1e15, peak=peak, half=peak)
+    return analyzed([CALL], [product], shapes=shapes, profile=profile, **info)
+
+
 @triggers("slow_products", total_ns=100, roofline_ns=24, of_roofline_share=0.24)
 def a_product_below_a_quarter_of_the_roof():
     return _product(100, 24)

@@ -13,6 +13,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.result import SEVERITIES
 from profiler.report import catalogue
 from profiler.text import Note, in_language
+from profiler.trace.manifest_fields import Device
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,
     memory_cases,
@@ -192,6 +193,25 @@ def test_slow_products_are_advised_by_role(role, told):
     for text in (change(finding), words(finding).recommendation):
         assert told in text
         assert "16-bit" not in text
+
+
+@pytest.mark.parametrize(
+    ("size", "units", "told", "untold"),
+    [
+        (16, None, "multiples of 64", "split K"),
+        (64, None, "TunableOp", "multiples of 64"),
+        (256, 4, "TunableOp", "split K"),
+        (256, 5, "split K", "multiples of 64"),
+    ],
+)
+def test_slow_products_are_advised_by_their_sizes(size, units, told, untold):
+    """Multiples of 64 are no advice for products that have them. 256×256 are four tiles of 128×128,
+    too few for five compute units."""
+    build = operator_cases.a_slow_product(size, devices={"cuda:0": Device(compute_units=units)})
+    (found,) = [one for one in find(build) if one.rule == "slow_products"]
+    for text in (change(found), words(found).recommendation):
+        assert told in text
+        assert untold not in text
 
 
 def test_worst_comes_first():

@@ -29,8 +29,9 @@ from msgspec import Struct
 #
 # `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
 # producer does not tell; `bits16[…]` one of which the width is known. ` causal` behind the tensors:
-# attention whose scores lie below the diagonal. A text may end in ` part 2/5`: the operator
-# launched five commands, and the text is that of the whole operator.
+# attention whose scores lie below the diagonal; ` over 3072,6`: how many elements a generated
+# kernel goes over, and of a reduction how many for each. A text may end in ` part 2/5`: the
+# operator launched five commands, and the text is that of the whole operator.
 
 
 _WIDTHS = {  # bytes of an element
@@ -55,6 +56,7 @@ _NAMES = {
 }
 _TENSOR = re.compile(r"([A-Za-z][\w<>():.]*)\[((?:\d+(?:,\d+)*)?)\]")
 _CAUSAL = " causal"
+_OVER = re.compile(r" over ([1-9]\d{0,12}(?:,[1-9]\d{0,12}){0,3})$")
 _PART = re.compile(r" part (\d+)/(\d+)$")
 _LONGEST = 1 << 16  # characters; dims of a tensor are bounded too, so that products stay cheap
 _SHORT = 1 << 9  # characters of a text that is worth remembering
@@ -101,13 +103,14 @@ class Tensor:
 class Shapes(Struct, frozen=True):
     """Inputs and outputs in order; `outputs` is None if the text has inputs alone. The command
     is the `part`-th of `parts` that share this text, from 1. `causal`: attention that is known to
-    mask what follows each query."""
+    mask what follows each query. `over`: the sizes of what a generated kernel goes over."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
     part: int = 1
     parts: int = 1
     causal: bool = False
+    over: tuple[int, ...] = ()
 
 
 def parse_shapes(text: str | None) -> Shapes | None:
@@ -126,13 +129,15 @@ def _parsed(text: str) -> Shapes | None:
     part = _PART.search(text)
     number, parts = (int(part[1]), int(part[2])) if part and len(part[0]) < 24 else (1, 1)
     tensors = text[: part.start() if part else None]
-    causal = tensors.endswith(_CAUSAL)
+    causal, over = tensors.endswith(_CAUSAL), _OVER.search(tensors)
+    sizes = tuple(map(int, over[1].split(","))) if over else ()
+    tensors = tensors[: over.start() if over else None]
     left, arrow, right = tensors.removesuffix(_CAUSAL).partition("->")
     inputs = _tensors(left.strip().removeprefix("in:"))
     outputs = _tensors(right) if arrow else None
     if inputs is None or (arrow and outputs is None) or not 0 < number <= parts:
         return None
-    return Shapes(inputs, outputs, number, parts, causal)
+    return Shapes(inputs, outputs, number, parts, causal, sizes)
 
 
 _remembered = lru_cache(4096)(_parsed)  # calls of a submodule, and analyses, see the same texts
@@ -198,13 +203,14 @@ class DoesNotFit(Exception):  # noqa: N818 (not an error of anybody's: the work 
 
 
 class Operation(Struct, frozen=True):
-    """An operation type and its tensors, and whether it is attention with a causal mask. Fetching
-    an input that is not there raises DoesNotFit."""
+    """An operation type and its tensors, whether it is attention with a causal mask, and the sizes
+    of what a generated kernel goes over. Fetching an input that is not there raises DoesNotFit."""
 
     op_type: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
     causal: bool = False
+    over: tuple[int, ...] = ()
 
     def input(self, index: int) -> Tensor:
         """The input at `index`."""

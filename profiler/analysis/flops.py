@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+from operator import mul
 
 import polars as pl
 from msgspec import Struct
@@ -43,7 +46,7 @@ def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
     if found is None or op_type is None:
         return None
     op = (
-        Operation(op_type, shapes.inputs, shapes.outputs, shapes.causal)
+        Operation(op_type, shapes.inputs, shapes.outputs, shapes.causal, shapes.over)
         if shapes
         else Operation(op_type, (), None)
     )
@@ -104,7 +107,9 @@ def heads_and_lengths(
 # A pointer's tensor is the whole buffer, and a view of it may have been cut: the count is what must
 # be moved at least. A pointwise kernel has one element of the result a thread, so of a buffer with
 # more elements it counts as many as the result has. A reduction reads more than it writes; a buffer
-# that its result does not cover is cut to the result's rows where the name says that it cuts.
+# that its result does not cover is cut to the result's rows where the name says that it cuts. The
+# sizes that a kernel goes over (`xnumel`, `r0_numel`), if the trace has them, tell the result: the
+# last tensor of that size, else the first, updated in place; and no buffer within them is cut.
 
 
 _CUTS = re.compile(
@@ -122,13 +127,23 @@ def triton(op: Operation) -> Work:
         raise DoesNotFit
     pointwise = op.op_type.startswith("triton_poi_")
     cuts = _CUTS.search(op.op_type) is not None
-    *read, written = op.inputs
-    if not read or (pointwise and not cuts and _in_place(read[0], written)):
-        read, written = list(op.inputs), op.inputs[0]
+    first, *_, last = op.inputs if len(op.inputs) > 1 else op.inputs * 2
+    elements = prod(op.over)
+    results = (elements,) if pointwise else (elements, *accumulate(op.over, mul))
+    if last.size in results or first.size in results:
+        in_place = last.size not in results
+    else:
+        in_place, elements = pointwise and not cuts and _in_place(first, last), 0
+    written, read = last, list(op.inputs[:-1])
+    if in_place or not read:
+        written, read = first, list(op.inputs)
     if pointwise:
         read = [_of_result(tensor, written) for tensor in read]
     elif cuts:
-        read = [_of_rows(tensor, written, op.inputs) for tensor in read]
+        read = [
+            _of_rows(tensor, written, op.inputs) if tensor.size > elements else tensor
+            for tensor in read
+        ]
     return Work(Family.KERNEL, written.dtype, None, tuple(read), (written,))
 
 

@@ -154,13 +154,28 @@ def is_causal(operator: str, arguments: Sequence[Any]) -> bool:
     return place < len(arguments) and arguments[place] in (True, 1, 2)
 
 
-def causal_mark(operator: str, printed: bytes | msgspec.Raw) -> str:
-    """What the text of the operator's shapes ends in: " causal", or nothing. `printed` is the
-    event's "Concrete Inputs"."""
+GENERATED = ("triton_poi_", "triton_red_", "triton_per_")
+"""How the names of torch.compile's kernels begin: pointwise ones, and reductions."""
+
+
+def has_mark(operator: str) -> bool:
+    """Whether `text_mark` may be something."""
+    return is_attention(operator) or operator.startswith(GENERATED)
+
+
+def text_mark(operator: str, types: Sequence[Any], printed: bytes | msgspec.Raw) -> str:
+    """What the text of the operator's shapes ends in: " causal"; " over 3072,6", how many elements
+    a generated kernel goes over, and of a reduction how many for each; or nothing. `types` and
+    `printed` are the event's "Input type" and "Concrete Inputs"."""
     try:
-        return " causal" if is_causal(operator, argument_values(printed)) else ""
+        arguments = argument_values(printed)
+        if is_attention(operator):
+            return " causal" if is_causal(operator, arguments) else ""
     except (ValueError, TypeError):  # DecodeError is a ValueError
         return ""
+    sizes = [size for size, kind in zip(arguments, types, strict=False) if kind == "Scalar"]
+    known = all(isinstance(size, int) and 0 < size < 1 << 40 for size in sizes)
+    return f" over {','.join(map(str, sizes))}" if sizes and known else ""
 
 
 # --- Events of torch.profiler's Chrome JSON, as far as they are read.

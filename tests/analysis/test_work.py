@@ -260,6 +260,14 @@ MOVEMENT = [
     # gelu in place: what it updates, [4,2], is read and written, the bias read
     ("triton_poi_fused_addmm_gelu_1", "in: bfloat16[4,2] bfloat16[2]", UNKNOWN, 20, 16),
     ("triton_poi_fused_silu_0", "in: float[8]", UNKNOWN, 32, 32),
+    # 12 elements: [2,3,2] is updated in place, whatever is cut elsewhere; of 2 it is read
+    ("triton_poi_fused_sub_unbind_1", "in: float[2,3,2] float[2,1,2] over 12", UNKNOWN, 64, 48),
+    ("triton_poi_fused_sub_unbind_1", "in: float[2,3,2] float[2,1,2] over 4", UNKNOWN, 16, 16),
+    # a reduction of all of [2,3,4], the same, and one that normalizes it in place
+    ("triton_red_fused_mean_unbind_1", "in: float[2,3,4] float[2,1,4] over 8,3", UNKNOWN, 96, 32),
+    ("triton_per_fused_mean_slice_1", "in: float[2,3,4] float[4] over 6,4", UNKNOWN, 112, 96),
+    # sizes that are none of its tensors' tell nothing
+    ("triton_poi_fused_gelu_1", "in: bfloat16[4,2] bfloat16[2] over 5,7", UNKNOWN, 20, 16),
 ]
 AT_LEAST = [  # inputs of which a part is touched
     # 48 of 144 elements: as many are read as written

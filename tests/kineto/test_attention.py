@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.kineto.operators import CAUSAL_PLACES, causal_mark, is_attention, is_causal
+from profiler.kineto.operators import CAUSAL_PLACES, is_attention, is_causal, text_mark
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from profiler.kineto.operators import CAUSAL_PLACES, causal_mark, is_attention, 
 )
 def test_mark(operator, printed, expected):
     """It stands where the operator has it; what does not tell, or cannot be read, marks nothing."""
-    assert causal_mark(operator, printed.encode()) == (" causal" if expected else "")
+    assert text_mark(operator, (), printed.encode()) == (" causal" if expected else "")
 
 
 def test_without_arguments():

@@ -25,10 +25,9 @@ from profiler.capture.torch.compile import Statement, layers_of, statements
 from profiler.kineto.events import Args, Event, Ranges, whole
 from profiler.kineto.operators import (
     Scalar,
-    causal_mark,
     copy_name,
+    has_mark,
     has_result,
-    is_attention,
     is_compiling,
     is_list_copy,
     is_operator,
@@ -36,6 +35,7 @@ from profiler.kineto.operators import (
     listed_type,
     queue,
     result_of,
+    text_mark,
 )
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
@@ -276,7 +276,7 @@ def _holders(memory: Iterable[Args], kind: str) -> list[str]:
 
 def _shapes(name: str, args: Args) -> str:
     """The inputs, and what the arguments add: the result if it follows (`kineto.results`), of
-    attention whether its mask is causal."""
+    attention whether its mask is causal, of a generated kernel its elements."""
     if not bytes(args.dims) or not bytes(args.types):
         return ""
     try:
@@ -286,7 +286,7 @@ def _shapes(name: str, args: Args) -> str:
     text = input_text(dims, dtypes)
     if has_result(name):
         return text + _result(name, args, dims, dtypes)
-    return text + causal_mark(name, args.values) if text and is_attention(name) else text
+    return text + text_mark(name, dtypes, args.values) if text and has_mark(name) else text
 
 
 def _result(name: str, args: Args, dims: Sequence[Any], dtypes: Sequence[str]) -> str:

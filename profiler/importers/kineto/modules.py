@@ -23,13 +23,13 @@ from msgspec import Struct
 
 from profiler.kineto.events import Args, Bools, Ranges
 from profiler.kineto.operators import (
-    causal_mark,
+    has_mark,
     has_result,
-    is_attention,
     is_list_copy,
     is_shape,
     listed_type,
     result_of,
+    text_mark,
 )
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
@@ -301,6 +301,7 @@ def _collect(dims: object, found: list[list[int]]) -> None:
 #     in: bits16[2,24,4096,64] bits16[2,24,333,64]         a list, by the kernel that copied it
 #     in: tensor[2,77,64] tensor[2,77,64]                  a list whose type nobody tells
 #     in: float16[2,5,4,8] float16[2,3,4,8] … causal       attention
+#     in: bfloat16[24,128] float32[24] over 24,128         a generated kernel and its elements
 
 
 _DTYPES = {
@@ -327,7 +328,7 @@ class ShapeTexts:
     def of(self, operator: str, args: Args, kernel: str) -> str:
         """The text of an operator whose `kernel` is one of those that it launched, "" if shapes
         were not recorded."""
-        asked = has_result(operator) or is_attention(operator)
+        asked = has_result(operator) or has_mark(operator)
         values = bytes(args.values) if asked else b""
         listed = listed_type(kernel) if is_list_copy(operator) else ""
         key = (operator if asked else "", listed, values, bytes(args.dims), bytes(args.types))
@@ -352,7 +353,7 @@ def _text(operator: str, args: Args, listed: str) -> str:
     result = result_of(operator, dims, types, args.values)
     if result is not None:
         return f"{inputs} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
-    return f"in: {inputs}" + (causal_mark(operator, args.values) if is_attention(operator) else "")
+    return f"in: {inputs}" + (text_mark(operator, types, args.values) if has_mark(operator) else "")
 
 
 def _inputs(dims: Sequence[Any], types: Sequence[Any], listed: str) -> str:

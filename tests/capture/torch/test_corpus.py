@@ -240,7 +240,7 @@ def test_a_triton_kernel_of_a_compiled_region():
         ("cudaDeviceSynchronize", "", "cpu:0 CPU thread 1 sync", "sync"),
     ]
     assert columns.flows.tolist() == [[0, 1]]
-    assert columns.strings[columns.shapes[1]] == "float[10,10] float[10,10] float[10,10]"
+    assert columns.strings[columns.shapes[1]] == "float[10,10] float[10,10] float[10,10] over 100"
 
 
 def test_events_between_streams_are_no_work():

@@ -182,6 +182,23 @@ def test_compiled_regions_fall_back_to_operators_and_triton_kernels(tmp_path):
     ]
 
 
+def test_a_generated_kernel_tells_what_it_goes_over(tmp_path):
+    """torch records the sizes of a kernel of torch.compile behind its tensors, as scalars."""
+    args = {
+        "Input Dims": [[1, 24, 768, 128], [1, 24, 1, 128], [], []],
+        "Input type": ["c10::BFloat16", "float", "Scalar", "Scalar"],
+        "Concrete Inputs": ["", "", "3072", "768"],
+    }
+    trace = Trace()
+    name = "triton_red_fused_mean_0"
+    for begin, values in ((0, args), (100, args | {"Concrete Inputs": ["", "", "", "768"]})):
+        trace.op(name, begin, 10, **values)
+        trace.kernel(name, begin + 5, 5, launched=begin + 2)
+    shapes = trace.imported(tmp_path).commands["shapes"].drop_nulls().cast(pl.String).to_list()
+    tensors = "in: bfloat16[1,24,768,128] float32[1,24,1,128]"
+    assert shapes == [f"{tensors} over 3072,768", tensors]
+
+
 def test_a_compiled_block_is_told_apart_by_operator(tmp_path):
     """A module without children that runs compiled code is not one operation."""
     trace = Trace()

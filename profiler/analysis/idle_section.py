@@ -37,9 +37,12 @@ from profiler.analysis.launch_bound import (
     LOAD_AHEAD,
     LOAD_AHEAD_TEXT,
     LOOK_IN_GAPS,
+    PREPARE,
+    PREPARE_TEXT,
     host_bound_change,
     host_bound_words,
     loading_ns,
+    prepares_inputs,
     stall_times,
     stalls_of,
     waits_for_data_loader,
@@ -176,6 +179,7 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
         return
     total = end_to_end_ns(analysis)
     causes = _causes_of_long_gaps(analysis)
+    denoising = int((analysis.calls["stage"] == "denoise").sum())
     for row in accelerators(analysis).to_dicts():
         length, parts = row["long_gap_ns"], causes[row["device"]]
         largest = max(parts, key=lambda cause: parts[cause])
@@ -197,6 +201,7 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
                 "gap_share": share(length, total),
                 "cause": largest,
                 "waits_most_ns": parts[largest],
+                **({"denoising_calls": denoising} if denoising else {}),
                 **_unrecorded(analysis, row),
                 **(loading or (_host_in(analysis, row) if for_host else {})),
             },
@@ -503,7 +508,17 @@ def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said
         title, caveat = with_host(filled(known, texts(found) | more), found), _FILLED
     if waits_for_data_loader(found):
         return Words(with_data_loader(title, found), caveat, LOAD_AHEAD_TEXT)
+    if prepares_inputs(found):
+        return Words(title, caveat, PREPARE_TEXT)
+    if cause == WaitCause.HOST and "denoising_calls" not in found.evidence:
+        return Words(title, caveat, _BETWEEN_CALLS)
     return Words(title, caveat, _RECOMMENDATIONS[cause])
+
+
+_BETWEEN_CALLS = said(
+    "Look at what the host does between calls: loading and preparing inputs, sampling, callbacks, "
+    "post-processing; or let other requests fill the gaps."
+)
 
 
 _FILLED = said("A gap that other requests fill costs nothing.")
@@ -618,7 +633,12 @@ CAUSE_CHANGES: Mapping[object, Said] = {
 def _idle_gaps_change(found: Finding) -> Said | None:
     if waits_for_data_loader(found):
         return LOAD_AHEAD
-    return CAUSE_CHANGES.get(found.evidence.get("cause"))
+    if prepares_inputs(found):
+        return PREPARE
+    cause = found.evidence.get("cause")
+    if cause == WaitCause.HOST and "denoising_calls" not in found.evidence:
+        return said("Look at what the host does between calls: inputs, callbacks, results")
+    return CAUSE_CHANGES.get(cause)
 
 
 def _transfers_change(found: Finding) -> Said:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -162,6 +163,10 @@ _GRAPHS_GAIN_MORE = said(
     "Graphs may gain more than this wait, as in the ladder of what to do first: kernels in the "
     "queue follow one another sooner, and the host gets ahead of the device between calls."
 )
+_PREPARES = re.compile(
+    r"(processing|feature_extraction|tokenization)_\w+\.py: (?!post|.*decode)"
+    r"|torchvision/transforms/"
+)
 _LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
@@ -186,6 +191,13 @@ LOAD_AHEAD_TEXT = said(
     "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
     "prefetch_factor, pin_memory, or cheaper decoding and transforms. Fewer launches gain only "
     "what is left."
+)
+
+
+PREPARE_TEXT = said(
+    "The host prepares inputs meanwhile: do that in worker processes (num_workers), for the next "
+    "call while this one runs, or on the device (a fast image processor: use_fast=True, "
+    "device='cuda')."
 )
 
 
@@ -247,6 +259,11 @@ def waits_for_data_loader(found: Finding) -> bool:
     return "data_loader_ns" in found.evidence
 
 
+def prepares_inputs(found: Finding) -> bool:
+    """Whether the host was mostly in what makes inputs of images, sounds or texts."""
+    return bool(_PREPARES.search(str(found.evidence.get("host_in", ""))))
+
+
 def waits_for_loading(found: Finding) -> bool:
     """Whether a device waits for the host mostly because that loads libraries and kernels, as first
     calls do: fewer launches do not help."""
@@ -262,7 +279,7 @@ def _less_waiting(found: Finding) -> Said:
     if waits_for_loading(found):
         return _WARM_UP
     if waits_longer_than_launches(found):
-        return LOOK_IN_GAPS
+        return PREPARE_TEXT if prepares_inputs(found) else LOOK_IN_GAPS
     imported = "recorded" in found.evidence and "recording_ns" not in found.evidence
     look = [_LOOK] if "gaps" in found.evidence else []
     if "in_graphs_share" in found.evidence:
@@ -299,6 +316,7 @@ def with_host(title: str, found: Finding) -> str:
 
 
 LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
+PREPARE = said("Prepare inputs in worker processes, ahead, or on the device")
 LAUNCH_GAPS = said("Look at what the host does in the gaps: .item(), allocation, loading")
 _BETWEEN_CHANGES: Mapping[object, Said] = {
     MostlyBetween.HOST_WORK: said("Keep latents, guidance and scheduler on the device"),
@@ -319,7 +337,7 @@ def host_bound_change(found: Finding) -> Said:
     if waits_for_loading(found):
         return said("Warm up and record again: first launches load libraries and kernels")
     if waits_longer_than_launches(found):
-        return LAUNCH_GAPS
+        return PREPARE if prepares_inputs(found) else LAUNCH_GAPS
     if "in_graphs_share" in found.evidence:
         return said("Launched by graphs already: look at what the host does between them")
     return said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes")

@@ -108,6 +108,11 @@ _BETWEEN = (
     "post-processing; or let other requests fill the gaps."
 )
 _BETWEEN_SHORT = "Look at what the host does between calls: scheduler, callbacks"
+_BETWEEN_CALLS = (
+    "Look at what the host does between calls: loading and preparing inputs, sampling, callbacks, "
+    "post-processing; or let other requests fill the gaps."
+)
+_BETWEEN_CALLS_SHORT = "Look at what the host does between calls: inputs, callbacks, results"
 _STEP_SYNC = (
     "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
     "nonzero() in the scheduler or a callback) and keep those values on the host."
@@ -124,6 +129,12 @@ _JAX_GAPS = said(
     "an array), tracing and compiling again for new shapes, work outside of jitted functions."
 )
 _JAX_GAPS_SHORT = said("Look at what the host does in the gaps: block_until_ready, retracing")
+_JAX_BETWEEN = said(
+    "Look at what the host does between calls: waiting for each result "
+    "(jax.block_until_ready, np.asarray), tracing and compiling again, work outside of "
+    "jitted functions; put the loop into one of them (lax.scan)."
+)
+_JAX_BETWEEN_SHORT = said("Look at what the host does between calls: block_until_ready, retracing")
 _JAX_SYNC = said(
     "The host waited until the device had nothing left, and dispatched only then: wait once at the "
     "end (jax.block_until_ready), and look for np.asarray, float(), printing, jax.device_get."
@@ -206,16 +217,10 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     _GAPS_SHORT: {Runtime.XLA: _JAX_GAPS_SHORT},
     _SYNC: {Runtime.XLA: _JAX_SYNC},
     _SYNC_SHORT: {Runtime.XLA: _JAX_SYNC_SHORT},
-    _BETWEEN: {
-        Runtime.XLA: said(
-            "Look at what the host does between calls: waiting for each result "
-            "(jax.block_until_ready, np.asarray), tracing and compiling again, work outside of "
-            "jitted functions; put the loop into one of them (lax.scan)."
-        )
-    },
-    _BETWEEN_SHORT: {
-        Runtime.XLA: said("Look at what the host does between calls: block_until_ready, retracing")
-    },
+    _BETWEEN: {Runtime.XLA: _JAX_BETWEEN},
+    _BETWEEN_CALLS: {Runtime.XLA: _JAX_BETWEEN},
+    _BETWEEN_SHORT: {Runtime.XLA: _JAX_BETWEEN_SHORT},
+    _BETWEEN_CALLS_SHORT: {Runtime.XLA: _JAX_BETWEEN_SHORT},
     _STEP_SYNC: {Runtime.XLA: _JAX_SYNC},
     _STEP_SYNC_SHORT: {Runtime.XLA: _JAX_SYNC_SHORT},
     _RECORD_CALLS: {

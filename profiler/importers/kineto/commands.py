@@ -8,6 +8,7 @@ activities.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -340,7 +341,8 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
 #
 # For each of the longest gaps of a device, and of the longest of all devices, one activity, clipped
 # to the gap: on the thread that launched what ended it, the innermost range that covers at least
-# half of it, else the one that covers most.
+# half of it, else the one that covers most. A processor of inputs (`image_processing_owlv2.py:
+# resize`) stands for what it calls (`zoom_shift`).
 
 
 _GAPS = 32  # of a device
@@ -349,6 +351,7 @@ _LEAST_NS = 100_000  # no launch takes so long
 _REPEATED = 10  # calls of one name, from which on they are listed
 _BLOCK = 1024  # ranges that are passed over at once
 _RANGES = ("user_annotation",)
+_PROCESSOR = re.compile(r"(processing|feature_extraction|tokenization)_\w+\.py")
 _KINDS = {
     PYTHON: ActivityKind.FUNCTION,
     OPERATORS: ActivityKind.OPERATOR,
@@ -430,6 +433,9 @@ class _Thread(Struct, frozen=True, eq=False):
         covered = np.minimum(self.end[there], last) - begin
         half = np.flatnonzero(2 * covered >= last - first)
         kept = half if len(half) else np.flatnonzero(covered == covered.max())
+        names = self.trace.events.names_of(self.rows[there[kept]])
+        processors = [at for at, name in zip(kept, names, strict=True) if _PROCESSOR.search(name)]
+        kept = np.array(processors) if processors else kept
         place = kept[np.lexsort((-self.end[there[kept]], self.start[there[kept]]))[-1]]
         row = self.rows.item(there[place])
         until = begin[place] + covered[place]

@@ -145,6 +145,27 @@ def test_idle_gaps_say_what_the_device_waits_for(build, cause, recommendation):
     assert recommendation in said.recommendation
 
 
+_PROCESSOR = "transformers/models/owlv2/image_processing_owlv2.py"
+
+
+@pytest.mark.parametrize(
+    ("host_in", "stage", "told", "untold"),
+    [
+        ("poll", "denoise", "scheduler", "worker processes"),
+        ("poll", "run", "callbacks", "scheduler"),
+        (f"{_PROCESSOR}: resize", "run", "worker processes", "callbacks"),
+        (f"{_PROCESSOR}: post_process_object_detection", "run", "callbacks", "worker processes"),
+    ],
+)
+def test_gaps_between_calls_are_advised_by_what_the_host_was_in(host_in, stage, told, untold):
+    """Image processing belongs into workers; schedulers are those of diffusion alone."""
+    build = waiting_cases.between_calls_for(host_in, stage)
+    (finding,) = [f for f in find(build) if f.rule == "idle_gaps"]
+    for text in (change(finding), words(finding).recommendation):
+        assert told in text
+        assert untold not in text
+
+
 def test_a_device_that_waits_for_a_loader_needs_workers():
     """Neither the line nor the text advises fewer launches, which load no data."""
     build = waiting_cases.a_gap_in_which_the_host_loads_data

@@ -307,9 +307,14 @@ def one_long_gap_between_calls_in_which_the_host_loads_data():
     return _between_calls(150_001, _NEXT)
 
 
-def _between_calls(took, name="poll"):
+def between_calls_for(name, stage="denoise"):
+    """Two calls of a stage, 200,001 ns apart, for most of which the host is in `name`."""
+    return _between_calls(150_001, name, stage=stage)
+
+
+def _between_calls(took, name="poll", **more):
     """Two calls, 200,001 ns apart, for part of which the host polls, or does something else."""
-    calls = [gpu_call(0, 0, 1_000_000), gpu_call(1, 1_200_001, 4_000_000)]
+    calls = [gpu_call(0, 0, 1_000_000, **more), gpu_call(1, 1_200_001, 4_000_000, **more)]
     work = [command(0, 0, 1_000_000), command(1, 1_200_001, 4_000_000)]
     return analyzed(calls, work, end=4_000_000, host_activities=(_polls(took, name),))
 

@@ -71,6 +71,20 @@ def test_the_innermost_function_that_covers_half_of_a_gap_is_kept(tmp_path):
     )
 
 
+def test_a_processor_of_inputs_stands_for_what_it_calls(tmp_path):
+    """Of 100 µs between two kernels, 90 are in a function of C that an image processor calls."""
+    trace = Trace(with_stack=1)
+    trace.kernel("first", 20, 30, launched=10)
+    folder = "transformers/models/owlv2/image_processing_owlv2.py"
+    trace.frame(f"{folder}(368): preprocess", 52, 94)
+    trace.frame(f"{folder}(301): resize", 53, 92)
+    trace.frame("scipy/ndimage/_interpolation.py(739): zoom", 54, 91)
+    trace.frame("<built-in function zoom_shift>", 55, 90)
+    trace.kernel("second", 151, 100, launched=149)
+    with_gaps = trace.imported(tmp_path).info.host_activities
+    assert [one.name for one in with_gaps] == [f"{folder}: resize"]
+
+
 def test_the_table_of_gaps_says_it(tmp_path):
     """The longest gap of the device, in its call, launched too late."""
     row = analyze(_trace().imported(tmp_path)).gaps.row(0, named=True)

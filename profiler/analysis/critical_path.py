@@ -389,6 +389,9 @@ class _Activities(Struct, frozen=True, eq=False):
         of_host = np.where(launched, _LAUNCHES, _CALL)
         of_calls = names.code(names.of_call[:-1], of_host, names.of_tile)
         kind = _kinds(timeline)[behind]
+        if len(timeline.launches):
+            worked = _worked(timeline, behind, returned)
+            kind = np.where(2 * worked < axis.end[behind] - returned, _LAUNCHES, kind)
         of_behind = names.code(names.of_call[behind], kind, names.of_tile[behind])
         part = _PART[commands.category[free]]
         of_work = names.code(nothing, part, names.of_device[commands.device[free]])
@@ -425,6 +428,20 @@ def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tu
     returned = np.maximum(ends(calls), axis.begin)
     behind = np.flatnonzero(launched & (returned < axis.end))
     return behind, returned[behind]
+
+
+def _worked(timeline: RunTimeline, calls: Times, since: Times) -> Times:
+    """For how long the device of each call's tile worked from a moment to the end of the tile."""
+    commands, end = timeline.commands, timeline.axis.end[calls]
+    tiles = timeline.run.tiles.calls["tile_device"].gather(calls).cast(pl.String).to_numpy()
+    found = np.zeros(len(calls), dtype=np.int64)
+    works = (commands.category != _SYNC) & (commands.category != HOST)
+    for code, device in enumerate(commands.devices):
+        here, rows = tiles == device, np.flatnonzero(works & (commands.device == code))
+        if here.any() and len(rows):
+            busy = Stretches.union(commands.start[rows], commands.end[rows])
+            found[here] = busy.within(since[here], end[here])
+    return found
 
 
 def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]:

@@ -409,3 +409,14 @@ def test_host_that_is_recorded_at_work_does_not_wait():
     silent = [commands[n] for n in (0, 2, 3, 4)]
     run = linked(make_run([_call(0, "t", 0, 100)], silent, [PIPELINE]), (0, 2), (1, 3))
     assert _path(run) == [("t", "compute", "cuda:0", 2, 85), ("t", "launches", "cuda:0", 1, 15)]
+
+
+def test_work_that_is_launched_after_its_call_returned_is_no_computing_until_then():
+    """As in training: the call returns at 100, and its last kernel of 10 ns, of its backward pass,
+    is launched at 890. The device computes for 20 ns, which is all that the path can say of it."""
+    commands = [host(0, 5, 6), gpu(0, 10, 20), host(0, 890, 891), gpu(0, 900, 910)]
+    run = linked(make_run([make_call(0, "net", 0, 100, device="cuda:0")], commands), (0, 1), (2, 3))
+    path = critical_path_table(timeline(run))
+    computed = path.filter(pl.col("part") == "compute")["path_ns"].sum()
+    assert computed <= 20
+    assert path["path_ns"].sum() == 910

@@ -684,10 +684,15 @@ def _is_conditioned(found: Evidence) -> bool:
 
 
 def _unmodulated(decision: Decision | None, found: Evidence) -> Decision | None:
-    """The decision, where there is no timestep by whose vector anything is scaled or shifted."""
-    if decision is None or decision.role != "modulation" or decision.by == "producer":
+    """The decision if no timestep's vector scales or shifts anything: products of sizes that are
+    those of embeddings in a model of diffusion may be of grouped heads or of a router then."""
+    if decision is None or decision.by == "producer":
         return decision
     product = found.operation.sort is Sort.MATMUL
+    if decision.role == "embedding" and decision.by in ("shapes", "kernel") and product:
+        return Decision("matmul", decision.by)
+    if decision.role != "modulation":
+        return decision
     return Decision("matmul" if product else "elementwise", decision.by)
 
 

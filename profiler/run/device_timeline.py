@@ -188,6 +188,11 @@ def launches_of(
     called, graphs = _named(commands["layer"], hosts, _WAITS, _GRAPHS)
     waits = hosts[_waiting(commands["device"], category, hosts, called)]
     blocked = np.concatenate((source[copies], waits))
+    returned = end[blocked].copy()
+    # until a copy begins whose call returns before its end; then the host fills a buffer for it
+    early = np.flatnonzero(returned[: len(copies)] < end[target[copies]])
+    began = np.maximum(start[target[copies[early]]], start[source[copies[early]]])
+    returned[early] = np.minimum(returned[early], began)
     return Launches(
         source=launched_by,
         start=start,
@@ -195,7 +200,7 @@ def launches_of(
         graphs=hosts[graphs],
         carried=_carried_over(commands, category, start, launched_by),
         blocked_start=start[blocked],
-        blocked_end=end[blocked],
+        blocked_end=returned,
         blocked_on=np.append(target[copies], np.full(len(waits), -1)),
         blocked_by=blocked,
     )
@@ -588,6 +593,9 @@ def _unrecorded(
     """When nothing ran on any device of its rank though work of this one, or its host, waited for
     long."""
     long = launches.blocked_end - launches.blocked_start > _LEAST_NS
+    # a call that returns while its copy runs may have filled a buffer: no work need be missing
+    copied = np.where(launches.blocked_on >= 0, launches.end[launches.blocked_on], 0)
+    long &= launches.end[launches.blocked_by] >= copied
     host_ranks = np.array([*map(rank_of_device, times.devices), NO_RANK])
     blocked_ranks = host_ranks[times.device[launches.blocked_by]]
     ranks: dict[int, list[str]] = {}

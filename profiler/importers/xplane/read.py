@@ -21,17 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component, stages
 from profiler.importers.importer import content_of, head_of, only_path
 from profiler.importers.xplane import IMPORTER, is_view
+from profiler.importers.xplane.host_activity import COMPILED, FRAME, DeviceWork, activities
 from profiler.kineto.operators import queue
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import (
-    HOST_TRACK,
     NO_ITERATION,
     NO_STEP,
     ROOT_DEVICE,
@@ -44,13 +42,11 @@ from profiler.trace.events import (
 )
 from profiler.trace.health import check
 from profiler.trace.manifest_fields import (
-    ActivityKind,
     CallsFrom,
     ClockName,
     Clocks,
     Device,
     HealthNote,
-    HostActivity,
     Recording,
     Shortened,
     quantity,
@@ -225,76 +221,6 @@ def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, Stat]:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-# --- What the program did while devices had nothing to run: kept of the host's lines, of which the
-# bundle holds only what launched something.
-#
-# Lines with Python frames (`$file.py:12 function`) or calls of compiled functions
-# (`PjitFunction(f)`)
-# are the program's own threads; the runtime's launch for it on others.
-
-
-_Times = npt.NDArray[np.int64]
-_FRAME, _COMPILED = "$", "PjitFunction("
-_GAPS = 32  # of a device
-_LEAST_NS = 100_000  # no launch takes so long
-
-
-def activities(
-    lines: Sequence[Line], start_ns: int, worked: Sequence[tuple[_Times, _Times]]
-) -> tuple[HostActivity, ...]:
-    """What these lines were in during the longest gaps of each device, each once and whole: the
-    innermost that covers at least half of a gap, else the one that covers most. `worked` has starts
-    and ends of the work of each device, `start_ns` is when the profile began."""
-    events = [event for line in lines for event in line.events if event.duration_ps]
-    if not events:
-        return ()
-    begin = np.array([event.start_ps for event in events], dtype=np.int64) // 1000 + start_ns
-    last = begin + np.array([event.duration_ps for event in events], dtype=np.int64) // 1000
-    host = _Host([event.name for event in events], begin, last)
-    found = (host.activity(*gap) for start, end in worked for gap in _gaps(start, end))
-    kept = {one for one in found if one is not None}
-    return tuple(sorted(kept, key=lambda one: (one.start_ns, one.duration_ns, one.name)))
-
-
-def _gaps(start: _Times, end: _Times) -> Iterator[tuple[int, int]]:
-    """Start and end of the longest times between pieces of work, in any order."""
-    order = np.argsort(start, kind="stable")
-    dry, wet = np.maximum.accumulate(end[order])[:-1], start[order][1:]
-    long = np.flatnonzero(wet - dry > _LEAST_NS)
-    longest = long[np.argsort(dry[long] - wet[long], kind="stable")[:_GAPS]]
-    yield from zip(dry[longest].tolist(), wet[longest].tolist(), strict=True)
-
-
-class _Host(Struct, frozen=True, eq=False):
-    """What was recorded of the program's threads, with start and end of each in ns."""
-
-    names: list[str]
-    begin: _Times
-    end: _Times
-
-    def activity(self, first: int, last: int) -> HostActivity | None:
-        """What they were in from `first` to `last`; None if nothing tells."""
-        there = np.flatnonzero((self.begin < last) & (self.end > first))
-        if not len(there):
-            return None
-        covered = np.minimum(self.end[there], last) - np.maximum(self.begin[there], first)
-        half = np.flatnonzero(2 * covered >= last - first)
-        kept = half if len(half) else np.flatnonzero(covered == covered.max())
-        place = kept[np.lexsort((-self.end[there[kept]], self.begin[there[kept]]))[-1]]
-        row = there[place]
-        name, kind = self.names[row], ActivityKind.RANGE
-        if name.startswith(_FRAME):  # `$/home/me/train.py:3 loop`: folders stay in the file
-            source, blank, function = name.removeprefix(_FRAME).partition(" ")
-            name, kind = f"{source.rpartition('/')[2]}{blank}{function}", ActivityKind.FUNCTION
-        return HostActivity(
-            name=name,
-            kind=kind,
-            thread=HOST_TRACK,
-            start_ns=int(self.begin[row]),
-            duration_ns=int(self.end[row] - self.begin[row]),
-        )
 
 
 # --- What the name and the statistics of an XLA operation say: its module, tensors, work, category.
@@ -521,13 +447,14 @@ class _Range:
 @dataclass(slots=True)
 class _Found:
     """What the planes hold; `launches` are the host's calls by their correlation id, `program` the
-    lines of the program's own threads."""
+    lines of the program's own threads, `others` those of other threads."""
 
     ranges: list[_Range] = field(default_factory=list)
     outside: list[_Work] = field(default_factory=list)
     launches: dict[int, tuple[Track, str, int, int]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     program: list[Line] = field(default_factory=list)
+    others: list[Line] = field(default_factory=list)
     on_gpus: dict[str, list[_Work]] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
     untimed: int = 0
@@ -712,8 +639,10 @@ def _of_host(plane: Plane, start_ns: int, found: _Found) -> None:
     """The host's calls that launched something, the first of each correlation id; and what the
     program's threads did."""
     for line in plane.lines():
-        if any(event.name.startswith((_FRAME, _COMPILED)) for event in line.events):
+        if any(event.name.startswith((FRAME, COMPILED)) for event in line.events):
             found.program.append(line)
+        else:
+            found.others.append(line)
         for event in line.events:
             number = event.stats.get("correlation_id")
             if isinstance(number, int) and number > 0 and number not in found.launches:
@@ -797,21 +726,23 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     ]
     guessed = CallsFrom.MODULE_PERIOD if found.guessed else None
     run.recording = Recording(calls_from=guessed if found.ranges else CallsFrom.NOTHING)
-    run.host_activities = activities(found.program, space.start_ns, [*_worked(works)])
+    run.host_activities = activities(
+        found.program, found.others, space.start_ns, _worked(works, found)
+    )
     return run
 
 
-def _worked(
-    works: Sequence[_Work],
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Yield starts and ends of what each device did, but waiting."""
-    by_device: dict[str, list[tuple[int, int]]] = {}
+def _worked(works: Sequence[_Work], found: _Found) -> Iterator[DeviceWork]:
+    """Yield what each device did, but waiting."""
+    by_device: dict[str, list[_Work]] = {}
     for work in works:
         if work.operation.category != "sync":
-            by_device.setdefault(work.track.device, []).append((work.start_ns, work.end_ns))
-    for times in by_device.values():
-        start, end = np.array(times, dtype=np.int64).T
-        yield start, end
+            by_device.setdefault(work.track.device, []).append(work)
+    for own in by_device.values():
+        start = np.array([work.start_ns for work in own], dtype=np.int64)
+        end = np.array([work.end_ns for work in own], dtype=np.int64)
+        launches = [found.launches.get(work.correlation) for work in own]
+        yield DeviceWork(start, end, [one[0].name if one else "" for one in launches])
 
 
 def _add_call(

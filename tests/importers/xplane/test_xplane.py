@@ -254,6 +254,37 @@ def test_what_the_program_did_in_long_gaps_is_kept(tmp_path):
     assert (gap["host_activity"], gap["host_activity_share"]) == (kept[0][0], pytest.approx(2 / 3))
 
 
+def test_what_the_launching_thread_did_in_long_gaps_is_kept(tmp_path):
+    """The program is in `Execute` for all of a gap of 300 µs; the thread that launches its end is
+    in `Build buffer allocations` for 250 of it, on the line on which the launched operation runs.
+    Another thread is in something else, and launches for another device."""
+
+    def gpu(number):
+        of = {"hlo_op": "ref:dot", "hlo_module": "ref:jit_f"}
+        kernels = [
+            E("dot.kd", at * US, 10 * US, {**of, "correlation_id": 10 * number + at})
+            for at in (10, 320)
+        ]
+        return plane(f"/device:GPU:{number}", [L("Stream #1(Kernel)", kernels)])
+
+    def thread(number, name):
+        times = (1 + number, 311 + number)
+        launches = [
+            E("launch", at * US, US, {"hlo_op": "ref:dot", "correlation_id": 10 * number + ended})
+            for at, ended in zip(times, (10, 320), strict=True)
+        ]
+        yield L(f"Host Threads/{number}", launches)
+        operations = [E("dot", at * US, 2 * US) for at in times]
+        yield L(f"py_xla_execute/{number}", [*operations, E(name, 40 * US, 250 * US)])
+
+    program = [E("PjitFunction(f)", 0, 500 * US), E("Execute", 5 * US, 400 * US)]
+    threads = [*thread(0, "Build buffer allocations"), *thread(5, "Load")]
+    host = plane("/host:CPU", [L("python", program), *threads])
+    run = imported(tmp_path, space(gpu(0), gpu(5), host, TASK))
+    found = analyze(run).gaps.filter(pl.col("length_ns") >= 300_000).sort("device")
+    assert found["host_activity"].to_list() == ["Build buffer allocations", "Load"]
+
+
 def test_a_device_that_did_nothing_is_no_error(tmp_path):
     """A plane without lines is an idle device."""
     run = imported(tmp_path, space(plane("/device:TPU:0"), tpu(), TASK))

@@ -343,7 +343,8 @@ def _derived() -> Iterator[pl.Expr]:
     terms = dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), BOUNDS, strict=True))
     rated = pl.col("rated_ns")
     host = (pl.col("blamed_ns") > rated) & (rated > 0)
-    yield bound_by(terms, known=2 * pl.col("known_ns") >= rated, host=host).alias("bound")
+    known = 2 * pl.col("known_ns") >= rated
+    yield bound_by(terms, known=known, host=host, took=pl.col("known_ns")).alias("bound")
 
 
 # --- What the tree of modules is made of, from the inputs of an analysis.

@@ -122,6 +122,7 @@ _SHORTEST = 0.05  # of the commands
 _IN_CACHE = 0.7
 _BEGINS_NS = 20_000.0  # of a command: so much may be its start and end, whatever its size
 _SLOWER = 1.1
+_SHORT_NS, _NOTHING = 10_000, 0.01  # of a command, and of that: no term is what it takes
 
 
 class Ratio(Struct, frozen=True):
@@ -561,6 +562,8 @@ def _memory_ns() -> pl.Expr:
 # the
 #   host was recorded nobody knows what the device waited for, and no row is host-bound.
 # - none (null) if of more than half of its time the roofline time is not known.
+# - launch-bound if its commands take 10 µs or less each, and the roofline is less than 1 % of that:
+#   what they compute and move is not what they take, also if a launch cost is not known;
 # - else compute-bound, memory-bound or launch-bound: the term that has most of the roofline
 #   time of its commands.
 #
@@ -747,16 +750,21 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), by_bound, strict=True)),
             known=pl.col("roofline_ns").is_not_null() & ~too_little,
             host=pl.col("blamed_ns") > pl.col("total_ns"),
+            took=pl.col("known_ns"),
         ),
     )
 
 
-def bound_by(terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr) -> pl.Expr:
+def bound_by(
+    terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr, took: pl.Expr
+) -> pl.Expr:
     """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
-    if these are `known`."""
+    if these are `known`; launching if they are next to nothing of what short commands `took`."""
     longest = pl.max_horizontal(*terms.values())
+    short = (took <= _SHORT_NS * pl.col("commands")) & (longest < _NOTHING * took)
     codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
-    of_term = pl.when(known & (longest > 0)).then(pl.coalesce(*codes))
+    term = pl.when(short).then(pl.lit(Bound.LAUNCH.value)).otherwise(pl.coalesce(*codes))
+    of_term = pl.when(known & (longest > 0)).then(term)
     return pl.when(host).then(pl.lit(Bound.HOST.value)).otherwise(of_term)
 
 

@@ -80,7 +80,7 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """Commands of a submodule are so short that launching them is what takes time."""
     total = end_to_end_ns(analysis)
     rows = _without_launches(analysis).drop_nulls("submodule")
-    bound = pl.col("bound") == Bound.LAUNCH.value
+    bound = (pl.col("bound") == Bound.LAUNCH.value) & pl.col("launch").is_not_null()
     of = rows.group_by("submodule", "device", maintain_order=True).agg(
         pl.col("total_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
         all_ns=pl.col("total_ns").sum(),
@@ -120,8 +120,9 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
         {
             "peak": [max(p.peak_flops.values(), default=None) if p else None for p in profiles],
             "bandwidth": [p.memory_bandwidth if p else None for p in profiles],
+            "launch": [p.launch_ns if p else None for p in profiles],
         },
-        schema={"peak": pl.Float64, "bandwidth": pl.Float64},
+        schema=dict.fromkeys(("peak", "bandwidth", "launch"), pl.Float64),
     )
     roofline = pl.max_horizontal(
         pl.col("flops") / pl.col("peak"), pl.col("bytes") / pl.col("bandwidth")

@@ -457,7 +457,10 @@ def _against(of: Inputs, rows: Rows) -> pl.DataFrame:
             bandwidth_of_peak=_at_most_all(_part("bytes", total) / pl.col("bandwidth") * 1e9),
             above_roofline_ns=(total - pl.col("roofline_ns")).round(),
             bound=bound_by(
-                _TERMS, known=pl.col("roofline_ns").is_not_null(), host=pl.col("blamed_ns") > total
+                _TERMS,
+                known=pl.col("roofline_ns").is_not_null(),
+                host=pl.col("blamed_ns") > total,
+                took=total,
             ),
         )
     )
@@ -469,7 +472,7 @@ def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
     that the longest term of theirs together is that of each."""
     took = pl.col("total_ns")
     return keyed.group_by(_KEY).agg(
-        pl.col("total_ns", "blamed_ns").sum(),
+        pl.col("commands", "total_ns", "blamed_ns").sum(),
         *(_sum_if(name, pl.col(name).is_not_null().any()) for name in ("flops", "bytes")),
         *(_sum_if(name, pl.col(name).is_not_null().all()) for name in _TERMS.values()),
         computed_ns=took.filter(pl.col("flops").is_not_null()).sum(),

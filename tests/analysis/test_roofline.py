@@ -50,6 +50,16 @@ def test_launch_bound():
     assert (row["roofline_ns"], row["bound"]) == (500, "launch")
 
 
+@pytest.mark.parametrize(
+    ("duration", "bound"),
+    [(5_900, "memory"), (6_100, "launch"), (10_000, "launch"), (10_001, "memory")],
+)
+def test_short_commands_that_move_next_to_nothing_are_launch_bound(duration, bound):
+    """60 bytes in 60 ns are less than a hundredth of it, though a launch cost is not known."""
+    row = _row(Shaped(in_order(ADD, duration=duration)).found(cuda=UNIT)["operators"])
+    assert (row["roofline_ns"], row["bound"]) == (60, bound)
+
+
 def test_host_bound():
     """The device waits 300 ns before the second command, longer than both run."""
     rows = [("a", *MM, 0, 100), ("a", *MM, 400, 100)]

@@ -389,7 +389,7 @@ class _Activities(Struct, frozen=True, eq=False):
         of_host = np.where(launched, _LAUNCHES, _CALL)
         of_calls = names.code(names.of_call[:-1], of_host, names.of_tile)
         kind = _kinds(timeline)[behind]
-        if len(timeline.launches):
+        if len(behind) and len(timeline.launches):
             worked = _worked(timeline, behind, returned)
             kind = np.where(2 * worked < axis.end[behind] - returned, _LAUNCHES, kind)
         of_behind = names.code(names.of_call[behind], kind, names.of_tile[behind])

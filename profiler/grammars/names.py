@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, takewhile, zip_longest
 from typing import Protocol
 
@@ -70,6 +70,7 @@ _COLLECTIVE = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def is_collective(kernel: str) -> bool:
     """Whether a kernel of that name exchanges data between ranks: those of NCCL and its like, of
     symmetric memory (`multimem_all_reduce_kernel`) and of serving engines

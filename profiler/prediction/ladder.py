@@ -234,7 +234,9 @@ class _Climb:
             worth = [one for one in changes if self._ns([*chosen, one]) <= enough]
             if not worth:
                 break
-            best = min(worth, key=lambda one: self._likely_ns([*chosen, one]))
+            best = worth[0]
+            if len(worth) > 1:
+                best = min(worth, key=lambda one: self._likely_ns([*chosen, one]))
             rungs.append(self._rung(best, rungs, least))
             chosen.append(best)
             changes = [one for one in changes if one is not best]

@@ -221,6 +221,8 @@ def blocking_copies(
     begun = end[source[copies]] > start[target[copies]]
     ended = end[source[copies]] >= end[target[copies]]
     early = copies[begun & ~ended]
+    if not len(early):
+        return copies[ended]
     named = commands.select(
         pl.coalesce("kernel", "op_type").cast(pl.String).gather(target[early]).alias("copy"),
         pl.col("layer").cast(pl.String).gather(source[early]).alias("call"),

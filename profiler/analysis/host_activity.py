@@ -67,28 +67,24 @@ def dropped_calls(run: Run) -> list[int]:
 # Every moment of a device's span, from its first command or tile to the end of its last, at which
 # nothing runs on it is put down to the first of these that holds of it:
 #
-# - unrecorded: nothing was recorded though work or the host waited (`table.tiles`), or a drop
-# says
+# - unrecorded: nothing was recorded though work or the host waited (`table.tiles`), or a drop says
 #   that commands of the call whose tile it lies in are missing;
-# - outside: it lies outside of the end-to-end time, such as among carried-over work (what of it
-# was
+# - outside: it lies outside of the end-to-end time, such as among carried-over work (what of it was
 #   the profiler's own work counts for nothing, not even for the span);
 # - a copy: a command of its own runs that waits for an asynchronous copy (`copy-done` of XLA);
-# - another device: another sync command of its own runs, or another device works for a call of
-# this
+# - another device: another sync command of its own runs, or another device works for a call of this
 #   one's;
 # - in the tile of one of its calls: queue, if what ends the gap had been launched in time, by a
 #   call that had returned or whose work followed as quickly as from a queue; unknown cause, if its
 #   launch was not recorded though others were, or nothing of the host was; else launch: it was
 #   launched too late, nothing was left to launch, or the trace knows no launches;
 # - another device, once more: no tile of its own, but a tile of another device's call, of a
-# pipeline
-#   call in which this device has calls too. Calls of a submodule that this device runs itself are
-#   copies of its own work (data parallel, one program on many devices): it does not wait for
-# them;
+#   pipeline call in which this device has calls too. Calls of a submodule that this device runs
+#   itself are copies of its own work (data parallel, one program on many devices): it does not wait
+#   for them;
 # - host: the rest, between calls.
 #
-# Where the host waited for a device when this one ran dry, launch and host are *sync*: the host
+# If the host waited for a device when this one ran dry, launch and host are *sync*: the host
 # could not launch ahead, because it waited. What was not recorded is never put down to the host.
 
 

@@ -32,7 +32,8 @@ from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError
 from profiler.prediction.follow import FUSES, Named, named
-from profiler.prediction.predict import Prediction, Predictor, recorded_by_server
+from profiler.prediction.predict import Predictor, recorded_by_server
+from profiler.prediction.requests import RequestTime
 from profiler.prediction.scenario import GUIDED, Scenario
 from profiler.run.run import Run
 from profiler.text import Said, counted, said
@@ -90,8 +91,7 @@ class Outcome(Struct, frozen=True):
     high: float | None
 
     @classmethod
-    def of(cls, prediction: Prediction) -> Outcome:
-        request = prediction.request
+    def of(cls, request: RequestTime) -> Outcome:
         return cls(request.ns, request.low, request.high)
 
 
@@ -209,7 +209,7 @@ class _Climb:
         key = late, repr(scenario)
         if key not in self.made:
             try:
-                self.made[key] = Outcome.of(predictor.predict(scenario))
+                self.made[key] = Outcome.of(predictor.request_time(scenario))
             except InputError:
                 self.made[key] = None
         return self.made[key]

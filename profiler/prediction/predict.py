@@ -389,11 +389,8 @@ class Predictor:
 
     def predict(self, scenario: Scenario) -> Prediction:
         """Predict `scenario`. Raises InputError if the run cannot answer it."""
-        run, analysis, workload = self.run, self.analysis, self.workload
-        check(scenario, workload)
-        basis = self._basis(scenario) if scenario.changes_calls or self.paced else None
-        workload = _untraced(workload, basis)
-        changes = self._changed(workload, basis, scenario)
+        run, analysis = self.run, self.analysis
+        workload, basis, changes = self._scenario(scenario)
         devices = OnDevices.of(run, analysis, scenario, changes.workload)
         request = _request(changes, devices.placed)
         assumes = _assumptions(analysis, workload, basis, changes, devices)
@@ -415,6 +412,48 @@ class Predictor:
             reasons=changes.reasons,
             placement={} if devices.best is None else placement_of(devices.placed),
         )
+
+    def request_time(self, scenario: Scenario) -> RequestTime:
+        """The time of a request alone, of a scenario that places nothing: as in `predict`, without
+        the replays that explain it. Raises InputError if the run cannot answer it."""
+        _, _, changes = self._scenario(scenario, explained=False)
+        return _request(changes, changes.workload)
+
+    def _scenario(
+        self, scenario: Scenario, *, explained: bool = True
+    ) -> tuple[Workload, ReplayBasis | None, Changed]:
+        """The workload as it was measured or would be untraced, what it is replayed from, and what
+        the scenario makes of it; its reasons only if it is to be `explained`."""
+        check(scenario, self.workload)
+        basis = self._basis(scenario) if scenario.changes_calls or self.paced else None
+        workload = self.workload
+        if basis is not None and basis.pace is not None:
+            workload = self._untraced(basis)
+        following = self._following(scenario, replayed=basis is not None)
+        run, analysis = self.run, self.analysis
+        if basis is None:
+            return workload, None, changed(workload, scenario, run, analysis, following)
+        changes = changed_by_replay(
+            basis, workload, scenario, run, analysis, following, explained=explained
+        )
+        return workload, basis, changes
+
+    def _untraced(self, basis: ReplayBasis) -> Workload:
+        """The workload as it would have been measured with the host's pace of `basis`."""
+        if basis.pace not in self._untraced_at:
+            workload = self.workload
+            pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
+            recorded = (
+                workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
+            )
+            self._untraced_at[basis.pace] = replace(
+                with_pieces(workload, pieces), recorded_ns=recorded
+            )
+        return self._untraced_at[basis.pace]
+
+    @cached_property
+    def _untraced_at(self) -> dict[float | None, Workload]:
+        return {}
 
     def _basis(self, scenario: Scenario) -> ReplayBasis | None:
         """What a replay starts from; None if the run recorded no launches."""
@@ -442,15 +481,6 @@ class Predictor:
     def _paced(self) -> dict[int, ReplayBasis]:
         return {}
 
-    def _changed(
-        self, workload: Workload, basis: ReplayBasis | None, scenario: Scenario
-    ) -> Changed:
-        """The workload of the scenario: by a replay if the run recorded launches."""
-        following = self._following(scenario, replayed=basis is not None)
-        if basis is None:
-            return changed(workload, scenario, self.run, self.analysis, following)
-        return changed_by_replay(basis, workload, scenario, self.run, self.analysis, following)
-
     def _following(self, scenario: Scenario, *, replayed: bool) -> Following:
         """What the findings that the scenario follows come to."""
         some = followed(scenario.follow, self.analysis.findings)
@@ -464,15 +494,6 @@ class Predictor:
                 "finding gains is not known: leave out --follow"
             )
         return by_replay(some, self._gains)
-
-
-def _untraced(workload: Workload, basis: ReplayBasis | None) -> Workload:
-    """`workload` as it would have been measured without the profiler, if that is known."""
-    if basis is None or basis.pace is None:
-        return workload
-    pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
-    recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
-    return replace(with_pieces(workload, pieces), recorded_ns=recorded)
 
 
 def _request(changes: Changed, placed: Workload) -> RequestTime:

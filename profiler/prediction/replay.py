@@ -416,9 +416,11 @@ def changed_by_replay(
     run: Run,
     analysis: Analysis,
     following: Following,
+    *,
+    explained: bool = True,
 ) -> Changed:
     """`workload` of `run` as `scenario` has it, but for if submodules are placed; `following` is
-    what its findings come to.
+    what its findings come to. Its reasons take two more replays, made if it is to be `explained`.
 
     Raises InputError if the run cannot answer it.
     """
@@ -432,10 +434,13 @@ def changed_by_replay(
         )
         scatter = replace(_workload(workload, alike), steps=steps)
     now = alike if scatter is None else basis.replayed(asked, plan.paces["value"])
-    graphs = plan.paces["value"].graphs
-    before = basis.replayed(unchanged, replace(basis.as_recorded, graphs=graphs))
-    in_graphs = replace(plan.paces["value"], graphs=_graphs(basis))
-    one_launch = () if scenario.cuda_graph else basis.replayed(asked, in_graphs)
+    reasons: tuple[Note, ...] = ()
+    if explained:
+        graphs = plan.paces["value"].graphs
+        before = basis.replayed(unchanged, replace(basis.as_recorded, graphs=graphs))
+        in_graphs = replace(plan.paces["value"], graphs=_graphs(basis))
+        one_launch = () if scenario.cuda_graph else basis.replayed(asked, in_graphs)
+        reasons = tuple(reasons_of(before, now, one_launch))
     found = _workload(workload, now)
     return Changed(
         workload=found,
@@ -448,7 +453,7 @@ def changed_by_replay(
             replayed_ns=basis.fidelity.replayed_ns / len(basis.plans),
             ns=float(np.mean([call.device_span_ns for call in now])),
         ),
-        reasons=tuple(reasons_of(before, now, one_launch)),
+        reasons=reasons,
         within_ns=_bounds(basis, asked, plan, now, scenario),
     )
 

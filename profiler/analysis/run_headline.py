@@ -28,6 +28,7 @@ _MOST = 3  # of parts, and of devices that are named
 _MOSTLY = 0.5  # of the operators' time: what has a role
 _PART = 0.02  # share of a submodule that is named
 _NEARLY_ALL = 0.985  # share of a submodule that is no news
+_ALONE = 0.9  # the same of the only one: what is left lies between its calls
 _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
 _WAITS = 0.05  # share of waiting that is named
 _EXPOSED = 0.05  # share of exposed communication that is named
@@ -268,7 +269,8 @@ def _submodules(account: Accounting, total: int) -> str:
     shares = _grouped(
         (part.submodule, part.wall_ns / total) for part in account.submodules if total
     )
-    if not shares or shares[0][1] >= _NEARLY_ALL or sum(each for _, each in shares) > _AT_ONCE:
+    no_news = _ALONE if len(shares) == 1 else _NEARLY_ALL
+    if not shares or shares[0][1] >= no_news or sum(each for _, each in shares) > _AT_ONCE:
         return ""
     (name, share), *others = shares[:_MOST]
     several = name == str(_SEVERAL_ENCODERS)

@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct
 
 from profiler.files import decoded
+from profiler.grammars.names import CollectiveKind, collective_kind
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
 from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
@@ -39,7 +40,8 @@ from profiler.trace.manifest_fields import ActivityKind, HostActivity, Occupancy
 # devices on ` sync`.
 #
 # - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
-# - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
+# - `op_type`: the launching operator (`aten::mm`), of a collective what it does
+#   (`nccl:all_reduce`, as torch names its ranges); the kernel's short name if that is unknown,
 #   if one graph launch ran many kernels of which no capture tells, and for Triton kernels;
 #   `Memcpy HtoD` and the like.
 # - `module`: the path of the module that launched it, "" directly in the submodule; if calls
@@ -51,6 +53,7 @@ from profiler.trace.manifest_fields import ActivityKind, HostActivity, Occupancy
 #   launched five kernels and this is its second.
 
 
+_COMMUNICATED = "record_param_comms"  # what c10d records around any collective
 _HOST_TRACKS = {"operators": "compute", "host": "host", "waits": "sync"}
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 
@@ -285,6 +288,10 @@ class CommandWriter:
             kernel = self._kernels[event.name] = kernel_name(event.name)
         if operator is None or launch in self._shared:
             return kernel
+        if operator.name == _COMMUNICATED:
+            known = event.args.collective if event.args is not None else None
+            kind = collective_kind(str(known or event.name))
+            return operator.name if kind is CollectiveKind.OTHER else f"nccl:{kind}"
         return kernel if kernel.startswith("triton_") else operator.name
 
     def _track(self, key: tuple[str, int], row: int) -> Track:

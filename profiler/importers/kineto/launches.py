@@ -270,6 +270,7 @@ def _host_operators(
     trace: KinetoTrace, frames: Frames, operators: Ranges, around: Ranges
 ) -> Launches:
     """The outermost operators of a run on the CPU, as work of the thread that ran them."""
+    operators = _without_autograd(trace, operators)
     row = np.sort(operators.row[operators.parent < 0])
     call = _around(trace, around, row)
     return Launches(
@@ -280,6 +281,28 @@ def _host_operators(
         call=_at(around.row, call),
         time_ns=trace.start_ns[row],
     )
+
+
+_EVALUATED = "autograd::engine::evaluate_function: "
+_SAME_WORK = 0.5  # of a node's time: if its operators take more, they are what it does
+
+
+def _without_autograd(trace: KinetoTrace, operators: Ranges) -> Ranges:
+    """The operators without the nodes of autograd that call others for most of their time, and
+    without the engine's own records around nodes: of `…evaluate_function: AddmmBackward0` and
+    `AddmmBackward0` the `aten::mm` within them stay."""
+    evaluated = trace.events.named(operators.row, lambda name: name.startswith(_EVALUATED))
+    evaluated = evaluated.astype(np.bool_)
+    if not evaluated.any():
+        return operators
+    inside = operators.parent >= 0
+    parent = operators.parent[inside]
+    length = operators.end_ns - operators.start_ns
+    calls_others = np.bincount(parent, length[inside], len(operators)) > _SAME_WORK * length
+    has_others = np.bincount(parent, minlength=len(operators)) > 0
+    node = np.zeros(len(operators), dtype=np.bool_)
+    node[inside] = evaluated[parent]
+    return operators.select(~((evaluated & has_others) | (node & calls_others)))
 
 
 def _module_in_call(

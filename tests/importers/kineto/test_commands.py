@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 from .traces import PIPELINE, STEP, Trace, flux
 
@@ -299,6 +300,44 @@ def test_a_run_on_the_cpu_has_its_operators_as_commands(tmp_path):
     run = trace.imported(tmp_path)
     found = run.commands.filter(pl.col("category") == "compute")
     assert found.select("call", "device", "layer").rows() == [(0, "cpu:0", "aten::linear")]
+
+
+def test_autograd_on_the_cpu_is_the_operators_that_it_calls(tmp_path):
+    """A node counts as what it calls for most of its time, and as itself if it works on its own."""
+    trace = Trace()
+    for start, node, operators in (
+        (0, "AddmmBackward0", [("aten::mm", 4, 60), ("aten::sum", 70, 20)]),
+        (100, "MyFunctionBackward", [("aten::empty", 110, 5)]),
+        (200, "torch::autograd::AccumulateGrad", []),
+    ):
+        trace.op(f"autograd::engine::evaluate_function: {node}", start, 100)
+        trace.op(node, start + 2, 95)
+        for name, begin, length in operators:
+            trace.op(name, start % 100 + begin, length)
+    found = trace.imported(tmp_path).commands.filter(pl.col("category") == "compute")
+    assert found.select("op_type", pl.col("duration_ns") // 1000).rows() == [
+        ("aten::mm", 60),
+        ("aten::sum", 20),
+        ("MyFunctionBackward", 95),
+        ("torch::autograd::AccumulateGrad", 95),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "args", "expected"),
+    [
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", {}, "nccl:send_recv"),
+        ("ncclDevKernel_SendRecv", {"Collective name": "all_to_allv"}, "nccl:all_to_all"),
+        ("ncclDevKernel_Generic", {}, "record_param_comms"),
+    ],
+)
+def test_a_collective_is_named_by_what_it_does(tmp_path, kernel, args, expected):
+    """c10d records one operator around every collective: which it is, the kernel says."""
+    trace = flux()
+    trace.op("record_param_comms", 22, 10)
+    trace.kernel(kernel, 30, 5, launched=24, **args)
+    found = trace.imported(tmp_path).commands.filter(pl.col("category") == "collective")
+    assert found["op_type"].to_list() == [expected]
 
 
 def test_host_work_is_what_the_pipeline_does_between_calls(tmp_path):

@@ -460,7 +460,7 @@ class _Check:
         shift = _USUAL_LATENCY_NS - least
         slope = self._slope(np.flatnonzero(here & ~strayed), early=True)
         agree = int(agreeing.sum()) >= _AGREE * number
-        agree = agree and not self._few_among_healthy(number, latency[here & ~early])
+        agree = agree and not self._few_among_healthy(latency[early], latency[here & ~early])
         near = int((latency[agreeing] <= least + _NEAR_NS).sum())
         agree = agree and (slope is not None or near >= _FEW * number)  # 3 % in healthy ones
         agree = agree and (slope is not None or self._holds(here & ~strayed, shift))
@@ -498,15 +498,19 @@ class _Check:
         launched = self.launches.start[self.launch[rows]]
         return latency_slope(launched, self.start[rows] - launched, early=early)
 
-    def _few_among_healthy(self, early: int, others: Int64s) -> bool:
+    def _few_among_healthy(self, early: Int64s, others: Int64s) -> bool:
         """Whether so few rows are early that they are wrong themselves, not the device's clock:
-        the latencies of the `others` are as short as those of a healthy recording."""
-        if early > max(2, len(others) // 100) or not len(others):
+        the latencies of the `others` are as short as those of a healthy recording. With a queue
+        that is hardly ever empty few latencies are; then early ones that are more, and of which
+        many are alike, are the short ones of a clock that is ahead."""
+        if len(early) > max(2, len(others) // 100) or not len(others):
             return False
         least = int(others.min())
-        return (
-            least <= _LONGEST_LEAST_NS and int((others <= least + _NEAR_NS).sum()) >= _LEAST_PEERS
-        )
+        short = int((others <= least + _NEAR_NS).sum())
+        alike = int((early <= early.min() + _EXACT_NS).sum())
+        if short < len(early) <= 4 * alike:
+            return False
+        return least <= _LONGEST_LEAST_NS and short >= _LEAST_PEERS
 
     def _strayed(self, here: Int64s) -> Bools:
         """Which of some rows start before what was launched before them on their stream."""

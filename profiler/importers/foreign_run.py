@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from math import isfinite
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -642,6 +641,6 @@ def nanoseconds(milliseconds: object) -> int | None:
     """A time of a foreign file, None if it is none: below 0 or above 11 days, too."""
     if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
         return None
-    if not isfinite(milliseconds) or not 0 <= milliseconds < _LARGEST_MS:
+    if not 0 <= milliseconds < _LARGEST_MS:  # nor NaN
         return None
     return round(milliseconds * 1e6)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from profiler.importers.foreign_run import (
     component,
     end_to_end,
     is_denoiser,
+    nanoseconds,
     spans,
 )
 from profiler.importers.importer import content_of, only_path, real
@@ -37,7 +37,6 @@ from profiler.trace.events import RUN_STAGE, Branch, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 
 _LARGEST_FILE = 16 << 20
-_LARGEST_MS = 1e9
 _UNITS = {"NPU": "qnn:0", "GPU": "gpu:0", "CPU": "cpu:0"}
 _ENCODERS = re.compile(r"(?i)(?<!vae_)encoder|clip|t5")
 _MOST_STEPS = 10_000
@@ -118,16 +117,14 @@ def measurements_in(document: Any) -> Iterator[Measurement]:
 def _measurement(
     precision: str, name: str, device: str, runtime: str, figures: Any
 ) -> Measurement | None:
-    time = _get(figures, "inference_time_milliseconds")
-    if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):
-        return None
-    if not 0 <= time < _LARGEST_MS:
+    time_ns = nanoseconds(_get(figures, "inference_time_milliseconds"))
+    if time_ns is None:
         return None
     counts = ((unit, _get(_get(figures, "layer_counts"), unit)) for unit in ("npu", "gpu", "cpu"))
     peak = _get(_get(figures, "estimated_peak_memory_range_mb"), "max")
     return Measurement(
         *(precision, name, device, runtime),
-        time_ns=round(time * 1e6),
+        time_ns=time_ns,
         unit=str(_get(figures, "primary_compute_unit") or ""),
         layers={unit: n for unit, n in counts if type(n) is int and 0 < n < 1 << 31},
         peak_bytes=peak << 20 if type(peak) is int and 0 <= peak < 1 << 30 else -1,

@@ -235,7 +235,7 @@ def test_a_cut_file_is_a_sentence_or_less(tmp_path):
         assert run is None or 1 <= len(run.calls) <= 2
 
 
-@pytest.mark.parametrize("time", ["-1", ".nan", ".inf", "1e300", "true", "soon"])
+@pytest.mark.parametrize("time", ["-1", ".nan", ".inf", "1e300", "9" * 400, "true", "soon"])
 def test_a_time_that_is_none_is_no_measurement(tmp_path, time):
     """The others are."""
     text = as_yaml(document()).replace(

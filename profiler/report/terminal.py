@@ -269,7 +269,7 @@ def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     for one in advised:
         yield from _advice(one, width, gain, room)
     for note in opening.advice_notes:
-        yield from _text_lines(f"  {_plain(clean(note))}", width, room.lines)
+        yield from _text_lines(f"  {_plain(clean(note))}", width, room.lines, hang=2)
 
 
 def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
@@ -326,8 +326,14 @@ def _shortest(place: Path) -> str:
     return min(str(place), os.path.relpath(place), key=len)
 
 
-def _text_lines(text: str, width: int, most: int, style: str = "") -> Iterator[Text]:
-    return (Text(part, style=style) for part in _parts(text, width, most))
+def _text_lines(
+    text: str, width: int, most: int, style: str = "", *, hang: int = 0
+) -> Iterator[Text]:
+    """The text in lines that begin with its blanks, and `hang` more if it goes on."""
+    blanks = len(text) - len(text.lstrip(" "))
+    parts = _parts(text.lstrip(" "), max(width - blanks - hang, _NARROWEST), most)
+    for number, part in enumerate(parts):
+        yield Text(" " * (blanks + hang * (number > 0)) + part, style=style)
 
 
 def _parts(text: str, width: int, most: int) -> Iterable[str]:

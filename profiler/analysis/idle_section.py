@@ -347,12 +347,10 @@ def _data_loader(
     these: shorter ones, if it is in the shortest of these. Nothing if the DataLoader is not most of
     them, or long gaps are not most of what the device waited."""
     listed = analysis.gaps.filter(pl.col("device") == row["device"])
-    inside = listed.filter(
-        pl.col("host_activity").fill_null("").str.contains(DATA_LOADER)
-        & pl.col("cause").is_in(causes)
-    )
+    caused = listed.filter(pl.col("cause").is_in(causes))
+    inside = caused.filter(pl.col("host_activity").fill_null("").str.contains(DATA_LOADER))
     covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()
-    if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
+    if 2 * covered < caused["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
         return {}, 0
     found = {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
     also_shorter = found and inside["length_ns"].min() == listed["length_ns"].min()

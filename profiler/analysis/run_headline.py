@@ -23,12 +23,12 @@ from profiler.analysis.ranks import exposed_shares, slowest_rank
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import count, counted, duration, filled, joined, percent, said
 from profiler.trace.events import GRAPH_CAPTURE, device_kind, rank_of_device
+from profiler.trace.manifest_fields import CallsFrom
 
 _MOST = 3  # of parts, and of devices that are named
 _MOSTLY = 0.5  # of the operators' time: what has a role
 _PART = 0.02  # share of a submodule that is named
 _NEARLY_ALL = 0.985  # share of a submodule that is no news
-_ALONE = 0.95  # the same of the only one: what is left lies between its calls
 _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
 _WAITS = 0.05  # share of waiting that is named
 _EXPOSED = 0.05  # share of exposed communication that is named
@@ -82,10 +82,12 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     if apart:
         what = said("measured one by one: {what}", what=what)
     unknown = apart or (busy_unknown(info.health) and not is_host_only(info.health))
+    source = info.recording.calls_from if info.recording else None
+    unnamed = source in (CallsFrom.NOTHING, CallsFrom.KERNEL_PERIOD)
     parts = [
         _devices(analysis),
         _ranks(analysis),
-        "" if unknown else _submodules(account, total),
+        "" if unknown or unnamed else _submodules(account, total),
     ]
     parts = [part for part in parts if part]
     if not parts and not unknown and not times_recorded(info):
@@ -269,8 +271,7 @@ def _submodules(account: Accounting, total: int) -> str:
     shares = _grouped(
         (part.submodule, part.wall_ns / total) for part in account.submodules if total
     )
-    no_news = _ALONE if len(shares) == 1 else _NEARLY_ALL
-    if not shares or shares[0][1] >= no_news or sum(each for _, each in shares) > _AT_ONCE:
+    if not shares or shares[0][1] >= _NEARLY_ALL or sum(each for _, each in shares) > _AT_ONCE:
         return ""
     (name, share), *others = shares[:_MOST]
     several = name == str(_SEVERAL_ENCODERS)

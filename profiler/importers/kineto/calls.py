@@ -499,6 +499,7 @@ def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
 
 
 _REPEATED = "repeated kernels"
+_ON_DEVICES = ("kernel", "gpu_memcpy", "gpu_memset")
 _ALIKE = 0.9  # of the kernels, one period later
 _LEAST = 4  # kernels of a period: fewer are a loop within an operation
 _TRIED = 8  # distances, the most frequent first
@@ -563,6 +564,8 @@ def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
     if not sections:
         start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
         end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
+        if calls[0].instance == _REPEATED:  # what ran before the first pass is of the run, too
+            start, end = _all_launched(frames.trace, calls[0].thread, start, end)
         sections = [_around(frames.trace, calls[0].thread, start, end)]
     lookup = Lookup(sections)
     for call in calls:
@@ -615,6 +618,14 @@ def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
     thread = calls[0].thread
     name = _around(trace, thread, spans[0][0], max(end for _, end in spans)).name
     return [Section(name, thread, start, end) for start, end in spans]
+
+
+def _all_launched(trace: KinetoTrace, thread: int, start: int, end: int) -> tuple[int, int]:
+    """From the first runtime call of a thread, or device work, to the end of the last of both."""
+    runtime = trace.rows_of(*RUNTIME)
+    rows = np.append(runtime[trace.thread[runtime] == thread], trace.rows_of(*_ON_DEVICES))
+    first = int(trace.start_ns[rows].min(initial=start))
+    return first, int(trace.end_ns[rows].max(initial=end))
 
 
 def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:

@@ -178,6 +178,16 @@ def more_gaps_in_which_the_host_loads_data_than_are_listed():
     return analyzed([gpu_call(0, 0, end)], [*work, *loads], end=end)
 
 
+@triggers("host_bound", data_loader_gaps=1, data_loader_ns=300_000)
+def a_gap_in_which_the_host_loads_data_beside_a_longer_one_between_calls():
+    """What lies between calls is no launch that is late."""
+    loads = Command(-1, "cpu:0", "Host", "host", _NEXT, 600_000, 300_000)
+    ran = ((0, 0, 500_000), (0, 900_000, 1_000_000), (1, 3_000_000, 3_100_000))
+    work = [command(call, start, end) for call, start, end in ran]
+    calls = [gpu_call(0, 0, 1_000_000), gpu_call(1, 3_000_000, 3_100_000)]
+    return analyzed(calls, [*work, loads], end=3_100_000)
+
+
 @triggers("host_bound", data_loader_ns=None)
 def a_gap_of_which_the_loader_takes_less_than_half():
     return _loading(_NEXT, 790_000)

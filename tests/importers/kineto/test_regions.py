@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.analysis import key_facts
+from profiler.analysis import headline, key_facts
 from profiler.analysis.analyze import analyze
 from profiler.importers import import_trace
 from profiler.importers.kineto.calls import period_of
@@ -201,6 +201,21 @@ def test_kernels_that_repeat_themselves_are_passes(tmp_path):
     assert kernels["call"].to_list() == [-1, *(call for call in range(5) for _ in range(5))]
     assert run.info.recording.calls_from is CallsFrom.KERNEL_PERIOD
     assert facts(run)[0] == "guessed"
+
+
+def test_what_ran_before_the_first_pass_is_of_the_run(tmp_path):
+    """Loading takes 2 ms from the first runtime call on, and five passes of 100 µs follow; guessed
+    passes have no name that the headline could say."""
+    trace = Trace()
+    work(trace, "aten::arange", 0)
+    for run_number in range(5):
+        for number, name in enumerate("abcde"):
+            work(trace, f"aten::{name}", 2000 + 100 * run_number + 15 * number)
+    run = trace.imported(tmp_path)
+    analysis = analyze(run)
+    first, last = 2, 2000 + 400 + 60 + 5 + 8  # the first launch, and the end of the last kernel
+    assert analysis.accounting.end_to_end_ns == (last - first) * 1000
+    assert "repeated kernels" not in headline(analysis, 0)
 
 
 def test_a_period_must_hold_for_nine_of_ten_kernels():

@@ -186,7 +186,7 @@ def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
         noun, number = ("pipeline call", account.pipelines)
         if account.in_iterations:
             noun, number = ("iteration", account.iterations)
-        pipelines = counted(number, noun)
+        pipelines = counted(number, noun) if number else said("from the first call to the last")
         if account.overlapping and account.told_apart:
             pipelines = said(
                 "{pipelines}, {overlapping} at the same time: {wall} passed",

@@ -188,6 +188,13 @@ def test_parts_recorded_one_by_one_are_no_pipeline_calls():
         assert (opening.facts[0].label, opening.facts[0].note) == fact
 
 
+def test_a_loop_of_the_script_lasts_from_its_first_call_to_the_last():
+    """It has no pipeline call that could be counted."""
+    calls = [make_call(n, "t", 100 * n, 100 * n + 90, step=n) for n in range(2)]
+    fact = _opening(make_run(calls)).facts[0]
+    assert (_plain(fact.value), fact.note) == ("190 ns", "from the first call to the last")
+
+
 def test_one_step_has_one_time():
     """A median, a range and a bar say nothing of a single step; two have all of them."""
     for steps, note in ((1, "90 ns"), (2, "median 90 ns, 90 ns to 90 ns")):

@@ -5,7 +5,12 @@ Sizes are those of diffusers' own tests. Images have 32 by 32 pixels.
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
+
 import diffusers
+import tokenizers
 import torch
 import transformers
 
@@ -14,6 +19,7 @@ __all__ = ["flux", "image", "qwen_image", "sd3", "sd3_controlnet", "sd3_image_to
 torch.set_num_threads(1)  # the models are too small for more
 SIZE = {"height": 32, "width": 32}
 _LETTERS = list("abcdefghijklmnopqrstuvwxyz")
+TRANSFORMERS_5 = int(transformers.__version__.split(".")[0]) >= 5
 
 
 def image():
@@ -30,13 +36,28 @@ def clip_tokenizer():
     marks = ["<|startoftext|>", "<|endoftext|>"]
     words = [*_LETTERS, *(f"{letter}</w>" for letter in _LETTERS), *marks]
     vocab = {word: index for index, word in enumerate(words)}
-    return transformers.CLIPTokenizer(vocab=vocab, merges=[], model_max_length=77)
+    return _tokenizer(transformers.CLIPTokenizer, vocab, model_max_length=77)
+
+
+def _tokenizer(kind, vocab, **options):
+    """A tokenizer without merges; transformers before 5 reads what it knows from files."""
+    if TRANSFORMERS_5:
+        return kind(vocab=vocab, merges=[], **options)
+    with tempfile.TemporaryDirectory() as folder:
+        words, merges = Path(folder, "vocab.json"), Path(folder, "merges.txt")
+        words.write_text(json.dumps(vocab), encoding="utf-8")
+        merges.write_text("#version: 0.2\n", encoding="utf-8")
+        return kind(str(words), str(merges), **options)
 
 
 def t5_tokenizer():
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0)]
     pieces += [(letter, -3.0) for letter in _LETTERS]
-    return transformers.T5TokenizerFast(vocab=pieces, extra_ids=0, model_max_length=77)
+    known = {"vocab": pieces}
+    if not TRANSFORMERS_5:
+        model = tokenizers.models.Unigram(pieces, unk_id=2, byte_fallback=False)
+        known = {"tokenizer_object": tokenizers.Tokenizer(model)}
+    return transformers.T5TokenizerFast(**known, extra_ids=0, model_max_length=77)
 
 
 def qwen_tokenizer():
@@ -44,7 +65,7 @@ def qwen_tokenizer():
 
     words = [*bytes_to_unicode().values(), "<|endoftext|>"]
     vocab = {word: index for index, word in enumerate(words)}
-    return transformers.Qwen2Tokenizer(vocab=vocab, merges=[])
+    return _tokenizer(transformers.Qwen2Tokenizer, vocab)
 
 
 def clip(kind=transformers.CLIPTextModelWithProjection):

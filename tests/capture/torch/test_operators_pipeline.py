@@ -97,11 +97,8 @@ def test_nearly_all_operators_belong_to_modules(stable_diffusion):
     """What the transformer does itself, outside its modules, is a handful of operators a call."""
     commands = stable_diffusion.commands.with_columns(pl.col("layer").cast(pl.String))
     own = commands.filter(pl.col("layer") == "SD3Transformer2DModel")
-    assert set(own["op_type"].cast(pl.String)) == {
-        "aten::contiguous",
-        "aten::einsum",
-        "aten::reshape",
-    }
+    newer = {"aten::contiguous"}  # than diffusers 0.38
+    assert set(own["op_type"].cast(pl.String)) - newer == {"aten::einsum", "aten::reshape"}
     assert set(stable_diffusion.info.attribution) == {
         "text_encoder",
         "text_encoder_2",

@@ -403,6 +403,8 @@ def _located(document: object, wanted: type, error: msgspec.ValidationError) -> 
     reason = message.replace("`", "")
     for theirs, ours in _REASONS.items():
         reason = reason.replace(theirs, ours)
+    if not reason.isprintable():  # a key that is unknown
+        reason = repr(reason)[1:-1]
     return f"{where.removeprefix('.')}: {reason:.200}" if where else f"{reason:.200}"
 
 

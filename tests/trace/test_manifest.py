@@ -253,6 +253,7 @@ def test_older_format(tmp_path: Path) -> None:
         ({"submodules": {"vae": {"modules": {"": "VAE", "up": 5}}}}, "submodules.vae.modules.up: "),
         ({"overhead": {"measured": {"vae": {"call_n": 1}}}}, "overhead.measured.vae: unknown key"),
         ({"foo": 1}, "unknown key foo"),
+        ({"a\nb": 1}, "unknown key a\\nb"),
         ({"settings": {"a\nb": []}}, "settings.'a\\nb': expected"),
         ({"calls": [_entry(step="0")]}, "calls[0].step: expected int"),
         ({"drops": [{"kind": "gone"}]}, "drops[0].kind: invalid enum value"),

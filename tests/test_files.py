@@ -239,7 +239,7 @@ _OWN_FOLDERS = {  # what writes elsewhere, and why a name that is known does no 
     "capture/process.py": "appends to the journal that `record` made",
     "capture/torch/operators.py": "into a temporary folder",
     "capture/torch/profiler_session.py": "into the work folder of the run",
-    "cli/commands/fleet/gate.py": "appends to the step summary that GitHub made for the step",
+    "cli/commands/fleet.py": "appends to the step summary that GitHub made for the step",
     "cli/main.py": "the null device, where the reader of standard output has gone",
     "cli/terminal.py": "the null device, where standard error is closed",
     "files.py": "is the writer",

@@ -17,7 +17,6 @@ which takes as long as NumPy's core.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -268,16 +267,16 @@ _MAX_UNPACKED = opt(
 class Subcommand:
     """A function that takes its options as one value, or a group of further subcommands.
 
-    `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
-    settings of the command. `about_runs`: it writes files about runs, and has `--shared` and
-    `--max-unpacked`. `needs` is the extra without which it cannot run at all. `further` are
-    options, texts, that only the installation knows: the function gets them by keyword. `--help`
-    has `examples`, each with what it does, and the options in `panels`; of the program it has
-    `advanced` subcommands at its end.
+    `place` orders the list that the program's `--help` prints; gaps leave room. `settings` are
+    click's context settings of the command. `about_runs`: it writes files about runs, and has
+    `--shared` and `--max-unpacked`. `needs` is the extra without which it cannot run at all.
+    `further` are options, texts, that only the installation knows: the function gets them by
+    keyword. `--help` has `examples`, each with what it does, and the options in `panels`; of the
+    program it has `advanced` subcommands at its end.
     """
 
     command: Callable[..., None] | typer.Typer
-    place: int
+    place: int = 0
     examples: tuple[tuple[str, str], ...] = ()
     panels: Panels = field(default_factory=dict)
     advanced: bool = False
@@ -302,9 +301,8 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
         name: import_module(f"{package.__name__}.{module}").SUBCOMMAND
         for name, module in modules.items()
     }
-    group = package.__name__.partition(".commands")[2][1:]
     for name in sorted(declared, key=lambda name: (declared[name].place, name)):
-        add_subcommand(app, f"{group} {name}".lstrip(), declared[name])
+        add_subcommand(app, name, declared[name])
 
 
 def add_subcommand(app: typer.Typer, called: str, declared: Subcommand) -> None:
@@ -367,8 +365,9 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def command_group(meaning: str, package: str) -> typer.Typer:
-    """Return the group of the subcommands that the modules of `package` declare."""
+def command_group(called: str, meaning: str, **subcommands: Subcommand) -> typer.Typer:
+    """Return the group of these subcommands, in their order."""
     group = typer.Typer(help=meaning, no_args_is_help=True, rich_markup_mode=None)
-    add_subcommands(group, sys.modules[package])
+    for name, declared in subcommands.items():
+        add_subcommand(group, f"{called} {name}", declared)
     return group

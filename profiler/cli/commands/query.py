@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from profiler.analysis.result import Analysis
-    from profiler.cli.commands.fleet.query import DatasetQueryOptions
+    from profiler.cli.commands.fleet import DatasetQueryOptions
     from profiler.run.run import Run
     from profiler.tools.query import Database
     from profiler.tools.sources import Found, Imports, Source

@@ -248,7 +248,7 @@ _OWN_FOLDERS = {  # what writes elsewhere, and why a name that is known does no 
     "graph/optimize/files.py": "into a scratch folder",
     "graph/optimize/runner.py": "into a scratch folder",
     "graph/tiny_model.py": "into a new folder of its own",
-    "importers/archive/__init__.py": "into a temporary folder",
+    "importers/archive.py": "into a temporary folder",
     "importers/sqlite_file.py": "into a temporary folder",
     "pipelines/benchmark.py": "into a temporary folder",
     "tools/perfetto_ui.py": "into a temporary folder",

@@ -9,8 +9,8 @@
         capabilities=frozenset({"timeline"}),
     )
 
-A folder of this package has one as `IMPORTER`. Other packages register theirs under the entry
-point group `profile_sd3.importers`.
+A folder of this package has one as `IMPORTER`, `formats.py` those of single files. Other packages
+register theirs under the entry point group `profile_sd3.importers`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def real(text: str | None) -> float:
         return nan
 
 
-# --- What an importer is: data and two functions, in a folder of its own.
+# --- What an importer is: data and two functions.
 
 
 _DIGITS = 18  # of a number that an option takes
@@ -190,12 +190,14 @@ class Importer(Struct, frozen=True):
         return {name: known[name].read(value) for name, value in given.items()}
 
 
-def reader(package: str, one: str = "") -> Callable[[Sequence[Path], Mapping[str, Any]], Any]:
-    """What reads files by `read_run` in the module `read` of a package, which is imported when it
-    is needed. If a run is a single path, `one` says what to give."""
+def reader(
+    package: str, one: str = "", module: str = "read"
+) -> Callable[[Sequence[Path], Mapping[str, Any]], Any]:
+    """What reads files by `read_run` in a module of a package, which is imported when it is needed.
+    If a run is a single path, `one` says what to give."""
 
     def read(paths: Sequence[Path], options: Mapping[str, Any]) -> Any:
-        read_run = import_module(f"{package}.read").read_run
+        read_run = import_module(f"{package}.{module}").read_run
         return read_run(only_path(paths, one) if one else paths, **options)
 
     return read

@@ -3,8 +3,8 @@
     import_trace(Path("sd35.json.gz"), Path("traces"))
     import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "steps": 28})
 
-Importers are the folders of this package with an `IMPORTER`, and those of the entry point group
-`profile_sd3.importers`.
+Importers are those of `formats.py`, the folders of this package with an `IMPORTER`, and those of
+the entry point group `profile_sd3.importers`.
 """
 
 from __future__ import annotations

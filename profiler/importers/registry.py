@@ -1,7 +1,8 @@
 """The importers that are there, and which of them a file is for.
 
-A folder of this package with an `IMPORTER` is one; so is what another package names under the
-entry point group `profile_sd3.importers`. Nothing lists them.
+`formats.py` has those that a single file reads. A folder of this package with an `IMPORTER` is one,
+too, and so is what another package names under the entry point group `profile_sd3.importers`:
+nothing lists those.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Any
 
 from profiler.errors import InputError
 from profiler.importers.archive import ACCEPTS, heads_in, is_archive
+from profiler.importers.formats import IMPORTERS
 from profiler.importers.importer import Importer, Option, head_of, only_path, recognised_by
-from profiler.importers.mixed import ACCEPTS as ACCEPTS_MIXED
-from profiler.importers.mixed import NAME
 from profiler.importers.refusals import likeness, refuse
 from profiler.plugins import plugins
 
 GROUP = "profile_sd3.importers"
+MIXED = "mixed"
+"""What reads a folder with files of several recorders: no importer of its own, since it needs all
+the others. So it is with archives."""
+ACCEPTS_MIXED = "a folder with files of several of these that are of one run"
 _NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "values")
 
 
@@ -35,7 +39,7 @@ def built_in() -> tuple[Importer, ...]:
         if module.ispkg
     ]
     found = [folder.IMPORTER for folder in folders if hasattr(folder, "IMPORTER")]
-    return tuple(sorted(found, key=lambda importer: importer.name))
+    return tuple(sorted((*IMPORTERS, *found), key=lambda importer: importer.name))
 
 
 def importers() -> tuple[Importer, ...]:
@@ -81,7 +85,7 @@ def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
 
 def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
     """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
-    from profiler.importers.mixed.align import contents_of
+    from profiler.importers.mixed_align import contents_of
 
     there = contents_of(folder, importers()).files
     if whole is not None and there.keys() <= {whole.name}:
@@ -92,11 +96,11 @@ def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
         return None
 
     def read(paths: Sequence[Path], given: Mapping[str, Any]) -> Any:
-        from profiler.importers.mixed.read import read_folder
+        from profiler.importers.mixed import read_folder
 
         return read_folder(only_path(paths, ACCEPTS_MIXED), importers(), given)
 
-    return _of_all(NAME, ACCEPTS_MIXED, lambda path, _: path.is_dir(), read)
+    return _of_all(MIXED, ACCEPTS_MIXED, lambda path, _: path.is_dir(), read)
 
 
 def _of_archive(path: Path, whole: Importer | None) -> Importer | None:
@@ -114,7 +118,7 @@ def _of_archive(path: Path, whole: Importer | None) -> Importer | None:
         return whole
 
     def read(paths: Sequence[Path], given: Mapping[str, Any]) -> Any:
-        from profiler.importers.archive.read import read_archive
+        from profiler.importers.archive import read_archive
 
         return read_archive(only_path(paths, ACCEPTS), recognised, given)
 

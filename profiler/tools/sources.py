@@ -32,9 +32,9 @@ from profiler.analysis.device_profiles import find_profiles, read_profiles
 from profiler.analysis.memory import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
-from profiler.importers.bundles import IMPORTER as JOINS_RANKS
-from profiler.importers.bundles.ranks_of_job import ranks_of_newest
+from profiler.importers.formats import BUNDLES
 from profiler.importers.importer import Importer, head_of
+from profiler.importers.ranks_of_job import ranks_of_newest
 from profiler.importers.refusals import likeness, producer
 from profiler.importers.registry import asked_for, recognised, unread
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
@@ -183,7 +183,7 @@ def _folder(path: Path) -> Found:
     sources = [Source(bundle, Kind.BUNDLE) for bundle in bundles.whole]
     ranks = ranks_of_newest(bundles.whole)
     if len(ranks) > 1:  # they are one run
-        joined = Source(path, Kind.FOREIGN, Foreign(JOINS_RANKS, tuple(ranks)))
+        joined = Source(path, Kind.FOREIGN, Foreign(BUNDLES, tuple(ranks)))
         sources = [joined, *(source for source in sources if source.path not in ranks)]
     return Found(path, tuple(sources), bundles.unfinished)
 

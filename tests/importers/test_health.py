@@ -16,7 +16,7 @@ from profiler.analysis.overview import extent, opening_of, summary_of
 from profiler.importers.importing import import_trace
 from profiler.importers.kineto.health import checked_trace
 from profiler.importers.kineto.launches import DEVICE_WORK
-from profiler.importers.nsys.read import read_run as read_nsys
+from profiler.importers.nsys import read_run as read_nsys
 from profiler.importers.rocprofv3.read import read_run as read_rocprofv3
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load

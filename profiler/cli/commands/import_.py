@@ -142,8 +142,7 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 def _formats() -> Iterator[str]:
     """A paragraph for each importer, those of other packages too, and what of several is."""
     from profiler.analysis.dropped_data import not_recorded, recorded
-    from profiler.importers.mixed import ACCEPTS, NAME
-    from profiler.importers.registry import importers
+    from profiler.importers.registry import ACCEPTS_MIXED, MIXED, importers
 
     for importer in importers():
         yield f"{importer.name}: {importer.accepts}"
@@ -158,7 +157,7 @@ def _formats() -> Iterator[str]:
                 yield from wrap(
                     f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    "
                 )
-    yield f"{NAME}: {ACCEPTS}"
+    yield f"{MIXED}: {ACCEPTS_MIXED}"
 
 
 _FURTHER = _of_importers()

@@ -21,7 +21,7 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import opened
 from profiler.grammars.names import CommandName, parse_command_name
-from profiler.importers.openvino.read import plain_yaml
+from profiler.importers.openvino import plain_yaml
 from profiler.importers.rbln import Capture, Shard, missing_numbers
 from profiler.importers.rbln.trace import RblnTrace
 from profiler.text import Note

@@ -11,9 +11,9 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.run_headline import headline
 from profiler.errors import InputError
 from profiler.importers import import_trace
-from profiler.importers.aihub.read import measurements_in
+from profiler.importers.aihub import measurements_in
 from profiler.importers.importing import import_all
-from profiler.importers.openvino.read import plain_yaml
+from profiler.importers.openvino import plain_yaml
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused

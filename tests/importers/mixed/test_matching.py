@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.importers.mixed.align import Events, fit, pairs_at
+from profiler.importers.mixed_align import Events, fit, pairs_at
 
 OFF_NS = 12_345_678_901
 

@@ -13,7 +13,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.finding_text import words
 from profiler.errors import InputError
 from profiler.importers import import_trace
-from profiler.importers.nsys.read import read_nvtx
+from profiler.importers.nsys import read_nvtx
 from profiler.importers.sqlite_file import open_sqlite
 from profiler.tools.sources import load
 from profiler.trace import DropKind

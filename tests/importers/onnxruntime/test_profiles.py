@@ -10,8 +10,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.importers import import_trace, recognised
-from profiler.importers.onnxruntime import read
+from profiler.importers import import_trace, onnxruntime, recognised
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from profiler.trace.manifest_fields import HealthRule
@@ -250,7 +249,7 @@ def test_events_that_a_file_has_twice(tmp_path, behind):
 def test_a_full_profile_of_versions_that_do_not_tell(tmp_path, monkeypatch):
     """A file with as many events as ONNX Runtime records lacks an unknown number; the kernels that
     are added when recording has ended are not among them."""
-    monkeypatch.setattr(read, "EVENT_CAP", 4)
+    monkeypatch.setattr(onnxruntime, "EVENT_CAP", 4)
     events = [node("a", 1, 5), run(0, 10), node("b", 21, 5)]
     kernel = event("k", 2, 1, cat="Kernel", stream="7")
     loaded = imported(tmp_path, written(tmp_path / "x.json", *events, kernel))

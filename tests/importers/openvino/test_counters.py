@@ -10,7 +10,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers import import_trace, recognised
-from profiler.importers.mixed.align import contents_of
+from profiler.importers.mixed_align import contents_of
 from profiler.importers.registry import importers
 from profiler.tools.sources import load
 from profiler.trace import DropKind, DropReason

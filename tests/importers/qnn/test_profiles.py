@@ -11,7 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.compare.operations import TimedLayer, node_groups
 from profiler.errors import InputError
 from profiler.importers import import_trace, recognised
-from profiler.importers.qnn import read
+from profiler.importers.qnn import op_type as op_type_of
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from tests.corpus import CORPUS, needs_corpus
@@ -227,7 +227,7 @@ def test_models_that_were_appended_to_one_file_are_told_apart(tmp_path):
 )
 def test_types_of_what_the_converter_calls_nodes(name, op_type):
     """By the model's name, and of what the converter puts in by what it appends."""
-    assert read.op_type(name) == op_type
+    assert op_type_of(name) == op_type
 
 
 def test_a_profile_without_nodes_is_one_command_an_execution(tmp_path):

@@ -31,7 +31,7 @@ from profiler.importers.foreign_run import (
     spans,
 )
 from profiler.importers.importer import content_of, only_path, real
-from profiler.importers.openvino.read import plain_yaml
+from profiler.importers.openvino import plain_yaml
 from profiler.trace.columns import Counter
 from profiler.trace.events import RUN_STAGE, Branch, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting

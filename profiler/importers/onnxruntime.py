@@ -33,7 +33,7 @@ from profiler.importers.foreign_run import (
     component,
     stages,
 )
-from profiler.importers.onnxruntime import profiles_in
+from profiler.importers.formats import ort_profiles_in
 from profiler.kineto.operators import kernel_name, queue
 from profiler.ort_profiles import (
     EVENT_CAP,
@@ -326,7 +326,9 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
 
     Raises InputError if none has a run, or if of several one does not tell when it began.
     """
-    files = [file for path in paths for file in (profiles_in(path) if path.is_dir() else [path])]
+    files = [
+        file for path in paths for file in (ort_profiles_in(path) if path.is_dir() else [path])
+    ]
     sessions = [_read(path) for path in files]
     with_runs = [session for session in sessions if session.runs]
     if not with_runs:

@@ -10,17 +10,26 @@ Source: openvinotoolkit/openvino, tools/benchmark_tool, utils/statistics_report.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import ForeignRunBuilder, TimedLayer, component, end_to_end
+from profiler.importers.foreign_run import (
+    ForeignRunBuilder,
+    RequestTimes,
+    StageTime,
+    TimedLayer,
+    component,
+    end_to_end,
+    nanoseconds,
+    stage_run,
+)
+from profiler.importers.formats import OPENVINO, OPENVINO_HEADER, is_genai_metrics
 from profiler.importers.importer import content_of, head_of, only_path, real
-from profiler.importers.openvino import HEADER, IMPORTER, is_metrics
-from profiler.importers.openvino.genai import read_metrics
+from profiler.importers.sglang import decoded
 from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 
@@ -116,10 +125,10 @@ class _Section:
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file, of metrics several. Raises InputError if it holds no time of a layer."""
-    if any(is_metrics(head_of(one)) for one in paths):
+    if any(is_genai_metrics(head_of(one)) for one in paths):
         return read_metrics(paths)
     counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
-    path = only_path(counters, IMPORTER.accepts)
+    path = only_path(counters, OPENVINO.accepts)
     text = content_of(path, _LARGEST).decode("utf-8", "replace").lstrip("\ufeff")
     sections = [one for one in _sections(text) if one.layers]
     if not sections:
@@ -151,7 +160,7 @@ def _sections(text: str) -> Iterator[_Section]:
     section = _Section()
     for line in _LINE.split(text):
         cells = [cell.strip() for cell in line.split(";")]
-        if not any(cells) or ";".join(cells).encode() == HEADER:
+        if not any(cells) or ";".join(cells).encode() == OPENVINO_HEADER:
             continue
         if cells[0] == _TOTAL and not any(cells[1:4]):
             section.total_ms = milliseconds(cells[4]) if len(cells) > 4 else None
@@ -223,3 +232,68 @@ def plain_yaml(data: bytes, deepest: int = _DEEPEST) -> Any:
         return yaml.load(data, loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+# --- Metrics of OpenVINO GenAI's image and video generation → a bundle without commands.
+#
+# The library writes no file: docs/openvino.md has the lines that put what its object says
+# (`ImageGenerationPerfMetrics`) into JSON, under the names of its getters. Source:
+# openvinotoolkit/openvino.genai, image_generation_perf_metrics.hpp.
+
+
+_LARGEST_FILE = 64 << 20
+_LONGEST = 200
+_DENOISERS = {"transformer_inference_durations": "transformer", "unet_inference_durations": "unet"}
+
+
+def read_metrics(paths: Sequence[Path]) -> ForeignRunBuilder:
+    """Read metrics; each file is a pipeline call. Raises InputError if none has a time."""
+    found = []
+    for path in sorted(paths):
+        document = decoded(content_of(path, _LARGEST_FILE))
+        if isinstance(document, dict):
+            found.append(_request(document))
+    requests = [one for one in found if one.stages]
+    path = min(paths)
+    if not requests:
+        raise InputError(
+            f"{path} holds no time of a model: write it after `generate`, as docs/openvino.md says"
+        )
+    name = path.name.removesuffix(".gz").removesuffix(".json")
+    return stage_run("openvino_genai", name, paths, requests)
+
+
+def _request(document: Mapping[str, Any]) -> RequestTimes:
+    total = nanoseconds(document.get("generate_duration")) or 0
+    return RequestTimes("request", tuple(_stages(document, total)), total)
+
+
+def _stages(document: Mapping[str, Any], total: int) -> Iterator[StageTime]:
+    encoders = document.get("text_encoder_infer_duration")
+    named = dict(encoders) if isinstance(encoders, dict) else {}
+    named["vae_encoder"] = document.get("vae_encoder_infer_duration")
+    for name, given in named.items():
+        time = nanoseconds(given)
+        if time:
+            yield StageTime(str(name)[:_LONGEST], time, "encode")
+    steps = _durations(document.get("iteration_durations"), total)
+    for key, name in _DENOISERS.items():
+        inferences = _durations(document.get(key), total)
+        if inferences:
+            loop = steps if len(steps) == len(inferences) else inferences
+            yield StageTime(name, sum(loop), "denoise", loop)
+            break
+    decoder = nanoseconds(document.get("vae_decoder_infer_duration"))
+    if decoder:
+        yield StageTime("vae_decoder", decoder, "decode")
+
+
+def _durations(given: Any, total: int) -> tuple[int, ...]:
+    """Times of steps in ns, of what the object has in µs; in ms if these fit into the whole, as
+    somebody may have written them so."""
+    times = [nanoseconds(one) for one in given] if isinstance(given, list) else []
+    known = [one for one in times if one is not None]
+    if len(known) < len(times):
+        return ()
+    in_ms = total > 0 and sum(known) <= total
+    return tuple(known) if in_ms else tuple(round(one / 1000) for one in known)

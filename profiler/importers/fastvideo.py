@@ -21,7 +21,7 @@ from profiler.importers.foreign_run import (
     stage_run,
 )
 from profiler.importers.importer import content_of
-from profiler.importers.sglang.read import decoded, placed_stages
+from profiler.importers.sglang import decoded, placed_stages
 from profiler.trace.events import DropKind, DropReason
 from profiler.trace.manifest_fields import Device
 

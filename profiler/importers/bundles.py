@@ -21,7 +21,6 @@ from msgspec import structs
 
 from profiler.errors import InputError
 from profiler.grammars.names import collective_kind
-from profiler.importers.bundles.ranks_of_job import ranks_in
 from profiler.importers.foreign_run import PlacedCall
 from profiler.importers.job_run import JobRun, check_one_job, name_of, placed_ranks
 from profiler.importers.ranks import (
@@ -32,6 +31,7 @@ from profiler.importers.ranks import (
     aligned_ranks,
     job_of_ranks,
 )
+from profiler.importers.ranks_of_job import ranks_in
 from profiler.text import Note
 from profiler.trace.bundle import HOST_NAME
 from profiler.trace.columns import (

@@ -21,8 +21,7 @@ from profiler.errors import InputError
 from profiler.importers.foreign_run import component, spans, stages
 from profiler.importers.importer import ForeignRun, Importer
 from profiler.importers.kineto.front_ends import front_end
-from profiler.importers.mixed import NAME
-from profiler.importers.mixed.align import (
+from profiler.importers.mixed_align import (
     Once,
     Part,
     Placed,
@@ -66,6 +65,8 @@ from profiler.trace.manifest_fields import (
     Submodule,
     WhyApart,
 )
+
+_NAME = "mixed"  # as the registry has it
 
 # --- Work that one part has in no call of its own, and another part's calls asked for.
 #
@@ -244,7 +245,7 @@ class MixedRun:
         clocks = self.placed[0].part.info.clocks
         return structs.replace(
             first,
-            producer=producers.pop() if len(producers) == 1 else NAME,
+            producer=producers.pop() if len(producers) == 1 else _NAME,
             pipeline=self.name,
             command_line=("profile-sd3", "import", str(self.placed[0].part.files[0].parent)),
             versions={

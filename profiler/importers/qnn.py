@@ -23,8 +23,8 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component
+from profiler.importers.formats import QNN_HEADER, is_qnn_summary
 from profiler.importers.importer import content_of, head_of, real
-from profiler.importers.qnn import HEADER, is_summary
 from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.events import (
@@ -185,11 +185,11 @@ def _rows(text: str, profile: Profile) -> Iterator[_Row]:
     appends to its file."""
     lines = _LINE.split(text)
     head = islice(lines, _LINES)
-    skip = next((n for n, line in enumerate(head) if HEADER.match(line.encode())), 0)
+    skip = next((n for n, line in enumerate(head) if QNN_HEADER.match(line.encode())), 0)
     versions = (found for line in lines[:skip] if (found := _VERSION.match(line)))
     profile.version = next((found[1] for found in versions), "")
     for line in islice(lines, skip, None):
-        if not line.strip() or HEADER.match(line.encode()):
+        if not line.strip() or QNN_HEADER.match(line.encode()):
             continue
         try:
             cells = next(csv.reader([line], skipinitialspace=True), [])
@@ -386,7 +386,7 @@ _US = 1000
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read a CSV, a summary, or both of one model. Raises InputError if neither has a time."""
-    summaries = [path for path in paths if is_summary(head_of(path))]
+    summaries = [path for path in paths if is_qnn_summary(head_of(path))]
     profiles = [path for path in paths if path not in summaries]
     if len(summaries) > 1 or len(profiles) > 1:
         named = ", ".join(map(str, paths[:3]))

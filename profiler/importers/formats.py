@@ -1,0 +1,412 @@
+"""How files of a producer are recognised, what is said of them, and which file here reads them.
+
+Those of a producer in a folder of its own are recognised there. None of this imports a library:
+all of it is looked through for each file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from profiler.importers.importer import SQLITE, Importer, Option, head_of, reader
+
+_PACKAGE = "profiler.importers"
+
+# --- Measurements of Qualcomm's AI Hub (`perf.yaml` of its models).
+
+
+_AIHUB_KEYS = tuple(
+    re.compile(rb"^\s*%s:\s*$" % key, re.MULTILINE)
+    for key in (rb"precisions", rb"components", rb"performance_metrics")
+)
+
+
+def _is_aihub(_path: Path, head: bytes) -> bool:
+    return head.lstrip()[:1] not in (b"{", b"[") and all(key.search(head) for key in _AIHUB_KEYS)
+
+
+AIHUB = Importer(
+    name="aihub",
+    title="Qualcomm AI Hub",
+    accepts="measurements of Qualcomm's AI Hub (a model's perf.yaml)",
+    recognises=_is_aihub,
+    read=reader(_PACKAGE, module="aihub"),
+    options=(
+        Option("device", str, "the device whose measurements to take"),
+        Option("runtime", str, "the runtime whose measurements to take"),
+        Option("precision", str, "the precision whose measurements to take"),
+        Option("steps", int, "denoising steps of the pipeline that the components make", least=1),
+        Option("guidance", str, "the guidance scale: above 1 a step is two passes, with steps"),
+    ),
+    capabilities=frozenset({"averages"}),
+    seen="those of qai-hub-models of 2025 and 2026",
+)
+
+
+# --- Bundles of ours that are ranks of one job: together they are one run.
+
+
+def _is_of_job(path: Path, _head: bytes) -> bool:
+    from profiler.importers.ranks_of_job import ranks_in
+
+    return bool(ranks_in(path))
+
+
+BUNDLES = Importer(
+    name="bundles",
+    title="ranks of a job, of profile-sd3",
+    accepts="the bundles of a job's ranks, which profile-sd3 recorded, or their folder",
+    recognises=_is_of_job,
+    read=reader(_PACKAGE, module="bundles"),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory"}),
+    seen="bundles of format 2",
+)
+
+
+# --- The table of times that diffusers' own benchmarks write.
+
+
+_CSV_COLUMNS = (b"scenario", b"model_cls", b"time_plain_s")
+
+
+def _is_diffusers_csv(_path: Path, head: bytes) -> bool:
+    names = [name.strip(b' "\r') for name in head.split(b"\n", 1)[0].split(b",")]
+    return all(name in names for name in _CSV_COLUMNS)
+
+
+DIFFUSERS_CSV = Importer(
+    name="diffusers_csv",
+    title="diffusers' benchmarks",
+    accepts="the CSV of diffusers' benchmarks (benchmarks/benchmarking_*.py)",
+    recognises=_is_diffusers_csv,
+    read=reader(_PACKAGE, module="diffusers_csv"),
+    capabilities=frozenset({"stages"}),
+    seen="those of diffusers 0.35 and 0.36",
+)
+
+
+# --- What FastVideo writes of its performance: records of its tests, benchmarks, stage logging.
+
+
+_FASTVIDEO_RECORD = re.compile(rb'"avg_generation_time_s"\s*:')
+_FASTVIDEO_BENCHMARK = re.compile(rb'"stage_means_ms"\s*:')
+_FASTVIDEO_STAGES = re.compile(rb'"stages"\s*:\s*\{[^{}]*\{[^{}]*"execution_time"\s*:')
+
+
+def _is_fastvideo(_path: Path, head: bytes) -> bool:
+    forms = _FASTVIDEO_RECORD, _FASTVIDEO_BENCHMARK, _FASTVIDEO_STAGES
+    return head.lstrip()[:1] == b"{" and any(form.search(head) for form in forms)
+
+
+FASTVIDEO = Importer(
+    name="fastvideo",
+    title="FastVideo",
+    accepts="stage times of FastVideo (perf_*.json, its benchmark's JSON, stages that it logged)",
+    recognises=_is_fastvideo,
+    read=reader(_PACKAGE, module="fastvideo"),
+    capabilities=frozenset({"stages"}),
+    seen="those of 2026, by their source",
+)
+
+
+# --- Exports of Nsight Systems: the SQLite file that `nsys export --type sqlite` writes.
+
+
+_NSYS_ACCEPTS = "an export of Nsight Systems (nsys export --type sqlite)"
+_NSYS_TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_SESSION_START_TIME")
+
+
+def _is_nsys(_path: Path, head: bytes) -> bool:
+    return head.startswith(SQLITE) and any(name in head for name in _NSYS_TABLES)
+
+
+NSYS = Importer(
+    name="nsys",
+    title="Nsight Systems",
+    accepts=_NSYS_ACCEPTS,
+    recognises=_is_nsys,
+    read=reader(_PACKAGE, _NSYS_ACCEPTS, module="nsys"),
+    options=(
+        Option(
+            "submodules",
+            str,
+            "the NVTX ranges that are calls of submodules, with commas (text_encoder,dit,vae); "
+            "ranges with the names that diffusers gives to components if it is left out",
+        ),
+    ),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics", "memory"}),
+    together=lambda paths: [[path] for path in paths],
+    seen="2025.5 to 2026.2 (export schemas 3.24 and 3.25)",
+)
+
+
+# --- Profiles that ONNX Runtime wrote without us: a file a session, or a folder of them.
+
+
+_ORT_SESSION = (b'"model_loading', b'"session_initialization"', b'"model_run"')
+_ORT_NODE = (b'"op_name"', b'"provider"')
+
+
+def ort_profiles_in(folder: Path) -> list[Path]:
+    """The profiles that lie in a folder, by name."""
+    files = (path for path in folder.iterdir() if path.is_file())
+    named = (path for path in files if path.name.endswith((".json", ".json.gz")))
+    return sorted(path for path in named if _is_ort_profile(head_of(path)))
+
+
+def _is_ort_profile(head: bytes) -> bool:
+    array = head.lstrip()[:1] == b"[" and b'"cat"' in head
+    return array and (
+        any(name in head for name in _ORT_SESSION) or all(n in head for n in _ORT_NODE)
+    )
+
+
+def _is_ort(path: Path, head: bytes) -> bool:
+    return bool(ort_profiles_in(path)) if path.is_dir() else _is_ort_profile(head)
+
+
+ONNXRUNTIME = Importer(
+    name="onnxruntime",
+    title="ONNX Runtime",
+    accepts="a profile of ONNX Runtime (.json or .json.gz), or a folder with those of a run",
+    recognises=_is_ort,
+    read=reader(_PACKAGE, module="onnxruntime"),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
+    seen="1.32, and a build of 2022 with fences; kernels of GPUs by their sources alone",
+)
+
+
+# --- Counters of layers that OpenVINO's benchmark_app writes (`-report_type average_counters`), and
+# metrics of OpenVINO GenAI's pipelines.
+
+
+_GENAI_METRICS = re.compile(rb'"generate_duration"\s*:')
+_GENAI_STEPS = re.compile(rb'"(?:iteration|unet_inference|transformer_inference)_durations"\s*:')
+OPENVINO_HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
+
+
+def _is_openvino(_path: Path, head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf\r\n \t").startswith(OPENVINO_HEADER) or is_genai_metrics(head)
+
+
+def is_genai_metrics(head: bytes) -> bool:
+    """Whether it starts as the JSON of a pipeline's metrics."""
+    known = _GENAI_METRICS.search(head) and _GENAI_STEPS.search(head)
+    return head.lstrip()[:1] == b"{" and bool(known)
+
+
+def _beside_counters(path: Path) -> Sequence[Path]:
+    from profiler.importers.openvino import report_beside
+
+    beside = report_beside(path)
+    return () if beside is None else (beside,)
+
+
+OPENVINO = Importer(
+    name="openvino",
+    title="OpenVINO",
+    accepts="layers of OpenVINO's benchmark_app (-report_type average_counters or "
+    "detailed_counters), GenAI metrics",
+    recognises=_is_openvino,
+    read=reader(_PACKAGE, module="openvino"),
+    beside=_beside_counters,
+    capabilities=frozenset({"averages", "stages"}),
+    seen="those of an NPU, of 2025; GenAI metrics by the names of its object of 2026.4",
+)
+
+
+# --- Perfetto traces of any producer, if somebody says which of their tracks are devices.
+
+
+_PERFETTO_ACCEPTS = "a Perfetto trace of any producer, with --import device=REGEX"
+
+
+def _is_perfetto(_path: Path, head: bytes) -> bool:
+    return head[:1] == b"\n"
+
+
+PERFETTO = Importer(
+    name="perfetto",
+    title="Perfetto with device=REGEX",
+    accepts=_PERFETTO_ACCEPTS,
+    recognises=_is_perfetto,
+    read=reader(_PACKAGE, _PERFETTO_ACCEPTS, module="perfetto"),
+    options=(
+        Option(
+            "device",
+            str,
+            "a regular expression that finds the tracks of devices by their names; its first "
+            "group, if it has one, is the number of the device: GPU ([0-9]+)",
+        ),
+        Option(
+            "submodules",
+            str,
+            "the slices that are calls of submodules, with commas; slices with the names that "
+            "diffusers gives to components if it is left out",
+        ),
+    ),
+    capabilities=frozenset({"timeline", "launches"}),
+    seen="traces of track events; those with GPU render stages are read as torch.profiler's",
+    if_asked=True,
+)
+
+
+# --- Profiles of Qualcomm's QNN: CSV of ONNX Runtime or of qnn-profile-viewer, and HTP summaries.
+
+
+QNN_HEADER = re.compile(rb"\s*\"?Msg Timestamp\"?\s*,\s*\"?Message\"?\s*,\s*\"?Time\"?\s*,")
+_QNN_LINES = 10  # above the header, of qnn-profile-viewer
+_QNN_SUMMARY = re.compile(rb'"artifact_type"\s*:\s*"QHAS"')
+
+
+def is_qnn_csv(head: bytes) -> bool:
+    """Whether a file is a profile as CSV."""
+    return any(QNN_HEADER.match(line) for line in head.split(b"\n", _QNN_LINES)[:_QNN_LINES])
+
+
+def is_qnn_summary(head: bytes) -> bool:
+    """Whether a file is a summary of an HTP."""
+    return head.lstrip()[:1] == b"{" and _QNN_SUMMARY.search(head[:4096]) is not None
+
+
+def _is_qnn(_path: Path, head: bytes) -> bool:
+    return is_qnn_csv(head) or is_qnn_summary(head)
+
+
+QNN = Importer(
+    name="qnn",
+    title="Qualcomm QNN",
+    accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime or qnn-profile-viewer), an HTP "
+    "summary (QHAS), or both",
+    recognises=_is_qnn,
+    read=reader(_PACKAGE, module="qnn"),
+    capabilities=frozenset({"averages", "cycles", "bytes"}),
+    seen="those of ONNX Runtime with QAIRT 2.4x on Snapdragon X (HTP)",
+)
+
+
+# --- What SGLang's diffusion runtime writes of requests: `--perf-dump-path` and `performance.log`.
+
+
+_SGLANG_DUMP = re.compile(rb'"denoise_steps_ms"\s*:')
+_SGLANG_RECORD = re.compile(rb'"tag"\s*:\s*"pipeline_stage_metrics"')
+_SGLANG_TOTAL = re.compile(rb'"total_duration_ms"\s*:')
+
+
+def _is_sglang(_path: Path, head: bytes) -> bool:
+    if head.lstrip()[:1] != b"{" or not _SGLANG_TOTAL.search(head):
+        return False
+    return bool(_SGLANG_DUMP.search(head) or _SGLANG_RECORD.search(head))
+
+
+SGLANG = Importer(
+    name="sglang",
+    title="SGLang diffusion",
+    accepts="stage times of SGLang's diffusion runtime (--perf-dump-path, performance.log)",
+    recognises=_is_sglang,
+    read=reader(_PACKAGE, module="sglang"),
+    capabilities=frozenset({"stages"}),
+    seen="those of 2026, by their source",
+)
+
+
+# --- Traces of the Triton Inference Server (`--trace-config triton,file=…`).
+
+
+_TRITON_ID = re.compile(rb'"id"\s*:\s*\d')
+_TRITON_STAMP = re.compile(rb'"timestamps"\s*:\s*\[\s*(?:\{\s*"(?:name|ns)"|\])')
+_TRITON_MODEL = re.compile(rb'"(?:model_name|activity)"\s*:\s*"')
+
+
+def _is_triton(_path: Path, head: bytes) -> bool:
+    if head.lstrip()[:1] != b"[":
+        return False
+    return all(pattern.search(head) for pattern in (_TRITON_ID, _TRITON_STAMP, _TRITON_MODEL))
+
+
+TRITON = Importer(
+    name="triton",
+    title="Triton Inference Server",
+    accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its "
+    "numbered files",
+    recognises=_is_triton,
+    read=reader(_PACKAGE, module="triton"),
+    options=(
+        Option(
+            "rate",
+            int,
+            "the server's rate (--trace-config rate=N): one of N requests was recorded",
+            least=1,
+        ),
+    ),
+    capabilities=frozenset({"timeline", "requests"}),
+    seen="those of 1.x and 2.x, by their documentation",
+)
+
+
+# --- Chrome JSON of Intel's unitrace (`--chrome-kernel-logging`, `--chrome-call-logging`).
+
+
+_UNITRACE_ACCEPTS = (
+    "a trace of Intel's unitrace (JSON of --chrome-kernel-logging and --chrome-call-logging)"
+)
+_UNITRACE_PROCESS = re.compile(rb'"name"\s*:\s*"(?:HOST|DEVICE)<')
+
+
+def _is_unitrace(_path: Path, head: bytes) -> bool:
+    return b'"traceEvents"' in head and _UNITRACE_PROCESS.search(head) is not None
+
+
+UNITRACE = Importer(
+    name="unitrace",
+    title="unitrace",
+    accepts=_UNITRACE_ACCEPTS,
+    recognises=_is_unitrace,
+    read=reader(_PACKAGE, _UNITRACE_ACCEPTS, module="unitrace"),
+    capabilities=frozenset({"timeline", "launches", "bytes"}),
+    seen="by its documentation alone",
+)
+
+
+# --- What vLLM-Omni tells of requests with --log-stats: `*.stats.jsonl`, and its log.
+
+
+_OMNI_MARK = re.compile(
+    rb"""["']type["']:\s*["'](?:stage_request_stats|Request_stage_stats|orchestrator_request_e2e)["']"""
+    rb"|\[StageRequestStats \[request_id=|\[OmniTiming\] req=|={12} Omni Metrics Summary ={12}"
+)
+_OMNI_ARRAY = re.compile(rb"\s*\[\s*[\[{\]]")
+
+
+def _is_vllm_omni(_path: Path, head: bytes) -> bool:
+    return _OMNI_ARRAY.match(head) is None and _OMNI_MARK.search(head) is not None
+
+
+VLLM_OMNI = Importer(
+    name="vllm_omni",
+    title="vLLM-Omni",
+    accepts="stage times of vLLM-Omni (--log-stats: *.stats.jsonl, or its log)",
+    recognises=_is_vllm_omni,
+    read=reader(_PACKAGE, module="vllm_omni"),
+    capabilities=frozenset({"stages"}),
+    seen="those of 2025 and 2026, by their source",
+)
+
+
+IMPORTERS = (
+    AIHUB,
+    BUNDLES,
+    DIFFUSERS_CSV,
+    FASTVIDEO,
+    NSYS,
+    ONNXRUNTIME,
+    OPENVINO,
+    PERFETTO,
+    QNN,
+    SGLANG,
+    TRITON,
+    UNITRACE,
+    VLLM_OMNI,
+)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from profiler.importers.importing import import_trace
     from profiler.run.run import Run
     from profiler.tools.sources import analyze, diff, load, predict
-    from profiler.trace.version import __version__
+    from profiler.trace import __version__
 
 __all__ = [
     "Analysis",
@@ -49,7 +49,7 @@ _HOME = {
     "Analysis": "profiler.analysis.result",
     "ProfilerError": "profiler.errors",
     "Run": "profiler.run.run",
-    "__version__": "profiler.trace.version",
+    "__version__": "profiler.trace",
     "analyze": "profiler.tools.sources",
     "diff": "profiler.tools.sources",
     "done": "profiler.capture.startup",

@@ -156,7 +156,7 @@ def _leave_out(point: EntryPoint, group: str, why: str) -> None:
 
 
 _MOVED = {
-    "profiler._version": "profiler.trace.version",
+    "profiler._version": "profiler.trace",
     "profiler.analysis.comparison.compare": "profiler.compare.compare",
     "profiler.analysis.prediction.predict": "profiler.prediction.predict",
     "profiler.analysis.prediction.scenario": "profiler.prediction.scenario",

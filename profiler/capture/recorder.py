@@ -31,9 +31,9 @@ from profiler.capture.operator_source import SizeLimit
 from profiler.capture.pipelines.script_loops import ScriptLoops
 from profiler.capture.registry import notice
 from profiler.plugins import let_pass
+from profiler.trace.compression import Packed, pack, unpack
 from profiler.trace.events import NO_STEP, UNKNOWN, Branch, Call, Span
 from profiler.trace.manifest_fields import Coverage, Uncaptured
-from profiler.trace.packed import Packed, pack, unpack
 
 # --- How much of what modules and sessions execute lies in captured calls, and what does not.
 

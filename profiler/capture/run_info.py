@@ -59,8 +59,7 @@ from profiler.trace.manifest_fields import (
     Warmup,
     quantity,
 )
-from profiler.trace.prompts import prompts_in, without_prompts
-from profiler.trace.redaction import HIDDEN
+from profiler.trace.redaction import HIDDEN, prompts_in, without_prompts
 
 # --- What was compiled in a run, and in which of its calls.
 #

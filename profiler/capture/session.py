@@ -34,7 +34,7 @@ from profiler.capture.operator_source import OperatorSource, OperatorTrace, Size
 from profiler.capture.patching import is_wrapped
 from profiler.capture.pipelines.discovery import Together, is_executed, title
 from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices
-from profiler.capture.pipelines.pipeline_names import RunNames
+from profiler.capture.pipelines.submodules import RunNames
 from profiler.capture.ranks import own_job
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import notice

@@ -25,7 +25,7 @@ from profiler.cli import commands
 from profiler.cli.subcommands import ADVANCED, add_subcommands, take_plain_values
 from profiler.cli.terminal import plain_characters, printable, write_what_fits
 from profiler.errors import ProfilerError
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 # --- What a shell offers behind a half-typed word: runs, and their submodules, and sections.
 #

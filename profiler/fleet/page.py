@@ -56,7 +56,7 @@ from profiler.report.html.tables import table_json
 from profiler.report.language import page_messages, spoken, spoken_template, titled
 from profiler.run.columns import FLOAT64, INT64, MINOR, RATIO, STRING, Column, col
 from profiler.text import Said, count, counted, joined, said, sentence
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 # --- The curve of a history as SVG, for pages: its runs, its levels, its changes.
 

@@ -66,7 +66,7 @@ from profiler.trace.manifest_fields import (
     WhyUnknown,
     quantity,
 )
-from profiler.trace.prompts import settings_without_prompts
+from profiler.trace.redaction import settings_without_prompts
 
 # --- Names of a pipeline's components, as diffusers gives them, and what they say of calls.
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from profiler.run.run import Run
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 # --- A run as OpenTelemetry traces: the JSON of OTLP, which collectors and backends read from
 # files.

@@ -54,8 +54,7 @@ from profiler.trace.manifest import (
     parse_info,
     read_manifest,
 )
-from profiler.trace.prompts import names_prompt
-from profiler.trace.redaction import own_homes
+from profiler.trace.redaction import names_prompt, own_homes
 
 # --- What `profile-sd3 share` takes out of texts: paths, names of hosts and users, what it is told.
 #

@@ -8,6 +8,8 @@ from typing import Any
 from profiler.errors import ProfilerError
 from profiler.plugins import lazy_names
 
+__version__ = "0.1.0"
+
 _named = lazy_names(
     __name__,
     {

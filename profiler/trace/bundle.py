@@ -43,10 +43,9 @@ from profiler.files import (
 from profiler.plugins import let_pass
 from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, read_trace
-from profiler.trace.compression import Compression
+from profiler.trace.compression import Compression, Packed
 from profiler.trace.events import Call, Drop, DropKind, DropReason, Span
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
-from profiler.trace.packed import Packed
 from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chunks, text_table
 
 HOST_NAME = "host.pb"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from profiler.files import json_text, plain
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 VERSIONS = {
     "analysis": 2,

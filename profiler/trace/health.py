@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from profiler.trace.columns import Int64s
-from profiler.trace.device_clocks import latency_slope
-from profiler.trace.graph_replays import incomplete_replays
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import (
     GRAPH,
@@ -28,6 +26,8 @@ from profiler.trace.runtime_calls import (
     DeviceRows,
     DeviceSyncs,
     HostLaunches,
+    incomplete_replays,
+    latency_slope,
 )
 
 _NEVER = 1 << 62

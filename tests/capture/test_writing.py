@@ -12,7 +12,7 @@ import pytest
 import profiler
 from profiler.capture import FakeClock, Invocation, Options, Session, SourceSummary
 from profiler.capture.operator_source import OperatorTrace
-from profiler.capture.pipelines.script_branches import ScriptBranches
+from profiler.capture.pipelines.steps import ScriptBranches
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
 from profiler.trace import (

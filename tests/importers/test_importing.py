@@ -13,6 +13,7 @@ import pytest
 from profiler import importers
 from profiler.errors import InputError
 from profiler.importers import import_trace, registry
+from profiler.importers.formats import IMPORTERS
 from profiler.importers.importer import Importer
 
 from .kineto.traces import flux
@@ -103,11 +104,14 @@ def test_an_importer_that_fails_to_look_is_passed_over(tmp_path, monkeypatch):
 
 
 def test_importers_are_found_by_their_folders():
-    """Each folder of the package with an `IMPORTER` is one, with words for what it accepts and
-    codes."""
-    found = Path(importers.__file__).parent.glob("*/__init__.py")
+    """Each folder of the package with an `IMPORTER` is one, and each entry of `formats.IMPORTERS`,
+    which a file of its name reads, with words for what it accepts and codes."""
+    package = Path(importers.__file__).parent
+    found = package.glob("*/__init__.py")
     folders = {path.parent.name for path in found if "IMPORTER = " in path.read_text("utf-8")}
-    assert {importer.name for importer in registry.built_in()} == folders
+    files = {importer.name for importer in IMPORTERS}
+    assert all((package / f"{name}.py").is_file() for name in files)
+    assert sorted(importer.name for importer in registry.built_in()) == sorted([*folders, *files])
     for importer in registry.built_in():
         assert importer.accepts
         assert importer.title

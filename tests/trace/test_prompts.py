@@ -12,7 +12,7 @@ from profiler.capture.run_info import _command_line
 from profiler.capture.settings import Settings, environment_settings
 from profiler.errors import InputError
 from profiler.trace.manifest import read_manifest
-from profiler.trace.prompts import names_prompt, settings_without_prompts, without_prompts
+from profiler.trace.redaction import names_prompt, settings_without_prompts, without_prompts
 from tests.capture.toy import ToyPipeline
 from tests.command_line import run_command
 

@@ -26,7 +26,6 @@ from profiler.capture.pipelines.call_hooks import (
     live_scope,
 )
 from profiler.capture.pipelines.discovery import Together, schedulers, title
-from profiler.capture.pipelines.script_branches import ScriptBranches
 from profiler.capture.pipelines.script_loops import generation
 from profiler.capture.pipelines.script_objects import names_of
 from profiler.capture.pipelines.steps import (
@@ -34,6 +33,7 @@ from profiler.capture.pipelines.steps import (
     GENERATING,
     GuiderHook,
     PipelineLabels,
+    ScriptBranches,
     Stages,
     Steps,
     block_defaults,

@@ -23,7 +23,7 @@ from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
 from profiler.files import plain
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

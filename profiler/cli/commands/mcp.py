@@ -57,7 +57,7 @@ def mcp(options: McpOptions) -> None:
     limits of `query`, and the difference of two runs. Agents without MCP read --skill.
     """
     from profiler.cli.commands.query import Questions
-    from profiler.trace.version import __version__
+    from profiler.trace import __version__
 
     with needing("mcp", "mcp", "mcp", "duckdb"):
         import duckdb  # noqa: F401

@@ -80,7 +80,7 @@ from profiler.report.language import (
 )
 from profiler.run.run import Run
 from profiler.text import Noun, Said, count, duration, joined, said
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison

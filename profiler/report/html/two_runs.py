@@ -59,7 +59,7 @@ from profiler.report.html.tables import described, waterfall_html
 from profiler.report.language import page_messages, spoken, spoken_template, titled
 from profiler.run.columns import FLOAT64, INT64, LAYER, STRING, Column, col
 from profiler.text import said, size
-from profiler.trace.version import __version__
+from profiler.trace import __version__
 
 # --- The report of two ONNX graphs: nodes by type, role and layer, sizes, FLOPs.
 #

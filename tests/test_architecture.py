@@ -54,7 +54,7 @@ def test_import_contracts_bite(tmp_path: Path) -> None:
         "analysis/kernels": "import profiler.report.build",
         "compare/compare": "import profiler.fleet.dataset",
         "prediction/replay": "import plotly",
-        "importers/registry": "import torch",
+        "importers/importing": "import torch",
         "cli/commands/dump": "import profiler",
     }
     for module, line in wrong.items():

@@ -20,7 +20,7 @@ from profiler.analysis.analyze import analyze
 from profiler.compare.tables import TABLES as COMPARED
 from profiler.errors import InputError
 from profiler.importers import recognised
-from profiler.importers.registry import built_in
+from profiler.importers.importing import built_in
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, PERFETTO_TESTS, needs_corpus
 from tests.importers.rbln.generator import write_sd3

@@ -5,7 +5,6 @@ from profiler.plugins import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "importing": "import_trace",
-        "registry": "recognised",
+        "importing": "import_trace recognised",
     },
 )

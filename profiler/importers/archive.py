@@ -1,7 +1,7 @@
 """Files of one run in a zip or tar: read as the folder that they were.
 
 No importer of its own, as `mixed` is none: it has no `IMPORTER`, since it needs all the others.
-`registry` makes one of them for archives with a trace of any of them.
+`importing` makes one of them for archives with a trace of any of them.
 
     import_trace(Path("run.zip"), Path("traces"))      # nsys, Kineto and ORT files of one run
 

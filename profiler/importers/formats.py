@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from profiler.importers.importer import SQLITE, Importer, Option, head_of, reader
@@ -32,7 +33,7 @@ AIHUB = Importer(
     title="Qualcomm AI Hub",
     accepts="measurements of Qualcomm's AI Hub (a model's perf.yaml)",
     recognises=_is_aihub,
-    read=reader(_PACKAGE, module="aihub"),
+    read=reader(_PACKAGE, reads="aihub:read_run"),
     options=(
         Option("device", str, "the device whose measurements to take"),
         Option("runtime", str, "the runtime whose measurements to take"),
@@ -42,6 +43,92 @@ AIHUB = Importer(
     ),
     capabilities=frozenset({"averages"}),
     seen="those of qai-hub-models of 2025 and 2026",
+)
+
+
+# --- What Ascend's profilers write: torch_npu's `*_ascend_pt` folders, msprof's exports as text or
+# database.
+
+
+_ASCEND_FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
+_ASCEND_ENDINGS = (".json", ".json.gz", ".csv", ".db")
+_ASCEND_STRINGS, _ASCEND_APIS = b"STRING_IDS", (b"PYTORCH_API", b"CANN_API")
+_ASCEND_PHASE = re.compile(rb'"ph"\s*:\s*"[XM]"')
+_ASCEND_MARKS = re.compile(rb'"Ascend Hardware"|"async_npu"|"async_task_queue"|"AscendCL@')
+_ASCEND_TIME = re.compile(rb'"ts"\s*:\s*"\d{13,}(?:\.\d+)?"')
+_NOT_ASCEND = re.compile(rb'"schemaVersion"|"deviceProperties"|"(?:cuda|hip)_runtime"')
+_ASCEND_KERNELS = (
+    frozenset({"Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)"}),
+    frozenset({"Op Name", "OP Type", "Task Type", "Task Start Time(us)", "Task Duration(us)"}),
+)
+
+
+class AscendForm(StrEnum):
+    """What a file holds."""
+
+    TRACE = "trace"  # trace_view.json, msprof_*.json
+    KERNELS = "kernels"  # kernel_details.csv, op_summary_*.csv
+    DATABASE = "database"  # ascend_pytorch_profiler_*.db, msprof_*.db
+
+
+def ascend_form(head: bytes) -> AscendForm | None:
+    """The form of a file with this start, unpacked; None for another's."""
+    if head.startswith(SQLITE):
+        known = _ASCEND_STRINGS in head and any(table in head for table in _ASCEND_APIS)
+        return AscendForm.DATABASE if known else None
+    if head.lstrip()[:1] in (b"[", b"{"):
+        ours = _ASCEND_MARKS.search(head) or (
+            _ASCEND_TIME.search(head) and not _NOT_ASCEND.search(head)
+        )
+        return AscendForm.TRACE if ours and _ASCEND_PHASE.search(head) else None
+    line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    names = frozenset(name.strip(' "\r') for name in line.split(","))
+    return AscendForm.KERNELS if any(some <= names for some in _ASCEND_KERNELS) else None
+
+
+def ascend_outputs(folder: Path) -> list[Path]:
+    """The folders with exports in a folder, or in those up to two levels below, by name."""
+    if folder.name in _ASCEND_FOLDERS:
+        return [folder]
+    for pattern in ("*", "*/*"):
+        found = sorted(
+            one for one in folder.glob(pattern) if one.name in _ASCEND_FOLDERS and one.is_dir()
+        )
+        if found:
+            return found
+    return [folder] if ascend_files(folder) else []
+
+
+def ascend_files(folder: Path) -> dict[AscendForm, Path]:
+    """One file of each form that lies in a folder, the first by name."""
+    found: dict[AscendForm, Path] = {}
+    for path in sorted(folder.iterdir()):
+        form = (
+            ascend_form(head_of(path))
+            if path.name.endswith(_ASCEND_ENDINGS) and path.is_file()
+            else None
+        )
+        if form is not None:
+            found.setdefault(form, path)
+    return found
+
+
+def _is_ascend(path: Path, head: bytes) -> bool:
+    if path.is_dir():
+        return any(one.name in _ASCEND_FOLDERS or ascend_files(one) for one in ascend_outputs(path))
+    return ascend_form(head) is not None
+
+
+ASCEND = Importer(
+    name="ascend",
+    title="Ascend",
+    accepts="a folder of torch_npu's profiler (*_ascend_pt) or of msprof's exports, or one of its "
+    "files",
+    recognises=_is_ascend,
+    read=reader(_PACKAGE, reads="ascend:read_run"),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
+    seen="torch_npu of 2024 and 2025 by real traces and databases, msprof's exports by "
+    "documentation",
 )
 
 
@@ -59,7 +146,7 @@ BUNDLES = Importer(
     title="ranks of a job, of profile-sd3",
     accepts="the bundles of a job's ranks, which profile-sd3 recorded, or their folder",
     recognises=_is_of_job,
-    read=reader(_PACKAGE, module="bundles"),
+    read=reader(_PACKAGE, reads="bundles:read_run"),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory"}),
     seen="bundles of format 2",
 )
@@ -81,7 +168,7 @@ DIFFUSERS_CSV = Importer(
     title="diffusers' benchmarks",
     accepts="the CSV of diffusers' benchmarks (benchmarks/benchmarking_*.py)",
     recognises=_is_diffusers_csv,
-    read=reader(_PACKAGE, module="diffusers_csv"),
+    read=reader(_PACKAGE, reads="stage_times:read_diffusers_csv"),
     capabilities=frozenset({"stages"}),
     seen="those of diffusers 0.35 and 0.36",
 )
@@ -105,7 +192,7 @@ FASTVIDEO = Importer(
     title="FastVideo",
     accepts="stage times of FastVideo (perf_*.json, its benchmark's JSON, stages that it logged)",
     recognises=_is_fastvideo,
-    read=reader(_PACKAGE, module="fastvideo"),
+    read=reader(_PACKAGE, reads="stage_times:read_fastvideo"),
     capabilities=frozenset({"stages"}),
     seen="those of 2026, by their source",
 )
@@ -127,7 +214,7 @@ NSYS = Importer(
     title="Nsight Systems",
     accepts=_NSYS_ACCEPTS,
     recognises=_is_nsys,
-    read=reader(_PACKAGE, _NSYS_ACCEPTS, module="nsys"),
+    read=reader(_PACKAGE, _NSYS_ACCEPTS, reads="nsys:read_run"),
     options=(
         Option(
             "submodules",
@@ -172,7 +259,7 @@ ONNXRUNTIME = Importer(
     title="ONNX Runtime",
     accepts="a profile of ONNX Runtime (.json or .json.gz), or a folder with those of a run",
     recognises=_is_ort,
-    read=reader(_PACKAGE, module="onnxruntime"),
+    read=reader(_PACKAGE, reads="onnxruntime:read_run"),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
     seen="1.32, and a build of 2022 with fences; kernels of GPUs by their sources alone",
 )
@@ -210,7 +297,7 @@ OPENVINO = Importer(
     accepts="layers of OpenVINO's benchmark_app (-report_type average_counters or "
     "detailed_counters), GenAI metrics",
     recognises=_is_openvino,
-    read=reader(_PACKAGE, module="openvino"),
+    read=reader(_PACKAGE, reads="openvino:read_run"),
     beside=_beside_counters,
     capabilities=frozenset({"averages", "stages"}),
     seen="those of an NPU, of 2025; GenAI metrics by the names of its object of 2026.4",
@@ -232,7 +319,7 @@ PERFETTO = Importer(
     title="Perfetto with device=REGEX",
     accepts=_PERFETTO_ACCEPTS,
     recognises=_is_perfetto,
-    read=reader(_PACKAGE, _PERFETTO_ACCEPTS, module="perfetto"),
+    read=reader(_PACKAGE, _PERFETTO_ACCEPTS, reads="perfetto:read_run"),
     options=(
         Option(
             "device",
@@ -281,7 +368,7 @@ QNN = Importer(
     accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime or qnn-profile-viewer), an HTP "
     "summary (QHAS), or both",
     recognises=_is_qnn,
-    read=reader(_PACKAGE, module="qnn"),
+    read=reader(_PACKAGE, reads="qnn:read_run"),
     capabilities=frozenset({"averages", "cycles", "bytes"}),
     seen="those of ONNX Runtime with QAIRT 2.4x on Snapdragon X (HTP)",
 )
@@ -306,9 +393,70 @@ SGLANG = Importer(
     title="SGLang diffusion",
     accepts="stage times of SGLang's diffusion runtime (--perf-dump-path, performance.log)",
     recognises=_is_sglang,
-    read=reader(_PACKAGE, module="sglang"),
+    read=reader(_PACKAGE, reads="stage_times:read_sglang"),
     capabilities=frozenset({"stages"}),
     seen="those of 2026, by their source",
+)
+
+
+# --- What trtexec exports of a TensorRT engine: profile, times, layers, summary; or folders of it.
+
+
+_TENSORRT_LAYERS = re.compile(rb"\s*\{\s*\"Layers\"\s*:\s*\[")
+
+
+class TensorRtKind(StrEnum):
+    """What a file tells."""
+
+    PROFILE = "profile"  # average time of each layer
+    TIMES = "times"  # start and end of each inference
+    LAYERS = "layers"  # types, tensors and kernels of the layers
+    SUMMARY = "summary"  # what trtexec was asked for, and the device
+
+
+def tensorrt_kind(head: bytes) -> TensorRtKind | None:
+    """What a file is, by its first MiB; None for one of no kind."""
+    if head.lstrip()[:1] == b"[":
+        if b'"startEnqMs"' in head:
+            return TensorRtKind.TIMES
+        return TensorRtKind.PROFILE if b'"averageMs"' in head and b'"percentage"' in head else None
+    if _TENSORRT_LAYERS.match(head) and b'"LayerType"' in head:
+        return TensorRtKind.LAYERS
+    return (
+        TensorRtKind.SUMMARY if head.lstrip()[:40].startswith(b'{"performance_summary"') else None
+    )
+
+
+def tensorrt_exports(folder: Path) -> list[Path]:
+    """The exports that lie in a folder, by name; a summary alone is none."""
+    files = (path for path in folder.iterdir() if path.is_file())
+    named = sorted(path for path in files if path.name.endswith((".json", ".json.gz")))
+    kinds = {path: tensorrt_kind(head_of(path)) for path in named}
+    found = [path for path, kind in kinds.items() if kind is not None]
+    return found if any(kinds[path] is not TensorRtKind.SUMMARY for path in found) else []
+
+
+def _is_tensorrt(path: Path, head: bytes) -> bool:
+    return bool(tensorrt_exports(path)) if path.is_dir() else tensorrt_kind(head) is not None
+
+
+TENSORRT = Importer(
+    name="tensorrt",
+    title="TensorRT",
+    accepts="what trtexec exports of an engine (--exportProfile, --exportTimes, "
+    "--exportLayerInfo), or a folder with it",
+    recognises=_is_tensorrt,
+    read=reader(_PACKAGE, reads="tensorrt:read_run"),
+    options=(
+        Option(
+            "warmup",
+            int,
+            "the milliseconds at the start of the times that are warm-up (trtexec --warmUp); what "
+            "the summary beside them says where it is left out, else 200",
+        ),
+    ),
+    capabilities=frozenset({"timeline", "averages", "shapes", "bytes"}),
+    seen="those of NVIDIA's trt-engine-explorer (A100 and RTX 3090)",
 )
 
 
@@ -332,7 +480,7 @@ TRITON = Importer(
     accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its "
     "numbered files",
     recognises=_is_triton,
-    read=reader(_PACKAGE, module="triton"),
+    read=reader(_PACKAGE, reads="triton:read_run"),
     options=(
         Option(
             "rate",
@@ -364,7 +512,7 @@ UNITRACE = Importer(
     title="unitrace",
     accepts=_UNITRACE_ACCEPTS,
     recognises=_is_unitrace,
-    read=reader(_PACKAGE, _UNITRACE_ACCEPTS, module="unitrace"),
+    read=reader(_PACKAGE, _UNITRACE_ACCEPTS, reads="unitrace:read_run"),
     capabilities=frozenset({"timeline", "launches", "bytes"}),
     seen="by its documentation alone",
 )
@@ -389,7 +537,7 @@ VLLM_OMNI = Importer(
     title="vLLM-Omni",
     accepts="stage times of vLLM-Omni (--log-stats: *.stats.jsonl, or its log)",
     recognises=_is_vllm_omni,
-    read=reader(_PACKAGE, module="vllm_omni"),
+    read=reader(_PACKAGE, reads="vllm_omni:read_run"),
     capabilities=frozenset({"stages"}),
     seen="those of 2025 and 2026, by their source",
 )
@@ -397,6 +545,7 @@ VLLM_OMNI = Importer(
 
 IMPORTERS = (
     AIHUB,
+    ASCEND,
     BUNDLES,
     DIFFUSERS_CSV,
     FASTVIDEO,
@@ -406,6 +555,7 @@ IMPORTERS = (
     PERFETTO,
     QNN,
     SGLANG,
+    TENSORRT,
     TRITON,
     UNITRACE,
     VLLM_OMNI,

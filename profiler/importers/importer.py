@@ -191,14 +191,15 @@ class Importer(Struct, frozen=True):
 
 
 def reader(
-    package: str, one: str = "", module: str = "read"
+    package: str, one: str = "", reads: str = "read:read_run"
 ) -> Callable[[Sequence[Path], Mapping[str, Any]], Any]:
-    """What reads files by `read_run` in a module of a package, which is imported when it is needed.
-    If a run is a single path, `one` says what to give."""
+    """What reads files by a function in a module of a package, which is imported when it is needed:
+    `reads` names both. If a run is a single path, `one` says what to give."""
+    module, _, function = reads.partition(":")
 
     def read(paths: Sequence[Path], options: Mapping[str, Any]) -> Any:
-        read_run = import_module(f"{package}.{module}").read_run
-        return read_run(only_path(paths, one) if one else paths, **options)
+        of_format = getattr(import_module(f"{package}.{module}"), function)
+        return of_format(only_path(paths, one) if one else paths, **options)
 
     return read
 

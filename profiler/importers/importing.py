@@ -4,24 +4,30 @@
     import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "steps": 28})
 
 Importers are those of `formats.py`, the folders of this package with an `IMPORTER`, and those of
-the entry point group `profile_sd3.importers`.
+the entry point group `profile_sd3.importers`. Looking for them imports no library.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import structs
 
-from profiler.errors import OutputError
+from profiler.errors import InputError, OutputError
 from profiler.files import scratch_folder
-from profiler.importers.importer import Importer
-from profiler.importers.registry import choose
+from profiler.importers.archive import ACCEPTS, heads_in, is_archive
+from profiler.importers.formats import IMPORTERS
+from profiler.importers.importer import Importer, Option, head_of, only_path, recognised_by
+from profiler.importers.refusals import likeness, refuse
+from profiler.plugins import plugins
 from profiler.text import check_run_name, run_name_of
-from profiler.trace.bundle import BundleWriter, place_bundle
 from profiler.trace.compression import Compression
 
 
@@ -73,6 +79,8 @@ def import_all_with(
 ) -> tuple[Path, ...]:
     """`import_all` by this importer, without other runs if `alone`; `leave` is given what it
     read."""
+    from profiler.trace.bundle import BundleWriter, place_bundle
+
     if name is not None:
         check_run_name(name)
     run = importer.read(paths, importer.values(options))
@@ -96,3 +104,153 @@ def import_all_with(
         if is_new:
             with suppress(OSError):  # it has runs
                 out.rmdir()
+
+
+# --- The importers that are there, and which of them a file is for.
+
+
+GROUP = "profile_sd3.importers"
+MIXED = "mixed"
+"""What reads a folder with files of several recorders: no importer of its own, since it needs all
+the others. So it is with archives."""
+ACCEPTS_MIXED = "a folder with files of several of these that are of one run"
+_NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "values")
+
+
+@cache
+def built_in() -> tuple[Importer, ...]:
+    """The importers of this package, by name; looking for them imports no library."""
+    package = import_module("profiler.importers")
+    folders = [
+        import_module(f"{package.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(package.__path__)
+        if module.ispkg
+    ]
+    found = [folder.IMPORTER for folder in folders if hasattr(folder, "IMPORTER")]
+    return tuple(sorted((*IMPORTERS, *found), key=lambda importer: importer.name))
+
+
+def importers() -> tuple[Importer, ...]:
+    """All importers: those of this package, then those of others, each name once."""
+    by_name: dict[str, Importer] = {}
+    for importer in (*built_in(), *plugins(GROUP, *_NEEDS)):
+        by_name.setdefault(importer.name, importer)
+    return tuple(by_name.values())
+
+
+def recognised(paths: Sequence[Path]) -> Importer | None:
+    """The first importer that recognises every path, None if none does. Raises InputError
+    if one cannot be read, or is of a kind for which something else must be given."""
+    heads = [head_of(path) for path in paths]
+    if len(paths) == 1:  # among several it may be what another needs beside it
+        refuse(paths, heads)
+    given = list(zip(paths, heads, strict=True))
+    matching = (one for one in importers() if all(recognised_by(*each, one) for each in given))
+    found = next(matching, None)
+    if len(paths) == 1 and paths[0].is_dir():
+        return _of_folder(paths[0], found)
+    if len(paths) == 1 and is_archive(paths[0], heads[0]):
+        return _of_archive(paths[0], found)
+    if found is None:
+        refuse(paths, heads)
+    return found
+
+
+def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
+    """The importer that reads such a file only if one of its options is given, as it is here."""
+    head = head_of(path)
+    return next(
+        (
+            one
+            for one in importers()
+            if getattr(one, "if_asked", False)
+            and options.keys() & {option.name for option in one.options}
+            and one.recognises(path, head)
+        ),
+        None,
+    )
+
+
+def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
+    """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
+    from profiler.importers.mixed_align import contents_of
+
+    there = contents_of(folder, importers()).files
+    if whole is not None and there.keys() <= {whole.name}:
+        together = getattr(whole, "together", None)  # later than other packages' importers may be
+        if together is None or len(together(there.get(whole.name, ()))) < 2:
+            return whole
+    if not there:
+        return None
+
+    def read(paths: Sequence[Path], given: Mapping[str, Any]) -> Any:
+        from profiler.importers.mixed import read_folder
+
+        return read_folder(only_path(paths, ACCEPTS_MIXED), importers(), given)
+
+    return _of_all(MIXED, ACCEPTS_MIXED, lambda path, _: path.is_dir(), read)
+
+
+def _of_archive(path: Path, whole: Importer | None) -> Importer | None:
+    """What reads an archive: `whole`, which reads the only trace in it where it lies, else what
+    unpacks it; None if no importer recognises any of its files."""
+    holders = [
+        found
+        for name, head in heads_in(path)
+        if (found := next((o for o in importers() if recognised_by(Path(name), head, o)), None))
+    ]
+    if not holders:
+        return None
+    alone = whole is not None and [one.name for one in holders] == [whole.name]
+    if alone:
+        return whole
+
+    def read(paths: Sequence[Path], given: Mapping[str, Any]) -> Any:
+        from profiler.importers.archive import read_archive
+
+        return read_archive(only_path(paths, ACCEPTS), recognised, given)
+
+    return _of_all("archive", ACCEPTS, is_archive, read)
+
+
+def _of_all(
+    name: str,
+    accepts: str,
+    recognises: Callable[[Path, bytes], bool],
+    read: Callable[[Sequence[Path], Mapping[str, Any]], Any],
+) -> Importer:
+    """What reads files of any of the importers; its options are theirs."""
+    there, options = importers(), dict[str, Option]()
+    for option in (option for one in there for option in one.options):
+        options.setdefault(option.name, option)
+    capabilities = frozenset[str]().union(*(one.capabilities for one in there))
+    return Importer(name, accepts, recognises, read, (*options.values(),), capabilities)
+
+
+def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
+    """The importer that recognises `paths`; if none does, the only one that has the `options`
+    that were given. Raises InputError if there is none, with what the first looks like."""
+    found = recognised(paths) or (asked_for(paths[0], options) if len(paths) == 1 else None)
+    if found is not None:
+        return found
+    able = [
+        one for one in importers() if options and options.keys() <= {o.name for o in one.options}
+    ]
+    if len(able) == 1:
+        return able[0]
+    for path in paths:
+        if recognised([path]) is None:
+            raise unread(path)
+    named = ", ".join(map(str, paths))
+    raise InputError(f"{named} are of different formats, and no importer reads them as one run")
+
+
+def unread(path: Path) -> InputError:
+    """What to raise for a path that nobody reads: what it looks like, which formats are read, and
+    if it says what to give of each."""
+    formats = ", ".join(getattr(one, "title", "") or one.name for one in importers())
+    return InputError(
+        f"{path} looks like {likeness(path, head_of(path))}, which is not read here. Formats: "
+        f"bundle, Perfetto trace, {formats}. `profile-sd3 import --list` says which file to give "
+        "of each"
+    )

@@ -20,7 +20,7 @@ from msgspec import structs
 from profiler.errors import InputError
 from profiler.importers.foreign_run import component, spans, stages
 from profiler.importers.importer import ForeignRun, Importer
-from profiler.importers.kineto.front_ends import front_end
+from profiler.importers.kineto.health import front_end
 from profiler.importers.mixed_align import (
     Once,
     Part,
@@ -66,7 +66,7 @@ from profiler.trace.manifest_fields import (
     WhyApart,
 )
 
-_NAME = "mixed"  # as the registry has it
+_NAME = "mixed"  # as `importing` has it
 
 # --- Work that one part has in no call of its own, and another part's calls asked for.
 #

@@ -29,7 +29,7 @@ from profiler.importers.foreign_run import (
 )
 from profiler.importers.formats import OPENVINO, OPENVINO_HEADER, is_genai_metrics
 from profiler.importers.importer import content_of, head_of, only_path, real
-from profiler.importers.sglang import decoded
+from profiler.importers.stage_times import decoded
 from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 

@@ -34,9 +34,9 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
 from profiler.importers.formats import BUNDLES
 from profiler.importers.importer import Importer, head_of
+from profiler.importers.importing import asked_for, recognised, unread
 from profiler.importers.ranks_of_job import ranks_of_newest
 from profiler.importers.refusals import likeness, producer
-from profiler.importers.registry import asked_for, recognised, unread
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
 from profiler.run.run import Run
 from profiler.text import name_list

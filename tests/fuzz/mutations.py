@@ -300,7 +300,7 @@ Seed = Callable[[Path], Path]
 def seeds() -> dict[str, list[Seed]]:
     """The seeds by the importer that reads them, as the registry says; a bundle's under "bundle".
     An importer that is registered and has no seed has an empty list."""
-    from profiler.importers.registry import choose, importers
+    from profiler.importers.importing import choose, importers
     from tests.importers.test_hostile_files import FILES
 
     found: dict[str, list[Seed]] = {importer.name: [] for importer in importers()}

@@ -12,7 +12,7 @@ import pytest
 
 from profiler import importers
 from profiler.errors import InputError
-from profiler.importers import import_trace, registry
+from profiler.importers import import_trace, importing
 from profiler.importers.formats import IMPORTERS
 from profiler.importers.importer import Importer
 
@@ -45,7 +45,7 @@ def test_an_unknown_file_gets_the_list_of_formats(tmp_path, text):
     with pytest.raises(InputError, match=r"odd\.json looks like .*torch\.profiler") as raised:
         import_trace(path, tmp_path)
     said = str(raised.value)
-    assert [one.title for one in registry.built_in() if one.title not in said] == []
+    assert [one.title for one in importing.built_in() if one.title not in said] == []
     assert "`profile-sd3 import --list`" in said
     assert len(said) - len(str(path)) < 450
 
@@ -98,21 +98,19 @@ def test_options_choose_an_importer_where_none_recognises_the_file(tmp_path):
 def test_an_importer_that_fails_to_look_is_passed_over(tmp_path, monkeypatch):
     """What it cannot cope with may be another's file."""
     broken = Importer("broken", "nothing", lambda path, head: bool(head[10**9]), read=print)
-    there = registry.built_in()
-    monkeypatch.setattr(registry, "built_in", lambda: (broken, *there))
-    assert registry.choose([flux().write(tmp_path)], {}).name == "kineto"
+    there = importing.built_in()
+    monkeypatch.setattr(importing, "built_in", lambda: (broken, *there))
+    assert importing.choose([flux().write(tmp_path)], {}).name == "kineto"
 
 
 def test_importers_are_found_by_their_folders():
-    """Each folder of the package with an `IMPORTER` is one, and each entry of `formats.IMPORTERS`,
-    which a file of its name reads, with words for what it accepts and codes."""
-    package = Path(importers.__file__).parent
-    found = package.glob("*/__init__.py")
+    """Each folder of the package with an `IMPORTER` is one, and each of `formats.IMPORTERS`, with
+    words for what it accepts and codes."""
+    found = Path(importers.__file__).parent.glob("*/__init__.py")
     folders = {path.parent.name for path in found if "IMPORTER = " in path.read_text("utf-8")}
     files = {importer.name for importer in IMPORTERS}
-    assert all((package / f"{name}.py").is_file() for name in files)
-    assert sorted(importer.name for importer in registry.built_in()) == sorted([*folders, *files])
-    for importer in registry.built_in():
+    assert sorted(importer.name for importer in importing.built_in()) == sorted([*folders, *files])
+    for importer in importing.built_in():
         assert importer.accepts
         assert importer.title
         assert importer.capabilities & {"timeline", "averages", "stages"}

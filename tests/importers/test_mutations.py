@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.importers.registry import importers
+from profiler.importers.importing import importers
 from tests.command_line import run_command
 from tests.fuzz.mutations import campaign, options_of, seeds
 

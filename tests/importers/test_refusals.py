@@ -14,8 +14,8 @@ import pytest
 from profiler.analysis.dropped_data import recorded
 from profiler.errors import InputError
 from profiler.importers.importer import head_of
+from profiler.importers.importing import built_in, choose
 from profiler.importers.refusals import REFUSALS, likeness
-from profiler.importers.registry import built_in, choose
 from profiler.tools.sources import resolve
 from tests.corpus import CORPUS, needs_corpus
 

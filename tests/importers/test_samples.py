@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from profiler.importers.registry import built_in
+from profiler.importers.importing import built_in
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.samples import BEGIN, END, PAGE, events, measured, samples
 

@@ -161,7 +161,7 @@ def diagnose(environment: Mapping[str, str]) -> Report:
 
     from profiler.capture.registry import backends
     from profiler.capture.run_info import versions
-    from profiler.importers.registry import importers
+    from profiler.importers.importing import importers
 
     texts = requirements()
     needed = list(map(Requirement, texts))

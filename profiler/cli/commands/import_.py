@@ -19,7 +19,7 @@ from profiler.cli.subcommands import Declared, Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import of_many, progress, tell
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
-from profiler.importers.registry import built_in
+from profiler.importers.importing import built_in
 
 _METAVARS: dict[type, str] = {str: "NAME", int: "N", Path: "PATH"}
 
@@ -142,7 +142,7 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 def _formats() -> Iterator[str]:
     """A paragraph for each importer, those of other packages too, and what of several is."""
     from profiler.analysis.dropped_data import not_recorded, recorded
-    from profiler.importers.registry import ACCEPTS_MIXED, MIXED, importers
+    from profiler.importers.importing import ACCEPTS_MIXED, MIXED, importers
 
     for importer in importers():
         yield f"{importer.name}: {importer.accepts}"

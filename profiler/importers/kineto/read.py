@@ -49,12 +49,14 @@ from profiler.importers.kineto.cuda_graphs import (
     graph_launches,
     joined,
 )
-from profiler.importers.kineto.front_ends import (
+from profiler.importers.kineto.health import (
+    checked_trace,
     launches_work,
     operators_alone,
+    processes_of,
     without_front_ends,
+    without_gaps,
 )
-from profiler.importers.kineto.health import checked_trace, processes_of, without_gaps
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
 from profiler.importers.kineto.ranks import collectives_of, in_job, job_of_one

@@ -16,16 +16,18 @@ import polars as pl
 from profiler.analysis.document import IDLE, SERIES, TEXT, Theme
 from profiler.analysis.result import StepSummary
 from profiler.analysis.step_matrix import Matrix
-from profiler.report.charts.activity import Bar, adds_up, stacked
 from profiler.report.charts.style import (
     HOVER,
+    Bar,
     Chart,
     Unit,
+    adds_up,
     draws,
     escaped,
     layout,
     picking,
     shortened,
+    stacked,
     titled,
     unit_for,
 )

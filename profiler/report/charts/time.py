@@ -27,10 +27,11 @@ from profiler.analysis.document import (
 )
 from profiler.analysis.result import Accounting
 from profiler.analysis.table_text import labels, path_by_part
-from profiler.report.charts.activity import Bar, adds_up, stacked
 from profiler.report.charts.style import (
     HOVER,
+    Bar,
     Chart,
+    adds_up,
     bars,
     bars_layout,
     draws,
@@ -40,6 +41,7 @@ from profiler.report.charts.style import (
     layout,
     picking,
     shortened,
+    stacked,
     titled,
     unit_for,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.importers import import_trace
-from profiler.importers.kineto.front_ends import without_front_ends
+from profiler.importers.kineto.health import without_front_ends
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from profiler.trace.manifest_fields import HealthRule

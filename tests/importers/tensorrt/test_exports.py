@@ -13,8 +13,8 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers import import_trace, recognised
-from profiler.importers.tensorrt import Kind, kind_of, read_export
-from profiler.importers.tensorrt.read import layers_of
+from profiler.importers.formats import TensorRtKind, tensorrt_kind
+from profiler.importers.tensorrt import layers_of, read_export
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from tests.corpus import CORPUS, needs_corpus
@@ -290,7 +290,7 @@ def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
         text = path.read_text(encoding="utf-8")
         for length in range(1, len(text), 97):
             path.write_text(text[:length], encoding="utf-8")
-            if kind_of(text[:length].encode()) is None:
+            if tensorrt_kind(text[:length].encode()) is None:
                 with pytest.raises(InputError, match="no export of trtexec"):
                     read_export(path)
             else:
@@ -351,12 +351,12 @@ def test_a_layer_that_is_described_oddly_keeps_its_time(tmp_path, odd):
 
 def test_kinds_are_told_by_content():
     """Never by names."""
-    assert kind_of(json.dumps(PROFILE).encode()) is Kind.PROFILE
-    assert kind_of(json.dumps([row(1.0, 1.0)]).encode()) is Kind.TIMES
-    assert kind_of(json.dumps(LAYERS_FILE).encode()) is Kind.LAYERS
-    assert kind_of(json.dumps(SUMMARY).encode()) is Kind.SUMMARY
-    assert kind_of(b'{"traceEvents": []}') is None
-    assert kind_of(b'[{"cat": "Session"}]') is None
+    assert tensorrt_kind(json.dumps(PROFILE).encode()) is TensorRtKind.PROFILE
+    assert tensorrt_kind(json.dumps([row(1.0, 1.0)]).encode()) is TensorRtKind.TIMES
+    assert tensorrt_kind(json.dumps(LAYERS_FILE).encode()) is TensorRtKind.LAYERS
+    assert tensorrt_kind(json.dumps(SUMMARY).encode()) is TensorRtKind.SUMMARY
+    assert tensorrt_kind(b'{"traceEvents": []}') is None
+    assert tensorrt_kind(b'[{"cat": "Session"}]') is None
 
 
 def test_times_of_another_century(tmp_path):

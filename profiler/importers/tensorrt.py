@@ -4,22 +4,26 @@
     import_trace(Path("exports"), Path("traces"))          # all exports, of any engines
 
 An inference is a call. Layers were timed in separate inferences, of which only averages remain;
-they are one more call, laid end to end. Times in the files are milliseconds. Source:
-NVIDIA/TensorRT, samples/common/sampleReporting.cpp.
+they are one more call, laid end to end.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Struct, field
 
 from profiler.errors import InputError
+from profiler.files import decoded, paired
 from profiler.grammars.names import TensorRtLayer
 from profiler.importers.foreign_run import (
     ForeignRunBuilder,
@@ -29,10 +33,118 @@ from profiler.importers.foreign_run import (
     component,
     end_to_end,
 )
-from profiler.importers.tensorrt import Export, Kind, Row, exports_in, read_export
+from profiler.importers.formats import TensorRtKind, tensorrt_exports, tensorrt_kind
+from profiler.importers.importer import content_of
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Clocks, Device, Warmup
+
+# --- The files that trtexec exports, by their content, and what of each is read.
+#
+# Source of the formats: NVIDIA/TensorRT, samples/common/sampleReporting.cpp; the summaries are
+# those of its trt-engine-explorer. Times are milliseconds.
+
+
+_FLAT = re.compile(  # an object of an array, none within it; names may have braces and brackets
+    rb'\{[^{}"]*(?:"(?:[^"\\\n]|\\.)*"[^{}"]*)*\}'
+)
+_OF_EACH = {"profile": b'"percentage"', "times": b'"startEnqMs"'}  # a key of every entry
+_Milliseconds = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]  # 11 days: sums of ns fit int64
+_ENDINGS = re.compile(r"\.(?:gz|json|graph|layers|profile|timing|times|metadata|build|engine)$")
+
+
+class LayerTime(msgspec.Struct, frozen=True):
+    """A row of `--exportProfile`; `timeMs` is the sum over all profiled inferences."""
+
+    name: str
+    timeMs: _Milliseconds = -1.0  # noqa: N815
+    averageMs: _Milliseconds = -1.0  # noqa: N815
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of `--exportTimes`: an inference. Enqueueing is on the host's clock, all else is by
+    events of the GPU; both count from trtexec's start."""
+
+    startEnqMs: _Milliseconds  # noqa: N815
+    endEnqMs: _Milliseconds  # noqa: N815
+    startComputeMs: _Milliseconds  # noqa: N815
+    endComputeMs: _Milliseconds  # noqa: N815
+    startH2dMs: _Milliseconds = 0.0  # noqa: N815
+    endH2dMs: _Milliseconds = 0.0  # noqa: N815
+    startD2hMs: _Milliseconds = 0.0  # noqa: N815
+    endD2hMs: _Milliseconds = 0.0  # noqa: N815
+
+
+class Export(Struct, frozen=True):
+    """A file: what it has of its kind, and how many entries could not be read; `cut` if it does
+    not end as JSON does."""
+
+    path: Path
+    kind: TensorRtKind
+    times: tuple[LayerTime, ...] = ()
+    count: int = 1  # inferences over which times of layers are summed
+    rows: tuple[Row, ...] = ()
+    layers: tuple[dict[str, Any], ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+    unread: int = 0
+    cut: bool = False
+
+    @property
+    def engine(self) -> str:
+        """The engine's name: the file's, without the endings that tell what it is."""
+        name = self.path.name
+        while _ENDINGS.search(name):
+            name = _ENDINGS.sub("", name)
+        return name
+
+
+def read_export(path: Path) -> Export:
+    """Read one file. Raises InputError if it is of no kind or cannot be read."""
+    data = content_of(path)
+    kind = tensorrt_kind(data[: 1 << 20])
+    if kind is None:
+        raise InputError(
+            f"{path} is no export of trtexec: give --exportProfile's or --exportTimes'"
+        )
+    if (
+        kind is TensorRtKind.LAYERS
+    ):  # one after the other, so that of a cut file the whole ones are read
+        text = paired(data.decode("utf-8", "replace"))
+        found = [layer for layer in _whole_objects(text) if isinstance(layer.get("Name"), str)]
+        return Export(path, kind, layers=tuple(found), cut=not text.rstrip().endswith("}"))
+    if kind is TensorRtKind.SUMMARY:
+        try:
+            return Export(path, kind, summary=decoded(data, dict[str, Any]))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return Export(path, kind, unread=1, cut=True)
+    objects = _FLAT.findall(data)
+    cut = not data.rstrip().endswith(b"]")
+    rows, times, count, unread = [], [], 1, 0
+    for one in objects:
+        try:
+            if kind is TensorRtKind.TIMES:
+                rows.append(decoded(one, Row))
+            elif b'"count"' in one and b'"name"' not in one:
+                count = max(decoded(one, dict[str, int])["count"], 1)
+            else:
+                times.append(decoded(one, LayerTime))
+        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
+            unread += 1
+    unread = max(unread, data.count(_OF_EACH[kind]) - len(times) - len(rows))
+    return Export(path, kind, tuple(times), count, tuple(rows), unread=unread, cut=cut)
+
+
+def _whole_objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    while (at := text.find("{", at)) >= 0:
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            return
+        yield found
+        if text[at : at + 40].lstrip()[:1] != ",":
+            return
+
 
 # --- Layers of an engine: how long each took, joined with what the layer file says of it.
 
@@ -232,10 +344,14 @@ def read_run(paths: Sequence[Path], warmup: int | None = None) -> ForeignRunBuil
 
     Raises InputError if a file cannot be read or none has a time.
     """
-    files = [file for path in paths for file in (exports_in(path) if path.is_dir() else [path])]
+    files = [
+        file for path in paths for file in (tensorrt_exports(path) if path.is_dir() else [path])
+    ]
     exports = sorted(map(read_export, files), key=lambda export: export.engine)
     if len({export.kind for export in exports}) == len(exports):  # one of each: of one engine
-        timed = [one.engine for one in exports if one.kind in (Kind.PROFILE, Kind.TIMES)]
+        timed = [
+            one.engine for one in exports if one.kind in (TensorRtKind.PROFILE, TensorRtKind.TIMES)
+        ]
         together = [((*timed, exports[0].engine)[0], exports)]
     else:
         by_name = groupby(exports, key=lambda export: export.engine)
@@ -289,24 +405,24 @@ def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> ForeignRunBui
 
 
 def _engine(name: str, exports: Sequence[Export], warmup: int | None) -> _Engine:
-    by_kind: dict[Kind, Export] = {}
+    by_kind: dict[TensorRtKind, Export] = {}
     for export in exports:
         if by_kind.setdefault(export.kind, export) is not export:
             raise InputError(
                 f"{by_kind[export.kind].path} and {export.path} are both the {export.kind} of "
                 f"{name}: give one, or name them after their engines"
             )
-    summary = by_kind[Kind.SUMMARY].summary if Kind.SUMMARY in by_kind else {}
-    rows = by_kind[Kind.TIMES].rows if Kind.TIMES in by_kind else ()
+    summary = by_kind[TensorRtKind.SUMMARY].summary if TensorRtKind.SUMMARY in by_kind else {}
+    rows = by_kind[TensorRtKind.TIMES].rows if TensorRtKind.TIMES in by_kind else ()
     whole = sorted(filter(_is_whole, rows), key=lambda row: row.startComputeMs)
     until = _warmup_of(summary) if warmup is None else warmup
     steady = tuple(row for row in whole if row.startComputeMs >= until)
-    profile = by_kind.get(Kind.PROFILE)
+    profile = by_kind.get(TensorRtKind.PROFILE)
     return _Engine(
         component(name) or name or "engine",
         steady or tuple(whole),
         tuple(row for row in whole if row.startComputeMs < until) if steady else (),
-        tuple(layers_of(profile, by_kind.get(Kind.LAYERS))) if profile is not None else (),
+        tuple(layers_of(profile, by_kind.get(TensorRtKind.LAYERS))) if profile is not None else (),
         _device(summary),
     )
 

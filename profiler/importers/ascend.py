@@ -25,13 +25,12 @@ from typing import Any
 import msgspec
 
 from profiler.errors import InputError
-from profiler.importers.ascend import Form, files_in, form_in, outputs_in
 from profiler.importers.chrome_rows import Row, RowArgs, kineto_trace, read_rows
 from profiler.importers.foreign_run import component
+from profiler.importers.formats import AscendForm, ascend_files, ascend_form, ascend_outputs
 from profiler.importers.importer import content_of, head_of
 from profiler.importers.job_run import JobRun
-from profiler.importers.kineto.front_ends import without_front_ends
-from profiler.importers.kineto.health import checked_trace, without_gaps
+from profiler.importers.kineto.health import checked_trace, without_front_ends, without_gaps
 from profiler.importers.kineto.read import KinetoRun, run_of, run_of_job
 from profiler.importers.sqlite_file import SqliteFile, open_sqlite
 from profiler.kineto.events import whole
@@ -343,22 +342,22 @@ def read_run(paths: Sequence[Path]) -> KinetoRun | JobRun:
 
 def _sources(path: Path) -> Iterator[_Source]:
     if not path.is_dir():
-        form = form_in(head_of(path))
-        if form is Form.DATABASE:
+        form = ascend_form(head_of(path))
+        if form is AscendForm.DATABASE:
             yield _Source(path, None, None, path)
             return
-        table = form is Form.KERNELS
-        beside = {} if table else files_in(path.parent)
-        alone = Form.TRACE not in beside or beside[Form.TRACE].name != path.name
-        kernels = path if table else None if alone else beside.get(Form.KERNELS)
+        table = form is AscendForm.KERNELS
+        beside = {} if table else ascend_files(path.parent)
+        alone = AscendForm.TRACE not in beside or beside[AscendForm.TRACE].name != path.name
+        kernels = path if table else None if alone else beside.get(AscendForm.KERNELS)
         yield _Source(path, None if table else path, kernels)
         return
-    for folder in outputs_in(path):
-        files = files_in(folder)
+    for folder in ascend_outputs(path):
+        files = ascend_files(folder)
         if files:
             place = folder if folder == path else folder.parent
-            text = files.get(Form.TRACE), files.get(Form.KERNELS)
-            database = files.get(Form.DATABASE) if text == (None, None) else None
+            text = files.get(AscendForm.TRACE), files.get(AscendForm.KERNELS)
+            database = files.get(AscendForm.DATABASE) if text == (None, None) else None
             yield _Source(place, *text, database, _rank(place))
 
 

@@ -21,7 +21,7 @@ from itertools import chain, compress, islice
 from types import FrameType, ModuleType
 from typing import Any
 
-from profiler.capture.registry import notice
+from profiler.capture.backend import notice
 from profiler.plugins import let_pass
 
 # --- Callbacks when a library is imported: nothing is imported that the script does not import.

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from profiler.capture.backend import backend_named
 from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary, TimedCall
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_named
 from profiler.trace.bootstrap import Bootstrap
 from profiler.trace.manifest_fields import (
     CallCounts,

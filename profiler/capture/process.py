@@ -26,10 +26,17 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from profiler.capture.backend import Backend, StandalonePart, Watcher, Watching
+from profiler.capture.backend import (
+    Backend,
+    StandalonePart,
+    Watcher,
+    Watching,
+    backends,
+    built_in,
+    notice,
+)
 from profiler.capture.imports import forget, when_imported
 from profiler.capture.pipelines.discovery import NewPipelines, Together
-from profiler.capture.registry import backends, built_in, notice
 from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
 from profiler.plugins import let_pass
@@ -426,8 +433,8 @@ class SwitchedOn:
     def open_source(self, session: Any, part: StandalonePart) -> Any:
         """What traces the operators of a part that belongs to no pipeline, opened in front of its
         first call; None if nothing does."""
+        from profiler.capture.backend import open_source
         from profiler.capture.operator_source import SourceRequest
-        from profiler.capture.registry import open_source
         from profiler.capture.run_info import part_facts
         from profiler.trace.bundle import WORK_NAME
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from profiler.capture.backend import DeviceMarks, Mark
+from profiler.capture.backend import DeviceMarks, Mark, notice
 from profiler.capture.calls import (
     Clock,
     HostCommands,
@@ -29,7 +29,6 @@ from profiler.capture.calls import (
 )
 from profiler.capture.operator_source import SizeLimit
 from profiler.capture.pipelines.script_loops import ScriptLoops
-from profiler.capture.registry import notice
 from profiler.plugins import let_pass
 from profiler.trace.compression import Packed, pack, unpack
 from profiler.trace.events import NO_STEP, UNKNOWN, Branch, Call, Span

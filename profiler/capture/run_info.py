@@ -28,7 +28,13 @@ from typing import Any
 from msgspec import structs
 
 from profiler.capture import overhead
-from profiler.capture.backend import CompilationLog
+from profiler.capture.backend import (
+    CompilationLog,
+    backend_named,
+    backend_of,
+    backends,
+    device_facts,
+)
 from profiler.capture.calls import Invocation, PipelineCall
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.overhead import CallCost, measured_costs
@@ -36,7 +42,6 @@ from profiler.capture.pipelines.discovery import Together
 from profiler.capture.pipelines.steps import part_settings, submodule_settings
 from profiler.capture.pipelines.submodules import device_of, entries, options_for, part_of
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_named, backend_of, backends, device_facts
 from profiler.capture.settings import Options
 from profiler.plugins import let_pass
 from profiler.text import Note

@@ -28,6 +28,7 @@ from typing import Any
 
 from msgspec import structs
 
+from profiler.capture.backend import notice
 from profiler.capture.calls import Clock, Invocation, RunClock, abandon_in_children, named
 from profiler.capture.host_work import take_host_commands
 from profiler.capture.operator_source import OperatorSource, OperatorTrace, SizeLimit, SourceSummary
@@ -37,7 +38,6 @@ from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices
 from profiler.capture.pipelines.submodules import RunNames
 from profiler.capture.ranks import own_job
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import notice
 from profiler.capture.run_info import (
     NOT_ENDED,
     LoadedWeights,

@@ -15,8 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from profiler.capture.backend import notice
 from profiler.capture.process import SwitchedOn, open_session
-from profiler.capture.registry import notice
 from profiler.capture.settings import Settings, environment_settings, is_on
 from profiler.errors import InputError, ProfilerError
 

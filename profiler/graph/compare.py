@@ -26,9 +26,8 @@ from profiler.compare.operations import (
     nodes_of,
 )
 from profiler.errors import InputError
-from profiler.graph.check import CheckResult
+from profiler.graph.check import CheckResult, GraphFinding
 from profiler.graph.model import model_files, random_inputs, read_model, refuse_unknown_sizes
-from profiler.graph.model_rules import GraphFinding
 from profiler.graph.shapes import inventory
 from profiler.run.run import Run
 from profiler.tools.sources import load

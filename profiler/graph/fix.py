@@ -18,7 +18,15 @@ import onnx
 import onnx_ir as ir
 
 from profiler.errors import InputError
-from profiler.graph.check import CheckResult, check_model
+from profiler.graph.check import (
+    CheckedModel,
+    CheckResult,
+    check_model,
+    invalid_node,
+    opset,
+    place,
+    unsorted_node,
+)
 from profiler.graph.model import (
     all_values,
     external_files,
@@ -31,7 +39,6 @@ from profiler.graph.model import (
     save_model,
     write_model,
 )
-from profiler.graph.model_rules import CheckedModel, invalid_node, opset, place, unsorted_node
 from profiler.graph.rewrite_rules import (
     OPTIONAL_INPUTS,
     does_nothing,

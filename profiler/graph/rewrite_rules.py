@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from profiler.graph.check import CheckedModel, Fault, opset, place, rule
 from profiler.graph.model import (
     DATA_ERRORS,
     Kind,
@@ -22,7 +23,6 @@ from profiler.graph.model import (
     producer,
     scalar,
 )
-from profiler.graph.model_rules import CheckedModel, Fault, opset, place, rule
 
 # --- What is computed though it never changes, and weights that are stored twice.
 

@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from profiler.errors import InputError
+from profiler.graph.check import CheckedModel, invalid_node
 from profiler.graph.model import (
     external_files,
     layer_of,
@@ -22,7 +23,6 @@ from profiler.graph.model import (
     refuse_unknown_sizes,
     write_model,
 )
-from profiler.graph.model_rules import CheckedModel, invalid_node
 from profiler.graph.split_operations import (
     ATTENTION_OPERATIONS,
     AttentionChain,

@@ -22,16 +22,19 @@ from msgspec import structs
 from profiler.errors import InputError
 from profiler.grammars.names import collective_kind
 from profiler.importers.foreign_run import PlacedCall
-from profiler.importers.job_run import JobRun, check_one_job, name_of, placed_ranks
-from profiler.importers.ranks import (
+from profiler.importers.formats import ranks_in
+from profiler.importers.job_run import (
     AlignedRank,
     Among,
     InJob,
+    JobRun,
     RankCollective,
     aligned_ranks,
+    check_one_job,
     job_of_ranks,
+    name_of,
+    placed_ranks,
 )
-from profiler.importers.ranks_of_job import ranks_in
 from profiler.text import Note
 from profiler.trace.bundle import HOST_NAME
 from profiler.trace.columns import (

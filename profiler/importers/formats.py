@@ -135,9 +135,20 @@ ASCEND = Importer(
 # --- Bundles of ours that are ranks of one job: together they are one run.
 
 
-def _is_of_job(path: Path, _head: bytes) -> bool:
-    from profiler.importers.ranks_of_job import ranks_in
+def ranks_in(path: Path) -> list[Path]:
+    """The bundles of one run at a path: itself, if it is of a rank, else those in a folder if the
+    newest is; none for other paths."""
+    from profiler.trace.bundle import search
+    from profiler.trace.manifest import job_of, ranks_of_newest
 
+    if job_of(path) is not None:
+        return [path]
+    whole = search(path).whole if path.is_dir() else ()
+    found = ranks_of_newest(whole) if whole else []
+    return found if len(found) > 1 else []
+
+
+def _is_of_job(path: Path, _head: bytes) -> bool:
     return bool(ranks_in(path))
 
 

@@ -35,12 +35,12 @@ from profiler.errors import InputError, OutputError
 from profiler.importers.formats import BUNDLES
 from profiler.importers.importer import Importer, head_of
 from profiler.importers.importing import asked_for, recognised, unread
-from profiler.importers.ranks_of_job import ranks_of_newest
 from profiler.importers.refusals import likeness, producer
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
 from profiler.run.run import Run
 from profiler.text import name_list
 from profiler.trace.bundle import Unfinished, search
+from profiler.trace.manifest import ranks_of_newest
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison

@@ -13,8 +13,7 @@ import pytest
 
 import profiler
 from profiler.capture import FakeClock, Gaps
-from profiler.capture.backend import Backend
-from profiler.capture.registry import backend_named, backend_of, backends, built_in
+from profiler.capture.backend import Backend, backend_named, backend_of, backends, built_in
 from profiler.errors import InputError
 from tests.capture import toy_backend
 from tests.capture.toy import ToyPipeline

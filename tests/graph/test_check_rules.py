@@ -10,7 +10,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.graph import check_model
-from profiler.graph.model_rules import RULES
+from profiler.graph.check import RULES
 from profiler.pipelines.onnx_targets import TARGETS
 from tests.graph.models import graph, save
 

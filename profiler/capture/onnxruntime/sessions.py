@@ -22,10 +22,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from profiler.capture.backend import open_source
 from profiler.capture.calls import Invocation, Scope, described, enter, scope
 from profiler.capture.operator_source import NewSessions, SourceRequest
 from profiler.capture.patching import ClassPatches
-from profiler.capture.registry import open_source
 from profiler.capture.run_info import part_facts
 from profiler.capture.session import Session
 from profiler.capture.settings import Options

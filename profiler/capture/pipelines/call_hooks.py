@@ -13,7 +13,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
-from profiler.capture.backend import output_device
+from profiler.capture.backend import backend_of, output_device
 from profiler.capture.calls import (
     Invocation,
     Scope,
@@ -35,7 +35,6 @@ from profiler.capture.pipelines.steps import (
 )
 from profiler.capture.pipelines.submodules import PREPARE_LATENTS, Entry, device_reader
 from profiler.capture.recorder import Noting, Recorder
-from profiler.capture.registry import backend_of
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_STEP
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from profiler.capture.backend import backend_of, notice
 from profiler.capture.imports import collection_waits, import_ahead
 from profiler.capture.patching import WRAPPED, ClassPatches, attributes, weakly
-from profiler.capture.registry import backend_of, notice
 from profiler.plugins import let_pass
 
 # --- What a pipeline holds, whatever it is called: what executes something, and schedulers.

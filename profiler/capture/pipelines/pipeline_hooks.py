@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from profiler.capture.backend import backend_of, open_source
 from profiler.capture.calls import PipelineCall, Scope, enter
 from profiler.capture.operator_source import OperatorSource, SourceRequest
 from profiler.capture.patching import Around, Wraps, weakly
@@ -58,7 +59,6 @@ from profiler.capture.pipelines.submodules import (
     set_apart,
 )
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_of, open_source
 from profiler.capture.run_info import PipelineFacts, pipeline_facts
 from profiler.capture.settings import Options
 from profiler.plugins import let_pass

@@ -10,9 +10,9 @@ from inspect import CO_OPTIMIZED
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from profiler.capture.backend import backend_of, notice
 from profiler.capture.imports import tracked_instances, with_subclasses
 from profiler.capture.pipelines.discovery import held, is_scheduler
-from profiler.capture.registry import backend_of, notice
 
 # --- The names under which a script holds objects: attributes and variables of the frames it is in.
 

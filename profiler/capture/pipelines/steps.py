@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from profiler.capture.backend import backend_of
 from profiler.capture.calls import Invocation, Place, first_dimension, scope
 from profiler.capture.patching import weakly
 from profiler.capture.pipelines.discovery import held
 from profiler.capture.pipelines.submodules import part_of, present_entries
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_of
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_ITERATION, NO_STEP, RUN_STAGE, Branch
 from profiler.trace.manifest_fields import Setting, SubmoduleSettings, setting

@@ -24,7 +24,7 @@ from types import (
 )
 from typing import Any, Literal
 
-from profiler.capture.backend import Backend
+from profiler.capture.backend import Backend, backend_of, backends, configured
 from profiler.capture.calls import PipelineCall, name_of, number_of, scope
 from profiler.capture.patching import Wraps, weakly
 from profiler.capture.pipelines.discovery import (
@@ -40,7 +40,6 @@ from profiler.capture.pipelines.discovery import (
 )
 from profiler.capture.pipelines.script_objects import instances, names_of
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_of, backends, configured
 from profiler.capture.settings import Options
 from profiler.errors import InputError
 from profiler.plugins import let_pass

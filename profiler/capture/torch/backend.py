@@ -25,6 +25,7 @@ from profiler.capture.backend import (
     Watcher,
     Watching,
     device_name,
+    notice,
 )
 from profiler.capture.imports import (
     collection_waits,
@@ -33,7 +34,6 @@ from profiler.capture.imports import (
     with_subclasses,
 )
 from profiler.capture.patching import Around, ClassPatches, Wraps
-from profiler.capture.registry import notice
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.events import ROOT_DEVICE

@@ -21,12 +21,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from profiler.capture.backend import Mark
+from profiler.capture.backend import Mark, notice
 from profiler.capture.calls import Clock
 from profiler.capture.host_work import Conversions
 from profiler.capture.imports import interrupts_wait
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import notice
 from profiler.capture.torch.compile import source_of
 from profiler.capture.torch.events import (
     CALL,

@@ -159,7 +159,7 @@ def diagnose(environment: Mapping[str, str]) -> Report:
     """Look at this interpreter's installation, as a program started with `environment` finds it."""
     from packaging.requirements import Requirement
 
-    from profiler.capture.registry import backends
+    from profiler.capture.backend import backends
     from profiler.capture.run_info import versions
     from profiler.importers.importing import importers
 

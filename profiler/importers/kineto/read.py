@@ -29,7 +29,15 @@ from profiler.importers.foreign_run import (
     without_work,
 )
 from profiler.importers.importer import head_of, only_path
-from profiler.importers.job_run import JobRun, check_one_job, name_of, placed_ranks
+from profiler.importers.job_run import (
+    InJob,
+    JobRun,
+    aligned_ranks,
+    check_one_job,
+    job_of_ranks,
+    name_of,
+    placed_ranks,
+)
 from profiler.importers.kineto import IMPORTER
 from profiler.importers.kineto.calls import (
     CallRange,
@@ -39,7 +47,14 @@ from profiler.importers.kineto.calls import (
     iterations_by_step,
     only_captures_graphs,
 )
-from profiler.importers.kineto.commands import CommandWriter, device_kind, host_activities
+from profiler.importers.kineto.commands import (
+    CommandWriter,
+    collectives_of,
+    device_kind,
+    host_activities,
+    in_job,
+    job_of_one,
+)
 from profiler.importers.kineto.cuda_graphs import (
     Replays,
     calls_of,
@@ -59,7 +74,6 @@ from profiler.importers.kineto.health import (
 )
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
-from profiler.importers.kineto.ranks import collectives_of, in_job, job_of_one
 from profiler.importers.kineto.stages import (
     BatchSizes,
     StagedCall,
@@ -67,7 +81,6 @@ from profiler.importers.kineto.stages import (
     add_host_work,
     stage_section,
 )
-from profiler.importers.ranks import InJob, aligned_ranks, job_of_ranks
 from profiler.kineto.events import Args, whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto

@@ -13,20 +13,29 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component, stages
-from profiler.importers.importer import content_of, head_of, only_path
+from profiler.importers.importer import head_of, only_path
 from profiler.importers.xplane import IMPORTER, is_view
-from profiler.importers.xplane.host_activity import COMPILED, FRAME, DeviceWork, activities
+from profiler.importers.xplane.planes import (
+    COMPILED,
+    FRAME,
+    DeviceWork,
+    Event,
+    Line,
+    Plane,
+    Space,
+    activities,
+    read_space,
+    read_view,
+)
 from profiler.kineto.operators import queue
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import (
@@ -52,176 +61,6 @@ from profiler.trace.manifest_fields import (
     quantity,
 )
 from profiler.trace.runtime_calls import DeviceRows, host_calls
-
-# --- A file of XLA's profiler as planes, lines and events.
-#
-# Source of the format: openxla/xla, xla/tsl/profiler/protobuf/xplane.proto. A plane's names stand
-# behind its lines, so that a plane that is cut has none: the whole planes of a cut file are read.
-
-
-Stat = int | float | str
-_PLANES = 0x0A  # tag of XSpace.planes: field 1, length-delimited
-_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # kinds of fields; lengths of those that are fixed
-LATEST_PS = 1 << 62  # 53 days: a start and a length together fit 64 bits
-_TASK = "Task Environment"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Times are picoseconds from the profile's begin. `text` is the name; of an operation on a TPU
-    that is its HLO, and `name` the short one. `stats` are the event's own over its kind's."""
-
-    name: str
-    text: str
-    start_ps: int
-    duration_ps: int
-    stats: Mapping[str, Stat]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """`untimed` counts events that tell no start, or one that cannot be."""
-
-    name: str
-    events: tuple[Event, ...]
-    untimed: int
-
-
-@dataclass(slots=True)
-class Plane:
-    """Lines are read when they are asked for."""
-
-    name: str
-    stats: Mapping[str, Stat]
-    _message: Any = field(repr=False)
-    _start_ns: int = 0
-    _names: dict[int, str] = field(default_factory=dict, repr=False)
-    _kinds: dict[int, tuple[str, str, dict[str, Stat]]] = field(default_factory=dict, repr=False)
-
-    def lines(self) -> Iterator[Line]:
-        """The lines in the order of the file."""
-        for message in self._message.lines:
-            base = message.timestamp_ns
-            if base >= self._start_ns > 0:  # counts from 1970, others from the profile's start
-                base -= self._start_ns
-            events, untimed = [], 0
-            for one in message.events:
-                start, length = base * 1000 + one.offset_ps, one.duration_ps
-                timed = 0 <= start < LATEST_PS and 0 <= length < LATEST_PS
-                if one.WhichOneof("data") == "num_occurrences" or not timed:
-                    untimed += 1
-                    continue
-                name, text, category = self._kind(one.metadata_id)
-                stats = {**category, **_stats(one.stats, self._names)} if one.stats else category
-                events.append(Event(name, text, start, length, stats))
-            yield Line(_text(message.name), tuple(events), untimed)
-
-    def _kind(self, number: int) -> tuple[str, str, dict[str, Stat]]:
-        if number not in self._kinds:
-            known = self._message.event_metadata
-            if number in known:
-                text, stats = _text(known[number].name), _stats(known[number].stats, self._names)
-                self._kinds[number] = _text(known[number].display_name) or text, text, stats
-            else:
-                self._kinds[number] = "", "", {}
-        return self._kinds[number]
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """`start_ns` is when the profile started, in CLOCK_REALTIME, 0 if unknown. `damaged`
-    counts planes that could not be read, `cut` says whether the file ends within one."""
-
-    planes: tuple[Plane, ...]
-    start_ns: int
-    damaged: int
-    cut: bool
-
-
-def read_space(path: Path) -> Space:
-    """Read a file. Raises InputError if it has no whole plane."""
-    from google.protobuf.message import DecodeError
-
-    data = memoryview(content_of(path))
-    messages, damaged, end = [], 0, 0
-    for part, behind in _parts(data):
-        end = behind
-        try:
-            messages += [_message().FromString(bytes(part))] if part is not None else []
-        except DecodeError:
-            damaged += 1
-    if not messages:
-        raise InputError(f"{path} is damaged or was cut within its first plane: record it again")
-    planes = []
-    for message in messages:
-        names = {key: _text(one.name) for key, one in message.stat_metadata.items()}
-        stats = _stats(message.stats, names)
-        planes.append(Plane(_text(message.name), stats, message, _names=names))
-    starts = (plane.stats.get("profile_start_time") for plane in planes if plane.name == _TASK)
-    start = next((one for one in starts if isinstance(one, int) and 0 < one < 1 << 61), 0)
-    for plane in planes:
-        plane._start_ns = start  # noqa: SLF001 - known once all planes are read
-    return Space(tuple(planes), start, damaged, end < len(data))
-
-
-@cache
-def _message() -> Any:
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    data = files("profiler.importers.xplane").joinpath("schema.binpb").read_bytes()
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
-        pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("profile_sd3.xplane.XPlane"))
-
-
-def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
-    """The whole fields of a message: the content of a plane, None of another field; and if the
-    next one begins. Ends where a field is not whole."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        length = _FIXED.get(tag & 7, 0)
-        if tag & 7 in (_VARINT, _BYTES):
-            length, at = _varint(data, at)
-            length *= tag & 7 == _BYTES
-        elif not length:
-            return
-        if at < 0 or at + length > len(data):
-            return
-        yield (data[at : at + length] if tag == _PLANES else None), at + length
-        at += length
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number and where it ends, -1 if it does not."""
-    value = shift = 0
-    while 0 <= at < len(data) and shift < 64:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    return 0, -1
-
-
-def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, Stat]:
-    """Values by their names; those of bytes are left out."""
-    found: dict[str, Stat] = {}
-    for one in messages:
-        kind = one.WhichOneof("value")
-        if kind is None or kind == "bytes_value":
-            continue
-        value = getattr(one, kind)
-        if kind == "ref_value":
-            value = names.get(value, "")
-        found[names.get(one.metadata_id, "")] = _text(value) if kind == "str_value" else value
-    return found
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
 
 # --- What the name and the statistics of an XLA operation say: its module, tensors, work, category.
 #
@@ -484,8 +323,6 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
 def _space(path: Path) -> Space:
     if not is_view(head_of(path)):
         return read_space(path)
-    from profiler.importers.xplane.viewer_json import read_view
-
     return read_view(path)
 
 

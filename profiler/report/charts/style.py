@@ -1,4 +1,4 @@
-"""Charts that tables declare as data: bars, curves and icicles."""
+"""The style of charts, and those that tables declare as data: bars, curves, icicles, histograms."""
 
 from __future__ import annotations
 

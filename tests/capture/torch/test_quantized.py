@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.registry import backend_of
+from profiler.capture.backend import backend_of
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 

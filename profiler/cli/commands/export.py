@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from profiler.cli import options as shared
 from profiler.cli.runs import opened
-from profiler.cli.subcommands import Subcommand, add_subcommand, cli_options, opt
+from profiler.cli.subcommands import Subcommand, cli_options, command_group, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json
 
 
@@ -45,8 +43,10 @@ def otlp(options: OtlpOptions) -> None:
         tell(f"wrote {options.out}: {len(spans):,} spans")
 
 
-export = typer.Typer(
-    help="Write a run in the formats of other tools.", no_args_is_help=True, rich_markup_mode=None
+_GROUP = command_group(
+    "export",
+    "Write a run in the formats of other tools.",
+    otlp=Subcommand(otlp, about_runs=True),
 )
-add_subcommand(export, "export otlp", Subcommand(otlp, place=10, about_runs=True))
-SUBCOMMAND = Subcommand(export, place=105, advanced=True)
+
+SUBCOMMAND = Subcommand(_GROUP, place=105, advanced=True)

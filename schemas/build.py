@@ -1,6 +1,6 @@
 """Compile the schemas into what the codec ships: `python schemas/build.py` (needs the dev extra).
 
-Writes `profiler/importers/xplane/schema.binpb`, the part of XLA's XSpace that is imported,
+Writes `profiler/importers/xplane.binpb`, the part of XLA's XSpace that is imported,
 `profiler/kineto/gpu.binpb`, that of Perfetto's traces of GPUs, and beside
 `profiler/trace/schema.py`:
 
@@ -22,7 +22,7 @@ from grpc_tools import protoc
 SCHEMAS = Path(__file__).resolve().parent
 PROFILER = SCHEMAS.parent / "profiler"
 TRACE = PROFILER / "trace"
-XPLANE = PROFILER / "importers" / "xplane"
+IMPORTERS = PROFILER / "importers"
 
 
 def compiled(proto: str) -> descriptor_pb2.FileDescriptorSet:
@@ -72,7 +72,7 @@ def main() -> None:
     outputs = {
         TRACE / "schema.binpb": ours,
         TRACE / "extension.binpb": for_perfetto(ours),
-        XPLANE / "schema.binpb": compiled("xplane_subset.proto"),
+        IMPORTERS / "xplane.binpb": compiled("xplane_subset.proto"),
         PROFILER / "kineto" / "gpu.binpb": compiled("gpu_subset.proto"),
     }
     for path, descriptor_set in outputs.items():

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from profiler.importers import gpu_run
+from profiler.importers import gpu_run, xplane
 from profiler.importers.kineto import health as kineto
 from profiler.importers.nsys import read_run as read_nsys
 from profiler.importers.rocprofv3.read import read_run as read_rocprofv3
-from profiler.importers.xplane import read as xplane
 from profiler.kineto.trace_file import read_kineto
 from profiler.trace.health import check
 from profiler.trace.runtime_calls import DeviceRows, DeviceSyncs, HostLaunches

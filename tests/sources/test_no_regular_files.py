@@ -141,7 +141,7 @@ _OUR_OWN = {  # files of the package, and what a user types
     "cli/commands/record.py",
     "cli/main.py",
     "cli/terminal.py",
-    "importers/xplane/planes.py",
+    "importers/xplane_planes.py",
     "kineto/perfetto_file.py",
     "report/html/library.py",
     "report/html/page.py",

@@ -11,7 +11,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers import import_trace, recognised
-from profiler.importers.xplane.planes import read_space
+from profiler.importers.xplane_planes import read_space
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from tests.corpus import CORPUS, needs_corpus

@@ -142,7 +142,7 @@ def read_space(path: Path) -> Space:
 def _message() -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    data = files("profiler.importers.xplane").joinpath("schema.binpb").read_bytes()
+    data = files("profiler.importers").joinpath("xplane.binpb").read_bytes()
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.Add(file)

@@ -22,9 +22,9 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component, stages
+from profiler.importers.formats import XPLANE, is_xplane_view
 from profiler.importers.importer import head_of, only_path
-from profiler.importers.xplane import IMPORTER, is_view
-from profiler.importers.xplane.planes import (
+from profiler.importers.xplane_planes import (
     COMPILED,
     FRAME,
     DeviceWork,
@@ -302,7 +302,7 @@ class _Found:
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError if it cannot be read or no device did anything."""
-    path = only_path(paths, IMPORTER.accepts)
+    path = only_path(paths, XPLANE.accepts)
     space = _space(path)
     found = _Found()
     for plane in space.planes:
@@ -321,7 +321,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
 
 
 def _space(path: Path) -> Space:
-    if not is_view(head_of(path)):
+    if not is_xplane_view(head_of(path)):
         return read_space(path)
     return read_view(path)
 

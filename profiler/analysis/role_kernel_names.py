@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from profiler.grammars.names import parse_name
 
@@ -132,6 +132,10 @@ _RANDOM = (
     r"philox|(?<![a-z])(cu|roc)rand|(?<![a-z])(stateless)?random_?(standard)?_?(normal|uniform|int)"
     r"|(?<![a-z])rng_?(bit|uniform)|truncated_?normal"
 )
+_ROUTER = (
+    r"routing|bitmatrix|^_topk_forward|topk_?(softmax|sigmoid|gating)|(grouped|fused)_?topk"
+    r"|moe_?(fused_?)?(align|gat(e|ing)|topk)"
+)
 
 _FUNCTIONS: _Rules = (
     (r"^(nccl|rccl|msccl|hccl|hcom_)", "collective"),
@@ -140,10 +144,7 @@ _FUNCTIONS: _Rules = (
     (r"^mem(cpy|set)\b|_foreach_(copy|zero)", "data_movement"),
     (_CACHE + "|kv_indices", "data_movement"),
     (_RANDOM, "random"),
-    (
-        r"routing|bitmatrix|^_topk_forward|topk_?(softmax|gating)|moe_?(align|gat(e|ing)|topk)",
-        "router",
-    ),
+    (_ROUTER, "router"),
     (r"(?<![a-z])moe", "mlp"),  # experts
     (r"(?<![a-z])(cub|rocprim|hipcub|thrust)::", "other"),  # of samplers, or of indices
     (r"split_embedding|bounds_check_indices|linearize_index", "embedding"),  # tables of FBGEMM
@@ -472,6 +473,7 @@ class Purpose(Enum):
     ATTENTION = "attention"
     MLP = "mlp"
     ROUTER = "router"  # chooses the experts of a mixture
+    SAMPLING = "sampling"  # chooses the next token
     CONVOLUTION = "convolution"
     RESAMPLE = "resample"
     RESNET = "resnet"
@@ -482,6 +484,7 @@ class Purpose(Enum):
 
 _BY_CLASS: tuple[tuple[Purpose, str], ...] = (
     (Purpose.ROUTER, r"Router|SwitchGate|(TopK|MoE|Moe|Experts?)Gat(e|ing)"),
+    (Purpose.SAMPLING, r"^(TopKTopP|Rejection|TypicalAcceptance|Greedy|Token|Logits)?Sampler$"),
     (Purpose.MLP, r"Mo[Ee](Block|Layer|MLP)?$|Experts?$"),
     (Purpose.MODULATION, r"^(SD35)?Ada(Layer|Group)|NormZero|NormContinuous|Modulation"),
     (Purpose.NORM, r"[Nn]orm(\dd)?$"),
@@ -589,12 +592,15 @@ def class_in(name: str) -> str:
 class Places:
     """The places of the layers of one submodule.
 
-    `layers` are all of them, `classes` the classes of modules by path if capture kept them.
+    `layers` are all of them, `classes` the classes of modules by path if capture kept them, `name`
+    that of the submodule, which importers call by its class.
     """
 
-    def __init__(self, layers: Iterable[str], classes: Mapping[str, str]) -> None:
+    def __init__(self, layers: Iterable[str], classes: Mapping[str, str], name: str = "") -> None:
         self._classes = classes
         self._root = classes.get("", "")
+        samples = _class_purpose(self._root or name) is Purpose.SAMPLING
+        self._nowhere = Place(Purpose.SAMPLING, "class") if samples else Place()
         self._path_of = {layer: self._path(layer) for layer in layers}
         self._paths = frozenset(self._path_of.values()) | classes.keys()
         ends = [(path, *path.rpartition(".")[::2]) for path in self._paths]
@@ -633,7 +639,7 @@ class Places:
         if len(found) > 1 and found[0][1] is Purpose.CONVOLUTION and found[1][1] in inside:
             del found[0]  # patches are embedded, and projections made, by convolutions
         if not found:
-            return Place(block=block, context=context, names=names)
+            return structs.replace(self._nowhere, block=block, context=context, names=names)
         at, purpose, by = found[0]
         outer = found[1][0] if len(found) > 1 else -1
         return Place(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -144,7 +144,10 @@ class Evidence(Struct, frozen=True):
     its submodule has a fused attention, or a softmax of the size of a product's scores: of what is
     no transformer sizes of products say nothing. `weighs` is whether it may be one of these
     products. `concludes` is whether it is a softmax that no product follows, as those of a
-    classifier. `updates` is whether it runs in an optimizer's pass.
+    classifier. `routes` is whether it makes or reads the scores of a router's experts, `projects`
+    whether a product has the width of its submodule's heads, `of_tokens` whether its rows are
+    tokens, though few, if the model has no vectors of a timestep. `updates` is whether it runs in
+    an optimizer's pass.
     """
 
     op_type: str
@@ -160,6 +163,9 @@ class Evidence(Struct, frozen=True):
     attends: bool = False
     concludes: bool = False
     weighs: bool = False
+    routes: bool = False
+    projects: bool = False
+    of_tokens: bool = False
     updates: bool = False
     kernel: str = ""
 
@@ -291,7 +297,7 @@ def _by_length(kind: StreamKind, lengths: Mapping[int, str]) -> str | None:
 # --- What the shapes of a command say of what it is for.
 
 
-_VOCABULARY = 20_000  # from this width on a product may be of a language model's vocabulary
+VOCABULARY = 20_000  # from this width on a product may be of a language model's vocabulary
 _WIDEST_HEAD = 512  # of the single one of an autoencoder; those of transformers have 256 at most
 _VECTORS = 16  # rows up to which a product works on vectors of the batch, not on tokens
 
@@ -429,26 +435,100 @@ def rotated_dims(shapes: Shapes | None) -> tuple[int, ...] | None:
     return large if shared and one in ((first, 1), (1, second)) else None
 
 
-def projection_of(shapes: Shapes) -> str:
+def projection_of(shapes: Shapes, *, of_heads: bool, vectors: bool = True) -> str:
     """What a product [rows, k] by [k, n] is for in a transformer, "" if its sizes do not tell.
 
     Products of vectors project conditioning; of tokens, those that keep the width belong to
     attention and those that widen it three times or more, or narrow it so, to the mlp. From a
-    model's width to a vocabulary they are of the model's head, which is none of these.
+    model's width to a vocabulary they are of the model's head, which is none of these. Few rows are
+    `vectors`, or else tokens of a decoding step; what is `of_heads` has a width of theirs, which
+    says more than ratios do.
     """
-    product = _product(shapes)
+    product = product_sizes(shapes)
     if product is None:
         return ""
     rows, k, n = product
     if _of_vocabulary(rows, k, n):
         return ""
-    if rows <= _VECTORS:
+    if vectors and rows <= _VECTORS:
         return "modulation" if n >= 2 * k and n % k == 0 else "embedding"
-    if n in (k, 3 * k):
+    if of_heads or n in (k, 3 * k):
         return "qkv_projection"
     if 2.5 * k <= n <= 8 * k or 2.5 * n <= k <= 8 * n:
         return "mlp"
     return "embedding"
+
+
+def products_of_tokens(products: Mapping[int, tuple[int, int, int]]) -> frozenset[int]:
+    """Which of the products, as rows, inner and outer size, work on tokens unless they work on a
+    timestep: with weights that meet many rows elsewhere, or where none meets many."""
+    most: dict[tuple[int, int], int] = {}
+    for rows, k, n in products.values():
+        most[k, n] = max(rows, most.get((k, n), 0))
+    decoding = max(most.values(), default=0) <= _VECTORS
+    return frozenset(
+        number for number, (_, k, n) in products.items() if decoding or most[k, n] > _VECTORS
+    )
+
+
+class Heads(Struct, frozen=True):
+    """How wide all queries of an attention are together, and all keys, which are fewer if several
+    heads of queries share one."""
+
+    queries: int
+    keys: int
+
+    def give(self, n: int) -> bool:
+        """Whether a product with so wide a result gives keys, or all that an attention reads."""
+        shared = self.keys < self.queries
+        return n == self.queries + 2 * self.keys or (shared and n in (self.keys, 2 * self.keys))
+
+
+def heads_of(word: str, shapes: Shapes | None) -> Heads | None:
+    """The heads of a fused attention, by the dims of its queries and keys: [b,h,s,d] in torch's,
+    [b,s,h,d] or [tokens,h,d] in others'; None if these do not tell."""
+    tensors = [t.dims for t in shapes.inputs[:2]] if shapes is not None else []
+    if len(tensors) < 2 or {*map(len, tensors)} not in ({3}, {4}):
+        return None
+    of_torch = "scaled_dot_product" in word
+    if tensors[0][-1] != tensors[1][-1] or (of_torch and len(tensors[0]) == 3):
+        return None
+    queries, keys = (dims[1 if of_torch else -2] * dims[-1] for dims in tensors)
+    return Heads(queries, keys) if 0 < keys <= queries else None
+
+
+def projections_of(
+    products: Mapping[int, tuple[int, int, int]], heads: Iterable[Heads]
+) -> frozenset[int]:
+    """Which of the products, as rows, inner and outer size, project into or out of attentions with
+    these heads: of grouped ones no ratio of widths says so."""
+    found: set[int] = set()
+    for one in heads:
+        models = {k for _, k, n in products.values() if one.give(n)}
+        for number, (_, k, n) in products.items():
+            gives_queries = n == one.queries and k in models
+            takes_result = k == one.queries and n in models and k not in models
+            if (one.give(n) and k in models) or gives_queries or takes_result:
+                found.add(number)
+    return frozenset(found)
+
+
+# --- Which products and tensors are a router's, by the dims of what chooses experts.
+
+
+_EXPERTS = 1024  # no router chooses from more
+
+
+def scores_of_experts(shapes: Shapes | None, *, beside_tokens: bool) -> frozenset[tuple[int, int]]:
+    """The rows and width of tensors that go in and may be scores of experts; if tokens go in beside
+    them, narrower than these."""
+    tensors = [t.dims for t in shapes.inputs if t.floating and len(t.dims) > 1] if shapes else []
+    widest = max((dims[-1] for dims in tensors), default=0)
+    return frozenset(
+        (prod(dims[:-1]), dims[-1])
+        for dims in tensors
+        if 1 < dims[-1] <= _EXPERTS and not (beside_tokens and dims[-1] == widest)
+    )
 
 
 def _of_vocabulary(rows: int, k: int, n: int) -> bool:
@@ -456,10 +536,10 @@ def _of_vocabulary(rows: int, k: int, n: int) -> bool:
     of a block (12 widths in HiDream)."""
     narrow, wide = sorted((k, n))
     modulates = rows <= _VECTORS and n % k == 0 and n <= 12 * k
-    return wide >= _VOCABULARY and wide > 8 * narrow and not modulates
+    return wide >= VOCABULARY and wide > 8 * narrow and not modulates
 
 
-def _product(shapes: Shapes) -> tuple[int, int, int] | None:
+def product_sizes(shapes: Shapes) -> tuple[int, int, int] | None:
     """Rows, inner and outer size of a product with weights; a bias may come first."""
     matrices = [tensor.dims for tensor in shapes.inputs if len(tensor.dims) >= 2]
     if len(matrices) == 1 and shapes.outputs:

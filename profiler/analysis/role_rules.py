@@ -34,8 +34,10 @@ from profiler.analysis.role_kernel_names import (
 )
 from profiler.analysis.role_patterns import (
     ROLE_BY,
+    VOCABULARY,
     Decision,
     Evidence,
+    Heads,
     StreamKind,
     after_negation,
     bias_of_channels,
@@ -45,14 +47,19 @@ from profiler.analysis.role_patterns import (
     expands_weight,
     fused_norm,
     has_number,
+    heads_of,
     norm_kind,
     of_images,
     only_integers,
     only_vectors,
     pairs,
+    product_sizes,
+    products_of_tokens,
     projection_of,
+    projections_of,
     rotated_dims,
     same_dims,
+    scores_of_experts,
     single_input,
     streams_of,
     turns,
@@ -100,7 +107,7 @@ def of_fused(found: Evidence, fused: FusedKernel) -> Decision:
         return Decision(_alone(fused), "kernel")
     role = _by_sort(fused)
     if role == "matmul" and found.attends:
-        role = projection_of(found.shapes) or role
+        role = projection_of(found.shapes, of_heads=found.projects) or role
     if not role and Sort.ACTIVATION in fused.sorts:
         role = _of_activation(found, fused.words)
     return Decision(role or _of_arithmetic(fused) or "elementwise", "kernel")
@@ -179,6 +186,14 @@ def _arithmetic_alone(fused: FusedKernel) -> str:
     return "residual" if arithmetic == {"add"} else "elementwise"
 
 
+def routing_or(role: str, kernel: str) -> str:
+    """A role, or that of a router if its kernel says so: of what an operator called TopK chooses
+    from its name tells nothing."""
+    if role not in ("sampling", "mlp", "other") or not kernel:
+        return role
+    return "router" if role_of_name(kernel) == "router" else role
+
+
 def of_kernel(found: Evidence) -> Decision | None:
     """A library's kernel, if its name is all that is known, or what launched it says nothing;
     sizes of a product tell more."""
@@ -191,7 +206,7 @@ def of_kernel(found: Evidence) -> Decision | None:
         return None
     role = kernel.role
     if role == "matmul" and found.shapes is not None and found.attends:
-        role = projection_of(found.shapes) or role
+        role = projection_of(found.shapes, of_heads=found.projects) or role
     return Decision(role, "kernel", kernel.norm_kind)
 
 
@@ -202,6 +217,9 @@ def of_kernel(found: Evidence) -> Decision | None:
 _PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
 _OPTIMIZER = "optimizer"  # what importers call that pass of a training step
 _MARKS = frozenset(("neg", "view_as_complex"))
+_CHOICES = word_set("topk top_k")
+_CHOICES_OF_TOKENS = word_set("argmax topk top_k sort")
+_SOFTMAX = word_set("softmax _softmax")
 
 
 class KindRow(NamedTuple):
@@ -225,7 +243,8 @@ class SubmoduleKinds:
     ) -> None:
         self._rows = rows
         self._named = next(iter(rows.values())).submodule is not None  # the scheduler is no model
-        places = Places({row.place for row in rows.values()}, classes)
+        name = component_of(next(iter(rows.values())).submodule or "")
+        places = Places({row.place for row in rows.values()}, classes, name)
         self._places: dict[int, Place] = {
             # an operator that lies in no module is called by its own name
             n: places.of("" if row.place == row.op_type else row.place)
@@ -258,6 +277,10 @@ class SubmoduleKinds:
         self._attends = bool(self._weighing) or sizeless
         if sizeless:  # of a fused attention, or of a softmax whose size nobody knows
             self._weighing = self._products_of(None)
+        products = self._sizes_of_products()
+        self._of_tokens = products_of_tokens(products)
+        self._projecting = projections_of(products, self._heads())
+        self._routing = self._of_routers(products, order)
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
@@ -278,6 +301,9 @@ class SubmoduleKinds:
             attends=self._attends,
             concludes=number in self._concluding,
             weighs=number in self._weighing,
+            routes=number in self._routing,
+            projects=number in self._projecting,
+            of_tokens=number in self._of_tokens,
             updates=_OPTIMIZER in (row.submodule, row.place.partition(".")[0]),
             kernel=row.kernel or "",
         )
@@ -298,9 +324,60 @@ class SubmoduleKinds:
             return Sort.ATTENTION in fused.sorts | fused.after
         return role_of_name(name) == "attention"
 
+    def _role_by_name(self, number: int) -> str:
+        """The role that the op type, else the kernel, of a kind of no known operation tells."""
+        row = self._rows[number]
+        if self._operations[number].sort is not Sort.UNKNOWN:
+            return ""
+        return routing_or(role_of_name(row.op_type or ""), row.kernel or "")
+
+    def _heads(self) -> set[Heads]:
+        """The heads of the submodule's fused attentions."""
+        return {
+            heads
+            for n, operation in self._operations.items()
+            if operation.sort is Sort.ATTENTION or self._role_by_name(n) == "attention"
+            if (heads := heads_of(operation.word, parse_shapes(self._rows[n].shapes))) is not None
+        }
+
+    def _sizes_of_products(self) -> dict[int, tuple[int, int, int]]:
+        """Rows, inner and outer size of products with weights outside of attention modules."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for n, operation in self._operations.items():
+            product = operation.sort is Sort.MATMUL or self._role_by_name(n) == "matmul"
+            shapes = parse_shapes(self._rows[n].shapes) if product else None
+            sizes = product_sizes(shapes) if shapes is not None else None
+            if sizes is not None and not self._attention[n]:
+                found[n] = sizes
+        return found
+
+    def _of_routers(
+        self, products: Mapping[int, tuple[int, int, int]], order: Sequence[int]
+    ) -> frozenset[int]:
+        """Products that give the scores of experts, and the softmax and top-k of these: they are of
+        the size of what a router's kernel or experts read, or of a top-k before other products."""
+        given = {(rows, n) for rows, k, n in products.values() if n < k}
+        last = max((at for at, n in enumerate(order) if n in products), default=-1)
+        chosen = {n for n in order[: last + 1] if self._operations[n].word in _CHOICES}
+        scores: set[tuple[int, int]] = set()
+        for n, row in self._rows.items():
+            role, name = self._role_by_name(n), f"{row.op_type} {row.kernel}".lower()
+            experts = (role == "mlp" and "moe" in name) or "moe_forward" in name
+            if experts or role == "router" or (n in chosen and not self._attention[n]):
+                scores |= scores_of_experts(parse_shapes(row.shapes), beside_tokens=experts)
+        scores &= given
+        routing = {n for n, (rows, k, width) in products.items() if (rows, width) in scores}
+        for n, operation in self._operations.items():
+            if operation.word in (*_CHOICES, *_SOFTMAX) and not self._attention[n]:
+                own = scores_of_experts(parse_shapes(self._rows[n].shapes), beside_tokens=False)
+                routing |= {n} if own & scores else set()
+        return frozenset(routing)
+
     def _softmax(self, number: int) -> Shapes | None:
         """The shapes of a softmax outside of attention modules, None for anything else."""
         plain = "softmax" in (self._rows[number].op_type or "").lower()
+        if plain and self._role_by_name(number) == "router":
+            return None
         if not plain or self._attention[number] or fused_kernel(self._rows[number].op_type or ""):
             return None
         shapes = parse_shapes(self._rows[number].shapes)
@@ -373,6 +450,7 @@ def _named_operation(layer: str) -> str:
 #   projection into and out of it.
 # - `mlp` and `convolution` have the activations that stand between their products.
 # - `router`: the gate of a mixture of experts, with its top-k; the experts are `mlp`.
+# - `sampling`: what chooses the next token.
 # - `adapter`: all that a LoRA or another adapter computes beside the weights that it adapts, its
 #   casts included; the weights themselves keep their role.
 # - `modulation`: shift, scale and gate from a conditioning vector, and the projection of it.
@@ -412,12 +490,36 @@ def decide(found: Evidence) -> Decision | None:
     fused = fused_kernel(found.op_type)
     if fused is not None:
         return of_fused(found, fused)
-    if found.place.purpose in (Purpose.ADAPTER, Purpose.ROUTER):
+    if found.place.purpose in (Purpose.ADAPTER, Purpose.ROUTER, Purpose.SAMPLING):
         return Decision(found.place.purpose.value, found.place.by)
     if _attends_by_kernel(found):
         return Decision("attention", "kernel")
-    decision = _of_update(found) or _of_operation(found) or _of_place(found) or _of_chain(found)
+    decision = _of_router(found) or _of_sampler(found) or _of_update(found) or _of_operation(found)
+    decision = decision or _of_place(found) or _of_chain(found)
     return decision or _of_shapes(found) or of_kernel(found) or _last(found)
+
+
+def _of_router(found: Evidence) -> Decision | None:
+    """What chooses experts outside of a module for it: beside them in their mixture, by the size of
+    their scores, or in a kernel of its own."""
+    choices = found.operation.word in (*_CHOICES, *_SOFTMAX)
+    if found.place.purpose is Purpose.MLP and choices:
+        return Decision("router", found.place.by)
+    if found.routes:
+        return Decision("router", "shapes")
+    unknown = found.operation.sort is Sort.UNKNOWN
+    if unknown and routing_or("other", found.kernel) == "router":
+        return Decision("router", "kernel")
+    return None
+
+
+def _of_sampler(found: Evidence) -> Decision | None:
+    """What chooses from a vocabulary outside of a module for it."""
+    if found.operation.word not in _CHOICES_OF_TOKENS or found.shapes is None:
+        return None
+    widths = (tensor.dims[-1:] for tensor in found.shapes.inputs[:1] if tensor.floating)
+    chooses = any(width >= VOCABULARY for (width,) in filter(None, widths))
+    return Decision("sampling", "shapes") if chooses else None
 
 
 def _attends_by_kernel(found: Evidence) -> bool:
@@ -547,7 +649,7 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
         role = "data_movement"
     elif found.operation.sort is Sort.MATMUL:
         role = "attention" if found.weighs else ""
-        role = role or (projection_of(shapes) if found.attends else "")
+        role = role or (projection_of(shapes, of_heads=found.projects) if found.attends else "")
     elif found.rotated and word in _ROPE_WORDS:
         role = "rope"
     elif word == "add" and found.op_type.endswith("_") and bias_of_channels(shapes):
@@ -684,13 +786,16 @@ def _is_conditioned(found: Evidence) -> bool:
 
 
 def _unmodulated(decision: Decision | None, found: Evidence) -> Decision | None:
-    """The decision if no timestep's vector scales or shifts anything: products of sizes that are
-    those of embeddings in a model of diffusion may be of grouped heads or of a router then."""
+    """The decision if no timestep's vector scales or shifts anything: few rows are tokens of a
+    decoding step then, and no size is that of an embedding."""
     if decision is None or decision.by == "producer":
         return decision
     product = found.operation.sort is Sort.MATMUL
-    if decision.role == "embedding" and decision.by in ("shapes", "kernel") and product:
-        return Decision("matmul", decision.by)
+    by_size = product and decision.by in ("shapes", "kernel")
+    if decision.role in ("embedding", "modulation") and by_size and found.shapes is not None:
+        role = projection_of(found.shapes, of_heads=found.projects, vectors=not found.of_tokens)
+        known = role in ("qkv_projection", "mlp")
+        return Decision(role if known else "matmul", decision.by)
     if decision.role != "modulation":
         return decision
     return Decision("matmul" if product else "elementwise", decision.by)

@@ -34,7 +34,7 @@ from profiler.analysis.flop_shapes import Family, Tensor, Work
 from profiler.analysis.flops import KindWork
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Effect, Finding
-from profiler.analysis.role_kernel_names import Sort, operation_of
+from profiler.analysis.role_kernel_names import Operation, Sort, operation_of, word_set
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
@@ -483,7 +483,8 @@ FUSIONS: tuple[Column, ...] = (
     col(
         "saved_bytes",
         BYTES,
-        "upper bound of the bytes of intermediates that are written and read",
+        "upper bound of the bytes of intermediates that are written and read; a sum that a norm "
+        "reads is written all the same",
         label="saves traffic",
     ),
     col(
@@ -509,9 +510,15 @@ FUSIONS: tuple[Column, ...] = (
 #
 # Fused, an intermediate is not read again, nor written unless something outside of the chain reads
 # it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more. What
-# reads it later than the window is not seen, so that is the most that can be saved.
+# reads it later than the window is not seen, so that is the most that can be saved; but the sum of
+# two tensors that a norm reads is written all the same: the next block adds to it.
+#
+# A norm or reduction over other axes than the one before needs all of what that gives, so it
+# begins a chain.
 
 
+_NORMS = (Family.NORM, Family.REDUCTION)
+_BEGINS_NORM = word_set("pow square to _to_copy copy cast")  # of one written out
 _FUSIBLE = (Family.ELEMENTWISE, Family.NORM, Family.SOFTMAX, Family.REDUCTION)
 _WINDOW = 8  # commands, views and arithmetic on shapes not counted
 _LONGEST = 64  # commands of a chain
@@ -530,6 +537,8 @@ class Chain(Struct, eq=False):
     closed: bool = False
     products: list[_Made] = field(default_factory=list)  # read by its members
     scores: _Made | None = None
+    axes: frozenset[int] | None = None  # that its norms and reductions go over, if known
+    sums: list[_Made] = field(default_factory=list)  # that its members gave
 
     @property
     def is_attention(self) -> bool:
@@ -541,7 +550,9 @@ class _Made(Struct, eq=False):
     """A tensor that a command gave; of a reduction whose result is not known, its input.
 
     `chain` is that of the command, `read` whether the chain has read it, `escapes` whether
-    anything else has. `product` is the position of a product of activations, -1 of others.
+    anything else has. `product` is the position of a product of activations, -1 of others. `sums`
+    is whether it is the sum of two tensors of its dims, `kept` whether a norm, or what may begin
+    one, has read that.
     """
 
     tensor: Tensor
@@ -552,6 +563,8 @@ class _Made(Struct, eq=False):
     read: bool = False
     escapes: bool = False
     product: int = -1
+    sums: bool = False
+    kept: bool = False
 
     size: int = 0  # elements of the tensor
 
@@ -572,11 +585,16 @@ class _Made(Struct, eq=False):
         return read.dims == mine.dims or loosely or views > self.views or self.chain is None
 
 
-def find_chains(works: Sequence[Work | None]) -> list[Chain]:
-    """The chains of two and more commands in the works of a call's commands, in their order."""
+def find_chains(works: Sequence[Work | None], op_types: Sequence[str]) -> list[Chain]:
+    """The chains of two and more commands in the works and op types of a call's commands, in their
+    order."""
     finder = _Finder()
-    for position, work in enumerate(works):
-        finder.see(position, work)
+    for position, (work, op_type) in enumerate(zip(works, op_types, strict=True)):
+        finder.see(position, work, operation_of(op_type))
+    for chain in finder.chains:
+        if not chain.closed and {Family.NORM, Family.REDUCTION} & {*chain.families}:
+            kept = (made for made in chain.sums if made.kept and not made.escapes)
+            chain.saved_bytes -= sum(made.tensor.nbytes or 0 for made in kept)
     found = [chain for chain in finder.chains if len(chain.families) > 1 and chain.saved_bytes > 0]
     return sorted(found, key=lambda chain: chain.members[0])
 
@@ -592,7 +610,7 @@ class _Finder:
         self._last: Chain | None = None
         self._passed_over: dict[int, bool] = {}  # by id: works come again and again
 
-    def see(self, position: int, work: Work | None) -> None:
+    def see(self, position: int, work: Work | None, operation: Operation) -> None:
         """The next command; `work` None: nothing is known of it."""
         if work is not None and self._is_passed_over(work):
             self._views += 1
@@ -608,17 +626,21 @@ class _Finder:
         if work is None:
             return
         sources = self._sources(work) if self._made else []
-        chain = self._chain(work, sources)
+        axes = _axes(work, operation)
+        chain = self._chain(work, sources, axes)
+        normalizes = work.family in _NORMS or operation.word in _BEGINS_NORM
         for read, made in sources:
+            made.kept |= made.sums and normalizes
             self._read(chain, read, made)
         if chain is not None:
             chain.members.append(position)
             chain.families.append(work.family)
+            chain.axes = chain.axes or axes
             self._last = chain
             if work.family == Family.SOFTMAX:
                 scores = (m for m in reversed(chain.products) if m.size == work.reads[0].size)
                 chain.scores = next(scores, chain.scores)
-        self._give(position, work, chain)
+        self._give(position, work, chain, sums=_adds_tensors(work, operation))
 
     def _is_passed_over(self, work: Work) -> bool:
         """Whether the command is a view, or arithmetic on shapes."""
@@ -643,7 +665,9 @@ class _Finder:
                     break
         return found
 
-    def _chain(self, work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
+    def _chain(
+        self, work: Work, sources: Sequence[tuple[Tensor, _Made]], axes: frozenset[int] | None
+    ) -> Chain | None:
         """The chain that the command joins or starts, None for what cannot be fused."""
         if work.family == Family.MATMUL:
             return self._attention(work, sources)
@@ -653,6 +677,7 @@ class _Finder:
         if len(made) > 1:
             made.sort(key=lambda m: -m.when)
         before = [m.chain for m in made if m.chain is not None and not m.chain.closed]
+        before = [chain for chain in before if None in (axes, chain.axes) or axes == chain.axes]
         before.sort(key=lambda chain: chain.scores is None)  # probabilities before their mask
         if before and len(before[0].members) < _LONGEST:
             return before[0]
@@ -693,14 +718,42 @@ class _Finder:
             return chain
         return None
 
-    def _give(self, position: int, work: Work, chain: Chain | None) -> None:
+    def _give(self, position: int, work: Work, chain: Chain | None, *, sums: bool) -> None:
         product = position if _is_of_activations(work) else -1
         if work.writes is None and work.family == Family.REDUCTION and work.reads:
             made = _Made(work.reads[0], self._passed, self._views, chain, reduced=True)
             self._made.append(made)
         for tensor in work.writes or ():
-            made = _Made(tensor, self._passed, self._views, chain, product=product)
+            made = _Made(tensor, self._passed, self._views, chain, product=product, sums=sums)
             self._made.append(made)
+            if chain is not None and sums:
+                chain.sums.append(made)
+
+
+def _adds_tensors(work: Work, operation: Operation) -> bool:
+    """Whether the command adds two tensors of equal dims, as what a block computed to what came
+    in."""
+    left, right, *_ = (*(read.dims for read in work.reads), None, None)
+    return operation.word == "add" and left == right and left is not None and len(left) > 1
+
+
+def _axes(work: Work, operation: Operation) -> frozenset[int] | None:
+    """The axes that a norm or reduction goes over, the last one is -1; None if they are not known,
+    or for anything else. Groups of channels are no axis of the tensor: 0 stands for them."""
+    if not work.reads or work.family not in _NORMS:
+        return None
+    dims = work.reads[0].dims
+    inner = range(2 - len(dims), 0)  # all but batch and channels
+    if work.family == Family.REDUCTION:
+        given = work.writes[0].dims if work.writes else ()
+        if len(given) != len(dims):
+            return None
+        return frozenset(at - len(dims) for at, n in enumerate(dims) if given[at] != n)
+    if operation.norm_kind in ("LayerNorm", "RMSNorm"):
+        weights = (read.dims for read in work.reads[1:] if read.dims == dims[-len(read.dims) :])
+        return frozenset(range(-len(next(weights, dims[-1:])), 0))
+    axes = {"BatchNorm": [-len(dims), *inner], "InstanceNorm": inner, "GroupNorm": [0, *inner]}
+    return frozenset(axes[operation.norm_kind]) if operation.norm_kind in axes else None
 
 
 def _is_of_activations(work: Work) -> bool:
@@ -747,7 +800,8 @@ def fusion_table(
     found = []
     for submodule, call, number in _representatives(calls):
         for device, sequence in _sequences(kinds, commands, call):
-            for chain in find_chains([work.works[kind] for kind in sequence]):
+            op_types = [facts[kind][1] for kind in sequence]
+            for chain in find_chains([work.works[kind] for kind in sequence], op_types):
                 members = [sequence[i] for i in chain.members]
                 works = [work.works[kind] for kind in members]
                 own = [facts[kind] for kind in members]

@@ -19,7 +19,8 @@ VECTOR = "float[2,1,4]"  # 32 bytes
 
 
 def _chains(*operations):
-    return find_chains([work_of(name, parse_shapes(shapes)) for name, shapes in operations])
+    works = [work_of(name, parse_shapes(shapes)) for name, shapes in operations]
+    return find_chains(works, [name for name, _ in operations])
 
 
 def _rows(*operations, calls=1, duration=1000):
@@ -322,7 +323,7 @@ _OPERATIONS = st.sampled_from(
 def test_no_more_is_saved_than_is_moved(operations):
     """A command is in one chain at most, and no chain saves more bytes than its commands move."""
     works = [work_of(name, parse_shapes(shapes)) for name, shapes in operations]
-    chains = find_chains(works)
+    chains = find_chains(works, [name for name, _ in operations])
     members = [member for chain in chains for member in chain.members]
     assert len(members) == len(set(members))
     for chain in chains:
@@ -336,3 +337,58 @@ def test_no_more_time_is_saved_than_was_spent(operations, duration):
     """`saved_ns` lies between nothing and the chain's busy time, where it is known."""
     for row in _rows(*operations, duration=duration):
         assert row["saved_ns"] is None or 0 <= row["saved_ns"] <= row["total_ns"]
+
+
+def test_the_sum_that_a_norm_reads_is_written_for_the_next_block():
+    """A residual stream: fused, the norm need not read the sum. Followed by an activation, the sum
+    is read by nothing else."""
+    add, norm = ("aten::add", f"{X} {X}"), ("aten::native_layer_norm", f"{X} float[4] float[4]")
+    assert [chain.saved_bytes for chain in _chains(add, norm)] == [256]
+    assert [chain.saved_bytes for chain in _chains(add, ("aten::relu", X))] == [2 * 256]
+    by_hand = [
+        ("aten::pow", X),
+        ("aten::mean", X),
+        ("aten::rsqrt", ROW),
+        ("aten::mul", f"{X} {ROW}"),
+    ]
+    (alone,), (after,) = _chains(*by_hand), _chains(add, *by_hand)
+    # two commands read the sum, none of which is left, and of a norm alone the first one is
+    assert after.saved_bytes - alone.saved_bytes == 2 * 256 - 256
+
+
+@pytest.mark.parametrize("layers", [1, 2, 7])
+def test_what_fusing_the_norms_of_a_transformer_saves(layers):
+    """As a kernel that adds and normalizes moves: it reads two tensors and writes two, where two
+    kernels read three and write two."""
+    layer = [
+        ("aten::add", f"{X} {X}"),
+        ("aten::native_layer_norm", f"{X} float[4] float[4]"),
+        ("aten::mm", "float[16,4] float[4,4]"),
+    ]
+    moved, fused = 0, 0
+    for _ in range(layers):
+        moved += 256 * (2 + 1) + 256 * (1 + 1)
+        fused += 256 * 2 + 256 * 2
+    assert sum(chain.saved_bytes for chain in _chains(*layer * layers)) == moved - fused
+
+
+_LAYER = ("aten::native_layer_norm", f"{X} float[4] float[4]")
+_PLANE = ("aten::native_layer_norm", f"{X} float[8,4] float[8,4]")
+_BATCH = ("aten::native_batch_norm", f"{X} float[8] float[8]")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chains"),
+    [
+        (_LAYER, ("aten::rms_norm", f"{X} float[4]"), 1),
+        (_LAYER, _BATCH, 0),
+        (_LAYER, _PLANE, 0),
+        (_LAYER, ("aten::native_group_norm", f"{X} float[8] float[8]"), 0),
+        (("aten::instance_norm", X), _BATCH, 0),
+        (_LAYER, ("ReduceMean", f"{X} -> {ROW}"), 1),
+        (_LAYER, ("ReduceMean", f"{X} -> {VECTOR}"), 0),
+    ],
+)
+def test_norms_over_other_axes_are_no_chain(first, second, chains):
+    """One needs all of the tensor before it that the other gives."""
+    assert len(_chains(first, second)) == chains

@@ -53,7 +53,7 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
-from profiler.text import Value, count, counted, duration, joined, said, sentence
+from profiler.text import Value, count, counted, duration, filled, joined, said, sentence
 from profiler.trace.events import NO_RANK, rank_of_device
 from profiler.trace.manifest_fields import Collective, Job, Rank
 
@@ -290,13 +290,14 @@ RANKS: tuple[Column, ...] = (
         "launch_delay_ns",
         NS,
         "in these, time from the previous rank's start to its own: what the others would wait "
-        "less if it were on time",
+        "less if it were on time; null without any",
+        True,
         label="late by",
     ),
     col(
         "offset_ns",
         NS,
-        "offset that was added to its times to get the job's clock",
+        "offset that was added to its times to get the job's clock; null of a rank given alone",
         True,
         importance=4,
         signed=True,
@@ -698,13 +699,13 @@ def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, 
         "compared": len(late_ranks),
         "last": len(last),
         "last_share": len(last) / len(late_ranks) if len(late_ranks) else None,
-        "launch_delay_ns": int(last["launch_delay_ns"].sum()),
+        "launch_delay_ns": int(last["launch_delay_ns"].sum()) if len(late_ranks) else None,
     }
 
 
 def _clock(clocks: Mapping[int, Rank], rank: int) -> dict[str, Any]:
-    """How the clock of a rank was laid onto the job's."""
-    clock = clocks.get(rank)
+    """How the clock of a rank was laid onto the job's: that of one alone was not."""
+    clock = clocks.get(rank) if len(clocks) > 1 else None
     names = ("offset_ns", "drift_ppm", "residual_ns", "aligned")
     return {name: getattr(clock, name) if clock is not None else None for name in names}
 
@@ -864,14 +865,15 @@ def _collectives(of: ReportInput) -> Iterator[Part]:
     all_of = frame if ranks.is_empty() else ranks  # in which those that overlap count once
     total = int(all_of["total_ns" if ranks.is_empty() else "collective_ns"].sum())
     exposed = int(all_of["exposed_ns"].sum())
+    lead = said("{exposed} of {total} in collectives are exposed: the device computed nothing.")
+    if len(ranks) > 1:
+        lead = said(
+            "{exposed} of {total} in collectives are exposed, over all ranks: the device computed "
+            "nothing."
+        )
     yield Part(
         said("Collectives, by total time"),
-        lead=said(
-            "{exposed} of {total} in collectives are exposed, over all ranks: the device computed "
-            "nothing.",
-            exposed=duration(exposed),
-            total=duration(total),
-        ),
+        lead=filled(lead, {"exposed": duration(exposed), "total": duration(total)}),
         table=table(
             "collectives", "collectives", COLLECTIVES, COLLECTIVES, frame, shown=of.rows(10)
         ),

@@ -353,9 +353,9 @@ class KinetoRun(Struct, frozen=True):
     def _has_shapes(self) -> bool:
         """Whether operators have shapes; old versions do not say that they were recorded."""
         stated = self.trace.header.record_shapes
-        if stated is not None:
-            return bool(stated)
         operators = self.trace.rows_of(OPERATORS).tolist()
+        if stated is not None:
+            return bool(stated and operators)
         events = (self.trace.events[row] for row in operators)
         return any(one.args is not None and bytes(one.args.dims) for one in events)
 
@@ -386,6 +386,8 @@ class KinetoRun(Struct, frozen=True):
             for call in reversed(staged)
         }
         recorded = {name: getattr(header, name) for name in _SETTINGS}
+        if not len(trace.rows_of(OPERATORS, PYTHON)):  # asked for, but nothing of the host is there
+            recorded = {"profile_memory": header.profile_memory}
         run.recording = structs.replace(
             Recording(calls_from=self.calls_from, graphs=self.graphs),
             steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.analysis.profiling_overhead import unmeasured
+
 from .traces import DECODE, ENCODE_PROMPT, PIPELINE, STEP, Trace, calls, flux
 
 
@@ -256,3 +258,24 @@ def test_steps_of_a_decoder_are_not_denoising_steps(tmp_path):
     trace = flux()
     trace.frame(STEP, 700, 10)
     assert calls(trace.imported(tmp_path)) == calls(flux().imported(tmp_path))
+
+
+def test_settings_of_the_host_need_events_of_the_host(tmp_path):
+    """A file may ask for shapes in its head and hold kernels and launches alone: no operators were
+    recorded then that could have slowed the host."""
+    told = {}
+    for operators in (False, True):
+        trace = Trace(record_shapes=1, with_stack=0, profile_memory=0)
+        for number in range(3):
+            begin = 100.0 * number
+            if operators:
+                trace.op("aten::add", begin, 20)
+            trace.kernel("add_kernel", begin + 30, 10, launched=begin + 5)
+        folder = tmp_path / str(operators)
+        folder.mkdir()
+        run = trace.imported(folder)
+        told[operators] = str(unmeasured(run.info.recording)), "shapes" in run.info.capabilities
+    assert told == {
+        False: ("not measured", False),
+        True: ("not measured (recording operators slows the host)", True),
+    }

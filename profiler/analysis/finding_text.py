@@ -41,7 +41,7 @@ from profiler.text import (
     said,
     size,
 )
-from profiler.trace.events import DropKind, device_kind
+from profiler.trace.events import GRAPH_CAPTURE, DropKind, device_kind
 from profiler.trace.manifest_fields import Fields, stated
 
 # --- What rules measure against: the run's time, shares of it, and what untraced calls add.
@@ -82,6 +82,12 @@ def has_queues(analysis: Analysis) -> bool:
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
+
+
+def only_captures(analysis: Analysis) -> bool:
+    """Whether graphs were captured and none was replayed: launches ran nothing, so that no device
+    waited for them."""
+    return GRAPH_CAPTURE in analysis.inputs.run.info.capabilities
 
 
 def captures_and_replays(analysis: Analysis) -> bool:

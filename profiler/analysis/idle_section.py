@@ -25,6 +25,7 @@ from profiler.analysis.finding_text import (
     number,
     of_server,
     on_several,
+    only_captures,
     share,
     texts,
     unaligned,
@@ -110,10 +111,11 @@ _WAITS = {  # by column of the idle table
 def host_bound(analysis: Analysis) -> Iterator[Finding]:
     """A device waits for the host to launch its next command, within calls. Silent if clocks of
     devices are not aligned (when the host had called is not known on its clock), if nothing of
-    the host was recorded, and if what is launched one by one warms up for graphs. Commands whose
+    the host was recorded, and if what is launched one by one is, or warms up for, graphs' capture.
+    Commands whose
     launch was not recorded do not count, nor does what the host did once in one of several calls:
     fewer launches do not gain that."""
-    if unaligned(analysis) or captures_and_replays(analysis):
+    if unaligned(analysis) or captures_and_replays(analysis) or only_captures(analysis):
         return
     total = end_to_end_ns(analysis)
     for row in accelerators(analysis).to_dicts():
@@ -174,8 +176,9 @@ def _slowed_by(analysis: Analysis) -> dict[str, Value]:
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
     """A device is idle for over 100 µs at a time, and why in most of that time. Silent if that is
     what `host_bound` says, if clocks of devices are not aligned: how far apart their calls were
-    is not known, and if devices are models of a server: an idle one keeps no hardware."""
-    if unaligned(analysis) or of_server(analysis):
+    is not known, if devices are models of a server: an idle one keeps no hardware, and if graphs
+    were captured that none ran."""
+    if unaligned(analysis) or of_server(analysis) or only_captures(analysis):
         return
     total = end_to_end_ns(analysis)
     causes = _causes_of_long_gaps(analysis)

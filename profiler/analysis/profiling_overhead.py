@@ -27,12 +27,13 @@ from profiler.analysis.finding_text import (
     noun_of,
     number,
     of_devices,
+    only_captures,
     share,
 )
 from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.table_text import Sentences, worded_note
 from profiler.text import Noun, Said, Value, count, counted, duration, joined, percent, said
-from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
+from profiler.trace.events import DropKind, DropReason
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     Apart,
@@ -127,7 +128,7 @@ def graph_capture(analysis: Analysis) -> Finding | None:
     evidence: dict[str, Value] = {"calls": analysis.run.calls, "wall_ns": wall_ns}
     if recording and recording.graphs and captures_and_replays(analysis):
         evidence |= {"captured": recording.graphs.captured, "replays": recording.graphs.replays}
-    elif GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+    elif not only_captures(analysis):
         return None
     return Finding(rule="graph_capture", evidence=evidence, severity="high")
 

@@ -17,12 +17,12 @@ import polars as pl
 
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
-from profiler.analysis.finding_text import captures_and_replays
+from profiler.analysis.finding_text import captures_and_replays, only_captures
 from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
 from profiler.analysis.ranks import exposed_shares, slowest_rank
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import count, counted, duration, filled, joined, percent, said
-from profiler.trace.events import GRAPH_CAPTURE, device_kind, rank_of_device
+from profiler.trace.events import device_kind, rank_of_device
 from profiler.trace.manifest_fields import CallsFrom
 
 _MOST = 3  # of parts, and of devices that are named
@@ -75,7 +75,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         what = said("no GPU work recorded, times of the host: {what}", what=what)
     elif is_damaged(info.health):
         what = said("damaged recording: {what}", what=what)
-    if GRAPH_CAPTURE in info.capabilities:
+    if only_captures(analysis):
         what = said("graph capture, not serving: {what}", what=what)
     elif captures_and_replays(analysis):
         what = said("graphs captured and replayed: {what}", what=what)
@@ -85,7 +85,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     source = info.recording.calls_from if info.recording else None
     unnamed = source in (CallsFrom.NOTHING, CallsFrom.KERNEL_PERIOD)
     parts = [
-        _devices(analysis),
+        "" if only_captures(analysis) else _devices(analysis),
         _ranks(analysis),
         "" if unknown or unnamed else _submodules(account, total),
     ]

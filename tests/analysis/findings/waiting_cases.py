@@ -39,6 +39,14 @@ def a_tenth_of_the_span_of_a_trace_of_kernels_alone():
     return _two_commands(450, 550, info={"capabilities": ("timeline",)})
 
 
+@misses("host_bound")
+@misses("idle_gaps")
+def a_capture_of_graphs():
+    """What the host launched became nodes of a graph: the device had nothing to wait for."""
+    capabilities = ("graph_capture", "launches", "timeline")
+    return _two_commands(450, 550, info={"capabilities": capabilities})
+
+
 @triggers("host_bound", recorded="operators", recording_ns=None)
 def a_host_that_recorded_operators_of_an_import():
     """torch.profiler with shapes: what that costs is not known."""

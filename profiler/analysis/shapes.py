@@ -558,30 +558,31 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 def _costliest(rows: pl.DataFrame) -> str:
-    """Which shape costs most, and how much of the device it uses."""
-    first = rows.row(0, named=True)
-    words = {"shape": first["label"], "time": duration(first["total_ns"])}
-    share, peak, bandwidth = (
-        None if first[name] is None else percent(first[name])
-        for name in ("share", "flops_of_peak", "bandwidth_of_peak")
-    )
-    words["share"] = share or percent(0)
-    if peak is not None and not (bandwidth and first["bound"] == Bound.MEMORY):
+    """Which shape costs most, and how much of the device it uses: the part of the peak that the
+    table has, too."""
+    first = rows.head(1).pipe(with_of_peak).row(0, named=True)
+    share, reached = first["share"], first[OF_PEAK.name]
+    words = {
+        "shape": first["label"],
+        "time": duration(first["total_ns"]),
+        "share": percent(0 if share is None else share),
+    }
+    if reached is None:
+        return said(
+            "{shape} takes the most time: {time}, {share} of its device's work in calls.", **words
+        )
+    if reached == first["flops_of_peak"]:
         return said(
             "{shape} takes the most time: {time}, {share} of its device's work in calls, at "
             "{peak} of the device's peak.",
             **words,
-            peak=peak,
-        )
-    if bandwidth is not None:
-        return said(
-            "{shape} takes the most time: {time}, {share} of its device's work in calls, at "
-            "{bandwidth} of the memory's bandwidth.",
-            **words,
-            bandwidth=bandwidth,
+            peak=percent(reached),
         )
     return said(
-        "{shape} takes the most time: {time}, {share} of its device's work in calls.", **words
+        "{shape} takes the most time: {time}, {share} of its device's work in calls, at "
+        "{bandwidth} of the memory's bandwidth.",
+        **words,
+        bandwidth=percent(reached),
     )
 
 

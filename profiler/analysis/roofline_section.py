@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -25,7 +26,7 @@ from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.operators_section import operator_parts
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
-from profiler.analysis.roles import kind_roles, role_parts
+from profiler.analysis.roles import kind_cells, kind_roles, role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bounds
 from profiler.analysis.runtime import is_rocm
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
@@ -46,8 +47,10 @@ class PeakSource(StrEnum):
 
 
 class Tf32(StrEnum):
-    """Whether products of float32 are computed in TF32, by the names of most kernels."""
+    """Whether products of float32 are computed in TF32, by the names of most kernels; none: the GPU
+    has neither it nor bfloat16."""
 
+    NONE = "none"
     OFF = "off"
     ON = "on"
     UNKNOWN = "unknown"
@@ -71,8 +74,10 @@ _IN_TF32 = r"tf32|(^|_)s1688(gemm|fprop|dgrad|wgrad|cudnn)"
 _HAS_TF32 = r"(ampere|ada|hopper|blackwell|sm_?(8|9|1[0-2])\d|cutlass\d*_(8|9|1[0-2])\d)_"
 _IN_SIMT = (
     r"(^|simt_|maxwell_|volta_|turing_|ampere_)(sgemm|scudnn)_(largek|winograd_|\d)|simt_sfprop|"
-    r"_f32f32_f32f32_f32_"
+    r"_f32f32_f32f32_f32_|(implicit_convolve_sgemm|[dw]grad\w*_engine|winograd_nonfused::\w+)<float"
 )
+# GPUs whose tensor cores take float16 alone (Volta and Turing), as drivers call them.
+_HALF_ALONE = r"\bG?V100\b|\bV100S|\bT4G?\b|\bTITAN (V|RTX)\b|\bQuadro RTX|\bRTX 20[678]0\b"
 _PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution", "matmul")
 
 
@@ -278,12 +283,17 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
     """Products run in float32 on an accelerator that computes 16 bits faster, or TF32."""
     total = end_to_end_ns(analysis)
     devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
+    known = analysis.inputs.run.info.devices
     shapes, kernel = pl.col("shapes"), pl.col("kernel").cast(pl.String).fill_null("")
     by_shapes = (shapes.str.contains(_SINGLE) & ~shapes.str.contains(_HALF)).fill_null(value=False)
     tf32, simt = kernel.str.contains(_IN_TF32), kernel.str.contains(_IN_SIMT)
     took = pl.col("total_ns")
+    kinds = analysis.kinds.table.select("kind", "submodule", "category", "shapes")
+    roles = analysis.kind_roles.select("kind", pl.col("role").cast(pl.String))
     rows = (
-        analysis.kinds.table.with_columns(role=analysis.kind_roles["role"].cast(pl.String))
+        kind_cells(analysis.inputs)  # an operator of many shapes runs many kernels
+        .join(kinds, on="kind", maintain_order="left")
+        .join(roles, on="kind", maintain_order="left")
         .filter(pl.col("role").is_in(_PRODUCTS), pl.col("category") == "compute")
         .filter(by_shapes | simt)
         .drop_nulls("submodule")
@@ -301,7 +311,9 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
         device, took_ns = devices.get(row["submodule"]), row["total_ns"]
         faster = _faster(analysis.device_profiles.get(device or ""))
         off, on = (2 * row[name] > took_ns for name in ("simt_ns", "tf32_ns"))
+        half_alone = _takes_half_alone(known.get(device or ""))
         enough = off and row["has_tf32"] if faster is None else faster >= _FASTER
+        enough = enough or half_alone
         if not is_accelerator(device) or not enough or share(took_ns, total) < _OF_RUN:
             continue
         evidence: dict[str, Value] = {
@@ -310,7 +322,9 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
             "commands": round(row["commands"]),
             "roles": row["roles"],
         }
-        if not is_rocm(device):
+        if half_alone:
+            evidence["tf32"] = Tf32.NONE
+        elif not is_rocm(device):
             evidence["tf32"] = Tf32.OFF if off else Tf32.ON if on else Tf32.UNKNOWN
         where, saved = calls_of(analysis, row["submodule"], device=device), None
         if faster is not None:
@@ -320,6 +334,11 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
         cost = None if saved is None else round(saved)
         found.append(Finding("single_precision", evidence, where, cost_ns=cost, effect=effect))
     return tuple(found)
+
+
+def _takes_half_alone(device: Device | None) -> bool:
+    """Whether a GPU's tensor cores take float16 and neither TF32 nor bfloat16."""
+    return device is not None and re.search(_HALF_ALONE, device.hardware) is not None
 
 
 def _faster(profile: DeviceProfile | None) -> float | None:
@@ -335,6 +354,8 @@ def _single_precision(found: Finding) -> Words:
     title = said("{submodule} computes products in float32 on {device}: {run_share} of the run")
     if tf32 == Tf32.ON:
         title = said("{submodule} computes products in TF32 on {device}: {run_share} of the run")
+    if tf32 == Tf32.NONE:
+        return Words(title, caveat=_NO_TF32, recommendation=_IN_HALF)
     if _without_tf32(found):
         other_type = said("Load the model in bfloat16 (torch_dtype=torch.bfloat16).")
         return Words(title, caveat=_OVERFLOWS, recommendation=other_type)
@@ -348,6 +369,14 @@ def _single_precision(found: Finding) -> Words:
     )
 
 
+_IN_HALF = said(
+    "Compute products in float16 (torch.autocast('cuda', dtype=torch.float16), or "
+    "torch_dtype=torch.float16): this GPU's tensor cores take that, and no float32."
+)
+_NO_TF32 = said(
+    "This GPU has neither TF32 nor bfloat16. T5 and some VAEs overflow in float16: leave these in "
+    "float32; in training, scale the loss (torch.amp.GradScaler)."
+)
 _OVERFLOWS = said(
     "T5 and some VAEs overflow in float16: take bfloat16, which rounds to 8 bits, and compare "
     "images."
@@ -369,6 +398,8 @@ def _without_tf32(found: Finding) -> bool:
 
 
 def _single_precision_change(found: Finding) -> Said:
+    if found.evidence.get("tf32") == Tf32.NONE:
+        return said("Compute products in float16 (torch.autocast)")
     if _without_tf32(found):
         return said("Load the model in bfloat16")
     return said("Load the model in bfloat16, or allow TF32")

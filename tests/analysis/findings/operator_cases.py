@@ -315,13 +315,13 @@ def a_device_that_is_no_faster_in_16_bits():
     return _in_type(SINGLE, 500, 1.4e12)
 
 
-def _kernels(*names, shapes=SINGLE, profile=None):
+def _kernels(*names, shapes=SINGLE, profile=None, **info):
     """Products of 100 ns of a run of 1000 by these kernels."""
     products = [
         command(0, 100 * i, 100 * i + 100, op_type="aten::mm", layer="ff", kernel=name)
         for i, name in enumerate(names)
     ]
-    return analyzed([CALL], products, shapes=[shapes] * len(names), profile=profile)
+    return analyzed([CALL], products, shapes=[shapes] * len(names), profile=profile, **info)
 
 
 @triggers("single_precision", total_ns=200, commands=2, tf32="off", peak_ratio=4.0)
@@ -351,6 +351,42 @@ def products_in_tf32():
 @misses("single_precision")
 def a_kernel_of_float32_on_a_gpu_without_tf32():
     return _kernels("volta_sgemm_128x64_tn")
+
+
+def _gpu(hardware):
+    return {"devices": {"cuda:0": {"hardware": hardware}}}
+
+
+@triggers("single_precision", total_ns=200, commands=2, tf32="none", peak_ratio=None)
+def products_of_float32_on_a_gpu_without_tf32():
+    """Its tensor cores take float16 alone; names of cuDNN's own kernels tell no generation."""
+    return _kernels(
+        "volta_sgemm_128x64_tn",
+        "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)",
+        shapes=None,
+        **_gpu("Tesla V100-SXM2-32GB"),
+    )
+
+
+@triggers("single_precision", tf32="none")
+def shapes_of_float32_on_a_gpu_without_tf32():
+    return _kernels("matmul_kernel", **_gpu("Tesla T4"))
+
+
+@misses("single_precision")
+def a_kernel_of_float16_on_a_gpu_without_tf32():
+    return _kernels("volta_h884gemm_128x64_ldg8_nn", shapes=DIMS, **_gpu("TITAN V"))
+
+
+@misses("single_precision")
+def a_kernel_of_float32_on_a_gpu_without_tensor_cores():
+    return _kernels("volta_sgemm_128x64_tn", **_gpu("NVIDIA GeForce GTX 1660"))
+
+
+@misses("single_precision")
+def a_kernel_of_float32_on_a_gpu_whose_number_is_that_of_an_older_one():
+    """TF32 it has, but no profile, and its kernel does not say so."""
+    return _kernels("volta_sgemm_128x64_tn", **_gpu("NVIDIA RTX 2000 Ada Generation"))
 
 
 @misses("single_precision")

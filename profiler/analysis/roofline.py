@@ -122,7 +122,7 @@ _SHORTEST = 0.05  # of the commands
 _IN_CACHE = 0.7
 _BEGINS_NS = 20_000.0  # of a command: so much may be its start and end, whatever its size
 _SLOWER = 1.1
-_SHORT_NS, _NOTHING = 10_000, 0.01  # of a command, and of that: no term is what it takes
+SHORT_NS, NOTHING = 10_000, 0.01  # of a command, and of that: no term is what it takes
 
 
 class Ratio(Struct, frozen=True):
@@ -761,7 +761,7 @@ def bound_by(
     """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
     if these are `known`; launching if they are next to nothing of what short commands `took`."""
     longest = pl.max_horizontal(*terms.values())
-    short = (took <= _SHORT_NS * pl.col("commands")) & (longest < _NOTHING * took)
+    short = (took <= SHORT_NS * pl.col("commands")) & (longest < NOTHING * took)
     codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
     term = pl.when(short).then(pl.lit(Bound.LAUNCH.value)).otherwise(pl.coalesce(*codes))
     of_term = pl.when(known & (longest > 0)).then(term)

@@ -9,7 +9,7 @@ call of each submodule represents all of them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -36,7 +36,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.analysis.role_kernel_names import Operation, Sort, operation_of, word_set
 from profiler.analysis.roles import kind_roles
-from profiler.analysis.roofline import as_declared, profiles, works
+from profiler.analysis.roofline import NOTHING, SHORT_NS, as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, col, schema
@@ -801,11 +801,13 @@ def fusion_table(
     for submodule, call, number in _representatives(calls):
         for device, sequence in _sequences(kinds, commands, call):
             op_types = [facts[kind][1] for kind in sequence]
+            profile = profiles.get(device)
+            least = _least_ns([(work.works[kind], facts[kind][2]) for kind in {*sequence}], profile)
             for chain in find_chains([work.works[kind] for kind in sequence], op_types):
                 members = [sequence[i] for i in chain.members]
                 works = [work.works[kind] for kind in members]
                 own = [facts[kind] for kind in members]
-                row = _row(chain, works, own, profiles.get(device))
+                row = _row(chain, works, own, profile, least)
                 found.append((submodule, device, number, *row))
     keys = ["submodule", "device", "what", "op_types"]
     times = ["total_ns", "saved_bytes", "saved_ns"]
@@ -838,13 +840,15 @@ def _row(  # what a number may be of
     works: Sequence[Work | None],
     facts: Sequence[_Fact],
     profile: DeviceProfile | None,
+    least: float,
 ) -> tuple[str, str, str, float, int, float | None]:
     """What one chain is, its op types, first layer, busy time, saved bytes and time."""
     pairs = zip(works, facts, strict=True)
     names = [fact[1] for work, fact in pairs if work is not None and work.part == 1]
     what = _what(chain, {fact[3] for fact in facts}) or _what_by_hand(chain, works, names)
     busy = sum(fact[2] for fact in facts)
-    saved_ns = _saved_ns(chain, works, busy, profile)
+    least = min(least, *(fact[2] for fact in facts))
+    saved_ns = _saved_ns(chain, works, busy, profile, least)
     return what.value, " → ".join(names), facts[0][0], busy, chain.saved_bytes, saved_ns
 
 
@@ -906,18 +910,47 @@ def _modulates(work: Work) -> bool:
     return tokens > 1 < width and any(dims[1:] == (1, width) for dims in read)
 
 
+def _least_ns(kinds: Iterable[tuple[Work | None, float]], profile: DeviceProfile | None) -> float:
+    """What the shortest command took that does next to nothing, 0 if there is none. `kinds` are
+    works and their mean times."""
+    if profile is None:
+        return 0.0
+    return min(
+        (
+            took
+            for work, took in kinds
+            if work is not None
+            and 0 < took <= SHORT_NS
+            and _roofline_ns([work], profile, 0) < NOTHING * took
+        ),
+        default=0.0,
+    )
+
+
+def _roofline_ns(works: Sequence[Work], profile: DeviceProfile, saved_bytes: int) -> float:
+    """The least time for the arithmetic of some commands, and for what they move but for what is
+    saved of that."""
+    moved = sum((w.bytes_read or 0) + (w.bytes_written or 0) for w in works)
+    bandwidth = profile.memory_bandwidth or float("inf")
+    computed = sum((w.flops or 0) / (profile.peak(w.dtype) or float("inf")) for w in works)
+    return max(max(moved - saved_bytes, 0) / bandwidth, computed) * 1e9
+
+
 def _saved_ns(
-    chain: Chain, members: Sequence[Work | None], busy: float, profile: DeviceProfile | None
+    chain: Chain,
+    members: Sequence[Work | None],
+    busy: float,
+    profile: DeviceProfile | None,
+    least: float,
 ) -> float | None:
     """What fusing one chain saves at most, None if its roofline is not known: without a profile
-    that has the bandwidth, or if the chain was faster."""
+    that has the bandwidth, or if the chain was faster. A command takes what a launch does: if the
+    profile does not know, `least`."""
     if profile is None or profile.memory_bandwidth is None:
         return None
     whole = [w for w in members if w is not None and w.part == 1]
-    moved = sum((w.bytes_read or 0) + (w.bytes_written or 0) for w in whole)
-    left = max(moved - chain.saved_bytes, 0) / profile.memory_bandwidth * 1e9
-    computed = sum((w.flops or 0) / (profile.peak(w.dtype) or float("inf")) * 1e9 for w in whole)
-    saved = busy - max(left, computed, profile.launch_ns or 0.0)
+    launch = least if profile.launch_ns is None else profile.launch_ns
+    saved = busy - max(_roofline_ns(whole, profile, chain.saved_bytes), launch)
     return saved if saved >= 0 else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -392,3 +394,19 @@ _BATCH = ("aten::native_batch_norm", f"{X} float[8] float[8]")
 def test_norms_over_other_axes_are_no_chain(first, second, chains):
     """One needs all of the tensor before it that the other gives."""
     assert len(_chains(first, second)) == chains
+
+
+def test_what_fusing_leaves_takes_as_long_as_the_shortest_command():
+    """No maker publishes what a launch takes. Commands of 4 bytes that take 2000 ns show it: of
+    three one remains, of a chain with more to do what that takes at the roofline, if it is more."""
+    published = replace(UNIT, launch_ns=None, measured=False)
+    few = [("Tanh", "float[] -> float[]")] * 3
+    runs = {
+        "few": in_order(*few, duration=2000),
+        "none": in_order(("Tanh", f"{X} -> {X}"), ("Tanh", f"{X} -> {X}"), duration=2000),
+    }
+    saved = {
+        name: Shaped(rows).found(cuda=published)["fusions"]["saved_ns"].to_list()
+        for name, rows in runs.items()
+    }
+    assert saved == {"few": [3 * 2000 - 2000], "none": [2 * 2000 - 2 * 256]}

@@ -44,6 +44,7 @@ from profiler.analysis.launch_bound import (
     host_bound_words,
     loading_ns,
     prepares_inputs,
+    stall_begins,
     stall_times,
     stalls_of,
     waits_for_data_loader,
@@ -131,7 +132,7 @@ def host_bound(analysis: Analysis) -> Iterator[Finding]:
             **_of_steps(analysis, device),
             **_outside_steps(analysis, device, wait),
             **_gap_evidence(row),
-            **(loading or ({} if stalls else _host_in(analysis, row))),
+            **(loading or _host_in(analysis, row, but=stall_begins(analysis))),
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
             **_slowed_by(analysis),
             **_in_graphs(analysis, device),
@@ -361,10 +362,12 @@ def _data_loader(
     return found, max(row["long_gap_ns"] - known, 0) if also_shorter else 0
 
 
-def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
-    """What the host was in for longest in the longest gaps of a device, and how long; nothing if
-    that is less than a quarter of all long gaps."""
-    idle = pl.col("cause") != WaitCause.UNRECORDED
+def _host_in(
+    analysis: Analysis, row: Mapping[str, Any], but: Sequence[int] = ()
+) -> dict[str, Value]:
+    """What the host was in for longest in the longest gaps of a device, `but` those that begin
+    then, and how long; nothing if that is less than a quarter of all long gaps."""
+    idle = (pl.col("cause") != WaitCause.UNRECORDED) & ~pl.col("begin_ns").is_in([*but])
     doing = (
         analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
         .drop_nulls("host_activity")

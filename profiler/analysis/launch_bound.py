@@ -411,7 +411,7 @@ def loading_ns(analysis: Analysis, device: str) -> int:
     """How long, in gaps of 10 ms and more, a device waited at least while the host was in launches
     and other calls of the driver in first calls: these take so long if they load something. Without
     stalls."""
-    once = [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
+    once = stall_begins(analysis)
     rows = analysis.gaps.filter(
         pl.col("device") == device,
         pl.col("cause") == WaitCause.LAUNCH.value,
@@ -423,6 +423,11 @@ def loading_ns(analysis: Analysis, device: str) -> int:
     )
     inside = rows["length_ns"] * rows["host_activity_share"]
     return round(inside.sum())
+
+
+def stall_begins(analysis: Analysis) -> list[int]:
+    """The begins of the gaps that are stalls, of those that no wait for a device caused."""
+    return [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
 
 
 def stall_times(analysis: Analysis) -> Stretches:

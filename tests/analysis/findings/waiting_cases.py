@@ -97,6 +97,20 @@ def a_stall_in_one_of_several_calls():
     return _stalled(100, 0, 0, 0, 0)
 
 
+@triggers("host_bound", stalls=1, stalls_ns=100 * MS, host_in="load", host_in_ns=300 * MS)
+def a_stall_beside_what_the_host_does_in_the_only_call_of_another_submodule():
+    """What the device waits for there is named, how little of the waiting a stall may be."""
+    calls, commands, begin = _waiting(100, 0, 0, 0, 0)
+    last, end = len(calls), begin + 310 * MS
+    calls.append(gpu_call(last, begin, end, submodule="vae"))
+    commands += [
+        command(last, begin, begin + 5 * MS),
+        command(last, begin + 305 * MS, end),
+        Command(-1, "cpu:0", "Host", "host", "load", begin + 5 * MS, 300 * MS),
+    ]
+    return analyzed(calls, commands, end=end)
+
+
 @triggers("host_bound", host_wait_ns=165 * MS, stalls=None)
 def a_stall_in_each_of_several_calls():
     return _stalled(60, 50, 40)

@@ -24,6 +24,7 @@ import polars as pl
 from msgspec import Meta, Struct, field
 
 from profiler.analysis.analyze import assembled
+from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, Selection
 from profiler.analysis.health import worst_damage
 from profiler.analysis.result import Analysis, RunSummary
@@ -668,10 +669,15 @@ def _given(run: RunSummary) -> dict[str, int]:
 
 
 def _hardware(analysis: Analysis) -> str | None:
-    """`2 × AMD Instinct MI300X`; unknown if nobody said of a device what it is."""
+    """`2 × AMD Instinct MI300X`; unknown if nobody said of a device what it is, but for the host
+    beside accelerators."""
     devices = analysis.devices.select("device", "hardware", "calls", "commands").rows()
     used = [row for row in devices if row[2]] or [row for row in devices if row[3]]
-    names = Counter(_named(analysis.run, device, hardware) for device, hardware, *_ in used)
+    named = [(row[0], _named(analysis.run, *row[:2])) for row in used]
+    accelerated = any(is_accelerator(device) for device, _ in named)
+    names = Counter(
+        name for device, name in named if name or is_accelerator(device) or not accelerated
+    )
     if not names or None in names:
         return None
     return " + ".join(f"{number} × {name}" for name, number in sorted(names.items(), key=str))

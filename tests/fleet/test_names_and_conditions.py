@@ -7,11 +7,13 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.fleet import Dataset, LocalStorage
 from profiler.fleet.storage import conditions, period
-from profiler.tools.metrics import full_name, metric_name
+from profiler.tools.metrics import full_name, metric_name, recorded_identity
 from tests.fleet.simulated import addition, filled
+from tests.runs import Command, make_call, make_info, make_run
 
 
 @pytest.mark.parametrize(
@@ -132,3 +134,27 @@ def test_history_leaves_bad_runs_out(data):
     assert data.history("denoise.step").columns == [
         "run", "run_id", "time_ns", "commit", "value", "low", "high", "unit", "place", "quality",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("devices", "hardware"),
+    [
+        ({"cuda:0": "NVIDIA A100", "cpu:0": ""}, "1 × NVIDIA A100"),
+        ({"cuda:0": "NVIDIA A100", "cuda:1": ""}, None),
+        ({"cuda:0": "NVIDIA A100", "cpu:0": "EPYC"}, "1 × EPYC + 1 × NVIDIA A100"),
+        ({"cpu:0": ""}, None),
+    ],
+)
+def test_hardware_of_a_run_whose_host_nobody_named(devices, hardware):
+    """An accelerator with a name is known, though some calls ran on its host."""
+    calls = [
+        make_call(number, f"part{number}", 10 * number, 10 * number + 10, device=device)
+        for number, device in enumerate(devices)
+    ]
+    work = [
+        Command(number, device, "q", "compute", "layer", 10 * number, 5)
+        for number, device in enumerate(devices)
+    ]
+    known = {device: {"hardware": name} for device, name in devices.items() if name}
+    run = make_run(calls, work, info=make_info(devices=known))
+    assert recorded_identity(analyze(run))["hardware"] == hardware

@@ -54,6 +54,7 @@ from profiler.analysis.launch_bound import (
 from profiler.analysis.profiling_overhead import tracing_overhead
 from profiler.analysis.question import table_named
 from profiler.analysis.result import Analysis, Finding, Recorded, ReportInput, Where
+from profiler.analysis.step_outliers import cold_calls
 from profiler.analysis.steps import launch_bound_steps
 from profiler.analysis.table_text import (
     Sentences,
@@ -176,9 +177,9 @@ def _slowed_by(analysis: Analysis) -> dict[str, Value]:
 
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
     """A device is idle for over 100 µs at a time, and why in most of that time. Silent if that is
-    what `host_bound` says, if clocks of devices are not aligned: how far apart their calls were
-    is not known, if devices are models of a server: an idle one keeps no hardware, and if graphs
-    were captured that none ran."""
+    what `host_bound` says, or `first_call` of a host that stood still; if clocks of devices are not
+    aligned: how far apart their calls were is not known; if devices are models of a server: an idle
+    one keeps no hardware; and if graphs were captured that none ran."""
     if unaligned(analysis) or of_server(analysis) or only_captures(analysis):
         return
     total = end_to_end_ns(analysis)
@@ -191,7 +192,7 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
         often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
         launch_bound = largest is WaitCause.LAUNCH and share(often, total) >= _HOST_WAIT
         launch_bound = launch_bound and not captures_and_replays(analysis)
-        if launch_bound or share(length, total) < _MIN_GAP_SHARE:
+        if launch_bound or share(length - _first_stalls(analysis, row), total) < _MIN_GAP_SHARE:
             continue
         for_host = _FOR_HOST if largest in _FOR_HOST else ()
         loading, unlisted_ns = _data_loader(analysis, row, for_host)
@@ -213,6 +214,13 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
             cost_ns=None if largest is WaitCause.UNRECORDED else gained,
             severity="medium",
         )
+
+
+def _first_stalls(analysis: Analysis, row: Mapping[str, Any]) -> int:
+    """How long the host stood still in first calls of a device that took several times as long as
+    later ones: `first_call` says so, what is loaded there, or what is compiled."""
+    found = (stalls_of(analysis, device=row["device"], call=call) for call in cold_calls(analysis))
+    return sum(stalls.length_ns for stalls in found if stalls)
 
 
 def _causes_of_long_gaps(analysis: Analysis) -> dict[str, dict[WaitCause, int]]:

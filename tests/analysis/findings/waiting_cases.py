@@ -116,6 +116,7 @@ def a_stall_in_each_of_several_calls():
     return _stalled(60, 50, 40)
 
 
+@misses("idle_gaps")
 @triggers("first_call", stalls_ns=700 * MS)
 def a_first_call_in_which_the_host_stands_still():
     return _stalled(700, 0, 0, 0, 0)

@@ -13,6 +13,8 @@ Waiting for a device is not host work.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 from msgspec import Struct
@@ -29,6 +31,7 @@ from profiler.analysis.timeline import (
     ON_AXIS,
     Axis,
     GroupAxis,
+    IterationTimes,
     PipelineCalls,
     StageRows,
     stage_starts,
@@ -52,6 +55,7 @@ from profiler.run.run import Run
 from profiler.text import (
     Note,
     NoteCode,
+    Said,
     count,
     counted,
     duration,
@@ -533,3 +537,51 @@ SENTENCES: Sentences = {
         NoAccount.HOST_FILE_MISSING: said("{reason}, host.pb is missing"),
     }
 }
+
+
+# --- What the first screen says of iterations.
+
+
+_BESIDE = 0.005  # of the time that it is a part of: less is not told beside iterations
+
+
+def iteration_notes(analysis: Analysis) -> Iterator[Said]:
+    """How long an iteration is on average, of those whose calls all have their work, and how much
+    of the run lies outside of all."""
+    account, run = analysis.accounting, analysis.inputs.run
+    times = IterationTimes.of(run, analysis.inputs.axis)
+    place = pl.struct("pipeline", "iteration")
+    calls = run.calls.filter(pl.col("iteration") >= 0)
+    without = calls.filter(pl.col("call").is_in(run.info.workless)).select(place.unique())
+    whole = account.iterations - len(without)
+    counted_ns, missing_ns = times.inside
+    if not len(without) or not whole:
+        mean_ns = (counted_ns + missing_ns) / account.iterations
+        mean = said("mean {time}", time=duration(mean_ns))
+        yield _with_missing(mean, mean_ns, missing_ns / account.iterations)
+    else:
+        elapsed = run.tiles.calls.select("call", "elapsed_ns")
+        lost = calls.filter(place.is_in(without.to_series().implode()))
+        rest = counted_ns - int(lost.join(elapsed, on="call")["elapsed_ns"].sum())
+        yield said(
+            "{without} without the work of some calls, mean of the others {time}",
+            without=count(len(without)),
+            time=duration(rest / whole),
+        )
+    total = account.end_to_end_ns + account.unrecorded_ns
+    for where, (counted_ns, missing_ns) in (
+        (said("{time} before the first"), times.before),
+        (said("{time} between them"), times.between),
+        (said("{time} after the last"), times.after),
+    ):
+        whole_ns = counted_ns + missing_ns
+        if whole_ns >= _BESIDE * total:
+            outside = said(where.template, time=duration(whole_ns))
+            yield _with_missing(outside, whole_ns, missing_ns)
+
+
+def _with_missing(what: Said, whole_ns: float, missing_ns: float) -> Said:
+    """`what` lasted `whole_ns`, with how much of it was not recorded if that is worth telling."""
+    if missing_ns < _BESIDE * whole_ns or not missing_ns:
+        return what
+    return said("{what}, {missing} of it not recorded", what=what, missing=duration(missing_ns))

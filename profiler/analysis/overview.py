@@ -32,6 +32,7 @@ from profiler.analysis.end_to_end import (
     asynchronous,
     at_once,
     carried_over,
+    iteration_notes,
     measured_apart,
     work_in_no_call,
 )
@@ -677,29 +678,8 @@ def _step_facts(analysis: Analysis) -> Iterator[Fact]:
         first = by_cache(steps) or said("median {median}", median=duration(steps.median_ns))
         yield Fact(said("Steps"), count(steps.count), joined(", ", (first, *_spread(steps))))
     elif account.in_iterations:
-        yield Fact(said("Iterations"), count(account.iterations), _mean_iteration(analysis))
-
-
-def _mean_iteration(analysis: Analysis) -> Said:
-    """How long an iteration is on average, of those whose calls all have their work."""
-    account, workless = analysis.accounting, analysis.inputs.run.info.workless
-    mean_of = said("mean {time}")
-    if account.unrecorded_ns:
-        mean_of = said("mean {time} without what was not recorded")
-    place = pl.struct("pipeline", "iteration")
-    calls = analysis.inputs.run.calls.filter(pl.col("iteration") >= 0)
-    without = calls.filter(pl.col("call").is_in(workless)).select(place.unique())
-    whole = account.iterations - len(without)
-    if not len(without) or not whole:
-        return said(mean_of.template, time=duration(account.end_to_end_ns / account.iterations))
-    elapsed = analysis.inputs.run.tiles.calls.select("call", "elapsed_ns")
-    lost = calls.filter(place.is_in(without.to_series().implode()))
-    rest = account.end_to_end_ns - int(lost.join(elapsed, on="call")["elapsed_ns"].sum())
-    return said(
-        "{without} without the work of some calls, mean of the others {time}",
-        without=count(len(without)),
-        time=duration(rest / whole),
-    )
+        notes = joined("; ", iteration_notes(analysis))
+        yield Fact(said("Iterations"), count(account.iterations), notes)
 
 
 def _checks(analysis: Analysis) -> Iterator[Fact]:

@@ -27,7 +27,7 @@ from profiler.run.intervals import (
     text_codes,
 )
 from profiler.run.run import Run
-from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL, NO_PIPELINE
+from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL, NO_ITERATION, NO_PIPELINE
 
 # --- Columns that tables of pipeline calls, stages and steps have in common: how their time on the
 # device's axis is made up.
@@ -495,3 +495,53 @@ def _stage_codes(column: pl.Series, names: list[str]) -> Codes:
     codes, found = text_codes(column)
     position = {name: number for number, name in enumerate(names)}
     return np.array([position.get(name, -1) for name in found] + [-1], dtype=np.int32)[codes]
+
+
+# --- How long passes of a loop that is not denoising last, and what is outside of them.
+#
+# An iteration lasts from the first tile of its calls to the first tile of the next iteration, or of
+# a call in none; the last one to the end of its last tile. What was not recorded then is part of
+# it, as it is of the range that the program's own loop has in the trace.
+
+
+_FOREVER = np.iinfo(np.int64).max
+
+
+class IterationTimes(Struct, frozen=True):
+    """How long the iterations of a run lasted together, and how long it lasted `before` the first,
+    `after` the last and `between` them: each what counts end to end, and what was not recorded."""
+
+    inside: tuple[int, int]
+    before: tuple[int, int]
+    between: tuple[int, int]
+    after: tuple[int, int]
+
+    @classmethod
+    def of(cls, run: Run, axis: Axis) -> IterationTimes:
+        """Those of a run whose pipeline calls are accounted for as one."""
+        rows = np.flatnonzero(axis.end > axis.begin)
+        rows = rows[np.lexsort((axis.end[rows], axis.begin[rows]))]
+        number = run.calls["iteration"].to_numpy()[rows]
+        turns = np.flatnonzero(np.append(True, number[1:] != number[:-1])[: len(rows)])
+        begin, number = axis.begin[rows][turns], number[turns]
+        passes = np.flatnonzero(number != NO_ITERATION)
+        windows, counted = axis.windows, axis.counted
+        lost = axis.lost.minus(axis.carried).both(windows)
+
+        def within(times: Stretches) -> tuple[int, int]:
+            return times.both(counted).length, times.both(lost).length
+
+        if not len(passes):
+            return cls((0, 0), within(windows), (0, 0), (0, 0))
+        ended = axis.end[rows[turns[passes[-1]] :]]
+        until = np.append(begin[1:], ended.max())[passes]
+        inside = Stretches.union(begin[passes], until).both(windows)
+        rest = windows.minus(inside)
+        before = rest.clipped(-_FOREVER, int(begin[passes[0]]))
+        after = rest.clipped(int(until[-1]), _FOREVER)
+        return cls(
+            within(inside),
+            within(before),
+            within(rest.minus(before).minus(after)),
+            within(after),
+        )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.overview import extent, opening_of, summary_of
+from profiler.analysis.result import ReportInput
 from profiler.importers import import_trace
 from profiler.tools.sources import load
 from profiler.trace import MANIFEST_NAME, read_manifest
 from tests.importers.kineto.traces import PIPELINE, STEP, Trace
+from tests.report.reader import plain
 from tests.report.rendered import printed
 
 
@@ -83,3 +86,33 @@ def test_a_report_tells_iterations_where_there_are_any(tmp_path):
         text = printed(analyze(language_model(tokens).imported(folder)), 200)
         (heading,) = (line for line in text.splitlines() if line.startswith("call  submodule"))
         assert ("iteration" in heading.split()) == told
+
+
+def test_what_was_not_recorded_is_part_of_an_iteration(tmp_path):
+    """An iteration lasts from its begin to the next one's, as its `ProfilerStep` does, whatever the
+    device did meanwhile; what lies outside of all is said beside it, so that all adds up."""
+    trace, step_ns = Trace(), 20_000_000
+    trace.module("Setup_0", 0, 7000)
+    trace.kernel("fill", 1, 6999, launched=0)
+    for number in range(3):
+        begin = 7000 + 20000 * number
+        trace.event("user_annotation", f"ProfilerStep#{number}", begin, 20000)
+        trace.module("Net_0", begin, 20000)
+        trace.kernel("gemm", begin + 1, 4999, launched=begin)
+        trace.event("cuda_runtime", "cudaDeviceSynchronize", begin + 2, 14998)
+        trace.kernel("gemm", begin + 15001, 4999, launched=begin + 15000)
+    trace.module("Save_0", 67000, 3000)
+    trace.kernel("copy", 67001, 2999, launched=67000)
+    found = analyze(trace.imported(tmp_path))
+    given = ReportInput(found, *extent(found.inputs.run))
+    facts = opening_of(given, summary_of(given)).facts
+    (fact,) = (each for each in facts if each.label == "Iterations")
+    assert plain(fact.value) == "3"
+    assert plain(fact.note).split("; ") == [
+        "mean 20.0 ms, 10.0 ms of it not recorded",
+        "7.00 ms before the first",
+        "3.00 ms after the last",
+    ]
+    account = found.accounting
+    assert account.unrecorded_ns == 3 * 10_000_000
+    assert account.end_to_end_ns + account.unrecorded_ns == 7_000_000 + 3 * step_ns + 3_000_000

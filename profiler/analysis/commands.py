@@ -11,7 +11,7 @@ accelerators, waits on the CPU (`sync`) belong to it as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -451,7 +451,8 @@ def rows_by_call(call: Codes, calls: int) -> Iterator[tuple[int, slice | Times]]
 # Commands of one thread nest: a copy lies within the Python function that made it. What the host
 # did of no call (track `Host`) also holds what any thread did meanwhile. A wait is a command in all
 # of which the host is known to have waited for a device, and that is called so: a synchronization,
-# or a copy that returned when the device was done.
+# or a copy that returned when the device was done. Launches that return when their work has ended
+# are waits as long as that runs.
 
 
 _WAITS = r"(?i)synchronize|memcpy"
@@ -468,21 +469,32 @@ class HostTimes(Struct, frozen=True, eq=False):
 
 
 def host_times(
-    frame: pl.DataFrame, commands: CommandArrays, kinds: Kinds, waits: Stretches
+    frame: pl.DataFrame,
+    commands: CommandArrays,
+    kinds: Kinds,
+    waits: Stretches,
+    synchronous: Sequence[str] = (),
 ) -> HostTimes:
     """The times of the host's commands in `frame`, whose arrays are `commands` and kinds `kinds`;
-    `waits` is when the host waited for a device."""
+    `waits` is when the host waited for a device, `synchronous` are the names of launches that
+    return when their work has ended."""
     rows = rows_of(kinds, kinds.table["host"])
     start, end = commands.start[rows], commands.end[rows]
     own = own_times(start, end, _threads(frame["track"].gather(rows)), commands.call[rows] < 0)
+    launching = kinds.table["host"] & kinds.table["layer"].is_in(synchronous)
     called = kinds.table["host"] & (
         (kinds.table["category"] == "sync") | kinds.table["layer"].str.contains(_WAITS)
     )
+    called |= launching
     waited = np.zeros(len(rows), dtype=np.int64)
     if len(waits) and called.any():
         some = np.flatnonzero(called.to_numpy()[kinds.of_command[rows]])
-        whole = waits.within(start[some], end[some]) == end[some] - start[some]
-        waited[some] = np.where(whole, own[some], 0)
+        within = waits.within(start[some], end[some])
+        whole = within == end[some] - start[some]
+        partly = launching.to_numpy()[kinds.of_command[rows[some]]]
+        waited[some] = np.where(
+            whole, own[some], np.where(partly, np.minimum(within, own[some]), 0)
+        )
     within = end - start - own
     kept = np.flatnonzero((within > 0) | (waited > 0))
     return HostTimes(rows[kept], within[kept], waited[kept])

@@ -228,7 +228,9 @@ class Inputs:
 
     @cached_property
     def host_times(self) -> HostTimes:
-        return host_times(self.frame, self.commands, self.kinds, self.axis.waits)
+        return host_times(
+            self.frame, self.commands, self.kinds, self.axis.waits, self.run.tiles.synchronous
+        )
 
     @cached_property
     def call_kinds(self) -> CallKinds:

@@ -76,7 +76,8 @@ def dropped_calls(run: Run) -> list[int]:
 #   one's;
 # - in the tile of one of its calls: queue, if what ends the gap had been launched in time, by a
 #   call that had returned or whose work followed as quickly as from a queue; unknown cause, if its
-#   launch was not recorded though others were, or nothing of the host was; else launch: it was
+#   launch was not recorded though others were (not if all of these returned when their work had
+#   ended, so that nothing ever waited in a queue), or nothing of the host was; else launch: it was
 #   launched too late, nothing was left to launch, or the trace knows no launches;
 # - another device, once more: no tile of its own, but a tile of another device's call, of a
 #   pipeline call in which this device has calls too. Calls of a submodule that this device runs
@@ -205,7 +206,7 @@ class _Work(Struct, frozen=True, eq=False):
             busy=axis.busy,
             launch=launch,
             late=late,
-            unknown=_unknown(axis, launch, unseen=unseen),
+            unknown=_unknown(axis, launches, launch, unseen=unseen),
             counted=counted,
             copying=copying.both(counted),
             elsewhere=covers[0],
@@ -264,16 +265,18 @@ def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] 
     return np.append(axis.source[axis.ender], np.int32(-1)), np.append(axis.late(launches), False)
 
 
-def _unknown(axis: DeviceAxis, launch: Codes | None, *, unseen: bool) -> _Flags | None:
+def _unknown(
+    axis: DeviceAxis, launches: Launches | None, launch: Codes | None, *, unseen: bool
+) -> _Flags | None:
     """Of each gap whether nothing tells if the host was late, None if that is so of none: the
     launch of what ends it was not recorded. Nothing ends the last one: the host is seen there."""
     if unseen:
         return np.ones(len(axis.gaps), dtype=np.bool_)
-    if launch is None:
+    if launches is None or launch is None:
         return None
     unknown = launch < 0
     unknown[-1] = False
-    return unknown if unknown.any() else None
+    return unknown if unknown.any() and not axis.queues_nothing(launches) else None
 
 
 # --- What the host did in a time at which a device had nothing to run: of what was recorded of it.

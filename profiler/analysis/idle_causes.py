@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, CommandArrays, queue_codes
 from profiler.analysis.timeline import Axis, PipelineCalls
-from profiler.run.device_timeline import Busy, blocking_copies
+from profiler.run.device_timeline import Busy, blocking_copies, synchronous
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -632,7 +632,6 @@ def silent_waits(
 
 _TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _WAITS = "(?i)synchronize"
-_LATER_PART = 20  # one in so many of the work of synchronous launches, at most
 
 
 class Stretch(Struct, frozen=True):
@@ -673,7 +672,8 @@ class Queues(Struct, frozen=True, eq=False):
             nothing = np.zeros(0, dtype=np.int64)
             return cls(*(nothing,) * 7, nothing.astype(np.bool_), Silences({}), ())
         row, queue, launched, source = _in_queues(timeline)
-        held = _synchronous(timeline.run.commands, commands, row, source)
+        of = timeline.run.commands
+        held = synchronous(of, commands.category, source, row, commands.start, commands.end)
         launched[held] = commands.start[row[held]]
         heads = group_heads(queue)
         reach = commands.end[row]
@@ -770,18 +770,6 @@ def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times, Times]:
         return row, queue, launched, source
     order = order_by(queue, (len(commands.devices) + 1) * queues)
     return row[order], queue[order], launched[order], source[order]
-
-
-def _synchronous(frame: pl.DataFrame, commands: CommandArrays, row: Times, source: Times) -> Times:
-    """The places of work but copies whose launches return when it has ended, int64: those of one
-    name all do, so that hardly any of their work goes on later (by clocks that differ)."""
-    place = np.flatnonzero(~np.isin(commands.category[row], _TRANSFERS))
-    row, source = row[place], source[place]
-    start, end = commands.start[row], commands.end[row]
-    name = frame["layer"].gather(source).to_physical().to_numpy()
-    later = np.bincount(name, np.maximum(end - np.maximum(start, commands.end[source]), 0))
-    found: Times = place[(later * _LATER_PART <= np.bincount(name, end - start))[name]]
-    return found
 
 
 def _waits(

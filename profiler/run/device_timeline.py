@@ -138,6 +138,7 @@ _TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _OF_STREAM = re.compile(r" (memcpy|copy|collectives)$")
 _WAITS = "(?i)synchronize"
 _GRAPHS = "(?i)graph_?launch"
+_LATER_PART = 20  # one in so many of the work of synchronous launches, at most
 
 
 class Launches(Struct, frozen=True, eq=False):
@@ -146,7 +147,8 @@ class Launches(Struct, frozen=True, eq=False):
     those that launch whole graphs, `carried` those of work that was launched before the recording
     started, sorted. When the host waited for devices, in any order: `blocked_start`, `blocked_end`
     and the row of the copy that it waited for, `blocked_on`, -1 for all else; `blocked_by` is that
-    of the host's command; int64 [w]."""
+    of the host's command; int64 [w]. `synchronous` are the names of launches that return when their
+    work has ended, in which the host waits, too."""
 
     source: npt.NDArray[np.int32]
     start: Times
@@ -157,6 +159,7 @@ class Launches(Struct, frozen=True, eq=False):
     blocked_end: Times
     blocked_on: Times
     blocked_by: Times
+    synchronous: tuple[str, ...]
 
 
 def device_work(category: Codes) -> Flags:
@@ -187,22 +190,26 @@ def launches_of(
     hosts = np.flatnonzero((category == _HOST) | (category == _SYNC))
     called, graphs = _named(commands["layer"], hosts, _WAITS, _GRAPHS)
     waits = hosts[_waiting(commands["device"], category, hosts, called)]
-    blocked = np.concatenate((source[copies], waits))
-    returned = end[blocked].copy()
+    held = synchronous(commands, category, source, target, start, end)
+    blocked = np.concatenate((source[copies], waits, source[held]))
+    began, returned = start[blocked].copy(), end[blocked].copy()
+    if len(held):  # as long as the work runs
+        began[-len(held) :], returned[-len(held) :] = start[target[held]], end[target[held]]
     # until a copy begins whose call returns before its end; then the host fills a buffer for it
     early = np.flatnonzero(returned[: len(copies)] < end[target[copies]])
-    began = np.maximum(start[target[copies[early]]], start[source[copies[early]]])
-    returned[early] = np.minimum(returned[early], began)
+    filled = np.maximum(start[target[copies[early]]], start[source[copies[early]]])
+    returned[early] = np.minimum(returned[early], filled)
     return Launches(
         source=launched_by,
         start=start,
         end=end,
         graphs=hosts[graphs],
         carried=_carried_over(commands, category, start, launched_by),
-        blocked_start=start[blocked],
+        blocked_start=began,
         blocked_end=returned,
-        blocked_on=np.append(target[copies], np.full(len(waits), -1)),
+        blocked_on=np.append(target[copies], np.full(len(waits) + len(held), -1)),
         blocked_by=blocked,
+        synchronous=_names_of(commands["layer"], source[held]),
     )
 
 
@@ -232,6 +239,30 @@ def blocking_copies(
     waits &= call.str.contains("Memcpy")
     ended[begun & ~ended] = named.select(waits.fill_null(False)).to_series().to_numpy()
     found: Times = copies[ended]
+    return found
+
+
+def _names_of(column: pl.Series, rows: Times) -> tuple[str, ...]:
+    return tuple(sorted(column.gather(rows).unique().cast(pl.String).drop_nulls()))
+
+
+def synchronous(
+    commands: pl.DataFrame,
+    category: Codes,
+    source: Codes,
+    target: Times,
+    start: Times,
+    end: Times,
+) -> Times:
+    """The places of launches, from `source` to `target`, of work but copies that return when it has
+    ended, int64: those of one name all do, so that hardly any of their work goes on later (by
+    clocks that differ)."""
+    place = np.flatnonzero(~np.isin(category[target], _TRANSFERS))
+    row, source = target[place], source[place]
+    name = commands["layer"].gather(source).to_physical().fill_null(0).to_numpy()
+    later = np.bincount(name, np.maximum(end[row] - np.maximum(start[row], end[source]), 0))
+    held = later * _LATER_PART <= np.bincount(name, end[row] - start[row])
+    found: Times = place[held[name]]
     return found
 
 
@@ -425,6 +456,8 @@ class DeviceAxis(Struct, frozen=True, eq=False):
         call had put into the queue starts within the latency, unless it launches a graph."""
         if self.source is None:
             return np.zeros(len(self.gaps) - 1, dtype=np.bool_)
+        if self.queues_nothing(launches):
+            return np.ones(len(self.gaps) - 1, dtype=np.bool_)
         dry, source = self.gaps.start[:-1], self.source[self.ender]
         late = self.launch[self.ender] + self.latency_ns > dry
         waits = self.gaps.end[:-1] > dry + self.latency_ns
@@ -433,6 +466,13 @@ class DeviceAxis(Struct, frozen=True, eq=False):
         late |= waits & (launches.end[source] > dry)  # -1 takes the last: put right below
         late &= source >= 0
         return late
+
+    def queues_nothing(self, launches: Launches) -> bool:
+        """Whether every launch for it that was recorded returned when its work had ended: then
+        nothing waits in a queue, and whatever ends a gap, its launch recorded or not, is late."""
+        if self.source is None or not launches.synchronous:
+            return False
+        return bool(np.isin(self.source[self.source >= 0], launches.blocked_by).all())
 
     def launch_bound(self, launches: Launches) -> Stretches:
         """The gaps that the host is to blame for."""
@@ -837,7 +877,8 @@ class RunTiles(Struct, frozen=True, eq=False):
     the recording began. `waits` are when the host waited for a device, `unrecorded_on` is what of
     `unrecorded` each device had. `on_several` are the rows of calls that worked on several devices,
     and when the last of that work ended on any, int64 [k] each: a tile ends on its own device.
-    `whole` lasts from the first tile or work of a device to the last; None if there are neither.
+    `synchronous` are the names of launches that return when their work has ended. `whole` lasts
+    from the first tile or work of a device to the last; None if there are neither.
     """
 
     calls: pl.DataFrame
@@ -847,6 +888,7 @@ class RunTiles(Struct, frozen=True, eq=False):
     waits: Stretches
     unrecorded_on: Mapping[str, Stretches]
     on_several: tuple[Times, Times]
+    synchronous: tuple[str, ...]
     whole: EndToEnd | None
 
     def between(self, begin_ns: int, end_ns: int) -> EndToEnd:
@@ -876,6 +918,7 @@ def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
         waits=axes.waits,
         unrecorded_on=axes.unrecorded,
         on_several=on_several,
+        synchronous=() if axes.launches is None else axes.launches.synchronous,
         whole=_whole(axes, found, axes.lost),
     )
 

@@ -1,5 +1,6 @@
 """What idle devices waited for, on runs whose every nanosecond is known."""
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -339,6 +340,28 @@ def test_a_launch_that_was_not_recorded_is_nobody_s_fault():
     assert row["idle_ns"] == 29
     rows = analyze(run).gaps.select("length_ns", "cause").rows()
     assert sorted(rows) == [(2, "launch"), (5, "launch"), (10, "launch"), (12, "unrecorded")]
+
+
+def test_launches_that_return_when_their_work_has_ended_leave_nothing_to_queue():
+    """The host waits in each of three launches (MTIA's) until its kernel has ended, so that all of
+    the idle time is its own, also what ends with copies whose launches were not recorded: after a
+    wait for as long as that took, 10 + 5 + 8, and late for the rest. Idle table, tile and the
+    host's own time tell the same."""
+    name = "runFunction - job_prep_and_submit_for_execution"
+    calls = [make_call(0, "t", 0, 100, device="mtia:0")]
+    hosts = [host(0, 4, 20, name), host(0, 33, 40, name), host(0, 60, 70, name)]
+    works = [(10, 20), (30, 32), (35, 40), (48, 50), (62, 70), (97, 100)]
+    kinds = ("compute", "dma", "compute", "dma", "compute", "dma")
+    work = [gpu(0, *at, kind, "mtia:0") for at, kind in zip(works, kinds, strict=True)]
+    run = linked(make_run(calls, [*hosts, *work]), (0, 3), (1, 5), (2, 7))
+    analysis, row = analyze(run), _rows(run)["mtia:0"]
+    idle = 100 - sum(end - start for start, end in works)
+    after_waits = min(10, 30 - 20) + min(5, 48 - 40) + min(8, 97 - 70)
+    assert (row["idle_ns"], row["unknown_cause_ns"]) == (idle, 0)
+    assert (row["sync_ns"], row["launch_ns"]) == (after_waits, idle - after_waits)
+    assert run.tiles.calls["launch_bound_ns"].to_list() == [idle]
+    waited = analysis.operators.filter(pl.col("layer") == name)["waited_ns"].sum()
+    assert waited == run.tiles.waits.length == (20 - 10) + (40 - 35) + (70 - 62)
 
 
 def test_what_was_carried_over_is_outside():

@@ -27,11 +27,12 @@ from profiler.analysis.finding_text import (
     value_range,
     works_behind,
 )
-from profiler.analysis.idle_causes import HostDoing, WaitCause
+from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
-from profiler.run.intervals import Stretches
+from profiler.run.intervals import Stretches, Times
 from profiler.text import Said, Value, filled, joined, said
+from profiler.trace.manifest_fields import ActivityKind
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -369,7 +370,6 @@ RULES = (
 
 
 _LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
-_MOSTLY = 0.5  # of a gap: what the host was in
 _ALIKE = 0.25  # of its length: with a gap as long in another call it is no single time
 
 
@@ -409,20 +409,33 @@ def stalls_of(
 
 def loading_ns(analysis: Analysis, device: str) -> int:
     """How long, in gaps of 10 ms and more, a device waited at least while the host was in launches
-    and other calls of the driver in first calls: these take so long if they load something. Without
-    stalls."""
+    and other calls of the driver that last longer than any launch, in first calls: these take so
+    long if they load something. Without stalls; of several at once their union."""
     once = stall_begins(analysis)
     rows = analysis.gaps.filter(
         pl.col("device") == device,
         pl.col("cause") == WaitCause.LAUNCH.value,
         pl.col("length_ns") >= _LONG_NS,
-        pl.col("host_activity_kind").is_in([HostDoing.LAUNCH.value, HostDoing.RUNTIME_CALL.value]),
-        pl.col("host_activity_share") >= _MOSTLY,
         ~pl.col("begin_ns").is_in(once),
         pl.col("call").is_in(first_calls(analysis.calls).implode()),
     )
-    inside = rows["length_ns"] * rows["host_activity_share"]
-    return round(inside.sum())
+    if rows.is_empty():
+        return 0
+    run = analysis.inputs.run
+    launches = run.commands[run.flows["source"].unique()].filter(pl.col("category") == "host")
+    begin, length = launches["start_ns"].to_list(), launches["duration_ns"].to_list()
+    for one in run.info.host_activities:
+        if one.kind is ActivityKind.RUNTIME_CALL:
+            begin.append(one.start_ns)
+            length.append(one.duration_ns)
+    start, took = np.array(begin, dtype=np.int64), np.array(length, dtype=np.int64)
+    slow = took > _LAUNCH_NS
+    gaps = _times(rows["begin_ns"].to_numpy(), rows["length_ns"].to_numpy())
+    return _times(start[slow], took[slow]).both(gaps).length
+
+
+def _times(begin: Times, length: Times) -> Stretches:
+    return Stretches.union(begin, begin + length)
 
 
 def stall_begins(analysis: Analysis) -> list[int]:
@@ -434,8 +447,7 @@ def stall_times(analysis: Analysis) -> Stretches:
     """When the host stood still once, in calls of any device."""
     rows = list(_stalls(analysis, (WaitCause.LAUNCH, WaitCause.SYNC)))
     begin = np.array([row["begin_ns"] for row in rows], dtype=np.int64)
-    length = np.array([row["length_ns"] for row in rows], dtype=np.int64)
-    return Stretches.union(begin, begin + length)
+    return _times(begin, np.array([row["length_ns"] for row in rows], dtype=np.int64))
 
 
 def _stalls(analysis: Analysis, causes: Sequence[WaitCause]) -> Iterator[dict[str, Any]]:

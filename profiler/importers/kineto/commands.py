@@ -358,12 +358,15 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
 # For each of the longest gaps of a device, and of the longest of all devices, one activity, clipped
 # to the gap: on the thread that launched what ended it, the innermost range that covers at least
 # half of it, else the one that covers most. A processor of inputs (`image_processing_owlv2.py:
-# resize`) stands for what it calls (`zoom_shift`).
+# resize`) stands for what it calls (`zoom_shift`). Beside it the longest runtime calls that last
+# longer than any launch: what they load or allocate may be the most of a gap together.
 
 
 _GAPS = 32  # of a device
 _GAPS_IN_ALL = 512  # as many as 16 devices have; a file may name any number of them
 _LEAST_NS = 100_000  # no launch takes so long
+_SLOW_NS = 1_000_000  # of a runtime call
+_SLOW = 16  # of a gap
 _REPEATED = 10  # calls of one name, from which on they are listed
 _BLOCK = 1024  # ranges that are passed over at once
 _RANGES = ("user_annotation",)
@@ -400,9 +403,18 @@ def host_activities(
     gaps = nlargest(_GAPS_IN_ALL, every, key=lambda gap: gap.length_ns)
     launching = {int(trace.thread[gap.launch]) for gap in gaps}
     threads = {thread: _Thread.of(trace, rows, thread) for thread in launching}
-    found = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
-    known = [one for one in found if one is not None]
+    most = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
+    known = [one for one in most if one is not None]
+    told = {_place(one) for one in known}
+    for gap in gaps:
+        slow = threads[int(trace.thread[gap.launch])].slow_calls(gap)
+        known += [one for one in slow if _place(one) not in told]
+        told |= {_place(one) for one in slow}
     return tuple(sorted(known, key=lambda one: (one.start_ns, one.duration_ns)))
+
+
+def _place(one: HostActivity) -> tuple[str, str, int, int]:
+    return one.name, one.thread, one.start_ns, one.duration_ns
 
 
 def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -> list[_Gap]:
@@ -468,6 +480,34 @@ class _Thread(Struct, frozen=True, eq=False):
             repeated=repeated,
             times=times,
         )
+
+    def slow_calls(self, gap: _Gap) -> list[HostActivity]:
+        """The longest runtime calls during a gap, of those that last longer than any launch and do
+        not wait for a device."""
+        first, last, _ = gap
+        if last - first <= _SLOW_NS:
+            return []
+        there = self._between(first, last)
+        begin = np.maximum(self.start[there], first)
+        covered = np.minimum(self.end[there], last) - begin
+        found: list[HostActivity] = []
+        for place in np.argsort(-covered, kind="stable").tolist():
+            if covered[place] <= _SLOW_NS or len(found) == _SLOW:
+                break
+            row = self.rows.item(there[place])
+            event = self.trace.events[row]
+            waits = "synchronize" in event.name.lower()
+            if _KINDS[event.cat] is ActivityKind.RUNTIME_CALL and not waits:
+                found.append(
+                    HostActivity(
+                        name=plain_name(event.name),
+                        kind=ActivityKind.RUNTIME_CALL,
+                        thread=thread_name(self.trace, row),
+                        start_ns=int(begin[place]),
+                        duration_ns=int(covered[place]),
+                    )
+                )
+        return found
 
     def _between(self, first: int, last: int) -> Int64s:
         """Which were open at some time from `first` to `last`. Blocks of which none was, though

@@ -94,6 +94,27 @@ def test_the_table_of_gaps_says_it(tmp_path):
     assert (row["repeated"], row["repeated_times"]) == ("assert_size_stride", 12)
 
 
+def test_slow_calls_of_the_driver_add_up(tmp_path):
+    """Between the first two kernels the host is in cudaFree, cudaMalloc and a launch, of which none
+    takes half of the 40 ms: in all 12 + 14 + 13, and the 8 ms of another thread lie within. What
+    waits for the device and what takes less than 1 ms is no loading."""
+    trace = Trace()
+    trace.module("Model_0", 0, 60_000)
+    trace.kernel("first", 20, 30, launched=10)
+    slow = [("cudaFree", 100, 12_000), ("cudaMalloc", 12_200, 14_000), ("cudaMalloc", 26_300, 900)]
+    for name, start, length in slow:
+        trace.event("cuda_runtime", name, start, length)
+    trace.event("cuda_runtime", "cudaMalloc", 2_000, 8_000, tid=2)
+    launch = {"correlation": 1_000}
+    trace.event("cuda_runtime", "cudaLaunchKernel", 27_250, 13_000, **launch)
+    trace.event("kernel", "second", 40_100, 10_000, pid=0, tid=7, device=0, stream=7, **launch)
+    trace.event("cuda_runtime", "cudaDeviceSynchronize", 40_300, 9_900)
+    (found,) = analyze(trace.imported(tmp_path)).findings
+    own = sorted((begin, begin + took) for _, begin, took in [*slow[:2], ("", 27_250, 13_000)])
+    within = sum(min(end, 40_100) - max(begin, 50) for begin, end in own)
+    assert found.evidence["loading_ns"] == within * 1_000 == 38_850_000
+
+
 def test_short_gaps_have_none(tmp_path):
     """Of a gap of 40 µs nothing is kept: the least is 100 µs."""
     trace = Trace(with_stack=1)

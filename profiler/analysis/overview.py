@@ -606,6 +606,7 @@ _LARGEST = 3  # submodules
 _AT_ONCE = 1.05  # times what a device was busy
 _FINDINGS = 3
 _COSTLIEST = 5  # shapes
+_BASE = 0.01  # of the work is in no call: then shares say what they are of
 _LISTED_DEVICES = 3  # as many are counted by kind instead
 _SUBMODULES = (
     "submodule",
@@ -795,12 +796,23 @@ def _shapes(of: ReportInput) -> TableView | None:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
+    if _works_outside(of.analysis.shapes):
+        base = renamed(SHAPES, "share", label=said("of work in calls"))
+        columns[columns.index("share")] = base
     if _adds_up_tracks(of.analysis):
         title = said("{title}; tracks add up", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "bound")
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
+
+
+def _works_outside(shapes: pl.DataFrame) -> bool:
+    """Whether the work in no call, of which no share has anything, is a hundredth of some device's
+    and more."""
+    outside = pl.col("total_ns").filter(pl.col("submodule").is_null()).sum()
+    parts = shapes.group_by("device").agg(part=outside / pl.col("total_ns").sum())["part"]
+    return shapes["submodule"].is_not_null().any() and bool((parts >= _BASE).any())
 
 
 def _adds_up_tracks(analysis: Analysis) -> bool:

@@ -255,6 +255,20 @@ def test_elapsed_that_adds_up_devices_says_so(devices, begins, elapsed_ns, at_on
     assert part.table.frame["elapsed_ns"].to_list() == [elapsed_ns]
 
 
+@pytest.mark.parametrize(("free", "base"), [(0, "share"), (25, "of work in calls")])
+def test_shares_of_shapes_say_that_they_are_of_the_work_in_calls(free, base):
+    """Of 100 ns two operators in a call take 60 and 15, one in none 25: shares are of the 75."""
+    commands = [
+        Command(0, "cuda:0", "s", "compute", "mm", 0, 60),
+        Command(0, "cuda:0", "s", "compute", "add", 60, 15),
+        Command(-1, "cuda:0", "s", "compute", "copy", 75, free),
+    ]
+    shapes = _opening(make_run([make_call(0, "t", 0, 75)], commands)).shapes
+    (column,) = (each for each in shapes.columns if each.name == "share")
+    assert _plain(column.label or column.name) == base
+    assert shapes.frame["share"].to_list() == [60 / 75, 15 / 75]
+
+
 def test_kernels_of_one_name_have_the_template_argument_that_differs():
     """Three kernels that one name stands for, and one that has its name alone, which stays."""
     commands = [

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from profiler.analysis.launch_bound import stall_times
 from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
-from profiler.analysis.timeline import PipelineCalls
+from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError
 from profiler.prediction.changes import Changed, DeviceSpan, Following, changed
 from profiler.prediction.follow import by_calls, by_replay, followed
@@ -65,7 +65,7 @@ from profiler.trace.manifest_fields import Device
 class Measured(Struct, frozen=True):
     """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
     `steps` steps. `recorded_ns` is as it was recorded, `ns` without the profiling overhead if that
-    is known (`corrected`)."""
+    is known (`corrected`), or as it is in a replay of it alone if another overlapped it."""
 
     pipelines: tuple[int, ...]
     steps: int
@@ -364,6 +364,16 @@ class Predictor:
         RefusedError if a replay does not tell what the run would have taken."""
         return replay_basis(self.run, self.workload, stall_times(self.analysis))
 
+    @cached_property
+    def _beneath(self) -> bool:
+        """Whether a pipeline call began while its device worked for the one before: that hid what
+        the host did meanwhile, as nothing does in a replay of it alone."""
+        pipelines = PipelineCalls.of(self.run)
+        began = np.full(len(pipelines.numbers), np.iinfo(np.int64).max)
+        np.minimum.at(began, pipelines.code_of_spans, pipelines.starts)
+        chosen = np.isin(pipelines.numbers, self.workload.numbers)
+        return bool((Axis.of(self.run, pipelines).first > began)[chosen].any())
+
     @property
     def launches(self) -> ReplayBasis | None:
         """The basis of replays; None of a run whose launches cannot be replayed."""
@@ -391,22 +401,24 @@ class Predictor:
         """Predict `scenario`. Raises InputError if the run cannot answer it."""
         run, analysis = self.run, self.analysis
         workload, basis, changes = self._scenario(scenario)
+        alone = workload is not self.workload and (basis is None or basis.pace is None)
         devices = OnDevices.of(run, analysis, scenario, changes.workload)
         request = _request(changes, devices.placed)
         assumes = _assumptions(analysis, workload, basis, changes, devices)
+        beside = (Note.of(Assumption.ALONE),) if alone else ()
         spans = () if run is self.given else (Note.of(Assumption.SPANS_OF_CALLS),)
         unknown = (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
         return Prediction(
             run_id=run.run_id,
             scenario=scenario,
-            measured=_measured(workload),
+            measured=_measured(workload, alone=alone),
             request=request,
             stages=_parts(by_stage(workload), by_stage(devices.placed)),
             submodules=_parts(by_submodule(workload), by_submodule(devices.placed)),
             simulation=devices.simulation,
             best=devices.best,
             too_large=devices.too_large,
-            assumes=_each_once((*spans, *assumes)),
+            assumes=_each_once((*spans, *beside, *assumes)),
             unknown=_each_once(unknown),
             device=changes.device,
             reasons=changes.reasons,
@@ -422,13 +434,16 @@ class Predictor:
     def _scenario(
         self, scenario: Scenario, *, explained: bool = True
     ) -> tuple[Workload, ReplayBasis | None, Changed]:
-        """The workload as it was measured or would be untraced, what it is replayed from, and what
-        the scenario makes of it; its reasons only if it is to be `explained`."""
+        """The workload as it was measured, or is in a replay, what that starts from, and what the
+        scenario makes of it; its reasons only if it is to be `explained`."""
         check(scenario, self.workload)
         basis = self._basis(scenario) if scenario.changes_calls or self.paced else None
-        workload = self.workload
-        if basis is not None and basis.pace is not None:
-            workload = self._untraced(basis)
+        paced = basis is not None and basis.pace is not None
+        if self._beneath and not paced:
+            replayable = basis or self.launches
+        else:
+            replayable = basis if paced else None
+        workload = self.workload if replayable is None else self._replayed(replayable)
         following = self._following(scenario, replayed=basis is not None)
         run, analysis = self.run, self.analysis
         if basis is None:
@@ -438,21 +453,22 @@ class Predictor:
         )
         return workload, basis, changes
 
-    def _untraced(self, basis: ReplayBasis) -> Workload:
-        """The workload as it would have been measured with the host's pace of `basis`."""
-        if basis.pace not in self._untraced_at:
+    def _replayed(self, basis: ReplayBasis) -> Workload:
+        """The workload as it is in a replay of what was recorded, with the host's pace of
+        `basis`."""
+        if basis.pace not in self._replayed_at:
             workload = self.workload
             pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
             recorded = (
                 workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
             )
-            self._untraced_at[basis.pace] = replace(
+            self._replayed_at[basis.pace] = replace(
                 with_pieces(workload, pieces), recorded_ns=recorded
             )
-        return self._untraced_at[basis.pace]
+        return self._replayed_at[basis.pace]
 
     @cached_property
-    def _untraced_at(self) -> dict[float | None, Workload]:
+    def _replayed_at(self) -> dict[float | None, Workload]:
         return {}
 
     def _basis(self, scenario: Scenario) -> ReplayBasis | None:
@@ -511,7 +527,7 @@ def _request(changes: Changed, placed: Workload) -> RequestTime:
     )
 
 
-def _measured(workload: Workload) -> Measured:
+def _measured(workload: Workload, *, alone: bool) -> Measured:
     recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
     return Measured(
         pipelines=workload.numbers,
@@ -520,7 +536,7 @@ def _measured(workload: Workload) -> Measured:
         ns=float(workload.measured_ns.mean()),
         low_ns=float(workload.measured_ns.min()),
         high_ns=float(workload.measured_ns.max()),
-        corrected=workload.recorded_ns is not None,
+        corrected=workload.recorded_ns is not None and not alone,
     )
 
 

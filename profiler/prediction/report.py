@@ -308,6 +308,8 @@ def _basis(prediction: Prediction) -> str:
     text += f" with {counted(measured.steps, 'step')}" if measured.steps else ""
     if measured.corrected:
         text += f"; {duration(measured.ns)} without the profiling overhead"
+    elif measured.ns != measured.recorded_ns:
+        text += f"; {duration(measured.ns)} alone, by a replay"
     elif count > 1:
         text += f"; {duration(measured.low_ns)} to {duration(measured.high_ns)}"
     text += "."
@@ -482,6 +484,10 @@ SENTENCES: Sentences = {
         ),
         Assumption.OVERLAPPING_CALLS: said(
             "pipeline calls of the run overlapped: their times include what they waited for another"
+        ),
+        Assumption.ALONE: said(
+            "it runs alone, before and after the change: as recorded it began while the device "
+            "still worked for another pipeline call, which hid what its host did meanwhile"
         ),
         Assumption.INSTANCES_SEEN: said(
             "each model runs as many requests at once as it was seen to: {models}"

@@ -36,6 +36,7 @@ class Assumption(NoteCode):
     AS_TRACED_ELSEWHERE = "as_traced_elsewhere"
     AS_TRACED_AT = "as_traced_at"
     OVERLAPPING_CALLS = "overlapping_calls"
+    ALONE = "alone"
     WITHOUT_SUBMODULES = "without_submodules"
     WITHOUT_GUIDANCE = "without_guidance"
     HALF_BATCH_MEASURED = "half_batch_measured"

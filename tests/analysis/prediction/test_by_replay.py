@@ -197,6 +197,56 @@ def test_a_pipeline_call_that_returns_before_its_device():
     assert answer(run, steps=7).request.ns == pytest.approx(truth.ns, rel=0.01)
 
 
+def _one_after_the_other(first: Run, second: Run, begin: int) -> Run:
+    """A run of two, of which the second's host begins `begin` ns behind the first's, on a stream of
+    its own."""
+    calls, commands = len(first.calls), len(first.commands)
+    later = pl.col("start_ns") + begin
+    number = pl.lit(1, dtype=pl.Int32).alias("pipeline")
+    track = pl.col("track").cast(pl.String) + " of the second"
+    moved = {
+        "calls": second.calls.with_columns(later, number, pl.col("call") + calls),
+        "commands": second.commands.with_columns(
+            later,
+            number,
+            call=pl.when(pl.col("call") >= 0).then(pl.col("call") + calls).otherwise(-1),
+            track=track.cast(second.commands.schema["track"]),
+        ),
+        "spans": second.spans.with_columns(later, number),
+        "flows": second.flows + commands,
+    }
+    joined = {
+        name: pl.concat([getattr(first, name), frame.cast(getattr(first, name).schema)])
+        for name, frame in moved.items()
+    }
+    return replace(first, **joined)
+
+
+def test_a_pipeline_call_beneath_another_is_predicted_alone():
+    """The second one's prompts are encoded while the first one's image is decoded, which takes
+    longer than they do: alone it takes what a machine takes for it, unchanged and without guidance,
+    though less of it could be seen."""
+    made = pipeline(_LAUNCH_BOUND)
+    decode = (QueuedCall("vae", kernels=200, length=100_000, host=5_000),)
+    before = QueuedPipeline(_ENCODE, [[_LAUNCH_BOUND]] * 4, decode)
+    first = before.simulated(machine=Machine(returns=True)).run
+    (returned,) = first.spans.filter(pl.col("kind") == "pipeline")["duration_ns"]
+    whole = made.simulated()
+    run = _one_after_the_other(first, whole.run, returned)
+    analysis = analyze(run)
+    seen = predict(run, analysis, Scenario(steps=4), 1)
+    assert seen.measured.recorded_ns < 0.9 * whole.ns
+    assert seen.measured.ns == pytest.approx(whole.ns, rel=0.01)
+    assert seen.request.ns == seen.measured.ns
+    assert not seen.measured.corrected
+    assert [note.code for note in seen.assumes].count(Assumption.ALONE) == 1
+    found = predict(run, analysis, Scenario(guidance=False), 1)
+    share = noted(found.assumes, Assumption.HALF_BATCH_ON_DEVICE)["transformer"].values["share"]
+    truth = made.without("negative_prompt").with_lengths("transformer", share).simulated()
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
+    assert found.measured.ns == seen.measured.ns
+
+
 @pytest.mark.parametrize(
     "scenario", [{"steps": 9}, {"drop": ("text_encoder",)}, {"cuda_graph": True}, {}], ids=str
 )

@@ -19,7 +19,14 @@ from itertools import accumulate
 import numpy as np
 from msgspec import Struct, field, structs
 
-from profiler.importers.kineto.modules import RUNTIME, Frames, Kind, class_of, parse_frame
+from profiler.importers.kineto.modules import (
+    PYTHON,
+    RUNTIME,
+    Frames,
+    Kind,
+    class_of,
+    parse_frame,
+)
 from profiler.kineto.events import Bools, Event, Ranges
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
@@ -36,6 +43,9 @@ from profiler.trace.events import NO_ITERATION
 # not
 #   the module, and one of them runs several modules (`post_quant_conv`, `Decoder`; tiles).
 #
+# Where modules are called so, torch's `backward` in none of them is a call, too. To it belongs what
+# autograd launches, in the modules whose backward that is.
+#
 # An outermost module that elsewhere runs inside another call is a part of that submodule which the
 # pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
 #
@@ -48,6 +58,7 @@ STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
 _WRAPPER_CLASSES = re.compile(
     r"OptimizedModule|DataParallel|DistributedDataParallel|Fully\w*Shard\w*|FSDP\w*"
 )
+_BACKWARD = re.compile(r"torch/(_tensor|autograd/__init__)\.py\(\d+\): backward$")
 _MODEL_FOLDER = re.compile(r"models/(transformers|unets|autoencoders|controlnets)/")
 _CLASS_IN_FOLDER = {
     "transformers": "Transformer",
@@ -128,6 +139,22 @@ def find_calls(frames: Frames) -> list[CallRange]:
         times = _times(methods, index)
         calls.append(CallRange(*times, "vae", frame.stem, is_autoencoder=True))
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
+
+
+def backward_calls(trace: KinetoTrace, calls: list[CallRange]) -> list[CallRange]:
+    """The outermost `backward` frames of torch that lie in none of these calls of modules, as calls
+    of their own: else the time of a module would last until its backward had ended, with all that
+    the modules behind it did meanwhile."""
+    rows = trace.rows_of(PYTHON)
+    rows = rows[trace.events.named(rows, lambda name: bool(_BACKWARD.match(name)))]
+    if not len(rows):
+        return []
+    frames = trace.ranges(rows).outermost()
+    inside = call_ranges(calls).innermost(frames.thread, frames.start_ns) >= 0
+    return [
+        CallRange(*_times(frames, index), BACKWARD, BACKWARD, class_known=False)
+        for index in np.flatnonzero(~inside).tolist()
+    ]
 
 
 def _times(ranges: Ranges, index: int) -> tuple[int, int, int]:
@@ -363,6 +390,8 @@ def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int])
     are ranks, which count for themselves; `process` has that of each thread."""
     weight: dict[str, tuple[int, int]] = {}
     for call in calls:
+        if call.instance == BACKWARD:  # which ends a pass
+            continue
         times, length = weight.get(call.instance, (0, 0))
         weight[call.instance] = (times + 1, length + call.end_ns - call.start_ns)
     loop = max(weight, key=lambda instance: weight[instance], default="")

@@ -21,6 +21,7 @@ from profiler.importers.kineto.calls import (
     CallRange,
     Ran,
     annotated_calls,
+    backward_calls,
     call_ranges,
     capture_windows,
     device_calls,
@@ -487,7 +488,8 @@ def _recorded_calls(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange]
         return named, CallsFrom.ANNOTATIONS
     modules = [] if has_devices_alone(trace) else find_calls(frames)
     if modules:
-        return modules, None
+        calls = [*modules, *backward_calls(trace, modules)]
+        return sorted(calls, key=lambda call: (call.start_ns, call.end_ns)), None
     for found, source in (
         ()
         if has_devices_alone(trace)

@@ -109,7 +109,10 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     _between(trace, work, launch, call)
     module = _module_in_call(trace, frames, around, origin, call)  # of a recomputed forward, too
     ours = np.where(module >= 0, -1, forward)
-    module = np.where(module >= 0, module, _module_in_call(trace, frames, around, ours, call))
+    of_forward = _module_in_call(trace, frames, around, ours, call)
+    apart = np.array([each.instance == BACKWARD for each in calls] + [False])[_at(around.row, call)]
+    of_forward = np.where(apart, _around(trace, frames.modules, ours), of_forward)
+    module = np.where(module >= 0, module, of_forward)
     # runtime calls that launched nothing and wait, and the call in which each was made
     runtime = trace.rows_of(*RUNTIME)
     waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]

@@ -105,6 +105,46 @@ def test_a_backward_operator_is_its_forward_s_module_and_call(tmp_path):
     assert work["module"].cast(pl.String).to_list() == ["Linear", "ReLU", "ReLU"]
 
 
+def test_a_backward_in_no_module_is_a_call_of_its_own(tmp_path):
+    """Net takes 100 us of each pass of 300, the loss behind it 60, and what autograd does for both
+    80: none has what another did. Modules keep their paths in it. A pass begins with Net, though
+    the backward is called as often; one within a module's call is that call's."""
+    trace = Trace()
+    for number in range(3):
+        begin = 300 * number
+        trace.module("Net_0", begin, 100)
+        trace.module("Linear_0", begin + 5, 90)
+        forward(trace, "aten::addmm", begin + 10, 2 * number)
+        trace.module("MSELoss_0", begin + 110, 60)
+        forward(trace, "aten::mse_loss", begin + 120, 2 * number + 1)
+        for file in ("torch/_tensor.py(575)", "torch/autograd/__init__.py(252)"):
+            trace.frame(f"{file}: backward", begin + 180, 80)
+        backward(trace, "MseLossBackward0", begin + 190, 2 * number + 1, "aten::mse_loss_backward")
+        backward(trace, "AddmmBackward0", begin + 220, 2 * number, "aten::mm")
+    run = trace.imported(tmp_path)
+    assert run.calls["submodule"].cast(pl.String).to_list() == ["Net", "MSELoss", "backward"] * 3
+    assert run.calls["iteration"].to_list() == [0] * 3 + [1] * 3 + [2] * 3
+    tiles = run.tiles.calls
+    assert tiles["elapsed_ns"].to_list() == [100_000, 60_000, 80_000] * 3
+    assert tiles["busy_ns"].to_list() == [4_000, 4_000, 8_000] * 3
+    assert tiles["hidden_ns"].sum() == 0
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work["call"].to_list()[:4] == [0, 1, 2, 2]
+    assert work["layer"].cast(pl.String).to_list()[:4] == [
+        "Linear",
+        "aten::mse_loss",
+        "aten::mse_loss_backward",
+        "Linear",
+    ]
+    inside = Trace()
+    inside.module("Trainer_0", 0, 300)
+    inside.frame("torch/_tensor.py(575): backward", 180, 80)
+    inside.kernel("k", 200, 10, launched=190)
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    assert inside.imported(folder).calls["submodule"].cast(pl.String).to_list() == ["Trainer"]
+
+
 def test_a_recomputed_operator_is_of_the_module_that_ran_it_in_the_backward(tmp_path):
     """A checkpointed block runs again on autograd's thread, below the first backward that needs
     it: its products are those of its Linear there, not of the ReLU whose backward asked."""

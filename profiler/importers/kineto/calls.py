@@ -356,11 +356,15 @@ def only_captures_graphs(trace: KinetoTrace) -> bool:
 # Where the trace has two or more `ProfilerStep#n`, a call in one of them is in iteration n. Else,
 # in a section that is no diffusion, the module that is called most often is the loop's, if that is
 # three times or more: its k-th call starts iteration k, and what follows it belongs to it, until it
-# is called again. A module that holds more time wins among those called equally often.
+# is called again. A module that holds more time wins among those called equally often; one that
+# holds less than a tenth of the time, as what only moves tensors, tells nothing beside others.
 
 
 LEAST_PASSES = 3
 """Calls of one module from which on they are passes of a loop."""
+
+
+_LOOP_SHARE = 0.1  # of the time of all calls
 
 
 def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[int] | None:
@@ -394,7 +398,9 @@ def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int])
             continue
         times, length = weight.get(call.instance, (0, 0))
         weight[call.instance] = (times + 1, length + call.end_ns - call.start_ns)
-    loop = max(weight, key=lambda instance: weight[instance], default="")
+    least = _LOOP_SHARE * sum(length for _, length in weight.values())
+    heavy = {instance: held for instance, held in weight.items() if held[1] >= least} or weight
+    loop = max(heavy, key=lambda instance: heavy[instance], default="")
     if loop not in weight or weight[loop][0] < LEAST_PASSES:
         return [NO_ITERATION] * len(calls)
     ranks = {process.get(call.thread, 0) for call in calls if call.instance == loop}

@@ -38,6 +38,18 @@ def test_each_token_is_an_iteration(tmp_path):
     assert run.to_pandas()["step"].eq(-1).all()
 
 
+def test_what_holds_little_time_makes_no_iterations(tmp_path):
+    """A module of 1 µs that moves tensors is called twice for each token of 70 µs: there are as
+    many iterations as tokens."""
+    trace = language_model(3)
+    for token in range(3):
+        for at in (152, 155):
+            trace.module("ToDevice_0", at + 100 * token, 1)
+    run = trace.imported(tmp_path)
+    assert iterations(run) == [-1, *(token for token in range(3) for _ in range(4))]
+    assert analyze(run).accounting.iterations == 3
+
+
 def test_two_calls_are_no_loop(tmp_path):
     """A prompt and its negative: a module that is called twice makes none."""
     assert iterations(language_model(2).imported(tmp_path)) == [-1] * 5

@@ -500,8 +500,8 @@ def _stage_codes(column: pl.Series, names: list[str]) -> Codes:
 # --- How long passes of a loop that is not denoising last, and what is outside of them.
 #
 # An iteration lasts from the first tile of its calls to the first tile of the next iteration, or of
-# a call in none; the last one to the end of its last tile. What was not recorded then is part of
-# it, as it is of the range that the program's own loop has in the trace.
+# a call in none; without either to the end of the run. What was not recorded then is part of it, as
+# it is of the range that the program's own loop has in the trace.
 
 
 _FOREVER = np.iinfo(np.int64).max
@@ -533,8 +533,7 @@ class IterationTimes(Struct, frozen=True):
 
         if not len(passes):
             return cls((0, 0), within(windows), (0, 0), (0, 0))
-        ended = axis.end[rows[turns[passes[-1]] :]]
-        until = np.append(begin[1:], ended.max())[passes]
+        until = np.append(begin[1:], windows.end[-1:])[passes]
         inside = Stretches.union(begin[passes], until).both(windows)
         rest = windows.minus(inside)
         before = rest.clipped(-_FOREVER, int(begin[passes[0]]))

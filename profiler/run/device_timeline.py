@@ -138,6 +138,7 @@ _TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _OF_STREAM = re.compile(r" (memcpy|copy|collectives)$")
 _WAITS = "(?i)synchronize"
 _GRAPHS = "(?i)graph_?launch"
+_LEAST_LAUNCHES = 3  # of one name, from which on they tell whether they return so late
 _LATER_PART = 20  # one in so many of the work of synchronous launches, at most
 
 
@@ -256,13 +257,17 @@ def synchronous(
 ) -> Times:
     """The places of launches, from `source` to `target`, of work but copies that return when it has
     ended, int64: those of one name all do, so that hardly any of their work goes on later (by
-    clocks that differ)."""
+    clocks that differ). Each launches one piece: what launches a graph may be at it still while the
+    first of its kernels run."""
     place = np.flatnonzero(~np.isin(category[target], _TRANSFERS))
     row, source = target[place], source[place]
     name = commands["layer"].gather(source).to_physical().fill_null(0).to_numpy()
     later = np.bincount(name, np.maximum(end[row] - np.maximum(start[row], end[source]), 0))
-    held = later * _LATER_PART <= np.bincount(name, end[row] - start[row])
-    found: Times = place[held[name]]
+    held = (later * _LATER_PART <= np.bincount(name, end[row] - start[row]))[name]
+    some, times = np.unique(source[held], return_counts=True)
+    several = np.isin(name, name[held][np.isin(source[held], some[times > 1])])
+    few = np.bincount(name)[name] < _LEAST_LAUNCHES
+    found: Times = place[held & ~several & ~few]
     return found
 
 

@@ -290,9 +290,9 @@ RANKS: tuple[Column, ...] = (
         "launch_delay_ns",
         NS,
         "in these, time from the previous rank's start to its own: what the others would wait "
-        "less if it were on time; null without any",
-        True,
+        "less if it were on time",
         label="late by",
+        hide_if_zero=True,
     ),
     col(
         "offset_ns",
@@ -699,7 +699,7 @@ def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, 
         "compared": len(late_ranks),
         "last": len(last),
         "last_share": len(last) / len(late_ranks) if len(late_ranks) else None,
-        "launch_delay_ns": int(last["launch_delay_ns"].sum()) if len(late_ranks) else None,
+        "launch_delay_ns": int(last["launch_delay_ns"].sum()),
     }
 
 

@@ -106,12 +106,14 @@ def _comparison_keys() -> list[str]:
 def _of_named_run(part: str = "submodules") -> list[str]:
     """The submodules, or the devices, of the run that the line names, else of the newest in
     `traces`."""
+    from profiler.files import read_file
+
     try:
         named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
         path = next((path for path in named if path.is_dir()), Path("traces"))
         manifests = [folder / _MANIFEST for folder in (path, *_listed(path))]
         newest = max(filter(Path.is_file, manifests), key=lambda found: found.stat().st_mtime_ns)
-        known = json.loads(newest.read_bytes()) if newest.stat().st_size <= _LARGEST else {part: []}
+        known = json.loads(read_file(newest, _LARGEST))
         return [str(name) for name in known[part]]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []

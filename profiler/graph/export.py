@@ -25,6 +25,7 @@ import numpy as np
 import onnx_ir as ir
 
 from profiler.errors import InputError, OutputError, install_command
+from profiler.files import read_file
 from profiler.graph.export_models import (
     clip,
     flux,
@@ -356,9 +357,7 @@ def open_source(path: Path) -> SourceFolder:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in the file. Raises InputError if it is missing or something else."""
     try:
-        if path.stat().st_size > _MOST_JSON_BYTES:
-            raise InputError(f"{path} has more than 64 MiB: it is no configuration")
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_file(path, _MOST_JSON_BYTES).decode())
     except FileNotFoundError:
         raise InputError(f"{path} is missing: copy the pipeline's folder whole") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from profiler.errors import InputError, needing
+from profiler.files import read_file
 from profiler.trace import manifest_fields
 
 # --- Devices, and which cores each CPU device has.
@@ -234,13 +235,15 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 # path is ever made from it.
 
 
+MOST_BYTES = 256 << 20
+"""Of a file of settings or words."""
 _RUNTIME = "ORT"  # before the names of optimum's classes
 
 
 def read_json(path: Path) -> dict[str, object]:
     """Return the JSON object in `path`; raises `InputError` if it is missing or something else."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_file(path, MOST_BYTES).decode())
     except FileNotFoundError:
         raise InputError(f"{path} is missing; export the model again or copy it whole") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

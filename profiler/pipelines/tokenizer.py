@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError, needing
-from profiler.pipelines.model_folder import Settings, read_json
+from profiler.files import read_file
+from profiler.pipelines.model_folder import MOST_BYTES, Settings, read_json
 
 # --- CLIP's and T5's tokenizers: text to ids, with the `tokenizers` library alone.
 #
@@ -181,7 +182,7 @@ def byte_pairs(folder: Path, **options: str) -> models.BPE:
 def _read_merges(path: Path) -> Iterable[tuple[str, str]]:
     """Yield the pairs of merges.txt; raises `InputError` at a line that is no pair."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_file(path, MOST_BYTES).decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}); fetch it again") from error
     for number, line in enumerate(lines, start=1):

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from profiler import files
+from profiler.errors import InputError
 from profiler.files import opened, read_file
+from profiler.graph import export
 from profiler.importers import import_trace
+from profiler.pipelines import model_folder
 from profiler.trace.bundle import JOURNAL_NAME
 from tests.importers.kineto.traces import flux
 from tests.importers.test_hostile_files import FILES
@@ -164,3 +167,53 @@ def test_nothing_else_opens_what_others_wrote():
         str(path.relative_to(root)) for path in sources if _OPENING.search(path.read_text("utf-8"))
     }
     assert found <= _OUR_OWN
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_in_a_model_folder(tmp_path, kind):
+    """What a downloaded model says of itself is read as a trace is."""
+    place = tmp_path / "model_index.json"
+    MADE[kind](place)
+    for read in (model_folder.read_json, export.read_json):
+        with pytest.raises(InputError, match="no regular file"):
+            read(place)
+
+
+OPENS = re.compile(
+    r"\.read_(text|bytes)\(|\bsqlite3\.connect\(|\bos\.open\(.*O_RDONLY|[^.\w]open\("
+)
+ELSEWHERE = {
+    "files.py": "the function that opens every input",
+    "importers/sqlite_file.py": "a database by the descriptor of an open file",
+    "cli/commands/query.py": "a query that the user names, perhaps a pipe",
+    "cli/commands/record.py": "our own journal, and the terminal",
+    "cli/terminal.py": "/dev/null",
+    "graph/optimize/files.py": "what our own process wrote of its error",
+    **dict.fromkeys(
+        [
+            "analysis/device_profiles.py",
+            "cli/commands/mcp.py",
+            "cli/main.py",
+            "graph/netron.py",
+            "importers/xplane_planes.py",
+            "kineto/perfetto_file.py",
+            "report/html/library.py",
+            "report/html/page.py",
+            "report/language.py",
+            "tools/perfetto_ui.py",
+            "trace/schema.py",
+        ],
+        "what packages bring",
+    ),
+}
+
+
+def test_all_else_is_opened_by_one_function():
+    """`capture` reads what belongs to the program that it runs in."""
+    root = Path(files.__file__).parent
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if OPENS.search(path.read_text(encoding="utf-8"))
+    }
+    assert {name for name in found if not name.startswith("capture/")} == set(ELSEWHERE)

@@ -23,6 +23,7 @@ from typing import Any
 import onnx_ir as ir
 
 from profiler.errors import InputError, install_command
+from profiler.files import read_file
 from profiler.graph.fix import name_nodes, number_names
 from profiler.graph.model import (
     CATEGORY,
@@ -63,6 +64,7 @@ from profiler.graph.verify import OutputDifference, verify
 # Nodes that compute sizes or constants alone decide only if nothing else was replaced.
 
 
+_MOST_CONFIG_BYTES = 64 << 20
 _MOST_REPLACED = 512  # nodes that one is taken to stand for
 _OF_PARTS = (LAYER, COMMAND_INDEX, OPERATION, CATEGORY)
 
@@ -255,7 +257,7 @@ def model_type_of(path: Path, model: ir.Model) -> str:
 def _configured(path: Path) -> Iterator[str]:
     """What the config.json beside the model names, as diffusers and transformers write it."""
     try:
-        config = json.loads((path.parent / "config.json").read_bytes())
+        config = json.loads(read_file(path.parent / "config.json", _MOST_CONFIG_BYTES))
         architectures = config.get("architectures") or []
         names = [config.get("_class_name"), *architectures, config.get("model_type")]
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):

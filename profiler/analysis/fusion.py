@@ -750,7 +750,8 @@ def _axes(work: Work, operation: Operation) -> frozenset[int] | None:
             return None
         return frozenset(at - len(dims) for at, n in enumerate(dims) if given[at] != n)
     if operation.norm_kind in ("LayerNorm", "RMSNorm"):
-        weights = (read.dims for read in work.reads[1:] if read.dims == dims[-len(read.dims) :])
+        parts = (read.dims for read in work.reads[1:] if 0 < len(read.dims) < len(dims))  # no skip
+        weights = (part for part in parts if part == dims[-len(part) :])
         return frozenset(range(-len(next(weights, dims[-1:])), 0))
     axes = {"BatchNorm": [-len(dims), *inner], "InstanceNorm": inner, "GroupNorm": [0, *inner]}
     return frozenset(axes[operation.norm_kind]) if operation.norm_kind in axes else None

@@ -113,8 +113,7 @@ _WAITS = {  # by column of the idle table
 def host_bound(analysis: Analysis) -> Iterator[Finding]:
     """A device waits for the host to launch its next command, within calls. Silent if clocks of
     devices are not aligned (when the host had called is not known on its clock), if nothing of
-    the host was recorded, and if what is launched one by one is, or warms up for, graphs' capture.
-    Commands whose
+    the host was recorded, and if the run captures graphs or warms up for that. Commands whose
     launch was not recorded do not count, nor does what the host did once in one of several calls:
     fewer launches do not gain that."""
     if unaligned(analysis) or captures_and_replays(analysis) or only_captures(analysis):

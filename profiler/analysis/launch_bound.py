@@ -409,8 +409,8 @@ def stalls_of(
 
 def loading_ns(analysis: Analysis, device: str) -> int:
     """How long, in gaps of 10 ms and more, a device waited at least while the host was in launches
-    and other calls of the driver that last longer than any launch, in first calls: these take so
-    long if they load something. Without stalls; of several at once their union."""
+    and other calls of the driver that last over 1 ms, in first calls: these take so long if they
+    load something. Without stalls; of several at once their union."""
     once = stall_begins(analysis)
     rows = analysis.gaps.filter(
         pl.col("device") == device,

@@ -146,7 +146,8 @@ class Evidence(Struct, frozen=True):
     products. `concludes` is whether it is a softmax that no product follows, as those of a
     classifier. `routes` is whether it makes or reads the scores of a router's experts, `projects`
     whether a product has the width of its submodule's heads, `of_tokens` whether its rows are
-    tokens, though few, if the model has no vectors of a timestep. `updates` is whether it runs in
+    tokens, though few, if the model has no vectors of a timestep, `of_vocabulary` whether they are
+    scores of the words that a product of its submodule gives. `updates` is whether it runs in
     an optimizer's pass.
     """
 
@@ -166,6 +167,7 @@ class Evidence(Struct, frozen=True):
     routes: bool = False
     projects: bool = False
     of_tokens: bool = False
+    of_vocabulary: bool = False
     updates: bool = False
     kernel: str = ""
 

@@ -281,6 +281,7 @@ class SubmoduleKinds:
         self._of_tokens = products_of_tokens(products)
         self._projecting = projections_of(products, self._heads())
         self._routing = self._of_routers(products, order)
+        self._vocabularies = frozenset(n for _, _, n in products.values() if n >= VOCABULARY)
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
@@ -304,9 +305,15 @@ class SubmoduleKinds:
             routes=number in self._routing,
             projects=number in self._projecting,
             of_tokens=number in self._of_tokens,
+            of_vocabulary=shapes is not None and self._scores_words(shapes),
             updates=_OPTIMIZER in (row.submodule, row.place.partition(".")[0]),
             kernel=row.kernel or "",
         )
+
+    def _scores_words(self, shapes: Shapes) -> bool:
+        """Whether the first tensor has as many columns as a product gives words of a vocabulary."""
+        first = shapes.inputs[:1]
+        return any(t.floating and t.dims and t.dims[-1] in self._vocabularies for t in first)
 
     def _attention_in(self, number: int) -> bool:
         """Whether a kind shows that the submodule attends: a fused attention or the softmax of one,
@@ -515,10 +522,7 @@ def _of_router(found: Evidence) -> Decision | None:
 
 def _of_sampler(found: Evidence) -> Decision | None:
     """What chooses from a vocabulary outside of a module for it."""
-    if found.operation.word not in _CHOICES_OF_TOKENS or found.shapes is None:
-        return None
-    widths = (tensor.dims[-1:] for tensor in found.shapes.inputs[:1] if tensor.floating)
-    chooses = any(width >= VOCABULARY for (width,) in filter(None, widths))
+    chooses = found.operation.word in _CHOICES_OF_TOKENS and found.of_vocabulary
     return Decision("sampling", "shapes") if chooses else None
 
 

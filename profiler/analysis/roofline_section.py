@@ -309,9 +309,10 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
     found = []
     for row in scaled(analysis, rows, "total_ns", "commands", "tf32_ns", "simt_ns").to_dicts():
         device, took_ns = devices.get(row["submodule"]), row["total_ns"]
-        faster = _faster(analysis.device_profiles.get(device or ""))
-        off, on = (2 * row[name] > took_ns for name in ("simt_ns", "tf32_ns"))
         half_alone = _takes_half_alone(known.get(device or ""))
+        half = "float16" if half_alone else "bfloat16"
+        faster = _faster(analysis.device_profiles.get(device or ""), half)
+        off, on = (2 * row[name] > took_ns for name in ("simt_ns", "tf32_ns"))
         enough = off and row["has_tf32"] if faster is None else faster >= _FASTER
         enough = enough or half_alone
         if not is_accelerator(device) or not enough or share(took_ns, total) < _OF_RUN:
@@ -341,12 +342,12 @@ def _takes_half_alone(device: Device | None) -> bool:
     return device is not None and re.search(_HALF_ALONE, device.hardware) is not None
 
 
-def _faster(profile: DeviceProfile | None) -> float | None:
-    """Peak of 16-bit types over that of float32; None if not known."""
+def _faster(profile: DeviceProfile | None, half: str) -> float | None:
+    """The peak of a 16-bit type over that of float32; None if not known."""
     if profile is None:
         return None
-    single, half = profile.peak("float32"), profile.peak("bfloat16")
-    return half / single if single and half else None
+    single, of_half = profile.peak("float32"), profile.peak(half)
+    return of_half / single if single and of_half else None
 
 
 def _single_precision(found: Finding) -> Words:

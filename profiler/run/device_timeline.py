@@ -477,7 +477,8 @@ class DeviceAxis(Struct, frozen=True, eq=False):
         nothing waits in a queue, and whatever ends a gap, its launch recorded or not, is late."""
         if self.source is None or not launches.synchronous:
             return False
-        return bool(np.isin(self.source[self.source >= 0], launches.blocked_by).all())
+        known = self.source[self.source >= 0]
+        return len(known) > 0 and bool(np.isin(known, launches.blocked_by).all())
 
     def launch_bound(self, launches: Launches) -> Stretches:
         """The gaps that the host is to blame for."""

@@ -550,9 +550,12 @@ def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[Cal
     found = period_of(trace.events.name[rows].astype(np.int64))
     if found is None:
         return []
-    begins = [*range(found[0], len(rows), found[1])]
-    times = trace.start_ns[launches]
-    ends = [*times[begins[1:]].tolist(), int(trace.end_ns[launches[begins[-1] :]].max())]
+    first, period = found
+    begins = [*range(first, len(rows), period)]
+    if len(rows) - begins[-1] < _ALIKE * period:  # this pass went on without being recorded
+        del begins[-1]
+    times, last = trace.start_ns[launches], launches[begins[-1] : begins[-1] + period]
+    ends = [*times[begins[1:]].tolist(), int(trace.end_ns[last].max())]
     thread = int(np.bincount(trace.thread[launches]).argmax())
     return [
         CallRange(thread, begin, end, _REPEATED, _REPEATED, class_known=False)

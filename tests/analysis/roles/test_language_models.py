@@ -119,14 +119,17 @@ def test_experts_are_chosen_in_their_mixture():
 
 
 def test_what_a_sampler_does_is_sampling():
-    """All of it; without a module what chooses from a vocabulary."""
+    """All of it; without a module what chooses from the vocabulary that a product gives. Boxes of
+    a detector may be as many."""
     scores = "in: float[4,151936]"
     of_sampler = ["aten::argmax", "aten::_softmax", "aten::cumsum"]
     run = [(op, op, scores) for op in of_sampler]
     assert [role for role, _, _ in roles(*run, submodule="Sampler")] == ["sampling"] * 3
     inside = [(f"TopKTopPSampler/{op}", op, scores) for op in of_sampler]
     assert [role for role, _, _ in roles(*inside)] == ["sampling"] * 3
-    found = roles(*run[:1], ("aten::argmax", "aten::argmax", "in: float[4,77]"))
-    assert [role for role, _, _ in found] == ["sampling", "elementwise"]
+    head = ("aten::mm", "aten::mm", "in: float[4,4096] float[4096,151936]")
+    small = ("aten::argmax", "aten::argmax", "in: float[4,77]")
+    assert [role for role, _, _ in roles(head, *run[:1], small)][1:] == ["sampling", "elementwise"]
+    assert roles(*run[:1])[0][0] != "sampling"
     resampled = roles(("Upsampler/aten::mul", "aten::mul", scores))
     assert resampled[0][0] != "sampling"

@@ -542,7 +542,7 @@ SENTENCES: Sentences = {
 # --- What the first screen says of iterations.
 
 
-_BESIDE = 0.005  # of the time that it is a part of: less is not told beside iterations
+_BESIDE = 0.005  # of the time that it is a part of: less is not shown beside iterations
 
 
 def iteration_notes(analysis: Analysis) -> Iterator[Said]:
@@ -581,7 +581,7 @@ def iteration_notes(analysis: Analysis) -> Iterator[Said]:
 
 
 def _with_missing(what: Said, whole_ns: float, missing_ns: float) -> Said:
-    """`what` lasted `whole_ns`, with how much of it was not recorded if that is worth telling."""
+    """`what` lasted `whole_ns`, with how much of it was not recorded if that is worth a word."""
     if missing_ns < _BESIDE * whole_ns or not missing_ns:
         return what
     return said("{what}, {missing} of it not recorded", what=what, missing=duration(missing_ns))

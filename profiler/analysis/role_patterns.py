@@ -463,7 +463,7 @@ def projection_of(shapes: Shapes, *, of_heads: bool, vectors: bool = True) -> st
 
 def products_of_tokens(products: Mapping[int, tuple[int, int, int]]) -> frozenset[int]:
     """Which of the products, as rows, inner and outer size, work on tokens unless they work on a
-    timestep: with weights that meet many rows elsewhere, or where none meets many."""
+    timestep: with weights that meet many rows elsewhere, or if none meets many."""
     most: dict[tuple[int, int], int] = {}
     for rows, k, n in products.values():
         most[k, n] = max(rows, most.get((k, n), 0))

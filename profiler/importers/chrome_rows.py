@@ -22,8 +22,9 @@ from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.importers.importer import content_of
 from profiler.kineto import BYTE_ORDER_MARK
+from profiler.kineto.arguments import Args, Arguments
 from profiler.kineto.damaged_text import DamagedText
-from profiler.kineto.events import LATEST_NS, WRONG, Args, Events
+from profiler.kineto.events import LATEST_NS, WRONG, Events
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace, readable
 from profiler.trace.columns import Int32s
@@ -156,7 +157,7 @@ def kineto_trace(
         name,
         category,
         thread,
-        [row.args for row in kept],
+        Arguments.of(row.args for row in kept),
     )
     start_ns, duration_ns = start[timed].copy(), duration[timed].copy()
     return KinetoTrace(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -20,7 +20,9 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.files import decoded, decoder_of
+from profiler.kineto.arguments import ANY, NO_NUMBER, NUMBERS, RAW, Args, Arguments
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
+from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
 
 # --- Events of torch.profiler's Chrome JSON, as far as they are read.
@@ -48,67 +50,6 @@ def fraction(value: Scalar) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if 0 <= number < _LARGEST_FRACTION else None
-
-
-class Args(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "external_id": "External id",
-        "dims": "Input Dims",
-        "types": "Input type",
-        "values": "Concrete Inputs",
-        "changed": "Bytes",
-        "device_type": "Device Type",
-        "device_id": "Device Id",
-        "allocated": "Total Allocated",
-        "reserved": "Total Reserved",
-        "sequence": "Sequence number",
-        "forward_thread": "Fwd thread id",
-        "collective": "Collective name",
-        "occupancy": "est. achieved occupancy %",
-        "blocks": "blocks per SM",
-        "warps": "warps per SM",
-        "copied": "copy kind",
-        "node": "graph node id",
-    },
-):
-    """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
-    `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
-    `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
-    `collective` is that of some kernels, and `occupancy` to `warps` those of CUDA; `copied` is the
-    direction of a copy that its name does not have (`direction`, with `size`, on MTIA), `node` the
-    place of work in its CUDA graph, and `annotation` or `name` what the user called that."""
-
-    external_id: Scalar = None
-    correlation: Scalar = None
-    launch_id: Scalar = None
-    device: Scalar = None
-    stream: Scalar = None
-    bytes: Scalar = None
-    name: Scalar = None
-    dims: msgspec.Raw = msgspec.Raw(b"")
-    types: msgspec.Raw = msgspec.Raw(b"")
-    values: msgspec.Raw = msgspec.Raw(b"")
-    grid: msgspec.Raw = msgspec.Raw(b"")
-    finished: bool | Scalar = None
-    changed: Scalar = None
-    device_type: Scalar = None
-    device_id: Scalar = None
-    allocated: Scalar = None
-    reserved: Scalar = None
-    sequence: Scalar = None
-    forward_thread: Scalar = None
-    kernel: Scalar = None
-    collective: Scalar = None
-    occupancy: Scalar = None
-    blocks: Scalar = None
-    warps: Scalar = None
-    copied: Scalar = None
-    node: Scalar = None
-    annotation: Scalar = None
-    direction: Any = None
-    size: Any = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -139,8 +80,7 @@ class Samples:
 class Events(Sequence[Event]):
     """The n complete events of a file, in its order. A file has millions, so each is made when it
     is asked for, without its times: `name`, `category` and `thread`, int32 [n], index `names`,
-    `categories` and `threads`, the (pid, tid) pairs; `args` are those of each, None if nothing
-    of them is read."""
+    `categories` and `threads`, the (pid, tid) pairs."""
 
     names: tuple[str, ...]
     categories: tuple[str, ...]
@@ -148,10 +88,10 @@ class Events(Sequence[Event]):
     name: Int32s
     category: Int32s
     thread: Int32s
-    args: list[Args | None]
+    args: Arguments
 
     def __len__(self) -> int:
-        return len(self.args)
+        return len(self.name)
 
     @overload
     def __getitem__(self, row: int) -> Event: ...
@@ -338,7 +278,6 @@ _MEMORY = "[memory]"
 _COPIES = "gpu_memcpy"
 _DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
 _ACCELERATOR = re.compile(r"(?!CPU|GPU)([A-Z]{3,8}) (\d{1,4})")
-_NO_ARGS = Args()
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -367,6 +306,10 @@ class _Times(msgspec.Struct):
 
 
 _TIMES = decoder_of(_Times, strict=False)
+
+
+class _ListedEvents(msgspec.Struct):
+    traceEvents: list[Event]  # noqa: N815  the key's own name
 
 
 class _Sampled(msgspec.Struct, gc=False):
@@ -398,23 +341,85 @@ def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
     return found
 
 
+_KEYS = {one.name: one.encode_name for one in msgspec.structs.fields(Args)}
+_ALONE = frozenset((*NUMBERS, *ANY))
+_RENAMED = frozenset(one.encode() for one in (*OLDER, MTIA))  # categories, by `_add_complete`
+
+
+class _Recoded(Generic[_Key]):
+    """The numbers that texts have in `known`, by those that the core gave them."""
+
+    def __init__(self, known: _Codes[_Key], value: Callable[[bytes], _Key]) -> None:
+        self._known = known
+        self._value = value
+        self._texts: list[bytes] = []
+        self._number: Int32s = np.zeros(0, dtype=np.int32)
+
+    def codes(self, codes: Int32s, texts: Callable[[int], list[bytes]]) -> Int32s:
+        """The numbers of some texts; `texts` has those of the core from a number on."""
+        more = texts(len(self._texts))
+        self._texts += more
+        self._number = np.append(self._number, np.full(len(more), -1, dtype=np.int32))
+        there = np.bincount(codes, minlength=len(self._texts)) > 0
+        for code in np.flatnonzero(there & (self._number < 0)).tolist():
+            self._number[code] = self._known[self._value(self._texts[code])]
+        return self._number[codes]
+
+
+def _listed(texts: list[bytes]) -> bytes:
+    """A document of the texts of events."""
+    return b'{"traceEvents":[%b]}' % b",".join(texts)
+
+
+class Scanned(NamedTuple):
+    """The complete events of a document, as columns of `EventColumns`; `rest` is the document
+    without its events, `others` are events of other kinds that are read, `marked` the texts of
+    those that belong to collectives, in `marked_rows`."""
+
+    codes: tuple[Int32s, Int32s, Int32s]
+    start_ns: Int64s
+    duration_ns: Int64s
+    arguments: Arguments
+    dropped: int
+    rest: bytes
+    others: list[Event]
+    others_text: bytes
+    marked: list[bytes]
+    marked_rows: list[int]
+
+
 class EventColumns:
     """What is kept of events; `out_of_range` is the sentence about times that none can have,
-    `valid` makes JSON of a text of the file if that is none."""
+    `valid` makes JSON of a text of the file if that is none, and values are decoded if `strict` as
+    they are spelled."""
 
-    def __init__(self, out_of_range: str, valid: Callable[[Text], Text]) -> None:
+    def __init__(
+        self, out_of_range: str, valid: Callable[[Text], Text], strict: bool = True
+    ) -> None:
         self._out_of_range = out_of_range
         self._valid = valid
+        self._strict = strict
         self._names: _Codes[str] = _Codes()
         self._categories: _Codes[str] = _Codes()
         self._threads: _Codes[tuple[Scalar, Scalar]] = _Codes()
+        self._table = _core.KinetoEvents(
+            numbers=[_KEYS[name] for name in NUMBERS],
+            scalars=[key for name, key in _KEYS.items() if name not in _ALONE],
+            values=[_KEYS[name] for name in ANY],
+            marked=_KEYS["collective"],
+        )
+        self._of_names = _Recoded(self._names, bytes.decode)
+        self._of_categories = _Recoded(self._categories, bytes.decode)
+        self._of_threads = _Recoded(self._threads, self._thread)
+        self._kinds: list[Args] = []
         self._raw: dict[bytes, msgspec.Raw] = {b"": msgspec.Raw(b"")}
         self._codes: list[tuple[Int32s, Int32s, Int32s]] = []
         self._times: list[tuple[Int64s, Int64s]] = []
         self._memory_times: list[Int64s] = []
         self._series: _Codes[tuple[Scalar, str]] = _Codes()
         self._samples: list[tuple[Int32s, Int64s, _Float64s]] = []
-        self._args: list[Args | None] = []
+        self._args: list[Arguments] = []
+        self._count = 0
         self.memory: list[Event] = []
         self.thread_names: dict[tuple[Scalar, Scalar], str] = {}
         self.device_names: dict[Scalar, str] = {}  # by process, as `rbln:0`
@@ -424,6 +429,81 @@ class EventColumns:
         self.negative: list[int] = []
         self._begun: dict[tuple[Scalar, Scalar], list[Event]] = {}  # `"ph": "B"`, innermost last
         self._ended: list[Event] = []
+
+    def scan(self, text: Text) -> Scanned | None:
+        """The events of a document, not added; None if they must be decoded one by one."""
+        table = self._table
+        if not table.scan(text) or not _RENAMED.isdisjoint(table.categories(0)):
+            return None
+        others_text = _listed([bytes(text[begin:end]) for begin, end in table.others])
+        name, category, thread, start, duration, row, kind, numbers = table.columns()
+        try:
+            self._decode_kinds()
+            threads = self._of_threads.codes(thread, table.threads)
+            others = decoded(others_text, _ListedEvents, strict=self._strict).traceEvents
+        except WRONG:
+            return None
+        categories = self._of_categories.codes(category, table.categories)
+        names = self._of_names.codes(name, table.names)
+        arguments = Arguments(row, kind, dict(zip(NUMBERS, numbers, strict=True)), self._kinds)
+        if _COPIES in self._categories:
+            self._name_copies(names, arguments)
+        begin, end = table.span
+        rest = bytes(text[:begin]) + b"[]" + bytes(text[end:])
+        return Scanned(
+            codes=(names, categories, threads),
+            start_ns=start,
+            duration_ns=duration,
+            arguments=arguments,
+            dropped=table.dropped,
+            rest=rest,
+            others=others,
+            others_text=others_text,
+            marked=[bytes(text[begin:end]) for begin, end in table.marked],
+            marked_rows=table.marked_rows,
+        )
+
+    def _decode_kinds(self) -> None:
+        for text in self._table.kinds(len(self._kinds)):
+            kind = decoded(b"{%b}" % text, Args, strict=self._strict)
+            for name in RAW:
+                setattr(kind, name, self._shared(getattr(kind, name)))
+            self._kinds.append(kind)
+
+    def _thread(self, text: bytes) -> tuple[Scalar, Scalar]:
+        return decoded(b"[%b]" % text, tuple[Scalar, Scalar], strict=self._strict)
+
+    def _name_copies(self, names: Int32s, arguments: Arguments) -> None:
+        """Give copies the direction that their names do not have, in place."""
+        code = self._names.get("Memcpy")
+        copies = np.flatnonzero(names == code) if code is not None else ()
+        for row in np.array(copies, dtype=np.int64).tolist():
+            args = arguments[row]
+            if args is not None and args.copied:
+                names[row] = self._names[f"Memcpy {args.copied}"]
+
+    def add_scanned(self, found: Scanned) -> None:
+        """Add the events of a document that was scanned."""
+        self._check_unended(found.duration_ns)
+        if found.marked:
+            collectives = collective_args(_listed(found.marked)).items()
+            rows = found.marked_rows
+            self.collectives |= {self._count + rows[place]: one for place, one in collectives}
+        self.dropped += found.dropped
+        self._codes.append(found.codes)
+        self._times.append((found.start_ns, found.duration_ns))
+        self._args.append(found.arguments)
+        self._count += len(found.start_ns)
+        if found.others:
+            self._add_others(found.others, found.others_text)
+
+    def _check_unended(self, durations: Int64s) -> None:
+        """Note events that did not end, or ended before they began, whose length becomes 0."""
+        if (durations < 0).any():
+            ended = durations != NO_NUMBER
+            self.unfinished += (self._count + np.flatnonzero(~ended)).tolist()
+            self.negative += (self._count + np.flatnonzero(ended & (durations < 0))).tolist()
+            durations[durations < 0] = 0
 
     def add(self, events: list[Event], text: Text) -> None:
         """Add some events, which were decoded from `text`."""
@@ -447,7 +527,7 @@ class EventColumns:
         durations = np.array([event.dur for event in events], dtype=np.float64)
         ended = durations >= 0
         if not ended.all():
-            first = len(self._args)
+            first = self._count
             self.unfinished += (first + np.flatnonzero(np.isnan(durations))).tolist()
             self.negative += (first + np.flatnonzero(durations < 0)).tolist()
             durations[~ended] = 0
@@ -477,7 +557,8 @@ class EventColumns:
         start_ns += base_ns
         self._check(start_ns, start_ns + duration_ns)
         known = tuple(self._names), tuple(self._categories), tuple(self._threads)
-        return Events(*known, name, category, thread, self._args), start_ns, duration_ns
+        args = Arguments.joined(self._args)
+        return Events(*known, name, category, thread, args), start_ns, duration_ns
 
     def memory_ns(self, base_ns: int) -> Int64s:
         """The times of `memory`."""
@@ -511,19 +592,17 @@ class EventColumns:
                 np.array([threads[event.pid, event.tid] for event in events], dtype=np.int32),
             )
         )
-        first = len(self._args)
-        args = [None if event.args == _NO_ARGS else event.args for event in events]
-        self._args += args
+        first = self._count
+        self._count += len(events)
         collective = False
-        for one in args:
+        for one in (event.args for event in events):
             if one is not None:
                 # equal ones once, not in the text
                 if one.dims or one.types or one.values or one.grid:
-                    one.dims = self._shared(one.dims)
-                    one.types = self._shared(one.types)
-                    one.values = self._shared(one.values)
-                    one.grid = self._shared(one.grid)
+                    for name in RAW:
+                        setattr(one, name, self._shared(getattr(one, name)))
                 collective |= one.collective is not None
+        self._args.append(Arguments.of(event.args for event in events))
         if collective:
             found = collective_args(self._valid(text))
             rows = {place: row for row, place in enumerate(places, first)}

@@ -44,6 +44,7 @@ from profiler.kineto.events import (
     Events,
     Ranges,
     Samples,
+    Scanned,
     Text,
     in_parts,
 )
@@ -144,6 +145,9 @@ class _Events(msgspec.Struct):
     traceEvents: list[Event]  # noqa: N815  the key's own name
 
 
+_Listed = TypeVar("_Listed", bound=_Events)
+
+
 class _Part(_Events, forbid_unknown_fields=True):
     """Some of the events."""
 
@@ -175,22 +179,18 @@ class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Decodes texts of a file, once `valid` has made JSON of them."""
+    """How texts of a file are decoded, once `valid` has made JSON of them."""
 
     valid: Callable[[Text], Text]
+    strict: bool
     header: msgspec.json.Decoder[Header]
     part: msgspec.json.Decoder[_Part]
 
-    def whole(self, text: Text) -> _Events:
-        return self.header.decode(self.valid(text))
 
-    def some(self, text: Text) -> _Events:
-        return self.part.decode(self.valid(text))
-
-
-_STRICT = _Reader(lambda text: text, decoder_of(Header), decoder_of(_Part))
+_STRICT = _Reader(lambda text: text, True, decoder_of(Header), decoder_of(_Part))
 _LENIENT = _Reader(
     lambda text: _NOT_A_NUMBER.sub(b":null", text.translate(_CONTROL)),
+    False,
     decoder_of(Header, strict=False),
     decoder_of(_Part, strict=False),
 )
@@ -307,10 +307,25 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int | None = None) -> Ki
 
 
 def _parsed(path: Path, file: BinaryIO, limit: int | None, reader: _Reader) -> KinetoTrace:
-    columns = EventColumns(_out_of_range(path), reader.valid)
+    columns = EventColumns(_out_of_range(path), reader.valid, reader.strict)
+
+    def read(text: Text, decoder: msgspec.json.Decoder[_Listed]) -> tuple[_Listed, Scanned | None]:
+        text = reader.valid(text)
+        found = columns.scan(text)
+        return decoder.decode(text if found is None else found.rest), found
+
+    def whole(text: Text) -> tuple[_Events, Scanned | None]:
+        return read(text, reader.header)
+
+    def some(text: Text) -> tuple[_Events, Scanned | None]:
+        return read(text, reader.part)
+
     header: _Events | None = None
-    for header, text in in_parts(_chunks(path, file, limit), reader.whole, reader.some):
-        columns.add(header.traceEvents, text)
+    for (header, scanned), text in in_parts(_chunks(path, file, limit), whole, some):
+        if scanned is None:
+            columns.add(header.traceEvents, text)
+        else:
+            columns.add_scanned(scanned)
         header.traceEvents = []
     assert isinstance(header, Header)
     return _trace(path, header, columns)

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.capture.torch.compile import Statement, layers_of, statements
-from profiler.kineto.events import Args, Event, Ranges, whole
+from profiler.kineto.arguments import Args
+from profiler.kineto.events import Event, Ranges, whole
 from profiler.kineto.operators import (
     Scalar,
     copy_name,

@@ -27,7 +27,7 @@ from profiler.importers.kineto.modules import (
     class_of,
     parse_frame,
 )
-from profiler.kineto.events import Bools, Event, Ranges
+from profiler.kineto.events import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import NO_ITERATION
@@ -739,14 +739,13 @@ class Training(Struct, frozen=True, eq=False):
 def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
     """What the launches in the rows `origin` (-1: unknown) are of; None if nothing trains."""
     rows = trace.rows_of("cpu_op")
-    args = [trace.events.args[row] for row in rows.tolist()]
-    if not any(one is not None and one.forward_thread for one in args):
+    kinds, index = trace.events.args.alike(rows)
+    if not any(one.forward_thread for one in kinds):
         return None
-    events = [trace.events[row] for row in rows.tolist()]
-    numbered = np.array([_number(event) >= 0 for event in events], dtype=np.bool_)
-    threads = [event.args.forward_thread if event.args else None for event in events]
-    behind = numbered & np.array([one not in (None, 0) for one in threads], dtype=np.bool_)
-    behind |= np.array([event.name.startswith(_ENGINE) for event in events], dtype=np.bool_)
+    numbered = _numbers(trace, rows) >= 0
+    threads = np.array([one.forward_thread not in (None, 0) for one in kinds], dtype=np.bool_)
+    behind = numbered & threads[index]
+    behind |= trace.events.named(rows, lambda name: name.startswith(_ENGINE)).astype(np.bool_)
     if not behind.any():
         return None
     named = trace.rows_of("user_annotation")
@@ -783,16 +782,19 @@ def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
     """The last forward operator with the number of each backward one, that started before it."""
     by_number: dict[int, list[int]] = {}
     order = np.argsort(trace.start_ns[forwards], kind="stable")
-    for row in forwards[order].tolist():
-        by_number.setdefault(_number(trace.events[row]), []).append(row)
+    forwards = forwards[order]
+    for number, row in zip(_numbers(trace, forwards).tolist(), forwards.tolist(), strict=True):
+        by_number.setdefault(number, []).append(row)
     known: dict[int, int] = {-1: -1}
-    for row in np.unique(backward[backward >= 0]).tolist():
+    backwards = np.unique(backward[backward >= 0])
+    for number, row in zip(_numbers(trace, backwards).tolist(), backwards.tolist(), strict=True):
         begin = trace.start_ns[row]
-        found = by_number.get(_number(trace.events[row]), [])
+        found = by_number.get(number, [])
         known[row] = next((one for one in reversed(found) if trace.start_ns[one] < begin), -1)
     return np.array([known[row] for row in backward.tolist()], dtype=np.int64)
 
 
-def _number(event: Event) -> int:
-    value = event.args.sequence if event.args else None
-    return value if isinstance(value, int) else -1
+def _numbers(trace: KinetoTrace, rows: Int64s) -> Int64s:
+    """The sequence numbers of some events, -1 for none."""
+    numbers = trace.events.args.integers("sequence", rows)
+    return np.maximum(numbers, -1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec import structs
 from profiler.importers.kineto.commands import device_kind, device_name
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS
 from profiler.importers.kineto.modules import RUNTIME
-from profiler.kineto.events import Args, whole
+from profiler.kineto.events import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
@@ -25,8 +25,6 @@ from profiler.trace.health import EMPTY_NS, check, timeless
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
 
-_NO_ARGS = Args()
-_DEVICE, _STREAM = attrgetter("device"), attrgetter("stream")
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
 _LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
@@ -160,24 +158,21 @@ def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator
     """A note of kernels whose operator, by its number, is amid those of the file and none of them.
     Older recorders number kernels otherwise than operators: most are of none then. All operators
     are looked at only if those ahead of some calls are not the ones that these name."""
-    args = trace.events.args
     rows = np.append(trace.rows_of(OPERATORS), trace.unfinished)
     calls = calls[:: max(len(calls) // _SAMPLE, 1)]
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
     places = np.searchsorted(trace.start_ns[rows], trace.start_ns[calls], side="right")
+    numbers_of = partial(trace.events.args.values, "external_id")
+    operators = numbers_of(rows)
     without = 0
-    for call, place in zip(calls.tolist(), places.tolist(), strict=True):
-        wanted = one.external_id if (one := args[call]) else None
-        ahead = reversed(rows[max(place - _AHEAD, 0) : place].tolist()) if wanted else ()
-        found = any((args[row] or _NO_ARGS).external_id == wanted for row in ahead)
+    for wanted, place in zip(numbers_of(calls), places.tolist(), strict=True):
+        found = wanted and wanted in operators[max(place - _AHEAD, 0) : place]
         without += bool(wanted) and not found
     if not 0 < 2 * without < len(calls):
         return
-    operators = map(args.__getitem__, rows.tolist())
-    numbers = {one.external_id for one in operators if one is not None}
+    numbers = set(operators)
     known: list[int] = [one for one in numbers if isinstance(one, int)]
-    kernels = [one.external_id for row in work.tolist() if (one := args[row]) is not None]
-    named = [one for one in kernels if isinstance(one, int) and one > 0]
+    named = [one for one in numbers_of(work) if isinstance(one, int) and one > 0]
     lost = [one for one in named if one not in numbers]
     if len(lost) < _LEAST_LOST or 2 * len(lost) > len(named) or not known:
         return
@@ -231,25 +226,24 @@ def _hardware(trace: KinetoTrace) -> str:
 
 def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     kind = device_kind(trace)
-    args = [one or _NO_ARGS for one in map(trace.events.args.__getitem__, work.tolist())]
     devices: dict[str, int] = {}
     streams: dict[tuple[Any, ...], int] = {}
-    where: dict[tuple[Any, ...], int] = {}
     # MTIA's copies run beside the kernels of their stream, and beside each other
     apart = trace.events.of_category(work, "gpu_memcpy") & (kind == "mtia")
-    each = zip(map(_DEVICE, args), map(_STREAM, args), trace.thread[work].tolist(), strict=True)
-    place = np.array([where.setdefault(one, len(where)) for one in each], dtype=np.int64)
-    first = np.unique(place, return_index=True)[1]
-    places = []
-    for (_, stream, _), row in zip(where, work[first].tolist(), strict=True):
-        event = trace.events[row]
+    kinds, index = trace.events.args.alike(work)
+    pairs, first, pair = np.unique(
+        index * len(trace.threads) + trace.thread[work], return_index=True, return_inverse=True
+    )
+    codes = np.zeros((len(pairs), 2), dtype=np.int64)
+    for one in np.argsort(first).tolist():  # in the order of the file
+        args, event = kinds[index[first[one]]], trace.events[work.item(first[one])]
         on = device_name(kind, trace, event)
-        number = str(event.tid if stream is None else stream)
-        code = devices.setdefault(on, len(devices))
-        places.append((code, streams.setdefault((on, event.pid, number), len(streams))))
-    codes = np.array(places, dtype=np.int64).reshape(-1, 2)[place].T
+        stream = str(event.tid if args.stream is None else args.stream)
+        device = devices.setdefault(on, len(devices))
+        codes[one] = device, streams.setdefault((on, event.pid, stream), len(streams))
+    codes = codes[pair.reshape(-1)].T
     computes = trace.events.of_category(work, "kernel")
-    kernel, names = _kernels(trace, work, args)
+    kernel, names = _kernels(trace, work)
     start = trace.start_ns[work] - base_ns
     return DeviceRows(
         start=start,
@@ -275,15 +269,12 @@ def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:
     return end
 
 
-def _kernels(
-    trace: KinetoTrace, work: Int64s, args: Sequence[Args]
-) -> tuple[Int64s, tuple[str, ...]]:
+def _kernels(trace: KinetoTrace, work: Int64s) -> tuple[Int64s, tuple[str, ...]]:
     """The kernel of each row, by its name and its grid, and the names of these."""
-    grids: dict[int, int] = {}  # texts that are equal may be several
-    place = np.array([grids.setdefault(id(one.grid), len(grids)) for one in args], dtype=np.int64)
+    kinds, index = trace.events.args.alike(work)
     codes: dict[bytes, int] = {}
-    texts = [bytes(args[row].grid) for row in np.unique(place, return_index=True)[1].tolist()]
-    grid = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64)[place]
+    of_kinds = [codes.setdefault(bytes(one.grid), len(codes)) for one in kinds]
+    grid = np.array(of_kinds, dtype=np.int64)[index]
     number = max(len(codes), 1)
     keys = trace.events.name[work].astype(np.int64) * number + grid
     known, kernel = np.unique(keys, return_inverse=True)
@@ -293,22 +284,20 @@ def _kernels(
 
 def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:
     args = trace.events.args
-    found = [one.correlation if (one := args[row]) else -1 for row in rows.tolist()]
-    try:
-        numbers = np.array(found, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):  # texts, or beyond 64 bits
-        whole_ones = (whole(one, -1) for one in found)
-        numbers = np.array([one if abs(one) < _LARGEST else -1 for one in whole_ones])
+    numbers = args.integers("correlation", rows)
+    if not args.has_only_integers("correlation", rows):  # texts, or beyond 64 bits
+        whole_ones = (whole(one, -1) for one in args.values("correlation", rows))
+        every = [one if abs(one) < _LARGEST else -1 for one in whole_ones]
+        numbers = np.array(every, dtype=np.int64)
     return np.where((numbers > 0) & (numbers < _LARGEST), numbers, -1)
 
 
 def _rekey(trace: KinetoTrace, rows: Int64s, process: Int64s) -> None:
     """Make launch numbers differ between processes."""
-    numbers, processes = _correlations(trace, rows).tolist(), _PROCESSES
-    for row, number, owner in zip(rows.tolist(), numbers, process.tolist(), strict=True):
-        args = trace.events.args[row]
-        if args is not None and number > 0:
-            args.correlation = number * processes + owner + 1
+    numbers = _correlations(trace, rows)
+    known = numbers > 0
+    unique = numbers[known] * _PROCESSES + process[known] + 1
+    trace.events.args.set_integers("correlation", rows[known], unique)
 
 
 # --- Processes that ran operators without launching work, beside one that launched some.

@@ -27,7 +27,8 @@ from profiler.importers.kineto.calls import (
     training_of,
 )
 from profiler.importers.kineto.modules import RUNTIME, Frames, input_dims
-from profiler.kineto.events import Event, Ranges
+from profiler.kineto.arguments import NO_NUMBER
+from profiler.kineto.events import Bools, Event, Ranges
 from profiler.kineto.operators import GRAPH_NODES, Scalar, is_operator
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
@@ -154,6 +155,8 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
     work = trace.rows_of(*DEVICE_WORK)
     runtime = trace.rows_of(*RUNTIME)
+    if _differ(trace, runtime):
+        return work, _matching(trace, work, runtime, "correlation")
     numbers = _ids(trace, runtime, "correlation")
     codes = {one: code for code, one in enumerate(dict.fromkeys(numbers))}
     codes.pop(None, None)
@@ -169,13 +172,22 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     return work, np.append(runtime, -1)[found]
 
 
+def _differ(trace: KinetoTrace, launches: Int64s) -> bool:
+    """Whether the numbers of launches are integers, and none comes twice."""
+    args = trace.events.args
+    if not args.has_only_integers("correlation", launches):
+        return False
+    numbers = args.integers("correlation", launches)
+    numbers = numbers[_named(numbers)]
+    return len(np.unique(numbers)) == len(numbers)
+
+
 def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
     """The row of the innermost operator with input dims around each launch, else of the innermost;
     -1 for none."""
-    args = trace.events.args  # dims that are equal are one object
-    dims = [one.dims if (one := args[row]) else None for row in operators.row.tolist()]
-    without = {id(one) for one in dims if one is None or bytes(one).strip() in (b"", b"[]")}
-    shaped = np.array([id(one) not in without for one in dims], dtype=np.bool_)
+    kinds, index = trace.events.args.alike(operators.row)
+    with_dims = [bytes(one.dims).strip() not in (b"", b"[]") for one in kinds]
+    shaped = np.array(with_dims, dtype=np.bool_)[index]
     innermost = _at(operators.row, _around(trace, operators, launch))
     if shaped.all() or not shaped.any():
         return innermost
@@ -187,10 +199,10 @@ def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> I
 def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
     """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
     if recorders wrote the correlation id there."""
-    args = [trace.events.args[row] for row in work.tolist()]
-    numbered = [a for a in args if a is not None and a.external_id is not None]
-    same = sum(a.external_id == a.correlation for a in numbered)
-    if 2 * same > len(numbered):
+    ids, numbers = (trace.events.args.values(name, work) for name in ("external_id", "correlation"))
+    numbered = len(ids) - ids.count(None)
+    same = sum(one is not None and one == other for one, other in zip(ids, numbers, strict=True))
+    if 2 * same > numbered:
         return np.full(len(work), -1, dtype=np.int64)
     return _matching(trace, work, annotated, "external_id")
 
@@ -249,8 +261,7 @@ def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> 
     lost = (launch < 0) & (call < 0)
     if not lost.any():
         return
-    args = [trace.events.args[row] for row in work.tolist()]
-    device = np.array([str(a.device if a else None) for a in args])
+    device = np.array([str(one) for one in trace.events.args.values("device", work)])
     for name in np.unique(device[lost]).tolist():
         here = np.flatnonzero(device == name)
         here = here[np.argsort(trace.start_ns[work[here]], kind="stable")]
@@ -329,15 +340,34 @@ def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
 
 def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int64s:
     """For each event in `work` the row in `among` with the same id of this name, -1 for none."""
+    args = trace.events.args
+    if args.has_only_integers(name, among) and args.has_only_integers(name, work):
+        return _last_with(args.integers(name, among), among, args.integers(name, work))
     rows = dict(zip(_ids(trace, among, name), among.tolist(), strict=True))
     rows.pop(None, None)
     return np.array([rows.get(key, -1) for key in _ids(trace, work, name)], dtype=np.int64)
 
 
+def _last_with(keys: Int64s, rows: Int64s, wanted: Int64s) -> Int64s:
+    """Of the rows the last with each key that is wanted, -1 for none."""
+    known = _named(keys)
+    order = np.argsort(keys[known], kind="stable")
+    keys, rows = keys[known][order], np.append(rows[known][order], -1)
+    place = np.searchsorted(keys, wanted, side="right") - 1
+    there = (place >= 0) & _named(wanted)
+    there[there] = keys[place[there]] == wanted[there]
+    return rows[np.where(there, place, -1)]
+
+
+def _named(numbers: Int64s) -> Bools:
+    """Which numbers name something, as `_NO_ID` has it."""
+    named: Bools = (numbers > 0) | ((numbers < -1) & (numbers != NO_NUMBER))
+    return named
+
+
 def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
     """Ids, which files write as numbers and as strings; None for none (0, -1)."""
-    args, number_of = trace.events.args, attrgetter(name)
-    values = [number_of(one) if (one := args[row]) else None for row in rows.tolist()]
+    values = trace.events.args.values(name, rows)
     return [value if type(value) is int and value > 0 else _id(value) for value in values]
 
 

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from profiler.kineto.events import Args, Bools, Ranges
+from profiler.kineto.arguments import Args
+from profiler.kineto.events import Bools, Ranges
 from profiler.kineto.operators import (
     has_mark,
     has_result,

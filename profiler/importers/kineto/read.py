@@ -81,7 +81,8 @@ from profiler.importers.kineto.stages import (
     add_host_work,
     stage_section,
 )
-from profiler.kineto.events import Args, whole
+from profiler.kineto.arguments import Args
+from profiler.kineto.events import whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
@@ -353,11 +354,10 @@ class KinetoRun(Struct, frozen=True):
     def _has_shapes(self) -> bool:
         """Whether operators have shapes; old versions do not say that they were recorded."""
         stated = self.trace.header.record_shapes
-        operators = self.trace.rows_of(OPERATORS).tolist()
+        operators = self.trace.rows_of(OPERATORS)
         if stated is not None:
-            return bool(stated and operators)
-        events = (self.trace.events[row] for row in operators)
-        return any(one.args is not None and bytes(one.args.dims) for one in events)
+            return bool(stated and len(operators))
+        return any(bytes(one.dims) for one in self.trace.events.args.alike(operators)[0])
 
     def landmarks(self) -> Iterator[tuple[str, int]]:
         """The ranges that the program named, with their begins."""

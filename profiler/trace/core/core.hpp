@@ -1,4 +1,4 @@
-// The compiled half of the trace codec, and of the reader of ONNX Runtime's profiles.
+// The compiled half of the trace codec, and of the readers of ONNX Runtime's and torch's profiles.
 //
 //   write/        columns -> packets
 //   read/         packets -> columns: all that traces of our own need; begin with read_trace.cpp
@@ -6,8 +6,9 @@
 //                 the messages that describe them, JSON values and names that Chrome writes,
 //                 translated names, ids of processes that the system used twice
 //   onnxruntime/  nodes of a profile's JSON -> columns
+//   kineto/       complete events of torch.profiler's JSON -> columns
 //
-// module.cpp registers one function for each of the three.
+// module.cpp registers one function for each.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,5 +18,6 @@ namespace profiler::trace {
 void register_decode(nanobind::module_& module);
 void register_encode(nanobind::module_& module);
 void register_profiles(nanobind::module_& module);
+void register_kineto(nanobind::module_& module);
 
 }  // namespace profiler::trace

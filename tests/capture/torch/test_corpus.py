@@ -16,7 +16,8 @@ import pytest
 
 from profiler.capture.torch.events import CALL, MODULE, find_commands, session_events
 from profiler.importers import import_trace
-from profiler.kineto.events import Args, Event
+from profiler.kineto.arguments import Args
+from profiler.kineto.events import Event
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus

@@ -85,6 +85,24 @@ class JsonCursor {
   // Any value, in which at most 64 arrays and objects are open at once.
   bool skip();
 
+  // The same, and its text.
+  bool value(std::string_view& text) {
+    peek();
+    const char* from = at_;
+    if (!skip()) return false;
+    text = {from, static_cast<size_t>(at_ - from)};
+    return true;
+  }
+  // A value that is no array and no object.
+  bool scalar(std::string_view& text) {
+    const char first = peek();
+    return first != '[' && first != '{' && value(text);
+  }
+  bool number(std::string_view& text) {
+    const char first = peek();
+    return (first == '-' || (first >= '0' && first <= '9')) && value(text);
+  }
+
  private:
   void skip_space() {
     if (at_ < end_ && *at_ > ' ') return;

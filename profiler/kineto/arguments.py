@@ -1,0 +1,209 @@
+"""The arguments of torch.profiler's events as columns.
+
+A file has millions of events, and most arguments are those of another event but for a few numbers:
+what is alike is one `Args` for all of them, the numbers are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from typing import Any, overload
+
+import msgspec
+import numpy as np
+
+from profiler.kineto.operators import Scalar
+from profiler.trace.columns import Int32s, Int64s
+
+
+class Args(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "external_id": "External id",
+        "dims": "Input Dims",
+        "types": "Input type",
+        "values": "Concrete Inputs",
+        "changed": "Bytes",
+        "device_type": "Device Type",
+        "device_id": "Device Id",
+        "allocated": "Total Allocated",
+        "reserved": "Total Reserved",
+        "sequence": "Sequence number",
+        "forward_thread": "Fwd thread id",
+        "collective": "Collective name",
+        "occupancy": "est. achieved occupancy %",
+        "blocks": "blocks per SM",
+        "warps": "warps per SM",
+        "copied": "copy kind",
+        "node": "graph node id",
+    },
+):
+    """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
+    `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
+    `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
+    `collective` is that of some kernels, and `occupancy` to `warps` those of CUDA; `copied` is the
+    direction of a copy that its name does not have (`direction`, with `size`, on MTIA), `node` the
+    place of work in its CUDA graph, and `annotation` or `name` what the user called that."""
+
+    external_id: Scalar = None
+    correlation: Scalar = None
+    launch_id: Scalar = None
+    device: Scalar = None
+    stream: Scalar = None
+    bytes: Scalar = None
+    name: Scalar = None
+    dims: msgspec.Raw = msgspec.Raw(b"")
+    types: msgspec.Raw = msgspec.Raw(b"")
+    values: msgspec.Raw = msgspec.Raw(b"")
+    grid: msgspec.Raw = msgspec.Raw(b"")
+    finished: bool | Scalar = None
+    changed: Scalar = None
+    device_type: Scalar = None
+    device_id: Scalar = None
+    allocated: Scalar = None
+    reserved: Scalar = None
+    sequence: Scalar = None
+    forward_thread: Scalar = None
+    kernel: Scalar = None
+    collective: Scalar = None
+    occupancy: Scalar = None
+    blocks: Scalar = None
+    warps: Scalar = None
+    copied: Scalar = None
+    node: Scalar = None
+    annotation: Scalar = None
+    direction: Any = None
+    size: Any = None
+
+
+NUMBERS = ("external_id", "correlation", "launch_id", "bytes", "sequence", "node")
+"""The arguments that differ from event to event: columns if they are integers."""
+RAW = ("dims", "types", "values", "grid")
+"""Those that are JSON, not decoded."""
+ANY = (*RAW, "direction", "size")
+NO_NUMBER = np.iinfo(np.int64).min
+_LARGEST = 1 << 63
+_NO_ARGS = Args()
+
+
+class Arguments(Sequence[Args | None]):
+    """The arguments of n events, each made when it is asked for: None if nothing of them is read.
+
+    `row`, int32 [n], is the row of an event in what follows, -1 for none; `kind`, int32 [m],
+    indexes `kinds`; `columns` are int64 [m] by name, `NO_NUMBER` if the value is that of the kind.
+    """
+
+    def __init__(
+        self, row: Int32s, kind: Int32s, columns: dict[str, Int64s], kinds: list[Args]
+    ) -> None:
+        self.row = row
+        self.kind = kind
+        self.columns = columns
+        self.kinds = kinds
+        self.used = [name for name in NUMBERS if (columns[name] != NO_NUMBER).any()]
+
+    @classmethod
+    def of(cls, args: Iterable[Args | None]) -> Arguments:
+        """The arguments of events that are objects already."""
+        rows: list[int] = []
+        kinds: list[Args] = []
+        for one in args:
+            there = one is not None and one != _NO_ARGS
+            rows.append(len(kinds) if there else -1)
+            if one is not None and there:
+                kinds.append(copy(one))
+        numbers = {}
+        for name in NUMBERS:
+            column = [_number(one, name) for one in kinds]
+            numbers[name] = np.array(column, dtype=np.int64)
+            for one, number in zip(kinds, column, strict=True):
+                if number != NO_NUMBER:
+                    setattr(one, name, None)
+        own = np.arange(len(kinds), dtype=np.int32)
+        return cls(np.array(rows, dtype=np.int32), own, numbers, kinds)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Arguments]) -> Arguments:
+        """Those of the parts of a file in turn; parts may share their kinds."""
+        rows, kinds = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
+        every: list[Args] = []
+        places: dict[int, int] = {}
+        first = 0
+        for part in parts:
+            place = places.get(id(part.kinds))
+            if place is None:
+                place = places[id(part.kinds)] = len(every)
+                every += part.kinds
+            rows.append(np.where(part.row >= 0, part.row + np.int32(first), np.int32(-1)))
+            kinds.append(part.kind + np.int32(place))
+            first += len(part.kind)
+        none = np.zeros(0, dtype=np.int64)
+        numbers = {
+            name: np.concatenate((none, *(part.columns[name] for part in parts)))
+            for name in NUMBERS
+        }
+        return cls(np.concatenate(rows), np.concatenate(kinds), numbers, every)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @overload
+    def __getitem__(self, event: int) -> Args | None: ...
+    @overload
+    def __getitem__(self, event: slice) -> list[Args | None]: ...
+    def __getitem__(self, event: int | slice) -> Args | list[Args | None] | None:
+        if isinstance(event, slice):
+            return [self[one] for one in range(*event.indices(len(self)))]
+        row = self.row.item(event)
+        if row < 0:
+            return None
+        columns = ((name, self.columns[name].item(row)) for name in self.used)
+        numbers = {name: number for name, number in columns if number != NO_NUMBER}
+        kind = self.kinds[self.kind.item(row)]
+        return msgspec.structs.replace(kind, **numbers) if numbers else kind
+
+    def __iter__(self) -> Iterator[Args | None]:
+        return (self[event] for event in range(len(self)))
+
+    def alike(self, events: Int64s) -> tuple[list[Args], Int64s]:
+        """The arguments of some events without their numbers, each once, and the index of each
+        event's among them, int64; those of events without any are empty."""
+        kinds = np.append(self.kind, np.int32(-1))[self.row[events]]
+        there = np.bincount(kinds + 1, minlength=1) > 0
+        known = np.flatnonzero(there)
+        index = (np.cumsum(there) - 1)[kinds + 1]
+        return [self.kinds[kind - 1] if kind else _NO_ARGS for kind in known.tolist()], index
+
+    def values(self, name: str, events: Int64s) -> list[Any]:
+        """One argument of some events, None for those without."""
+        kinds, index = self.alike(events)
+        alike = [getattr(one, name) for one in kinds]
+        places = index.tolist()
+        if name not in NUMBERS:
+            return [alike[place] for place in places]
+        integers = self.integers(name, events)
+        return [
+            alike[place] if number == NO_NUMBER else number
+            for place, number in zip(places, integers.tolist(), strict=True)
+        ]
+
+    def integers(self, name: str, events: Int64s) -> Int64s:
+        """One of the `NUMBERS` of some events, int64, `NO_NUMBER` for those that have none or have
+        it in another form."""
+        found: Int64s = np.append(self.columns[name], NO_NUMBER)[self.row[events]]
+        return found
+
+    def has_only_integers(self, name: str, events: Int64s) -> bool:
+        """Whether no event has an argument in another form than as a column."""
+        return all(getattr(one, name) is None for one in self.alike(events)[0])
+
+    def set_integers(self, name: str, events: Int64s, numbers: Int64s) -> None:
+        """Give events that have arguments a number of theirs."""
+        self.columns[name][self.row[events]] = numbers
+
+
+def _number(args: Args, name: str) -> int:
+    value = getattr(args, name)
+    return value if type(value) is int and -_LARGEST < value < _LARGEST else NO_NUMBER

@@ -33,7 +33,7 @@ from profiler.importers.job_run import JobRun
 from profiler.importers.kineto.health import checked_trace, without_front_ends, without_gaps
 from profiler.importers.kineto.read import KinetoRun, run_of, run_of_job
 from profiler.importers.sqlite_file import SqliteFile, open_sqlite
-from profiler.kineto.events import whole
+from profiler.kineto.arguments import whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace
 

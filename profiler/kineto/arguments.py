@@ -16,6 +16,25 @@ import numpy as np
 from profiler.kineto.operators import Scalar
 from profiler.trace.columns import Int32s, Int64s
 
+_LARGEST_FRACTION = 1e9
+
+
+def whole(value: Scalar, default: int) -> int:
+    """A number, which files write in several ways; `default` if there is none."""
+    try:
+        return int(value) if value is not None else default
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+def fraction(value: Scalar) -> float | None:
+    """A number of zero or more, which files write in several ways; None if there is none."""
+    try:
+        number = float(value) if value is not None else -1.0
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < _LARGEST_FRACTION else None
+
 
 class Args(
     msgspec.Struct,
@@ -78,7 +97,7 @@ class Args(
     size: Any = None
 
 
-NUMBERS = ("external_id", "correlation", "launch_id", "bytes", "sequence", "node")
+NUMBERS = ("external_id", "correlation", "launch_id", "sequence")
 """The arguments that differ from event to event: columns if they are integers."""
 RAW = ("dims", "types", "values", "grid")
 """Those that are JSON, not decoded."""
@@ -89,7 +108,8 @@ _NO_ARGS = Args()
 
 
 class Arguments(Sequence[Args | None]):
-    """The arguments of n events, each made when it is asked for: None if nothing of them is read.
+    """The arguments of n events, None if nothing of them is read. Their `NUMBERS` are columns,
+    and None in what stands for many events.
 
     `row`, int32 [n], is the row of an event in what follows, -1 for none; `kind`, int32 [m],
     indexes `kinds`; `columns` are int64 [m] by name, `NO_NUMBER` if the value is that of the kind.
@@ -102,7 +122,6 @@ class Arguments(Sequence[Args | None]):
         self.kind = kind
         self.columns = columns
         self.kinds = kinds
-        self.used = [name for name in NUMBERS if (columns[name] != NO_NUMBER).any()]
 
     @classmethod
     def of(cls, args: Iterable[Args | None]) -> Arguments:
@@ -159,10 +178,7 @@ class Arguments(Sequence[Args | None]):
         row = self.row.item(event)
         if row < 0:
             return None
-        columns = ((name, self.columns[name].item(row)) for name in self.used)
-        numbers = {name: number for name, number in columns if number != NO_NUMBER}
-        kind = self.kinds[self.kind.item(row)]
-        return msgspec.structs.replace(kind, **numbers) if numbers else kind
+        return self.kinds[self.kind.item(row)]
 
     def __iter__(self) -> Iterator[Args | None]:
         return (self[event] for event in range(len(self)))
@@ -194,6 +210,15 @@ class Arguments(Sequence[Args | None]):
         it in another form."""
         found: Int64s = np.append(self.columns[name], NO_NUMBER)[self.row[events]]
         return found
+
+    def numbers(self, name: str, events: Int64s, default: int) -> Int64s:
+        """One of the `NUMBERS` of some events, int64, however the file writes it; `default` if they
+        have none, or one beyond 64 bits."""
+        kinds, index = self.alike(events)
+        others = [whole(getattr(one, name), default) for one in kinds]
+        kept = [one if abs(one) < _LARGEST else default for one in others]
+        found = self.integers(name, events)
+        return np.where(found == NO_NUMBER, np.array(kept, dtype=np.int64)[index], found)
 
     def has_only_integers(self, name: str, events: Int64s) -> bool:
         """Whether no event has an argument in another form than as a column."""

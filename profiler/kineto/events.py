@@ -32,26 +32,6 @@ _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Float64s = npt.NDArray[np.float64]
 
 
-_LARGEST_FRACTION = 1e9
-
-
-def whole(value: Scalar, default: int) -> int:
-    """A number, which files write in several ways; `default` if there is none."""
-    try:
-        return int(value) if value is not None else default
-    except (TypeError, ValueError, OverflowError):
-        return default
-
-
-def fraction(value: Scalar) -> float | None:
-    """A number of zero or more, which files write in several ways; None if there is none."""
-    try:
-        number = float(value) if value is not None else -1.0
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if 0 <= number < _LARGEST_FRACTION else None
-
-
 class Event(msgspec.Struct, gc=False):
     """One entry of `traceEvents`."""
 

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.capture.torch.compile import Statement, layers_of, statements
-from profiler.kineto.arguments import Args
-from profiler.kineto.events import Event, Ranges, whole
+from profiler.kineto.arguments import NO_NUMBER, Args, Arguments, whole
+from profiler.kineto.events import Event, Ranges
 from profiler.kineto.operators import (
     Scalar,
     copy_name,
@@ -182,23 +182,26 @@ def session_events(
     trace has them.
     """
     events = trace.events
-    args = [event.args or _NO_ARGS for event in events]
+    every = np.arange(len(events))
+    args = events.args
     memory = [event.args or _NO_ARGS for event in trace.memory]
     activity = np.full(len(events) + len(memory), Activity.MEMORY, dtype=np.int8)
     activity[: len(events)] = Activity.OTHER
     for category, rows in trace.rows.items():
         activity[rows] = _ACTIVITIES.get(category, Activity.OTHER)
     launched = np.flatnonzero((activity >= Activity.RUNTIME) & (activity != Activity.MEMORY))
-    correlation = _padded(_numbers([arg.external_id for arg in args]), memory)
+    correlation = _padded(args.numbers("external_id", every, 0), memory)
     linked = np.zeros(len(activity), dtype=np.int64)
     linked[launched] = correlation[launched]
-    correlation[launched] = _numbers([_launch(args[row]) for row in launched.tolist()])
+    correlation[launched] = _launches(args, launched)
     work = launched[activity[launched] >= Activity.KERNEL].tolist()
     numbers = _thread_numbers(trace, activity[: len(events)], threads or {})
     following = range(len(events), len(activity))
     changed = _numbers([arg.changed for arg in memory]).tolist()
+    kinds, index = args.alike(every)
+    unfinished = np.array([one.finished is False for one in kinds], dtype=np.bool_)
     return TorchEvents(
-        names=[event.name for event in events] + [event.name for event in trace.memory],
+        names=events.names_of(every) + [event.name for event in trace.memory],
         activity=activity,
         start_ns=np.concatenate((trace.start_ns, trace.memory_ns)),
         duration_ns=_padded(trace.duration_ns, memory),
@@ -208,10 +211,10 @@ def session_events(
         device={row: _device(trace, events[row], kind) for row in work}
         | dict(zip(following, _holders(memory, kind), strict=True)),
         stream={row: whole(_stream(events[row]), 0) for row in work},
-        nbytes={row: whole(args[row].bytes, UNKNOWN) for row in work}
+        nbytes={row: whole((args[row] or _NO_ARGS).bytes, UNKNOWN) for row in work}
         | dict(zip(following, changed, strict=True)),
-        shapes=lambda row: _shapes(events[row].name, args[row]),
-        unfinished=frozenset(row for row, arg in enumerate(args) if arg.finished is False),
+        shapes=lambda row: _shapes(events.name_of(row), args[row] or _NO_ARGS),
+        unfinished=frozenset(np.flatnonzero(unfinished[index]).tolist()),
     )
 
 
@@ -243,9 +246,10 @@ def _thread_numbers(
     return numbers
 
 
-def _launch(args: Args) -> Scalar:
-    """What a launch and its work share: `correlation`, `launch_id` of torch-rbln."""
-    return args.launch_id if args.correlation is None else args.correlation
+def _launches(args: Arguments, rows: Int64s) -> Int64s:
+    """What launches and their work share: `correlation`, `launch_id` of torch-rbln; 0 for none."""
+    numbers = args.numbers("correlation", rows, NO_NUMBER)
+    return np.where(numbers == NO_NUMBER, args.numbers("launch_id", rows, 0), numbers)
 
 
 def _device(trace: KinetoTrace, event: Event, kind: str) -> str:

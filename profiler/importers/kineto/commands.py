@@ -26,8 +26,8 @@ from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
 from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
 from profiler.importers.kineto.stages import plain_name
-from profiler.kineto.arguments import Args
-from profiler.kineto.events import Event, fraction, whole
+from profiler.kineto.arguments import Args, fraction, whole
+from profiler.kineto.events import Event
 from profiler.kineto.operators import CollectiveArgs, Scalar, copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s

@@ -17,7 +17,7 @@ from msgspec import structs
 from profiler.importers.kineto.commands import device_kind, device_name
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS
 from profiler.importers.kineto.modules import RUNTIME
-from profiler.kineto.events import whole
+from profiler.kineto.arguments import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.events import ROOT_DEVICE
@@ -283,12 +283,7 @@ def _kernels(trace: KinetoTrace, work: Int64s) -> tuple[Int64s, tuple[str, ...]]
 
 
 def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:
-    args = trace.events.args
-    numbers = args.integers("correlation", rows)
-    if not args.has_only_integers("correlation", rows):  # texts, or beyond 64 bits
-        whole_ones = (whole(one, -1) for one in args.values("correlation", rows))
-        every = [one if abs(one) < _LARGEST else -1 for one in whole_ones]
-        numbers = np.array(every, dtype=np.int64)
+    numbers = trace.events.args.numbers("correlation", rows, -1)
     return np.where((numbers > 0) & (numbers < _LARGEST), numbers, -1)
 
 

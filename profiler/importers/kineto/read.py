@@ -81,8 +81,7 @@ from profiler.importers.kineto.stages import (
     add_host_work,
     stage_section,
 )
-from profiler.kineto.arguments import Args
-from profiler.kineto.events import whole
+from profiler.kineto.arguments import Args, whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter

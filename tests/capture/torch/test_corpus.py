@@ -16,8 +16,7 @@ import pytest
 
 from profiler.capture.torch.events import CALL, MODULE, find_commands, session_events
 from profiler.importers import import_trace
-from profiler.kineto.arguments import Args
-from profiler.kineto.events import Event
+from profiler.kineto.arguments import Args, Arguments
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
@@ -33,22 +32,31 @@ def with_ranges(trace, ranges):
     """The trace with ranges of ours: (name, start, end) on the thread of its operators, outer
     before inner. Their ids are below those of all operators, as if they had begun first."""
     thread = int(trace.thread[trace.rows_of("cpu_op")[0]])
-    pid, tid = trace.threads[thread]
-    added = [
-        Event("X", "cpu_op", name, pid, tid, args=Args(external_id=number - len(ranges)))
-        for number, (name, _, _) in enumerate(ranges)
-    ]
+    ids = [number - len(ranges) for number in range(len(ranges))]
+    events, names = trace.events, [name for name, _, _ in ranges]
+    codes = len(events.names) + np.arange(len(ranges), dtype=np.int32)
+    operators = np.full(len(ranges), events.categories.index("cpu_op"), dtype=np.int32)
+    threads = np.full(len(ranges), thread, dtype=np.int32)
+    own = Arguments.of(Args(external_id=number) for number in ids)
+    together = dataclasses.replace(
+        events,
+        names=(*events.names, *names),
+        name=np.append(events.name, codes),
+        category=np.append(events.category, operators),
+        thread=np.append(events.thread, threads),
+        args=Arguments.joined([events.args, own]),
+    )
     first = len(trace.events)
     starts = np.array([start for _, start, _ in ranges], dtype=np.int64)
     ends = np.array([end for _, _, end in ranges], dtype=np.int64)
     return dataclasses.replace(
         trace,
-        events=[*trace.events, *added],
+        events=together,
         start_ns=np.append(trace.start_ns, starts),
         duration_ns=np.append(trace.duration_ns, ends - starts),
-        thread=np.append(trace.thread, np.full(len(ranges), thread, dtype=np.int32)),
+        thread=together.thread,
         rows=trace.rows
-        | {"cpu_op": np.append(trace.rows["cpu_op"], first + np.arange(len(added)))},
+        | {"cpu_op": np.append(trace.rows["cpu_op"], first + np.arange(len(ranges)))},
     )
 
 

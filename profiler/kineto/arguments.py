@@ -186,11 +186,15 @@ class Arguments(Sequence[Args | None]):
     def alike(self, events: Int64s) -> tuple[list[Args], Int64s]:
         """The arguments of some events without their numbers, each once, and the index of each
         event's among them, int64; those of events without any are empty."""
-        kinds = np.append(self.kind, np.int32(-1))[self.row[events]]
+        kinds = self.kinds_of(events)
         there = np.bincount(kinds + 1, minlength=1) > 0
         known = np.flatnonzero(there)
         index = (np.cumsum(there) - 1)[kinds + 1]
         return [self.kinds[kind - 1] if kind else _NO_ARGS for kind in known.tolist()], index
+
+    def kinds_of(self, events: Int64s) -> Int32s:
+        """The index in `kinds` of the arguments of some events, -1 for those without."""
+        return np.append(self.kind, np.int32(-1))[self.row[events]]
 
     def values(self, name: str, events: Int64s) -> list[Any]:
         """One argument of some events, None for those without."""

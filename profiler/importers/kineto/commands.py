@@ -9,7 +9,7 @@ activities.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -100,6 +100,37 @@ def thread_name(trace: KinetoTrace, row: int) -> str:
     return trace.thread_names.get(key) or f"thread {key[1]}"
 
 
+class _Work(NamedTuple):
+    """A command of a device, but for when it ran."""
+
+    track: Track
+    layer: str
+    op_type: str
+    shapes: str
+    kernel: str
+    module: str
+    bytes_read: int
+    bytes_written: int
+
+    def add_to(
+        self, builder: CommandBuilder, start: int, length: int, stage: str, step: int
+    ) -> int:
+        return builder.add(
+            self.track,
+            self.layer,
+            self.op_type,
+            start,
+            length,
+            shapes=self.shapes,
+            kernel=self.kernel,
+            module=self.module,
+            stage=stage,
+            step=step,
+            bytes_read=self.bytes_read,
+            bytes_written=self.bytes_written,
+        )
+
+
 @dataclass(slots=True)
 class CommandWriter:
     """Turns launches into commands, one builder a call and one for work of no call."""
@@ -117,21 +148,63 @@ class CommandWriter:
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
     _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
+    _alike: list[tuple[object, ...]] = field(init=False)  # of each launch: what its work is
+    _known: dict[tuple[object, ...], _Work] = field(default_factory=dict)
     _by_call: Int64s = field(init=False)
     _waits: dict[int, list[int]] = field(init=False)  # by call
     devices: tuple[str, ...] = field(init=False)  # of each launch
 
     def __post_init__(self) -> None:
-        names = (self._device(self.trace.events[row]) for row in self.launches.row.tolist())
-        self.devices = tuple(self._names.setdefault(name, name) for name in names)  # one text each
+        self.devices = self._devices()
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
         self._parts = self._parts_of_operators()
+        self._alike = self._keys()
         self._by_call = np.argsort(self.launches.call, kind="stable")
         self._waits = {}
         for row, call in zip(*(c.tolist() for c in self.launches.waits), strict=True):
             self._waits.setdefault(call, []).append(row)
+
+    def _devices(self) -> tuple[str, ...]:
+        names: dict[tuple[int, ...], str] = {}
+        found = []
+        events, rows = self.trace.events, self.launches.row
+        for row, key in zip(rows.tolist(), self._codes(rows), strict=True):
+            name = names.get(key[1:])
+            if name is None:
+                name = names[key[1:]] = self._device(events[row])
+            found.append(self._names.setdefault(name, name))  # one text each
+        return tuple(found)
+
+    def _codes(self, rows: Int64s) -> Iterator[tuple[int, ...]]:
+        """Yield what tells an event from others, but for its numbers and times, for each of some
+        rows; of row -1 that of no event."""
+        events = self.trace.events
+        there = rows >= 0
+        columns = (events.name, events.category, events.thread)
+        found = [np.where(there, column[rows], -1).tolist() for column in columns]
+        return zip(*found, np.where(there, events.args.kinds_of(rows), -1).tolist(), strict=True)
+
+    def _keys(self) -> list[tuple[object, ...]]:
+        """Of each launch what its work is made of: that with the same is alike."""
+        launches, paths = self.launches, self.paths
+        phases = launches.training.phases if launches.training is not None else None
+        modules = np.unique(launches.module).tolist()
+        place = {one: (paths.path(one), paths.layer(one, "")) for one in modules}
+        return [
+            (
+                *(event, operator, place[module], launch in self._shared, self._parts.get(member)),
+                *(id(self.replayed.get(member)), phases[member] if phases is not None else ""),
+            )
+            for member, (event, operator, module, launch) in enumerate(
+                zip(
+                    *(self._codes(launches.row), self._codes(launches.operator)),
+                    *(launches.module.tolist(), launches.launch.tolist()),
+                    strict=True,
+                )
+            )
+        ]
 
     def by_device(self) -> dict[str, Int64s]:
         """The places among the launches of the work of each device, ascending."""
@@ -168,16 +241,22 @@ class CommandWriter:
         """Add the commands of a call; of none (-1) with stage and step by the time of launch."""
         commands: dict[int, int] = {}
         stage, step = "", NO_STEP
-        for member in self._members(call):
+        trace, members = self.trace, self._members(call)
+        rows, launches = self.launches.row[members], self.launches.launch[members]
+        columns = (trace.start_ns[rows], trace.duration_ns[rows], launches)
+        each = zip(members.tolist(), *(one.tolist() for one in columns), strict=True)
+        for member, start, length, launch in each:
             if place_at is not None:
                 stage, step = place_at(int(self.launches.time_ns[member]))
-            target = self._work(member, builder, stage, step)
-            launch = self.launches.launch.item(member)
+            work = self._known.get(self._alike[member])
+            if work is None:
+                work = self._known[self._alike[member]] = self._work(member)
+            target = work.add_to(builder, start, length, stage, step)
             if launch < 0:
                 continue
             if launch not in commands:
-                track = self._track(("host", self.trace.thread.item(launch)), launch)
-                name, times = self.trace.events.name_of(launch), self._times(launch)
+                track = self._track(("host", trace.thread.item(launch)), launch)
+                name, times = trace.events.name_of(launch), self._times(launch)
                 commands[launch] = builder.add(track, name, "", *times, stage=stage, step=step)
             builder.link(commands[launch], target)
 
@@ -205,17 +284,24 @@ class CommandWriter:
 
     def occupancy(self) -> Iterator[Occupancy]:
         """Yield how each kernel filled its device, the means of its executions by their time."""
-        args = self.trace.events.args
-        kernels: dict[tuple[str, str], list[tuple[int, Args]]] = {}
-        for row, device in zip(self.launches.row.tolist(), self.devices, strict=True):
-            one = args[row]
-            if one is not None and (one.occupancy, one.blocks, one.warps) != (None, None, None):
-                key = device, self.trace.events.name_of(row)
-                kernels.setdefault(key, []).append((row, one))
+        events, rows = self.trace.events, self.launches.row
+        lengths = np.maximum(self.trace.duration_ns[rows], 0).tolist()
+        alike: defaultdict[tuple[str, int, int], int] = defaultdict(int)  # their time, by kernel
+        codes = (events.name[rows].tolist(), events.args.kinds_of(rows).tolist())
+        for device, name, kind, length in zip(self.devices, *codes, lengths, strict=True):
+            if kind >= 0:
+                alike[device, name, kind] += length
+        kernels: dict[tuple[str, str], list[tuple[Args, int]]] = {}
+        for (device, name, kind), length in alike.items():
+            one = events.args.kinds[kind]
+            if (one.occupancy, one.blocks, one.warps) != (None, None, None):
+                kernels.setdefault((device, events.names[name]), []).append((one, length))
         for (device, kernel), executions in kernels.items():
-            length = [max(self.trace.duration_ns.item(row), 0) for row, _ in executions]
             means = {
-                name: _mean([fraction(getattr(one, name)) for _, one in executions], length)
+                name: _mean(
+                    [fraction(getattr(one, name)) for one, _ in executions],
+                    [length for _, length in executions],
+                )
                 for name in ("occupancy", "blocks", "warps")
             }
             share = means["occupancy"]
@@ -229,19 +315,18 @@ class CommandWriter:
 
     def device_of(self, call: int) -> str:
         """The device on which most of a call's work ran, the root device if none did."""
-        counts = Counter(self.devices[member] for member in self._members(call))
+        counts = Counter(self.devices[member] for member in self._members(call).tolist())
         return counts.most_common(1)[0][0] if counts else self.root
 
-    def _members(self, call: int) -> list[int]:
+    def _members(self, call: int) -> Int64s:
         calls = self.launches.call
         first, last = np.searchsorted(calls, (call, call + 1), sorter=self._by_call).tolist()
-        members: list[int] = self._by_call[first:last].tolist()
-        return members
+        return self._by_call[first:last]
 
     def _times(self, row: int) -> tuple[int, int]:
         return self.trace.start_ns.item(row), self.trace.duration_ns.item(row)
 
-    def _work(self, member: int, builder: CommandBuilder, stage: str, step: int) -> int:
+    def _work(self, member: int) -> _Work:
         row = self.launches.row.item(member)
         event = self.trace.events[row]
         source = self.launches.operator.item(member)
@@ -273,16 +358,13 @@ class CommandWriter:
         phase = training.phases[member] if training is not None else ""
         if phase:
             path, layer = phase, f"{phase}/{layer}"
-        return builder.add(
+        return _Work(
             self._work_track(event, row),
             layer,
             op_type,
-            *self._times(row),
             shapes=shapes + part if shapes else "",
             kernel=event.name if event.cat in DEVICE_WORK else "",
             module=path,
-            stage=stage,
-            step=step,
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
             bytes_written=size,
         )

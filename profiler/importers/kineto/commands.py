@@ -167,44 +167,35 @@ class CommandWriter:
             self._waits.setdefault(call, []).append(row)
 
     def _devices(self) -> tuple[str, ...]:
-        names: dict[tuple[int, ...], str] = {}
-        found = []
         events, rows = self.trace.events, self.launches.row
-        for row, key in zip(rows.tolist(), self._codes(rows), strict=True):
-            name = names.get(key[1:])
-            if name is None:
-                name = names[key[1:]] = self._device(events[row])
-            found.append(self._names.setdefault(name, name))  # one text each
-        return tuple(found)
-
-    def _codes(self, rows: Int64s) -> Iterator[tuple[int, ...]]:
-        """Yield what tells an event from others, but for its numbers and times, for each of some
-        rows; of row -1 that of no event."""
-        events = self.trace.events
-        there = rows >= 0
-        columns = (events.name, events.category, events.thread)
-        found = [np.where(there, column[rows], -1).tolist() for column in columns]
-        return zip(*found, np.where(there, events.args.kinds_of(rows), -1).tolist(), strict=True)
+        places = events.category[rows].astype(np.int64) * len(events.threads) + events.thread[rows]
+        places = places * (len(events.args.kinds) + 1) + events.args.kinds_of(rows) + 1
+        _, first, place = np.unique(places, return_index=True, return_inverse=True)
+        names = [self._device(events[row]) for row in rows[first].tolist()]
+        names = [self._names.setdefault(name, name) for name in names]  # one text each
+        return tuple(names[one] for one in place.reshape(-1).tolist())
 
     def _keys(self) -> list[tuple[object, ...]]:
         """Of each launch what its work is made of: that with the same is alike."""
-        launches, paths = self.launches, self.paths
-        phases = launches.training.phases if launches.training is not None else None
-        modules = np.unique(launches.module).tolist()
-        place = {one: (paths.path(one), paths.layer(one, "")) for one in modules}
-        return [
-            (
-                *(event, operator, place[module], launch in self._shared, self._parts.get(member)),
-                *(id(self.replayed.get(member)), phases[member] if phases is not None else ""),
-            )
-            for member, (event, operator, module, launch) in enumerate(
-                zip(
-                    *(self._codes(launches.row), self._codes(launches.operator)),
-                    *(launches.module.tolist(), launches.launch.tolist()),
-                    strict=True,
-                )
-            )
-        ]
+        launches, paths, events = self.launches, self.paths, self.trace.events
+        modules, module = np.unique(launches.module, return_inverse=True)
+        known = [(paths.path(one), paths.layer(one, "")) for one in modules.tolist()]
+        places: dict[tuple[str, str], int] = {}
+        codes = [places.setdefault(one, len(places)) for one in known]
+        there = launches.operator >= 0
+        columns = [column[launches.row] for column in (events.name, events.category, events.thread)]
+        columns += [events.args.kinds_of(launches.row), np.array(codes)[module.reshape(-1)]]
+        operator = (events.name[launches.operator], events.args.kinds_of(launches.operator))
+        columns += [np.where(there, column, -1) for column in operator]
+        columns.append(np.isin(launches.launch, list(self._shared)).astype(np.int32))
+        keys: list[tuple[object, ...]] = list(zip(*(c.tolist() for c in columns), strict=True))
+        if launches.training is not None:
+            keys = list(zip(keys, launches.training.phases, strict=True))
+        for member, part in self._parts.items():
+            keys[member] = (*keys[member], part)
+        for member, entry in self.replayed.items():
+            keys[member] = (*keys[member], id(entry))
+        return keys
 
     def by_device(self) -> dict[str, Int64s]:
         """The places among the launches of the work of each device, ascending."""

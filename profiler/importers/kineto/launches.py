@@ -178,8 +178,8 @@ def _differ(trace: KinetoTrace, launches: Int64s) -> bool:
     if not args.has_only_integers("correlation", launches):
         return False
     numbers = args.integers("correlation", launches)
-    numbers = numbers[_named(numbers)]
-    return len(np.unique(numbers)) == len(numbers)
+    numbers = np.sort(numbers[_named(numbers)])
+    return not (numbers[1:] == numbers[:-1]).any()
 
 
 def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:

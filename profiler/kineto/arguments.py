@@ -101,7 +101,8 @@ NUMBERS = ("external_id", "correlation", "launch_id", "sequence")
 """The arguments that differ from event to event: columns if they are integers."""
 RAW = ("dims", "types", "values", "grid")
 """Those that are JSON, not decoded."""
-ANY = (*RAW, "direction", "size")
+OF_MTIA = ("direction", "size")
+"""Those of Meta's MTIA alone, whose events are decoded one by one."""
 NO_NUMBER = np.iinfo(np.int64).min
 _LARGEST = 1 << 63
 _NO_ARGS = Args()

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.files import decoded, decoder_of
-from profiler.kineto.arguments import ANY, NO_NUMBER, NUMBERS, RAW, Args, Arguments
+from profiler.kineto.arguments import NO_NUMBER, NUMBERS, OF_MTIA, RAW, Args, Arguments
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
 from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
@@ -322,7 +322,7 @@ def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
 
 
 _KEYS = {one.name: one.encode_name for one in msgspec.structs.fields(Args)}
-_ALONE = frozenset((*NUMBERS, *ANY))
+_NOT_SCALAR = frozenset((*NUMBERS, *RAW, *OF_MTIA))
 _RENAMED = frozenset(one.encode() for one in (*OLDER, MTIA))  # categories, by `_add_complete`
 
 
@@ -384,8 +384,8 @@ class EventColumns:
         self._threads: _Codes[tuple[Scalar, Scalar]] = _Codes()
         self._table = _core.KinetoEvents(
             numbers=[_KEYS[name] for name in NUMBERS],
-            scalars=[key for name, key in _KEYS.items() if name not in _ALONE],
-            values=[_KEYS[name] for name in ANY],
+            scalars=[key for name, key in _KEYS.items() if name not in _NOT_SCALAR],
+            values=[_KEYS[name] for name in RAW],
             marked=_KEYS["collective"],
         )
         self._of_names = _Recoded(self._names, bytes.decode)

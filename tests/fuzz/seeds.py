@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.seeds FOLDER
 
-writes FOLDER/decode, FOLDER/encode, FOLDER/profile and FOLDER/trace.dict.
+writes FOLDER/decode, FOLDER/encode, FOLDER/profile, FOLDER/kineto and FOLDER/trace.dict.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from profiler.trace import ROOT_DEVICE, encode_call, encode_host
 from tests.corpus import PERFETTO_TESTS
 from tests.fuzz.messages import field, varint
 from tests.fuzz.profiles import WORDS, profiles
+from tests.kineto.documents import documents
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
 from tests.trace.strategies import hostile_traces
@@ -202,7 +203,12 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    targets = {"decode": _decode_seeds(), "encode": _encode_seeds(), "profile": profiles()}
+    targets = {
+        "decode": _decode_seeds(),
+        "encode": _encode_seeds(),
+        "profile": profiles(),
+        "kineto": _examples(documents),
+    }
     for name, seeds in targets.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for data in seeds:

@@ -23,8 +23,8 @@ from profiler.files import decoder_of
 from profiler.importers.importer import content_of
 from profiler.kineto import BYTE_ORDER_MARK
 from profiler.kineto.arguments import Args, Arguments
-from profiler.kineto.damaged_text import DamagedText
-from profiler.kineto.events import LATEST_NS, WRONG, Events
+from profiler.kineto.events import LATEST_NS, Events
+from profiler.kineto.json_text import WRONG, DamagedText
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace, readable
 from profiler.trace.columns import Int32s

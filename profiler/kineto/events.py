@@ -7,7 +7,7 @@ and 1.9 get today's names. Ranges nest per thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
@@ -21,6 +21,7 @@ from msgspec import Struct
 from profiler.errors import InputError
 from profiler.files import decoded, decoder_of
 from profiler.kineto.arguments import NO_NUMBER, NUMBERS, OF_MTIA, RAW, Args, Arguments
+from profiler.kineto.json_text import WRONG, Text
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
 from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
@@ -113,84 +114,6 @@ class Events(Sequence[Event]):
         table = np.zeros(len(self.names), dtype=answers.dtype)
         table[known] = answers[: len(known)]
         return table[codes]
-
-
-# --- The JSON of a trace in parts: a file of 1 GB is never in memory as a whole.
-#
-# `traceEvents` is cut between two of its events. If that is, nobody knows without reading all of
-# it; but what looks like the start of an object behind another one is tried from the last place on,
-# and if what stands before it can be decoded, it is one: a cut within an event leaves text that is
-# no JSON, one behind the events a document that has more than events.
-
-
-Text = bytes | bytearray
-_Decoded = TypeVar("_Decoded")
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BETWEEN = re.compile(rb'\}(\s*,)\s*\{\s*"')
-_FIRST = b'{"traceEvents":['
-_LAST = b"]}"
-_PART = 4 << 20  # bytes that are decoded at once, at least
-_LOOKED_AT = 1 << 16  # bytes at the end of a part in which it may be cut
-_TRIES = 4
-WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for a text that is no such JSON."""
-
-
-def in_parts(
-    chunks: Iterable[bytes],
-    decode: Callable[[Text], _Decoded],
-    decode_part: Callable[[Text], _Decoded],
-) -> Iterator[tuple[_Decoded, Text]]:
-    """Documents that have the events of a file in turn, decoded, and their texts: the last one has
-    what stands around the events as well. Raises what `decode` raises for that; `decode_part`
-    decodes the others, and must refuse one that has more than events."""
-    text, head, enough = bytearray(), b"", _PART
-    for chunk in chunks:
-        text += chunk
-        if len(text) < enough:
-            continue
-        if not head:
-            head = _head_of(text)
-            if head:
-                text[: len(head)] = _FIRST
-        found = _cut(text, decode_part) if head else None
-        if found is None:
-            enough = 2 * len(text)
-            continue
-        document, rest = found
-        yield document, text
-        text, enough = rest, _PART
-    whole = head + text[len(_FIRST) :] if head else text
-    yield decode(whole), whole
-
-
-def _head_of(text: bytearray) -> bytes:
-    """What stands before the first event; b"" if that is not there yet."""
-    for found in _EVENTS.finditer(text):
-        head = bytes(text[: found.end()])
-        try:
-            decoded(head + _LAST, dict[str, msgspec.Raw])
-        except WRONG:
-            continue
-        return head
-    return b""
-
-
-def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, bytearray] | None:
-    """A document of the first events of a text that begins as one, to which it is cut, and a text
-    of what is behind them that begins so, too; None if it cannot be cut."""
-    places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, len(_FIRST))))
-    ends = [(found.start() + 1, found.end(1)) for found in places[: -_TRIES - 1 : -1]]
-    for end, begin in ends:
-        behind = bytes(text[end:])
-        text[end:] = _LAST
-        try:
-            document = decode(text)
-        except WRONG:
-            text[end:] = behind
-            continue
-        return document, bytearray(_FIRST + behind[begin - end :])
-    return None
 
 
 # --- Events of older recorders under today's names.

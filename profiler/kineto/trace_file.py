@@ -35,19 +35,16 @@ from profiler.kineto import (
     opened,
     packed_as,
 )
-from profiler.kineto.damaged_text import DamagedText
 from profiler.kineto.events import (
     LATEST_NS,
-    WRONG,
     Event,
     EventColumns,
     Events,
     Ranges,
     Samples,
     Scanned,
-    Text,
-    in_parts,
 )
+from profiler.kineto.json_text import WRONG, DamagedText, Text, in_parts
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small

@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
-from profiler.kineto import events
-from profiler.kineto.events import in_parts
+from profiler.kineto import json_text
+from profiler.kineto.json_text import in_parts
 
 EVENTS = [
     {"ph": "X", "name": 'a quote \\" and }, {"ph"', "args": {"of": [{"a": 1}, {"b": 2}]}},
@@ -19,7 +19,7 @@ EVENTS = [
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(events, "_PART", 64)
+    monkeypatch.setattr(json_text, "_PART", 64)
 
 
 def parts_of(text, size):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.kineto import damaged_text
+from profiler.kineto import json_text
 from profiler.kineto.trace_file import read_kineto, read_kineto_file
 from profiler.trace.manifest_fields import HealthRule
 from tests.corpus import CORPUS, needs_corpus
@@ -60,7 +60,7 @@ def damaged(count, kind, seed, events=60):
 @pytest.mark.parametrize("kind", [kind for kind in DAMAGES if kind != "brace"])
 def test_the_events_around_damaged_ones_are_read(monkeypatch, kind, seed):
     """As many are skipped as were damaged, the rest has its times and shapes, in parts, too."""
-    monkeypatch.setattr(damaged_text, "_PART", 700)
+    monkeypatch.setattr(json_text, "_PART", 700)
     text, left, first = damaged(1 + 3 * seed, kind, seed)
     found = read(text)
     base_ns = int(found.header.base_ns)
@@ -131,7 +131,7 @@ def test_without_one_readable_event_it_is_no_trace(text):
 
 def test_what_stands_after_the_events_is_read(monkeypatch):
     """Newer recorders write the base of times behind them."""
-    monkeypatch.setattr(damaged_text, "_PART", 300)
+    monkeypatch.setattr(json_text, "_PART", 300)
     document = trace(20).document()
     base = document.pop("baseTimeNanoseconds")
     document["baseTimeNanoseconds"] = base

@@ -1,11 +1,10 @@
-"""The events of a trace whose text is no JSON, in parts, and what of it could not be read.
+"""The JSON of a trace in parts, whole or damaged: a file of 1 GB is never in memory at once.
 
-    reader = DamagedText(readable, Event)
-    for events, text in reader.parts(chunks): …
-    reader.read, reader.skipped, reader.first_skipped, reader.broken_at, reader.notes()
+for document, text in in_parts(chunks, decode, decode_part): …
 
-Events are decoded many at once; those that fail are halved until the ones that are no JSON are
-alone. After such a one reading goes on at the next text that begins like an event.
+reader = DamagedText(readable, Event)  # of a text that is no JSON
+for events, text in reader.parts(chunks): …
+reader.read, reader.skipped, reader.first_skipped, reader.broken_at, reader.notes()
 """
 
 from __future__ import annotations
@@ -18,19 +17,101 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from profiler.files import decoder_of, paired
+from profiler.files import decoded, decoder_of, paired
 from profiler.kineto import BYTE_ORDER_MARK
-from profiler.kineto.events import WRONG, Text
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_PART = 4 << 20  # bytes that are decoded at once, at least
+
+# --- Whole JSON.
+#
+# `traceEvents` is cut between two of its events. If that is, nobody knows without reading all of
+# it; but what looks like the start of an object behind another one is tried from the last place on,
+# and if what stands before it can be decoded, it is one: a cut within an event leaves text that is
+# no JSON, one behind the events a document that has more than events.
+
+
+Text = bytes | bytearray
+_Decoded = TypeVar("_Decoded")
+_BETWEEN = re.compile(rb'\}(\s*,)\s*\{\s*"')
+_FIRST = b'{"traceEvents":['
+_LAST = b"]}"
+_LOOKED_AT = 1 << 16  # bytes at the end of a part in which it may be cut
+_TRIES = 4
+WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a text that is no such JSON."""
+
+
+def in_parts(
+    chunks: Iterable[bytes],
+    decode: Callable[[Text], _Decoded],
+    decode_part: Callable[[Text], _Decoded],
+) -> Iterator[tuple[_Decoded, Text]]:
+    """Documents that have the events of a file in turn, decoded, and their texts: the last one has
+    what stands around the events as well. Raises what `decode` raises for that; `decode_part`
+    decodes the others, and must refuse one that has more than events."""
+    text, head, enough = bytearray(), b"", _PART
+    for chunk in chunks:
+        text += chunk
+        if len(text) < enough:
+            continue
+        if not head:
+            head = _head_of(text)
+            if head:
+                text[: len(head)] = _FIRST
+        found = _cut(text, decode_part) if head else None
+        if found is None:
+            enough = 2 * len(text)
+            continue
+        document, rest = found
+        yield document, text
+        text, enough = rest, _PART
+    whole = head + text[len(_FIRST) :] if head else text
+    yield decode(whole), whole
+
+
+def _head_of(text: bytearray) -> bytes:
+    """What stands before the first event; b"" if that is not there yet."""
+    for found in _EVENTS.finditer(text):
+        head = bytes(text[: found.end()])
+        try:
+            decoded(head + _LAST, dict[str, msgspec.Raw])
+        except WRONG:
+            continue
+        return head
+    return b""
+
+
+def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, bytearray] | None:
+    """A document of the first events of a text that begins as one, to which it is cut, and a text
+    of what is behind them that begins so, too; None if it cannot be cut."""
+    places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, len(_FIRST))))
+    ends = [(found.start() + 1, found.end(1)) for found in places[: -_TRIES - 1 : -1]]
+    for end, begin in ends:
+        behind = bytes(text[end:])
+        text[end:] = _LAST
+        try:
+            document = decode(text)
+        except WRONG:
+            text[end:] = behind
+            continue
+        return document, bytearray(_FIRST + behind[begin - end :])
+    return None
+
+
+# --- Damaged JSON: its events, and what of it could not be read.
+#
+# Events are decoded many at once; those that fail are halved until the ones that are no JSON are
+# alone. After such a one reading goes on at the next text that begins like an event.
+
 
 # An event's own object, not the value of one of its keys (`"args": {"name": …}`).
 _EVENT = re.compile(rb'\{(?<!:\{)(?<!: \{)(?<!["\\]\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _PHASE = re.compile(rb'"ph"\s*:')
 _END = re.compile(r'\}\s*\]\s*(?:,\s*"[^"]+"\s*:|\}|$)')  # of the last event and of the list
 _COMMA = re.compile(r"\s*,\s*")
-_PART = 4 << 20  # bytes that are looked at once, at least
 _DECODER = json.JSONDecoder(strict=False)
 
 

@@ -19,7 +19,7 @@ from profiler.analysis.table_text import Sentences, worded_note
 from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, col, schema
 from profiler.text import NoteCode, Said, joined, notes_text, said
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
-from profiler.trace.manifest_fields import CallsFrom, Recording
+from profiler.trace.manifest_fields import CallsFrom
 
 # --- The columns of what was executed but is not in the trace.
 
@@ -159,14 +159,17 @@ def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
     for code in _lacking(analysis):
         some = RULES_THAT_NEED[code] - seen
         if some:
-            found[code] = some, _advice(code, producer, analysis.run.recording)
+            found[code] = some, _advice(code, producer, analysis)
         seen |= some
     return found
 
 
-def _advice(code: str, producer: str, recording: Recording | None) -> str:
+def _advice(code: str, producer: str, analysis: Analysis) -> str:
+    recording = analysis.run.recording
     if code == "memory" and recording is not None and recording.profile_memory:
         return said("profile_memory was on, but the file holds no memory events.")
+    if (code, producer) == ("shapes", "kineto") and "launches" in _lacking(analysis):
+        return said("Record with ProfilerActivity.CPU, too, and record_shapes=True.")
     return _ADVICE.get((code, producer), "")
 
 
@@ -439,7 +442,7 @@ def missing_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     for code in lacking:
         where, sentence, _ = CONSEQUENCES[code]
         if where == section:
-            advice = _advice(code, producer, analysis.run.recording)
+            advice = _advice(code, producer, analysis)
             lead = joined(" ", filter(None, (sentence, advice)))
             yield Part(lead=lead, always=True)
     if section == "findings" and analysis.findings:

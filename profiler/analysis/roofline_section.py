@@ -441,6 +441,7 @@ def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 _KNOWN = 0.5  # of the device time: of less the whole run is not known
+_NEARLY = 0.99  # of it: of less what is known is the least
 
 
 def peak_facts(analysis: Analysis) -> Iterator[Fact]:
@@ -473,6 +474,8 @@ def peak_facts(analysis: Analysis) -> Iterator[Fact]:
     if row["known_ns"] < _KNOWN * row["total_ns"] or not 0 < max(shares) <= 1:
         return
     compute, memory = map(percent, shares)
+    if row["known_ns"] < _NEARLY * row["total_ns"]:
+        compute, memory = (said("at least {share}", share=one) for one in (compute, memory))
     name = said("Peak use") if len(devices) == 1 else said("Peak of {device}", device=row["device"])
     yield Fact(
         name,

@@ -77,6 +77,25 @@ def test_the_head_says_what_of_the_peaks_the_run_uses():
     assert not any(one.label.startswith("Peak") for one in _opening(tiny_run()).facts)
 
 
+def test_unknown_work_makes_shares_of_peaks_the_least():
+    """If shapes of some operators are unknown, what they compute and move comes on top."""
+    run = load(_SAMPLES / "sd35_mi300x")
+    known = pl.col("shapes").cast(pl.String).hash() % 4 > 0
+    commands = run.commands.with_columns(
+        shapes=pl.when(known)
+        .then(pl.col("shapes").cast(pl.String))
+        .otherwise(pl.lit(""))
+        .cast(pl.Categorical)
+    )
+    whole = {fact.label: fact for fact in _opening(run).facts}["Peak use"]
+    part = {fact.label: fact for fact in _opening(replace(run, commands=commands)).facts}[
+        "Peak use"
+    ]
+    assert _plain(part.value).startswith("compute at least ")
+    assert _plain(part.note).startswith("memory bandwidth at least ")
+    assert float(part.value.split()[-2]) < float(whole.value.split()[-2])
+
+
 def test_many_devices_are_a_range_and_the_idlest():
     """Eight devices take two lines; the idlest has its own."""
     calls = [make_call(n, "t", 0, 100, device=f"cuda:{n}") for n in range(8)]

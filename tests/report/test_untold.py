@@ -61,6 +61,10 @@ def test_the_line_says_how_to_record_it():
     lines = _said(_on("cuda:0", "timeline", "launches", producer="kineto"))
     assert lines["shapes"][0].endswith("Record with record_shapes=True.")
     assert lines["memory"][0].endswith("Record with profile_memory=True.")
+    lines = _said(_on("cuda:0", "timeline", producer="kineto"))
+    assert lines["shapes"][0].endswith(
+        "Record with ProfilerActivity.CPU, too, and record_shapes=True."
+    )
 
 
 def test_launches_are_of_devices_apart_from_the_host():

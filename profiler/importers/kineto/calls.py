@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from itertools import accumulate
 
@@ -356,8 +356,9 @@ def only_captures_graphs(trace: KinetoTrace) -> bool:
 # Where the trace has two or more `ProfilerStep#n`, a call in one of them is in iteration n. Else,
 # in a section that is no diffusion, the module that is called most often is the loop's, if that is
 # three times or more: its k-th call starts iteration k, and what follows it belongs to it, until it
-# is called again. A module that holds more time wins among those called equally often; one that
-# holds less than a tenth of the time, as what only moves tensors, tells nothing beside others.
+# is called again, in the last one until a module is called that no other iteration has. A module
+# that holds more time wins among those called equally often; one that holds less than a tenth of
+# the time, as what only moves tensors, tells nothing beside others.
 
 
 LEAST_PASSES = 3
@@ -405,11 +406,26 @@ def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int])
         return [NO_ITERATION] * len(calls)
     ranks = {process.get(call.thread, 0) for call in calls if call.instance == loop}
     passes = dict.fromkeys(ranks, NO_ITERATION)
-    found = []
+    found: list[tuple[int, int]] = []  # rank and pass
     for call in calls:
         rank = process.get(call.thread, 0) if len(ranks) > 1 else min(ranks)
         passes[rank] = passes.get(rank, NO_ITERATION) + (call.instance == loop)
-        found.append(passes[rank])
+        found.append((rank, passes[rank]))
+    return _without_ends(calls, found, set(passes.items()))
+
+
+def _without_ends(
+    calls: Sequence[CallRange], passes: Sequence[tuple[int, int]], last: Collection[tuple[int, int]]
+) -> list[int]:
+    """The numbers of passes; in the `last` ones without the first call of what no other pass has,
+    and what follows it: the end of a loop is not recorded, an evaluation or a decoder follows."""
+    usual = {call.instance for call, of in zip(calls, passes, strict=True) if of not in last}
+    ended = set()
+    found = []
+    for call, of in zip(calls, passes, strict=True):
+        if of in last and call.instance not in usual:
+            ended.add(of)
+        found.append(NO_ITERATION if of in ended else of[1])
     return found
 
 

@@ -38,6 +38,15 @@ def test_each_token_is_an_iteration(tmp_path):
     assert run.to_pandas()["step"].eq(-1).all()
 
 
+def test_what_follows_the_last_iteration_is_in_none(tmp_path):
+    """Where a loop ends is not recorded: a module that only the last pass would have comes behind
+    it, and so does what follows that module."""
+    trace = language_model(3)
+    trace.module("Detokenizer_0", 400, 10)
+    trace.module("Embedding_0", 420, 20)
+    assert iterations(trace.imported(tmp_path)) == [-1, 0, 0, 1, 1, 2, 2, -1, -1]
+
+
 def test_what_holds_little_time_makes_no_iterations(tmp_path):
     """A module of 1 µs that moves tensors is called twice for each token of 70 µs: there are as
     many iterations as tokens."""

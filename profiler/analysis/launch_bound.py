@@ -32,6 +32,7 @@ from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times
 from profiler.text import Said, Value, filled, joined, said
+from profiler.trace.events import NO_RANK, rank_of_device
 from profiler.trace.manifest_fields import ActivityKind
 
 # --- Words of the evidence of findings: closed sets.
@@ -422,10 +423,13 @@ def loading_ns(analysis: Analysis, device: str) -> int:
     if rows.is_empty():
         return 0
     run = analysis.inputs.run
+    rank = rank_of_device(device)  # another rank's host loads for its own device
     launches = run.commands[run.flows["source"].unique()].filter(pl.col("category") == "host")
+    if rank != NO_RANK:
+        launches = launches.filter(pl.col("rank") == rank)
     begin, length = launches["start_ns"].to_list(), launches["duration_ns"].to_list()
     for one in run.info.host_activities:
-        if one.kind is ActivityKind.RUNTIME_CALL:
+        if one.kind is ActivityKind.RUNTIME_CALL and rank_of_device(one.thread) == rank:
             begin.append(one.start_ns)
             length.append(one.duration_ns)
     start, took = np.array(begin, dtype=np.int64), np.array(length, dtype=np.int64)

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.launch_bound import loading_ns
+from profiler.importers import import_trace
 from profiler.importers.kineto import commands
 from profiler.importers.kineto.launches import Launches, launched_work
 from profiler.kineto.trace_file import KinetoTrace, read_kineto_file
+from profiler.tools.sources import load
 from profiler.trace import ActivityKind, HostActivity
 from tests.examples import examples
 from tests.importers.kineto.traces import BASE_NS, Trace
@@ -113,6 +116,22 @@ def test_slow_calls_of_the_driver_add_up(tmp_path):
     own = sorted((begin, begin + took) for _, begin, took in [*slow[:2], ("", 27_250, 13_000)])
     within = sum(min(end, 40_100) - max(begin, 50) for begin, end in own)
     assert found.evidence["loading_ns"] == within * 1_000 == 38_850_000
+
+
+def test_a_rank_waits_for_what_its_own_host_loads(tmp_path):
+    """Two ranks wait alike; the host of one alone is in slow calls of the driver meanwhile."""
+    files = []
+    for rank, slow in enumerate((30_000, 100)):
+        trace = Trace(distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+        trace.module("Model_0", 0, 60_000)
+        trace.kernel("first", 20, 30, launched=10, device=rank)
+        trace.event("cuda_runtime", "cudaMalloc", 100, slow)
+        trace.kernel("second", 40_100, 10_000, launched=40_000, device=rank)
+        files.append(trace.write(tmp_path, f"rank{rank}.json"))
+    import_trace(files, tmp_path / "job")
+    analysis = analyze(load(tmp_path / "job"))
+    found = [loading_ns(analysis, f"rank{rank}/cuda:{rank}") for rank in (0, 1)]
+    assert found == [30_000_000, 0]
 
 
 def test_short_gaps_have_none(tmp_path):

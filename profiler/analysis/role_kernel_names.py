@@ -138,7 +138,7 @@ _ROUTER = (
 )
 
 _FUNCTIONS: _Rules = (
-    (r"^(nccl|rccl|msccl|hccl|hcom_)", "collective"),
+    (r"^(nccl|rccl|msccl|hccl|xccl|hcom_)", "collective"),
     (r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", "collective"),
     (r"cross_device_reduce|nvshmem|(?<![a-z])c10d|param_comms", "collective"),
     (r"^mem(cpy|set)\b|_foreach_(copy|zero)", "data_movement"),

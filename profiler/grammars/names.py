@@ -65,7 +65,7 @@ def collective_kind(name: str) -> CollectiveKind:
 
 
 _COLLECTIVE = re.compile(
-    r"(?i)^(nccl|rccl|mscclkernel|hccl|hcom_)|^deep_ep::|cross_device_reduce"
+    r"(?i)^(nccl|rccl|mscclkernel|hccl|xccl|hcom_)|^deep_ep::|cross_device_reduce"
     r"|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
 )
 

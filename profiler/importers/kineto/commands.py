@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct
 
 from profiler.files import decoded
-from profiler.grammars.names import CollectiveKind, collective_kind
+from profiler.grammars.names import CollectiveKind, collective_kind, is_collective
 from profiler.importers.job_run import Among, InJob, RankCollective, matched_collective
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
@@ -146,6 +146,7 @@ class CommandWriter:
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: ShapeTexts = field(default_factory=ShapeTexts)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
+    _backend: str = field(init=False)  # of collectives
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
     _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
     _alike: list[tuple[object, ...]] = field(init=False)  # of each launch: what its work is
@@ -156,6 +157,7 @@ class CommandWriter:
 
     def __post_init__(self) -> None:
         self.devices = self._devices()
+        self._backend = _backend(in_job(self.trace), self.kind)
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
@@ -374,7 +376,7 @@ class CommandWriter:
         if operator.name == _COMMUNICATED:
             known = event.args.collective if event.args is not None else None
             kind = collective_kind(str(known or event.name))
-            return operator.name if kind is CollectiveKind.OTHER else f"nccl:{kind}"
+            return operator.name if kind is CollectiveKind.OTHER else f"{self._backend}:{kind}"
         return kernel if kernel.startswith("triton_") else operator.name
 
     def _track(self, key: tuple[str, int], row: int) -> Track:
@@ -689,6 +691,16 @@ def in_job(trace: KinetoTrace) -> InJob | None:
     if job is None or not 0 <= job.rank < job.world_size < 1 << 31:
         return None
     return InJob(job.rank, job.world_size, job.backend)
+
+
+def _backend(job: InJob | None, kind: str) -> str:
+    """Which backend of c10d runs the collectives of a kind of device: `hccl` of
+    `mtia:hccl,cpu:gloo`; nccl, which RCCL is called, too, if the trace says nothing."""
+    named = (
+        dict(part.split(":", 1) for part in job.backend.split(",") if ":" in part) if job else {}
+    )
+    found = named.get(kind) or named.get("cuda") or (job.backend if job and not named else "")
+    return found if is_collective(f"{found}:") else "nccl"
 
 
 def job_of_one(trace: KinetoTrace, source: str) -> Job | None:

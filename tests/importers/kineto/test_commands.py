@@ -340,6 +340,25 @@ def test_a_collective_is_named_by_what_it_does(tmp_path, kernel, args, expected)
     assert found["op_type"].to_list() == [expected]
 
 
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [
+        ("hccl", "hccl:all_reduce"),
+        ("cpu:gloo,cuda:nccl", "nccl:all_reduce"),
+        ("cpu:gloo,cuda:xccl", "xccl:all_reduce"),
+        ("", "nccl:all_reduce"),
+    ],
+)
+def test_a_collective_has_the_name_of_its_backend(tmp_path, backend, expected):
+    """That which the job has for devices of this kind."""
+    trace = Trace(distributedInfo={"backend": backend, "rank": 0, "world_size": 2})
+    trace.module("Model_0", 0, 100)
+    trace.op("record_param_comms", 22, 10)
+    trace.kernel("all_reduce_kernel", 30, 5, launched=24, **{"Collective name": "allreduce"})
+    found = trace.imported(tmp_path).commands.filter(pl.col("category") != "host")
+    assert found["op_type"].to_list() == [expected]
+
+
 def test_host_work_is_what_the_pipeline_does_between_calls(tmp_path):
     """The largest frames outside the calls, under names that capture uses too."""
     trace = flux()

@@ -603,8 +603,6 @@ class EventColumns:
 # --- Ranges that nest on the threads that recorded them: what lies in what, what is around a time.
 
 
-_BATCH = 1 << 15  # ranges that are Python objects at once
-_NEVER = 1 << 63
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -626,7 +624,7 @@ class Ranges(Struct, frozen=True, eq=False):
         """Sort and nest ranges given in any order; equal ones nest in the order given."""
         order = np.lexsort((-end_ns, start_ns, thread))
         thread, start_ns, end_ns = thread[order], start_ns[order], end_ns[order]
-        return cls(row[order], thread, start_ns, end_ns, _parents(thread, start_ns, end_ns))
+        return cls(row[order], thread, start_ns, end_ns, _core.parents(thread, start_ns, end_ns))
 
     @classmethod
     def outermost_of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
@@ -685,28 +683,6 @@ class Ranges(Struct, frozen=True, eq=False):
     def outermost(self) -> Ranges:
         """The ranges that lie in no other."""
         return self.select(self.parent < 0)
-
-
-def _parents(thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    parents = np.empty(len(thread), dtype=np.int64)
-    stack, ends = [-1], [_NEVER]
-    current = -1
-    for first in range(0, len(thread), _BATCH):
-        some = slice(first, first + _BATCH)
-        columns = (one[some].tolist() for one in (thread, start_ns, end_ns))
-        found: list[int] = []
-        for index, (code, start, end) in enumerate(zip(*columns, strict=True), first):
-            if code != current:
-                stack, ends = [-1], [_NEVER]
-                current = code
-            while ends[-1] <= start:
-                stack.pop()
-                ends.pop()
-            found.append(stack[-1])
-            stack.append(index)
-            ends.append(end)
-        parents[some] = found
-    return parents
 
 
 def _last_open(end_ns: Int64s, first: Int64s, last: Int64s, time_ns: Int64s) -> Int64s:

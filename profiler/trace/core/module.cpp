@@ -8,4 +8,5 @@ NB_MODULE(_core, module) {
   profiler::trace::register_encode(module);
   profiler::trace::register_profiles(module);
   profiler::trace::register_kineto(module);
+  profiler::trace::register_ranges(module);
 }

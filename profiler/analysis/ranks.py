@@ -27,6 +27,7 @@ from profiler.analysis.finding_text import (
     named_devices,
     on_several,
     share,
+    texts,
     value_range,
 )
 from profiler.analysis.health import busy_unknown
@@ -168,8 +169,8 @@ def _exposed_collectives(found: Finding) -> Words:
                 **many,
             )
     caveat = _WAITED if "waited_ns" in found.evidence else _MAY_WAIT
-    if late:
-        caveat = joined(" ", [_HOST_IS_LATE, caveat])
+    if late:  # `words` fills a template, not one within another text
+        caveat = joined(" ", [filled(one, texts(found)) for one in (_HOST_IS_LATE, caveat)])
     return Words(
         title=title,
         caveat=caveat,

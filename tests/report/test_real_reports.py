@@ -9,6 +9,7 @@ import pytest
 from profiler.analysis import extent, headline
 from profiler.analysis.analyze import analyze
 from profiler.analysis.dropped_data import unchecked_text
+from profiler.analysis.finding_text import words
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.importers.kineto.traces import Trace
@@ -136,3 +137,6 @@ def test_collectives_of_a_run_that_is_bound_by_its_host_gain_nothing(tmp_path):
     (found,) = [one for one in analysis.findings if one.rule == "exposed_collectives"]
     assert found.evidence["exposed_ns"] == 50 * 30_000
     assert found.cost_ns == found.evidence["without_them_ns"] == 30_000  # the last one's
+    caveat = words(found).caveat
+    assert "gains no more than 30.0 µs if they take no time" in caveat
+    assert "{" not in caveat

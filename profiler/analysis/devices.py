@@ -705,8 +705,9 @@ _DEVICES = (
 
 
 def devices_figure(analysis: Analysis) -> Figure:
-    """How long commands of each category ran on each device."""
-    return Figure("devices", "devices", (analysis.devices,))
+    """How long commands of each category ran on each device, of the end-to-end time."""
+    total_ns = analysis.inputs.axis.counted.length
+    return Figure("devices", "devices", (analysis.devices, total_ns))
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:

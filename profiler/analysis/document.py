@@ -322,6 +322,8 @@ _RAMP = (  # of submodules, which names distinguish: hues are the roles'
     Colour("#5b697b", "#8b9aad"),
 )
 
+DEVICE_COLOURS = (PAGE["busy"], _RAMP[2], _RAMP[4], _RAMP[1], _RAMP[3])  # of several in a chart
+
 _KNOWN = {
     "transformer": 0,
     "unet": 0,
@@ -333,16 +335,6 @@ _KNOWN = {
     "controlnet": 2,
     "vae_encoder": 3,
     "image_encoder": 1,
-}
-
-CATEGORY_COLOURS = {
-    "host": HOST,
-    "compute": _BLUE,
-    "dma": _OCHRE,
-    "copy": _TEAL,
-    "collective": _PINK,
-    "sync": PAGE["wait-line"],
-    "other": _VIOLET,
 }
 
 BOUND_COLOURS = {"compute": _BLUE, "memory": _OCHRE, "launch": _RUST, "host": HOST}
@@ -376,6 +368,16 @@ ROLE_COLOURS = {  # hues that nothing else has; chosen to differ for colour-blin
     "matmul": Colour("#6c375f", "#24fac6"),
     "elementwise": Colour("#6a0000", "#eb874f"),
     "other": Colour("#616154", "#a5a293"),
+}
+
+CATEGORY_COLOURS = {  # what is a role, too, has its colour; computing is that of busy devices
+    "host": HOST,
+    "compute": PAGE["busy"],
+    "dma": ROLE_COLOURS["data_movement"],
+    "copy": Colour("#4a51b5", "#c9813a"),
+    "collective": ROLE_COLOURS["collective"],
+    "sync": PAGE["wait-line"],
+    "other": ROLE_COLOURS["other"],
 }
 
 

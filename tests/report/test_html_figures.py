@@ -10,6 +10,8 @@ import pytest
 
 from profiler.analysis import DeviceProfile, ReportInput, table_named
 from profiler.analysis.analyze import analyze
+from profiler.analysis.devices import devices_figure
+from profiler.analysis.document import ROLE_COLOURS
 from profiler.analysis.question import FigureSpec, registered
 from profiler.analysis.roles import blocks_figure
 from profiler.analysis.steps import steps_figure
@@ -139,10 +141,32 @@ def test_idle_bars_add_up_to_the_span():
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_causes_of_waiting_have_a_colour_each(theme):
-    """No two parts of a bar are drawn alike."""
-    colours = [colour.on(theme) for _, _, colour in time._CAUSES]
-    assert len({*colours}) == len(colours)
+def test_causes_of_waiting_look_different(theme):
+    """No two parts of a bar are drawn alike, and collectives and data have their role's colour."""
+    looks = [(colour.on(theme), shape) for _, _, colour, shape in time._CAUSES]
+    assert len({*looks}) == len(looks)
+    of = {column: colour for column, _, colour, _ in time._CAUSES}
+    assert of["exposed_ns"] == ROLE_COLOURS["collective"]
+    assert of["data_ns"] == ROLE_COLOURS["data_movement"]
+
+
+def test_bars_of_devices_are_shares_of_the_end_to_end_time():
+    """A device that computes 300 of 1000 ns, within 600 ns, is busy for 30 % of the run in its bar
+    as in the table; work of the host that is longer than the run has no share."""
+    calls = [make_call(0, "t", 200, 800, device="cuda:0")]
+    works = [
+        Command(0, "cuda:0", "s", "compute", "a", 200, 300),
+        Command(-1, "cpu:0", "Host", "host", "load", 0, 1500),
+    ]
+    run = make_run(calls, works, spans=[make_span("pipeline", "p", 0, 1000)])
+    analysis = analyze(run)
+    busy = dict(analysis.devices.select("device", "utilization").iter_rows())
+    assert busy["cuda:0"] == pytest.approx(0.3)
+    made = draw(devices_figure(analysis), "light")
+    notes = [
+        one["text"].replace("\N{NO-BREAK SPACE}", " ") for one in made["layout"]["annotations"]
+    ]
+    assert notes == ["1.50 µs", "300 ns  30 %"]
 
 
 def test_the_end_of_a_bar_is_the_idle_share_of_the_run():

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from profiler.analysis import SURFACE, submodule_colours
-from profiler.analysis.document import MUTED, PAGE, ROLE_COLOURS, SERIES, TEXT
+from profiler.analysis.document import (
+    CATEGORY_COLOURS,
+    DEVICE_COLOURS,
+    MUTED,
+    PAGE,
+    ROLE_COLOURS,
+    SERIES,
+    TEXT,
+)
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB.
 VIEWERS = {
@@ -108,6 +116,17 @@ def test_hues_belong_to_roles(theme):
     known = submodule_colours(["transformer", "text_encoder", "text_encoder_2", "vae"])
     shades = {colour.on(theme) for colour in (*submodules, *known.values())}
     assert shades.isdisjoint(colour.on(theme) for colour in ROLE_COLOURS.values())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_colour_has_one_meaning(theme):
+    """Devices are greys, as computing is; what is a category and a role has its colour."""
+    greys = [*DEVICE_COLOURS, CATEGORY_COLOURS["compute"], CATEGORY_COLOURS["host"]]
+    for colour in greys:
+        assert np.linalg.norm(oklab(colour.on(theme), VIEWERS["normal"])[1:]) < 0.04
+    assert len({colour.on(theme) for colour in DEVICE_COLOURS}) == len(DEVICE_COLOURS)
+    assert CATEGORY_COLOURS["collective"] == ROLE_COLOURS["collective"]
+    assert CATEGORY_COLOURS["dma"] == ROLE_COLOURS["data_movement"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from profiler.analysis.activity import Activity
 from profiler.analysis.document import (
+    DEVICE_COLOURS,
     HOST,
     HOST_WORK,
     LINE,
@@ -259,6 +260,14 @@ def draw_bars(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme
 # --- Shares over time of a table that declares them: a curve for each of its series.
 
 
+_DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
+
+
+def dash_of(number: int) -> str:
+    """How the line of that device among several is drawn: shades of grey alone look alike."""
+    return _DASHES[number % len(_DASHES)]
+
+
 @draws("curves")
 def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
     """The column `share` over the column `time`, a curve for each value of the column `series`;
@@ -267,9 +276,9 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
     times = frame[time].to_list()
     begin = min(times, default=0)
     unit = unit_for(max(times, default=0) - begin)
-    data, several = [], frame[series].n_unique() > 1
+    data: list[dict[str, Any]] = []
     for number, (name, rows) in enumerate(frame.group_by(series, maintain_order=True)):
-        colour = (SERIES[number % len(SERIES)] if several else PAGE["busy"]).on(theme)
+        colour = DEVICE_COLOURS[number % len(DEVICE_COLOURS)].on(theme)
         data.append(
             {
                 "type": "scatter",
@@ -277,7 +286,7 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
                 "name": escaped(name[0]),
                 "x": ((rows[time] - begin) * unit.per_ns).round(3).to_list(),
                 "y": rows[share].round(3).to_list(),
-                "line": {"color": colour, "width": 1.5, "shape": "hv"},
+                "line": {"color": colour, "width": 1.5, "shape": "hv", "dash": dash_of(number)},
                 "fill": "tozeroy",
                 "fillcolor": colour + "26",
                 "hovertemplate": "%{x} " + unit.name + ": %{y:.1%}<extra></extra>",
@@ -286,7 +295,7 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
     made = layout(theme)
     titled(made, xaxis=said("{unit} since start", unit=unit.name))
     made["yaxis"] |= {"range": [0, 1], "tickformat": ".0%", "showgrid": True}
-    return {"data": data, "layout": made | {"height": 220, "showlegend": several}}
+    return {"data": data, "layout": made | {"height": 220, "showlegend": len(data) > 1}}
 
 
 # --- A tree of a table that declares one: each node as wide as its time, below the one it is in.
@@ -360,7 +369,7 @@ def draw_histogram(
     )
     starts = sorted(frame[start].unique().to_list())
     place = {ns: at for at, ns in enumerate(starts)}
-    data, several = [], frame[series].n_unique() > 1
+    data: list[dict[str, Any]] = []
     for at, ((name,), rows) in enumerate(frame.group_by(series, maintain_order=True)):
         whole = max(int(rows[total].sum()), 1)
         texts = [
@@ -375,7 +384,7 @@ def draw_histogram(
             )
             for row in rows.iter_rows(named=True)
         ]
-        fill = (SERIES[at % len(SERIES)] if several else PAGE["busy"]).on(theme)
+        fill = DEVICE_COLOURS[at % len(DEVICE_COLOURS)].on(theme)
         data.append(
             {
                 "type": "bar",
@@ -397,7 +406,7 @@ def draw_histogram(
     }
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     titled(made, xaxis=said("duration"), yaxis=said("executions"))
-    shape = {"barmode": "stack", "bargap": 0.06, "height": 260, "showlegend": several}
+    shape = {"barmode": "stack", "bargap": 0.06, "height": 260, "showlegend": len(data) > 1}
     return {"data": data, "layout": made | shape}
 
 

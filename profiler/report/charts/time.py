@@ -12,13 +12,12 @@ import polars as pl
 from profiler.analysis.critical_path import PathPart
 from profiler.analysis.document import (
     CATEGORY_COLOURS,
+    DEVICE_COLOURS,
     HOST,
     HOST_WORK,
-    IDLE,
     MUTED,
     PAGE,
     ROLE_COLOURS,
-    SERIES,
     SURFACE,
     TEXT,
     Colour,
@@ -34,6 +33,7 @@ from profiler.report.charts.style import (
     adds_up,
     bars,
     bars_layout,
+    dash_of,
     draws,
     end_labels,
     escaped,
@@ -184,23 +184,24 @@ def _name(submodule: str | None, part: str | None) -> Said:
 
 
 @draws("devices")
-def devices(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
-    """For each device how long its commands of each category ran, as unions."""
+def devices(frame: pl.DataFrame, total_ns: int, theme: Theme = "light") -> Chart:
+    """For each device how long its commands of each category ran, as unions, with the share of the
+    end-to-end time `total_ns`; the host's may lie outside of that, and have none then."""
     rows = list(frame.iter_rows(named=True))
     data, values, notes, devices_of = [], {}, {}, {}
     for row in rows:
         for category in CATEGORIES:
-            ns, span = row[f"{category}_ns"], row["span_ns"]
+            ns = row[f"{category}_ns"]
             if ns:
                 key = f"{row['device']}  {category}"
                 values[key], devices_of[key] = ns, row["device"]
-                notes[key] = duration(ns) + (f"  {percent(ns / span)}" if span else "")
+                notes[key] = duration(ns) + (
+                    f"  {percent(ns / total_ns)}" if ns <= total_ns else ""
+                )
     unit = unit_for(max(values.values(), default=0))
     for category in CATEGORIES:
         found = {key: ns for key, ns in values.items() if key.endswith(f"  {category}")}
-        texts = [
-            said("{what}: {time} of the device's span", what=key, time=notes[key]) for key in found
-        ]
+        texts = [said("{what}: {time} of end to end", what=key, time=notes[key]) for key in found]
         if found:
             colour = CATEGORY_COLOURS[category].on(theme)
             trace = bars(category, found, unit, colour, texts, theme)
@@ -216,23 +217,22 @@ def devices(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
 # --- The chart of what idle devices waited for, as plain plotly JSON.
 
 
-_CAUSES = (  # column, what it is called, its colour
-    ("computing_ns", said("computing"), PAGE["busy"]),
-    ("exposed_ns", said("collectives"), CATEGORY_COLOURS["collective"]),
-    ("data_ns", said("data"), CATEGORY_COLOURS["dma"]),
-    ("copy_wait_ns", said("waiting for copies"), CATEGORY_COLOURS["copy"]),
-    ("other_device_ns", said("other device"), SERIES[3]),
-    ("launch_ns", said("launch"), HOST),
-    ("unknown_cause_ns", said("cause not recorded"), SERIES[4]),
-    ("sync_ns", said("sync"), SERIES[6]),
-    ("queue_ns", said("queued"), SERIES[0]),
-    ("host_work_ns", said("between calls, host work"), HOST_WORK),
-    ("host_ns", said("between calls, nothing"), PAGE["wait-line"]),
-    ("before_after_ns", said("outside of end to end"), IDLE),
-    ("unallocated_ns", said("before and after its work"), PAGE["counter"]),
-    ("unrecorded_ns", said("not recorded"), PAGE["line"]),
+_CAUSES = (  # column, what it is called, its colour, the shape of the lines of waiting
+    ("computing_ns", said("computing"), PAGE["busy"], ""),
+    ("exposed_ns", said("collectives"), CATEGORY_COLOURS["collective"], ""),
+    ("data_ns", said("data"), CATEGORY_COLOURS["dma"], ""),
+    ("copy_wait_ns", said("waiting for copies"), PAGE["wait-line"], "|"),
+    ("other_device_ns", said("other device"), PAGE["wait-line"], "+"),
+    ("launch_ns", said("waits for the host"), PAGE["wait-line"], "/"),
+    ("unknown_cause_ns", said("cause not recorded"), HOST, "/"),
+    ("sync_ns", said("sync"), PAGE["wait-line"], "\\"),
+    ("queue_ns", said("queued"), PAGE["wait-line"], "."),
+    ("host_work_ns", said("between calls, host work"), HOST_WORK, "x"),
+    ("host_ns", said("between calls, nothing"), PAGE["wait-line"], "-"),
+    ("before_after_ns", said("outside of end to end"), PAGE["edge"], ""),
+    ("unallocated_ns", said("before and after its work"), PAGE["counter"], "/"),
+    ("unrecorded_ns", said("not recorded"), PAGE["line"], ""),
 )
-_NO_WAITS = ("computing_ns", "exposed_ns", "data_ns", "before_after_ns", "unrecorded_ns")
 
 
 @draws("idle")
@@ -244,7 +244,7 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     spans = {key: row["span_ns"] + row["unallocated_ns"] for key, row in rows.items()}
     unit = unit_for(max(spans.values(), default=0))
     data = []
-    for column, name, colour in _CAUSES:
+    for column, name, colour, shape in _CAUSES:
         values = {key: row[column] for key, row in rows.items() if row[column]}
         texts = [
             said(
@@ -258,8 +258,8 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
         ]
         if values:
             trace = bars(name, values, unit, colour.on(theme), texts, theme)
-            if column not in _NO_WAITS:
-                trace["marker"] |= hatching(theme, colour)
+            if shape:
+                trace["marker"] |= hatching(theme, colour, shape)
             data.append(picking(trace, ({"device": rows[key]["device"]} for key in values)))
     made = bars_layout(theme, [*spans], max(spans.values(), default=0))
     labels = [escaped(shortened(row["device"], 24)) for row in rows.values()]
@@ -289,7 +289,7 @@ def memory(
     data: list[dict[str, Any]] = []
     for number, device in enumerate(course["device"].unique(maintain_order=True)):
         rows = course.filter(pl.col("device") == device)
-        colour = SERIES[number % len(SERIES)].on(theme)
+        colour = DEVICE_COLOURS[number % len(DEVICE_COLOURS)].on(theme)
         data.append(
             {
                 "type": "scatter",
@@ -297,7 +297,7 @@ def memory(
                 "name": escaped(device),
                 "x": [round((at - begin) * unit.per_ns, 3) for at in rows["time_ns"]],
                 "y": [round(held / 1024**power, 3) for held in rows["bytes"]],
-                "line": {"color": colour, "width": 2, "shape": "hv"},
+                "line": {"color": colour, "width": 2, "shape": "hv", "dash": dash_of(number)},
                 "fill": "tozeroy",
                 "fillcolor": colour + "26",
                 "customdata": [escaped(_text(row, begin)) for row in rows.iter_rows(named=True)],

@@ -164,7 +164,7 @@ SENTENCES: Sentences = {
     Activity: {
         Activity.OTHER_WORK: "work of other calls",
         Activity.UNTRACED: "calls without operators",
-        Activity.NO_OPERATOR: "in no operator",
+        Activity.NO_OPERATOR: "outside of operators",
         Activity.LAUNCH_BOUND: "waits for the host",
         Activity.WAIT: "other waits",
         Activity.HOST_WORK: "host work",

@@ -17,7 +17,7 @@ from profiler.run import Run
 from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, chips, opened, page_of
 from tests.corpus import CORPUS, needs_corpus
-from tests.runs import Command, make_call, make_run
+from tests.runs import Command, make_call, make_info, make_run
 
 pytestmark = pytest.mark.browser
 
@@ -207,7 +207,7 @@ def test_the_curve_is_as_full_as_the_device_was_busy(first: ReportPage, run: Run
 
 def test_waiting_leads_to_its_gaps(first: ReportPage) -> None:
     """Waiting of a call says for what and how long, and a click filters by the submodule and shows
-    the gaps."""
+    the gaps, from their heading on, below the bar of what is filtered by."""
     waits = [box for box in icicle_boxes(first) if box["name"] == "waits for the host"]
     widest = max(waits, key=lambda box: box["width"])
     place = {"x": widest["left"] + widest["width"] / 2, "y": widest["top"] + 8}
@@ -219,8 +219,10 @@ def test_waiting_leads_to_its_gaps(first: ReportPage) -> None:
     gaps = first.page.locator("[data-table=gaps]")
     first.page.wait_for_function(
         """() => {
-          const { top } = document.querySelector("[data-table=gaps]").getBoundingClientRect();
-          return top >= 0 && top < innerHeight;
+          const part = document.querySelector("[data-table=gaps]").closest(".part");
+          const bar = document.querySelector(".chosen.active").getBoundingClientRect();
+          const { top } = part.getBoundingClientRect();
+          return top >= bar.bottom && top < innerHeight / 2;
         }"""
     )
     assert gaps.is_visible()
@@ -322,6 +324,22 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
             usable(report)
             entries = report.page.locator("#first-strip .legend li")
             assert entries.all_inner_texts() == names
+
+
+def test_time_outside_of_operators_is_not_called_busy(chromium: Any, tmp_path: Path) -> None:
+    """Operators take 40 of a call's 100 ns; what happened in the other 60 was not recorded."""
+    info = make_info(capabilities=("averages",))
+    conv = Command(0, "qnn:0", "s", "compute", "conv", 0, 40)
+    run = make_run([make_call(0, "resnet", 0, 100, device="qnn:0")], [conv], info=info)
+    with opened(chromium, page_of(run, tmp_path), viewport=_SCREEN) as report:
+        usable(report)
+        (call,) = [box for box in icicle_boxes(report) if box["name"] == "resnet"]
+        place = {"x": call["left"] + call["width"] / 2, "y": call["top"] + 8}
+        report.page.locator("#first-icicle canvas").hover(position=place)
+        text = status(report, "icicle").replace("\N{NO-BREAK SPACE}", " ")
+        assert text.endswith("40 % in operators, 60 % outside of them")
+        entries = report.page.locator("#first-icicle .legend li")
+        assert "outside of operators" in entries.all_inner_texts()
 
 
 @needs_corpus

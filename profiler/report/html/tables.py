@@ -419,7 +419,8 @@ def _steps(timeline: Timeline) -> dict[str, list[int]]:
 # --- The icicle on the page's first screen: the module tree as rectangles as wide as their time.
 
 
-WAITING, NO_CALL = "waiting", "no_call"  # kinds of nodes beside those of the module tree
+# Kinds of nodes beside those of the module tree.
+WAITING, NO_CALL, NO_OPERATOR = "waiting", "no_call", "no_operator"
 _BESIDE = 1.01  # times the end-to-end time: more is no rounding
 _SEEN = 0.001  # of the run: a submodule's own time that can be seen
 _MAX_NODES = 600  # nodes that the page holds: the first screen stays small, whatever the model
@@ -456,7 +457,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
     coded = [column for column in columns if column.codes is not None]
     words = {word for column in coded for word in worded_column(column, kept[column.name].unique())}
-    words |= {*kept.filter(pl.col("kind").is_in([WAITING, NO_CALL]))["name"]}
+    words |= {*kept.filter(pl.col("kind").is_in([WAITING, NO_CALL, NO_OPERATOR]))["name"]}
     return {
         "columns": described(columns),
         "values": {column.name: plain_values(column, kept[column.name]) for column in columns},
@@ -493,7 +494,7 @@ def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
         if row["kind"] == Node.STAGE and rest > 0 and not waits.is_empty():
             inner = [*inner, (NO_CALL, said("work in no call"), rest)]
         if row["kind"] == Node.SUBMODULE and rest > _SEEN * whole and row["node"] in above:
-            inner = [*inner, (NO_CALL, said("in no operator"), rest)]
+            inner = [*inner, (NO_OPERATOR, said("outside of operators"), rest)]
         for kind, name, length in inner:
             same = {"stage": row["stage"], "submodule": row["submodule"]}
             times = {"elapsed_ns": length, "self_ns": length, "share": length / whole}

@@ -21,7 +21,8 @@ export class Icicle extends FirstCanvas {
     this.nodes = new Nodes({ ...page.icicle, kind: page.icicle.codes.kind, name: page.icicle.own, label: values.name });
     this.children = parent.map(() => []);
     parent.forEach((above, node) => above >= 0 && this.children[above].push(node));
-    this.waited = this.waits();
+    this.waited = this.times("waiting");
+    this.outside = this.times("no_operator"); // whether a device worked then is not known
     this.root = this.zoomed = Math.max(parent.indexOf(-1), 0);
     this.mode = "role";
     this.lay(this.root, 0, 0);
@@ -34,11 +35,11 @@ export class Icicle extends FirstCanvas {
 
   is(node, ...kinds) { return kinds.includes(page.icicle.codes.kind[node]); }
 
-  // How long devices waited in each node.
-  waits() {
+  // The time of what is of that kind in each node.
+  times(kind) {
     const found = new Float64Array(this.parent.length);
     for (let node = this.parent.length - 1; node >= 0; node--) {
-      if (this.is(node, "waiting")) found[node] = this.values.elapsed_ns[node];
+      if (this.is(node, kind)) found[node] = this.values.elapsed_ns[node];
       if (this.parent[node] >= 0) found[this.parent[node]] += found[node];
     }
     return found;
@@ -64,7 +65,7 @@ export class Icicle extends FirstCanvas {
     }
   }
 
-  idle(node) { return this.is(node, "waiting", "no_call"); }
+  idle(node) { return this.is(node, "waiting", "no_call", "no_operator"); }
 
   // Draw `node` over the whole width from now on, and what is in it.
   show(node) {
@@ -92,7 +93,7 @@ export class Icicle extends FirstCanvas {
   // Names of the trace are as they are; what has none is called by a word.
   name(node) {
     const name = this.values.name[node] ?? "";
-    const ours = { run: name === "run", untraced: true, waiting: true, no_call: true };
+    const ours = { run: name === "run", untraced: true, waiting: true, no_call: true, no_operator: true };
     return ours[page.icicle.codes.kind[node]] ? say(name) : name;
   }
 
@@ -128,11 +129,13 @@ export class Icicle extends FirstCanvas {
 
   // Of what the time of a node with others in it consists: a parent is what its children are.
   mix(node) {
-    const waits = this.waited[node] / this.values.elapsed_ns[node];
+    const whole = this.values.elapsed_ns[node], outside = this.outside[node] / whole, waits = this.waited[node] / whole;
     const { together, waits_lack } = page.icicle; // of several devices, or not all: no share of the run
     const unknown = (together || waits_lack) && this.is(node, "run", "stage");
-    if (!this.children[node].length || !waits || unknown) return "";
-    return say("{busy} busy, {waits} waiting", { busy: format.percent(1 - waits), waits: format.percent(waits) });
+    if (!this.children[node].length || !(waits || outside) || unknown) return "";
+    const shares = { busy: format.percent(1 - waits - outside), waits: format.percent(waits), outside: format.percent(outside) };
+    if (!waits) return say("{busy} in operators, {outside} outside of them", shares);
+    return outside ? say("{busy} busy, {waits} waiting, {outside} outside of operators", shares) : say("{busy} busy, {waits} waiting", shares);
   }
 
   // Of the end-to-end time: of as many as there are devices, if these are added up.
@@ -150,7 +153,7 @@ export class Icicle extends FirstCanvas {
 
   pair(node) {
     const { palette, icicle: { codes } } = page, plain = palette.page.parent;
-    if (this.is(node, "no_call")) return palette.host;
+    if (this.is(node, "no_call", "no_operator")) return palette.host;
     if (this.children[node].length && !(this.mode === "role" && this.is(node, "role"))) return plain;
     if (this.mode === "bound") return palette.bounds[codes.bound[node]] ?? plain;
     if (this.mode === "peak") {
@@ -206,7 +209,8 @@ export class Icicle extends FirstCanvas {
 
   legend() {
     const waits = this.waited[this.zoomed] > 0 ? [[page.palette.page.wait, say("waiting"), true]] : [];
-    return [...this.entries(), ...waits];
+    const outside = this.outside[this.zoomed] > 0 ? [[page.palette.host, say("outside of operators")]] : [];
+    return [...this.entries(), ...outside, ...waits];
   }
 
   // All nodes in the one over the whole width: the last row shows leaves of what has no room below it.
@@ -236,7 +240,8 @@ export class Icicle extends FirstCanvas {
     super.choose(item, more);
     if (!this.is(item.node, "waiting")) return;
     const gaps = document.querySelector('[data-table="gaps"]')?.closest(".part") ?? document.getElementById("idle");
-    gaps?.scrollIntoView();
+    // What is filtered by makes tables above shorter: scroll once they are drawn.
+    requestAnimationFrame(() => requestAnimationFrame(() => gaps?.scrollIntoView({ behavior: "instant" })));
   }
 
   hint() { return say("Arrow keys move, Enter zooms in, Escape back; a click or Space filters by it."); }

@@ -18,6 +18,7 @@ from profiler.analysis.steps import steps_figure
 from profiler.errors import InputError
 from profiler.report import build_report, draw, figures
 from profiler.report.charts import time
+from profiler.report.charts.roofline import _decades
 from profiler.report.charts.style import escaped, shortened, unit_for
 from profiler.run import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
@@ -190,6 +191,21 @@ def waiting_run():
         Command(-1, "cpu:0", "Host", "host", "scheduler", 65, 20, "", "denoise", 0),
     ]
     return make_run(calls, commands)
+
+
+def test_operators_of_one_name_say_whose_they_are():
+    """Two submodules with an operator of one name have a row each, and greys alone look alike."""
+    calls = [make_call(0, "vae", 0, 50), make_call(1, "unet", 50, 100)]
+    works = [Command(n, "cpu:0", "p", "compute", "aten::add", 50 * n, 40 - n) for n in (0, 1)]
+    works.append(Command(1, "cpu:0", "p", "compute", "aten::mm", 90, 5))
+    figure = figures.operators(analyze(make_run(calls, works)))
+    assert list(figure.layout.yaxis.ticktext) == ["aten::add · vae", "aten::add · unet", "aten::mm"]
+
+
+def test_an_axis_within_a_decade_has_ticks():
+    """Rates of 170 and 176 lie between two powers of ten, which are the ticks."""
+    assert _decades([170.0, 176.0])["range"] == [1.95, 3.05]
+    assert _decades([1.0, 10.0]) == _decades([]) == {}
 
 
 def test_the_critical_path_is_the_longest_first():

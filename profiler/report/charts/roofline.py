@@ -58,9 +58,21 @@ def roofline(
     axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
     made["xaxis"] |= axis
     made["yaxis"] |= axis
+    if not any(name in profiles for name in devices):  # no roofline, which is decades long
+        made["xaxis"] |= _decades([row["flops_per_byte"] for row in rows])
+        made["yaxis"] |= _decades([row["rate"] for row in rows])
     titled(made, xaxis="FLOPs/byte", yaxis=unit)
     made["margin"] |= {"t": 60}
     return {"data": data, "layout": made | {"height": 440}}
+
+
+def _decades(values: Sequence[float]) -> dict[str, Any]:
+    """The range of an axis whose values are closer together than its ticks, which are powers of
+    ten: whole decades, and room for half a point at their ends; nothing otherwise."""
+    if not values or max(values) >= 10 * min(values):
+        return {}
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return {"range": [low - 0.05, max(high, low + 1) + 0.05]}
 
 
 def _points(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -31,7 +32,7 @@ from profiler.analysis.document import (
     Theme,
 )
 from profiler.analysis.table_text import Node, label, labelled
-from profiler.text import Said, count, duration, percent, said
+from profiler.text import Said, count, duration, joined, percent, said
 
 # --- The house style of charts: fonts, units, axes, and bars with labels at their ends.
 #
@@ -114,6 +115,15 @@ def shortened(name: str, limit: int = 46) -> str:
     if ("." in name or "/" in name) and ", " not in name:
         return "…" + name[1 - limit :].lstrip("./_")
     return name[: limit - 1] + "…"
+
+
+def distinguished(names: Sequence[str], places: Sequence[str | None]) -> list[str]:
+    """Names of rows: those that several have with the place that each is in."""
+    times = Counter(names)
+    return [
+        joined(" · ", [name, place]) if place and times[name] > 1 else name
+        for name, place in zip(names, places, strict=True)
+    ]
 
 
 def layout(theme: Theme) -> dict[str, Any]:

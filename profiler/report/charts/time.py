@@ -34,6 +34,7 @@ from profiler.report.charts.style import (
     bars,
     bars_layout,
     dash_of,
+    distinguished,
     draws,
     end_labels,
     escaped,
@@ -165,7 +166,8 @@ def critical_path(path: pl.DataFrame, submodules: Sequence[str], theme: Theme = 
     ]
     unit = unit_for(max(values.values(), default=0))
     made = bars_layout(theme, [*values], max(values.values(), default=0), row=25)
-    labels = [escaped(shortened(name)) for name in names]
+    distinct = distinguished(names, [row["device"] for row in rows])
+    labels = [escaped(shortened(name)) for name in distinct]
     made["yaxis"] |= {"tickvals": [*values], "ticktext": labels}
     shares = {key: percent(row["share"]) for key, row in zip(values, rows, strict=True)}
     made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
@@ -388,7 +390,8 @@ def operators(
     shares = {str(i): percent(row["share"] or 0) for i, row in enumerate(rows)}
     unit = unit_for(max(values.values(), default=0))
     made = bars_layout(theme, [*values], max(values.values(), default=0), row=25)
-    labels = [escaped(shortened(row["layer"])) for row in rows]
+    distinct = distinguished([row["layer"] for row in rows], [row["submodule"] for row in rows])
+    labels = [escaped(shortened(name)) for name in distinct]
     made["yaxis"] |= {"tickvals": [*values], "ticktext": labels}
     made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
     made["margin"] |= {"t": 8}

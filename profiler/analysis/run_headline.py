@@ -33,6 +33,7 @@ _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the sam
 _WAITS = 0.05  # share of waiting that is named
 _EXPOSED = 0.05  # share of exposed communication that is named
 _UNRECORDED = 0.05  # share of time that counts nowhere: the headline has the whole, too
+_AROUND = 0.1  # share of time around operators that is named
 _MOVED = 0.01  # share of busy time that is not computing
 _ENCODERS = "text_encoder"
 _SEVERAL_ENCODERS = said("text encoders")
@@ -91,7 +92,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     ]
     parts = [part for part in parts if part]
     if not parts and not unknown and not times_recorded(info):
-        parts = [part for part in (_roles(analysis),) if part]
+        parts = [part for part in (_around(analysis, total), _roles(analysis)) if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
 
 
@@ -218,9 +219,10 @@ def _range(shares: Iterable[float]) -> str:
 
 
 def _ranks(analysis: Analysis) -> str:
-    """`"exposed communication takes 30 % on rank 1, the slowest: it waits least in 4 collectives,
-    by 27.1 ms"`: without the one that is little or not known, on all devices if no rank is known to
-    be the slowest. "" for a selection, and if it was not recorded when commands ran."""
+    """`"exposed communication takes 30 % on rank 1, the slowest: the others wait at least 27.1 ms
+    longer in 4 collectives"`: without the one that is little or not known, on all devices if no
+    rank is known to be the slowest. "" for a selection, and if it was not recorded when commands
+    ran."""
     of = analysis.inputs
     info = of.run.info
     if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
@@ -232,11 +234,13 @@ def _ranks(analysis: Analysis) -> str:
         share = _range(shares.values()) if exposed else ""
         return said("exposed communication takes {share}", share=share) if exposed else ""
     of_rank = [share for name, share in shares.items() if rank_of_device(name) == slowest.rank]
-    phrase = said("rank {rank} is the slowest: it waits least in {collectives}, by {time}")
+    phrase = said(
+        "rank {rank} is the slowest: the others wait at least {time} longer in {collectives}"
+    )
     if max(of_rank, default=0) >= _EXPOSED:
         phrase = said(
-            "exposed communication takes {share} on rank {rank}, the slowest: it waits least in "
-            "{collectives}, by {time}"
+            "exposed communication takes {share} on rank {rank}, the slowest: the others wait at "
+            "least {time} longer in {collectives}"
         )
     values = {
         "share": _range(of_rank) if of_rank else "",
@@ -288,13 +292,24 @@ def _submodules(account: Accounting, total: int) -> str:
     return joined(", ", [first, *rest])
 
 
+def _around(analysis: Analysis, total: int) -> str:
+    """`"operators take 15 % and what is around them 85 %"` of the run; "" if that is little."""
+    took = int(analysis.roles["total_ns"].sum())
+    if not took or took > (1 - _AROUND) * total:
+        return ""
+    share, rest = percent(took / total), percent(1 - took / total)
+    return said("operators take {share} and what is around them {rest}", share=share, rest=rest)
+
+
 def _roles(analysis: Analysis) -> str:
-    """`"convolution takes 83 % of the operators' time, data_movement 8.7 %"`; "" if most of that
+    """`"convolution takes 83 % of the operators' time, data movement 8.7 %"`; "" if most of that
     has no role."""
     roles = analysis.roles.group_by("role").agg(pl.col("total_ns").sum())
     total = int(roles["total_ns"].sum())
     known = roles.filter(pl.col("role") != "other").sort("total_ns", descending=True)
-    shares = [(str(role), length / total) for role, length in known.iter_rows() if total]
+    shares = [
+        (str(role).replace("_", " "), length / total) for role, length in known.iter_rows() if total
+    ]
     if sum(share for _, share in shares) < _MOSTLY:
         return ""
     (name, share), *others = shares[:_MOST]

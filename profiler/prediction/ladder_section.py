@@ -131,7 +131,7 @@ def order_note(ladder: Ladder) -> Said | None:
     if not ladder.unsure or recording_note(ladder) is None:
         return None
     numbers = joined(", ", map(str, ladder.unsure))
-    return said("the order of {numbers} depends on how much of it really is", numbers=numbers)
+    return said("how much of that is recording decides the order of {numbers}", numbers=numbers)
 
 
 def cold_note(ladder: Ladder) -> Said | None:

@@ -419,6 +419,18 @@ def test_calls_that_their_device_has_timed_have_its_times():
     assert submodules.frame.select("elapsed_ns", "busy_ns").rows() == [(500, None)]
 
 
+def test_a_run_without_times_says_how_little_of_it_operators_take():
+    """Operators take 40 of a call's 100 ns: the headline begins with that, before their roles. If
+    they take 95, it says nothing of it."""
+    info = make_info(capabilities=("averages",))
+    for took, said in ((40, "operators take 40 % and what is around them 60 %"), (95, "")):
+        work = Command(0, "qnn:0", "s", "compute", "Conv_0", 0, took, "Conv")
+        run = make_run([make_call(0, "resnet", 0, 100, device="qnn:0")], [work], info=info)
+        _, parts = _plain(report_of(analyze(run)).summary.headline).split(": ", 1)
+        expected = [said, "convolution takes 100 % of the operators' time"]
+        assert parts == "; ".join(part for part in expected if part)
+
+
 @needs_corpus
 def test_a_run_without_times_says_which_roles_take_its_operators_time():
     """Of a TensorRT profile, whose layers have durations alone: the share of those that begin with

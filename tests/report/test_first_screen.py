@@ -261,6 +261,24 @@ def test_what_is_drawn_of_a_real_trace_is_its_busy_share(sd35):
     assert sum(curve["busy"]) / len(curve["busy"]) / 1000 == pytest.approx(1 - idle, abs=0.01)
 
 
+def test_a_pipeline_without_stages_has_no_row_of_them():
+    """The only stage, `run`, is the run again: its submodules and its waiting are right below the
+    run, with all of their time. A stage that has a name stays."""
+    calls = [make_call(n, "ab"[n], 100 * n, 100 * n + 80, stage="run") for n in (0, 1)]
+    works = [Command(n, "cpu:0", "p", "compute", "mm", 100 * n, 60) for n in (0, 1)]
+    found = icicle_json(analyze(make_run(calls, works)))
+    kinds, names = found["codes"]["kind"], found["values"]["name"]
+    assert "stage" not in kinds
+    top = kinds.index("run")
+    below = [row for row, above in enumerate(found["parent"]) if above == top]
+    assert [names[row] for row in below if kinds[row] == "submodule"] == ["a", "b"]
+    assert {found["depth"][row] for row in below} == {found["depth"][top] + 1}
+    elapsed = found["values"]["elapsed_ns"]
+    assert sum(elapsed[row] for row in below) == elapsed[top] == 180
+    staged = [make_call(0, "vae", 0, 80, stage="decode")]
+    assert "stage" in icicle_json(analyze(make_run(staged, works[:1])))["codes"]["kind"]
+
+
 def test_time_of_a_call_in_none_of_its_operators_is_a_node():
     """Of a device whose waiting is not known, 60 of 100 ns of a call lie in no node: drawn as such,
     not as a hole."""

@@ -46,7 +46,7 @@ from profiler.run.columns import (
     col,
 )
 from profiler.text import Said, duration, said
-from profiler.trace.events import CATEGORIES
+from profiler.trace.events import CATEGORIES, RUN_STAGE
 
 # --- Tables of a report as JSON, as `templates/tables.js` takes them.
 
@@ -451,7 +451,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     waits = waits_of(analysis.inputs)
     in_calls = waits.filter(pl.col("submodule").is_not_null())["wait_ns"].sum()
     waits_lack = bool(len(waits)) and in_calls < analysis.idle["idle_inside_ns"].sum()
-    kept = _with_waits(kept, waits)
+    kept = _without_only_stage(_with_waits(kept, waits))
     place = {node: number for number, node in enumerate(kept["node"]) if node is not None}
     above_each = [place.get(node, -1) for node in kept["parent"]]
     columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
@@ -471,6 +471,19 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
         "together": _together(analysis, tree),
         "waits_lack": waits_lack,
     }
+
+
+def _without_only_stage(tree: pl.DataFrame) -> pl.DataFrame:
+    """The nodes without the stage of a pipeline that has no stages, which is the run once more."""
+    stages = tree.filter(pl.col("kind") == Node.STAGE)
+    if stages["name"].to_list() != [RUN_STAGE]:
+        return tree
+    node, above = stages.select("node", "parent").row(0)
+    inner = pl.col("depth") > stages["depth"][0]
+    return tree.filter(pl.col("kind") != Node.STAGE).with_columns(
+        parent=pl.col("parent").replace(node, above),
+        depth=pl.when(inner).then(pl.col("depth") - 1).otherwise("depth"),
+    )
 
 
 def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:

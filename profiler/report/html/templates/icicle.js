@@ -54,7 +54,7 @@ export class Icicle extends FirstCanvas {
     const rest = [root];
     while (rest.length) {
       const node = rest.pop(), below = this.children[node];
-      if (kinds[node] !== "run") below.sort((a, b) => this.idle(a) - this.idle(b) || elapsed[b] - elapsed[a] || a - b);
+      if (!below.some((child) => kinds[child] === "stage")) below.sort((a, b) => this.idle(a) - this.idle(b) || elapsed[b] - elapsed[a] || a - b);
       let at = this.begin[node];
       for (const child of below) {
         this.begin[child] = at;

@@ -167,8 +167,9 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
     """Recording took so much of the run that operator times are in doubt; those of kernels, which
     the host launched and their device timed, are not: their device waits longer for the host."""
     overhead, total = analysis.run.overhead, end_to_end_ns(analysis)
-    found = overhead.share
+    found, untraced = overhead.share, {}
     if overhead.untraced_ns is not None and overhead.operators_ns is not None:
+        untraced = {"untraced_ns": round(overhead.untraced_ns)}
         total = overhead.untraced_ns + overhead.operators_ns  # what lies between calls is in no one
         found = share(overhead.operators_ns, total)
     if found is None or found < _OVERHEAD:
@@ -182,6 +183,7 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
         "operators_ns": round(overhead.operators_ns or 0),
         "hooks_ns": overhead.hooks_ns or 0,
         "operator_events": overhead.operator_events or 0,
+        **untraced,
     }
     if len(accelerators(analysis)) and len(analysis.inputs.run.flows):
         evidence["timed_by"] = TimedBy.DEVICE
@@ -224,6 +226,11 @@ def _tracing_overhead(found: Finding) -> Words:
     if found.evidence.get("timed_by") == TimedBy.DEVICE:
         return _SLOWER_HOST
     title = said("Tracing took {overhead_share} of the run: do not trust operator times")
+    if "untraced_ns" in found.evidence:  # else it is of all that tracing took
+        title = said(
+            "Recording operators took {overhead_share} of the time in calls: do not trust "
+            "operator times"
+        )
     if number(found, "overhead_share") >= 1:
         title = said(
             "The estimated profiling overhead exceeds the run itself: do not trust operator times"

@@ -29,6 +29,16 @@ def _adds(calls, count=5):
     return analyzed(calls, adds, shapes=[ADD] * count, profile=_profile(12e9, launch=10.0))
 
 
+def test_the_share_of_recording_operators_is_not_that_of_all_tracing():
+    """Recording operators took 20 of 100 ns, all of tracing 60 %: the title says which it is."""
+    overhead = {"share": 0.6, "untraced_ns": 80, "operators_ns": 20, "hooks_ns": 100}
+    found = _only(analyzed(overhead=overhead), "tracing_overhead")
+    assert found.evidence["overhead_share"] == 0.2
+    assert words(found).title.startswith("Recording operators took 20 % of the time in calls")
+    found = _only(analyzed(overhead={"share": 0.6, "operators_ns": 20}), "tracing_overhead")
+    assert words(found).title.startswith("Tracing took 60 % of the run")
+
+
 def test_launches_cost_what_the_work_does_not_take():
     """Five commands of 10 ns, each of whose bytes take 4: 30 of the 50 ns can be saved."""
     found = _only(_adds([gpu_call(0, 0, 1000)]), "launch_bound")

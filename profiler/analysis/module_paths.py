@@ -34,7 +34,8 @@ MEASURES = (
 )
 """Columns of sums: time of a tile's own, durations, numbers; of what a roofline bounds its time,
 FLOPs with the time of commands that have them, their least time by the device's peak with the time
-of commands that have that, and roofline time by bound with the time of commands that have it."""
+of commands whose peak is known or which compute nothing, and roofline time by bound with the time
+of commands that have it."""
 
 
 def sums_of(
@@ -64,6 +65,7 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
     """Sums over devices, one row a kind, 0 if nothing is known."""
     total, at_roofline = pl.col("total_ns"), pl.col("roofline_ns")
     computed = pl.col("compute_ns") > 0
+    peaked = computed | (pl.col("flops") == 0)  # none to compute: at any peak
     sums = (
         roofline.lazy()
         .group_by("kind")
@@ -73,7 +75,7 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
             flops=pl.col("flops").sum(),
             flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
             compute_ns=pl.col("compute_ns").filter(computed).sum(),
-            computed_ns=total.filter(computed).sum(),
+            computed_ns=total.filter(peaked).sum(),
             known_ns=total.filter(at_roofline.is_not_null()).sum(),
             **{
                 name: at_roofline.filter(pl.col("bound") == number).sum()

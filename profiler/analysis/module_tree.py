@@ -334,7 +334,8 @@ def _derived() -> Iterator[pl.Expr]:
         .then(pl.col("flops") / pl.col("flops_ns") / 1e3)
         .alias("teraflops_per_s")
     )
-    yield pl.when((pl.col("computed_ns") > 0) & (of_peak <= 1)).then(of_peak).alias("flops_of_peak")
+    rated_peak = (pl.col("compute_ns") > 0) & (of_peak <= 1)
+    yield pl.when(rated_peak).then(of_peak).alias("flops_of_peak")
     yield (
         pl.when(pl.col("flops_ns") > 0)
         .then(pl.col("flops").round().clip(upper_bound=_MOST))

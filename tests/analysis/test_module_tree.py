@@ -5,9 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.analysis import Selection
+from profiler.analysis import DeviceProfile, Selection
 from profiler.analysis.analyze import analyze
 from profiler.analysis.module_paths import parts_of, ranges
+from tests.analysis.shaped_runs import Shaped, in_order
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 
 _GPU, _STREAM = "cuda:0", "stream 7"
@@ -197,3 +198,20 @@ def test_numbers_belong_to_what_they_number(path, parts):
 def test_numbers_as_ranges():
     """Neighbours are a range."""
     assert ranges([0, 1, 2, 5, 7, 8]) == "[0-2,5,7-8]"
+
+
+def test_a_node_reaches_of_the_peak_what_its_rate_is_of_it():
+    """8192 FLOPs in 20 µs, and a copy of 20 µs, which computes nothing, at a peak of 1 TFLOP/s:
+    of the run both the rate and the share are of 40 µs."""
+    operations = in_order(
+        ("aten::mm", "float[16,16] float[16,16]"),
+        ("aten::copy_", "float[16,16] float[16,16]"),
+        duration=20_000,
+    )
+    peak = DeviceProfile("unit", {"float32": 1e12}, 1e12, None, "", True, "cuda:0")
+    tree = analyze(Shaped(operations).run, measured=(peak,)).module_tree
+    rows = [row for row in tree.rows(named=True) if row["flops_of_peak"] is not None]
+    assert rows[0]["kind"] == "run"
+    assert rows[0]["flops_of_peak"] == pytest.approx(8192 / 40_000 / 1e3)
+    for row in rows:
+        assert row["teraflops_per_s"] == pytest.approx(row["flops_of_peak"])

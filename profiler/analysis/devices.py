@@ -55,7 +55,7 @@ from profiler.run.device_timeline import Busy, RunTiles, device_work, work_axes
 from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
 from profiler.run.run import Run
 from profiler.text import Said, counted, joined, percent, said
-from profiler.trace.events import CATEGORIES, NO_RANK, rank_of_device
+from profiler.trace.events import CATEGORIES, NO_RANK, device_kind, rank_of_device
 from profiler.trace.manifest_fields import Device
 
 # --- The columns of devices.
@@ -638,9 +638,16 @@ def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
     others.sort(key=lambda name: -waits[name])
     cause_known = waits[first] or not waits["unknown_cause_ns"]
     return [
-        said(_CAUSES[name].template, share=percent(waits[name] / total))
+        said(_cause(name, waits["device"]).template, share=percent(waits[name] / total))
         for name in ((first, *others) if cause_known else others)
     ]
+
+
+def _cause(name: str, device: str) -> Said:
+    """What that cause is called: no host launches what a CPU runs."""
+    if name == "launch_ns" and device_kind(device) == "cpu":
+        return said("between operators {share}")
+    return _CAUSES[name]
 
 
 def _range(
@@ -653,7 +660,10 @@ def _range(
     cause = _most_common(known)
     bound = [row[cause] / total for row in known if total]
     share = _from_to(min(bound, default=0), max(bound, default=0))
-    note = said("{cause}; the idlest is below", cause=said(_CAUSES[cause].template, share=share))
+    note = said(
+        "{cause}; the idlest is below",
+        cause=said(_cause(cause, rows[0]["device"]).template, share=share),
+    )
     return Fact(counted(len(rows), "device"), value, note)
 
 

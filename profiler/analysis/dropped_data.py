@@ -333,15 +333,15 @@ SENTENCES: Sentences = {
         DropReason.KERNELS_OF_NO_RUN: "kernels that no session.run, or no device, can be told "
         "for: left out",
         DropReason.ENTRIES_CUT: "the file is cut: its whole part was read",
-        DropReason.LAID_END_TO_END: "times of layers are averages over inferences, and nobody "
-        "recorded when each began: they are one call, laid end to end in the order of execution",
+        DropReason.LAID_END_TO_END: "start times are not in this format: durations, averages over "
+        "inferences, and their order are real, gaps are not; it is shown as one call",
         DropReason.TIMELINES_APART: "recorded one by one: each is a pipeline call of its own, "
         "laid behind the one before",
         DropReason.LAYERS_UNLIKE_TOTAL: "layers take {layers_ns} together, and the file's own "
         "total is {total_ns}",
         DropReason.SHARES_OF_CYCLES: "nodes have cycles and no times: each was given its share of "
-        "the accelerator's time, in the order of the file; threads that worked side by side are "
-        "not told apart",
+        "the accelerator's time, in the order of the file; threads that worked at the same time "
+        "are not distinguished",
         DropReason.EXECUTIONS_IN_ORDER: "the file does not say when executions began: they are "
         "laid one after another",
         DropReason.UNITS_ONLY: "a summary lists only the costliest of {nodes} nodes: also give "

@@ -109,14 +109,20 @@ def _incomplete_trace(found: Finding) -> Words:
             caveat=said("All sums include its time."),
             recommendation=said("Read the drops at the top of the report."),
         )
+    recommendation = said(
+        "Read the drops at the top of the report. Copy truncated or missing files again. "
+        "Where events were dropped, record again with fewer pipeline calls, or with the "
+        "operators of fewer calls."
+    )
+    if found.evidence["worst_kind"] == DropKind.MISSING_RANK:
+        recommendation = said(
+            "To compare all ranks put their files into one folder. Figures of the ranks that are "
+            "there stay as they are; which of all ranks is the slowest is not known."
+        )
     return Words(
         title=said("The trace lacks part of what ran: {worst_kind} in {worst_in}"),
         caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
-        recommendation=said(
-            "Read the drops at the top of the report. Copy truncated or missing files again. "
-            "Where events were dropped, record again with fewer pipeline calls, or with the "
-            "operators of fewer calls."
-        ),
+        recommendation=recommendation,
     )
 
 

@@ -17,6 +17,7 @@ from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import is_sound
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.text import duration, percent
+from profiler.trace.events import device_kind
 
 __all__ = ["QUESTIONS", "answers", "plain", "words"]
 
@@ -58,7 +59,8 @@ def _idle_and_why(analysis: Analysis) -> Iterator[str]:
             yield device
             yield f"busy {percent(1 - share)}, idle {percent(share)}"
             if device in waits:
-                yield f"launch-bound {percent(waits[device] / total)}"
+                cause = "between operators" if device_kind(device) == "cpu" else "launch-bound"
+                yield f"{cause} {percent(waits[device] / total)}"
 
 
 def _largest_product(analysis: Analysis) -> Iterator[str]:

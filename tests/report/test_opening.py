@@ -49,16 +49,16 @@ def test_opening_begins_as_the_report_does():
 
 
 def test_devices_say_how_busy_they_were_and_why_not():
-    """Busy and idle share of each device, and first of all how much of it is launch-bound."""
+    """Busy and idle share of each device, and first how much of it is launch-bound: of a CPU, which
+    runs what nobody launches, what lies between operators."""
     facts = {fact.label: fact for fact in _opening(tiny_run()).facts}
     assert _plain(facts["End to end"].value) == "1.00 µs"
     busy = analyze(tiny_run()).devices.select("device", "idle_share").rows()
     for device, idle in busy:
         if idle is not None:
             assert _plain(facts[device].value) == f"busy {_plain(percent(1 - idle))}"
-            assert _plain(facts[device].note).startswith(
-                f"idle {_plain(percent(idle))}: launch-bound"
-            )
+            first = "between operators" if device.startswith("cpu:") else "launch-bound"
+            assert _plain(facts[device].note).startswith(f"idle {_plain(percent(idle))}: {first}")
 
 
 def test_the_head_says_what_of_the_peaks_the_run_uses():

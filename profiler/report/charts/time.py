@@ -47,7 +47,7 @@ from profiler.report.charts.style import (
     unit_for,
 )
 from profiler.text import Said, count, duration, joined, percent, said, size
-from profiler.trace.events import CATEGORIES
+from profiler.trace.events import CATEGORIES, device_kind
 
 # --- The chart of what the device time of each repeated block is for, as plain plotly JSON.
 
@@ -246,7 +246,10 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     spans = {key: row["span_ns"] + row["unallocated_ns"] for key, row in rows.items()}
     unit = unit_for(max(spans.values(), default=0))
     data = []
-    for column, name, colour, shape in _CAUSES:
+    own = all(device_kind(row["device"]) == "cpu" for row in rows.values())
+    for column, cause, colour, shape in _CAUSES:
+        # No host launches what a CPU runs.
+        name = said("between operators") if own and column == "launch_ns" else cause
         values = {key: row[column] for key, row in rows.items() if row[column]}
         texts = [
             said(

@@ -64,6 +64,9 @@ ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 def main() -> None:
     """Write the picture of the runs that the command line names, beside this file."""
     runs = sys.argv[1:]
+    if "--help" in runs:
+        print(__doc__)
+        return
     if len(runs) == 2 and runs[0] == "--review":
         review(Path(runs[1]))
         return
@@ -84,7 +87,7 @@ def write_page(page: Path, *command: str) -> None:
 
 def review(out: Path) -> None:
     """Write pages of all inputs, pictures of the whole pages, and the checklist."""
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     lines = ["# Review of pages by eye", ""]
     for name, source in REVIEWED.items():
         write_page(out / f"{name}.html", "analyze", str(source))

@@ -200,9 +200,22 @@ _EVIDENCE: Mapping[Noun, Mapping[str, Said]] = {
 }
 
 
+_SHOWN: Mapping[str, Said] = {  # whatever commands are called
+    "least of step": said("min per step"),
+    "median of step": said("median per step"),
+    "most of step": said("max per step"),
+    "least before kernel": said("min before first kernel"),
+    "most before kernel": said("max before first kernel"),
+    "least gaps": said("min gaps"),
+    "most gaps": said("max gaps"),
+    "least gap share": said("min gap share"),
+    "most gap share": said("max gap share"),
+}
+
+
 def evidence_name(name: str, noun: Noun) -> str:
-    """The name of a value of a finding's evidence, if it is about commands."""
-    return _EVIDENCE[noun].get(name, name)
+    """The name of a value of a finding's evidence as people read it."""
+    return _EVIDENCE[noun].get(name) or _SHOWN.get(name, name)
 
 
 # --- Numbers as people read them: three significant digits and a unit. Only reports use these.

@@ -104,6 +104,7 @@ ROLES: tuple[Column, ...] = (
         "limited_by",
         STRING,
         "evidence for the role, longest time first, joined with commas",
+        label="recognized by",
         kind="list",
         importance=15,
     ),

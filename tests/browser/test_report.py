@@ -509,6 +509,7 @@ def test_numbers_read_alike_in_page_and_python(report):
         -5e4,
     ]
     ratios = [0, 1, 1.2, 0.92, 0.04, 0.0031, 0.99999, 0.9951, 0.00001, -0.03, 0.0996]
+    ratios += [0.585, 0.125, 0.0225, 0.0275, 0.0245, 0.0235, 0.00125, 0.00375]  # ties
     sizes = [0, 12, 1023, 1024, 1536 * 1024, 5e9]
     evaluated = report.page.evaluate(
         """([ns, ratios, sizes]) => [

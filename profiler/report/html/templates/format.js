@@ -37,6 +37,9 @@ export const format = {
     if (value < 0.01) return sign + "<0.01" + SPACE + "%";
     let digits = value >= 9.95 ? 0 : value >= 0.995 ? 1 : 2;
     if (value >= 99.5 && value < 100) [digits, value] = [1, Math.min(value, 99.9)];
+    // Halfway between two texts it is the even one, as Python has it: toFixed rounds up.
+    const scaled = value * 10 ** digits, below = Math.floor(scaled);
+    if (scaled - below === 0.5 && Number.isInteger(value * 2 ** (digits + 1)) && below % 2 === 0) value = below / 10 ** digits;
     return sign + value.toFixed(digits) + SPACE + "%";
   },
   // An instant of the run in one unit for the whole page, so that instants can be compared.

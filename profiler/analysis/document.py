@@ -322,7 +322,13 @@ _RAMP = (  # of submodules, which names distinguish: hues are the roles'
     Colour("#5b697b", "#8b9aad"),
 )
 
-DEVICE_COLOURS = (PAGE["busy"], _RAMP[2], _RAMP[4], _RAMP[1], _RAMP[3])  # of several in a chart
+DEVICE_COLOURS = (  # of several in a chart, whose lines dashes distinguish as well
+    PAGE["busy"],
+    Colour("#8492a5", "#7d8c9e"),
+    Colour("#5b697b", "#98a6b6"),
+    Colour("#6f7d90", "#6a788a"),
+    Colour("#4b5768", "#c9d2dc"),
+)
 
 _KNOWN = {
     "transformer": 0,

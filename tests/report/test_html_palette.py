@@ -125,6 +125,7 @@ def test_a_colour_has_one_meaning(theme):
     for colour in greys:
         assert np.linalg.norm(oklab(colour.on(theme), VIEWERS["normal"])[1:]) < 0.04
     assert len({colour.on(theme) for colour in DEVICE_COLOURS}) == len(DEVICE_COLOURS)
+    assert min(contrast(colour.on(theme), SURFACE.on(theme)) for colour in DEVICE_COLOURS) >= 3
     assert CATEGORY_COLOURS["collective"] == ROLE_COLOURS["collective"]
     assert CATEGORY_COLOURS["dma"] == ROLE_COLOURS["data_movement"]
 

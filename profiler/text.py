@@ -215,7 +215,7 @@ _SHOWN: Mapping[str, Said] = {  # whatever commands are called
 
 def evidence_name(name: str, noun: Noun) -> str:
     """The name of a value of a finding's evidence as people read it."""
-    return _EVIDENCE[noun].get(name) or _SHOWN.get(name, name)
+    return _EVIDENCE[noun].get(name, _SHOWN.get(name, name))
 
 
 # --- Numbers as people read them: three significant digits and a unit. Only reports use these.

@@ -315,11 +315,11 @@ PAGE = {  # custom properties of the HTML page
 }
 
 _RAMP = (  # of submodules, which names distinguish: hues are the roles'
-    Colour("#c3ccd8", "#3b4552"),
-    Colour("#a6b2c1", "#4d5967"),
-    Colour("#8b99ab", "#606e7e"),
-    Colour("#728194", "#758496"),
-    Colour("#5b697b", "#8b9aad"),
+    Colour("#c3ccd8", "#556170"),
+    Colour("#a6b2c1", "#647182"),
+    Colour("#8b99ab", "#748294"),
+    Colour("#728194", "#8696a8"),
+    Colour("#5b697b", "#9cabbc"),
 )
 
 DEVICE_COLOURS = (  # of several in a chart, whose lines dashes distinguish as well

@@ -915,7 +915,7 @@ def _imbalance(of: ReportInput) -> Iterator[Part]:
 SECTION = SectionKind(
     "ranks",
     70,
-    said("Ranks"),
+    said("Ranks and collectives"),
     _parts,
     tables=("ranks", "collectives", "collective_arrivals", "rank_imbalance"),
     group=SectionGroup.DEVICE,

@@ -65,7 +65,7 @@ class Language(StrEnum):
 
 
 ANSWER_CSV = opt("FILE  Write CSV, over FILE if it exists; -: to stdout.")
-ANSWER_JSON = opt("FILE  Write a JSON list of rows, over FILE if it exists; -: to stdout.")
+ANSWER_JSON = opt("FILE  Write the rows as a JSON document, over FILE if it exists; -: to stdout.")
 ANSWER_PARQUET = opt("FILE  Write Parquet, over FILE if it exists.")
 ANSWER_ROWS = opt("N  Rows to print; 0: all.  [default: 40 on a terminal, all if piped]", min=0)
 ANSWER_TIMEOUT = opt("SECONDS  How long a query may compute; 0: no limit.", default=60, min=0)

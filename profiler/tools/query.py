@@ -45,7 +45,7 @@ from profiler.report.files import (
 from profiler.run.columns import ARGS, TABLES, TEXT, Column, col
 from profiler.run.run import Run
 from profiler.text import count, counted
-from profiler.trace.documents import bounded
+from profiler.trace.documents import bounded, envelope
 
 # --- Ctrl-C that ends at once what a library runs for long.
 #
@@ -151,17 +151,18 @@ def _parquet(file: BinaryIO) -> Iterator[_Take]:
 
 @contextmanager
 def _json(file: BinaryIO) -> Iterator[_Take]:
-    begun = False
+    head = json_text(envelope("query"), indent=None).removesuffix("}")
+    file.write(f'{head}, "rows": ['.encode())
+    before = b"\n"
 
     def take(batch: pl.DataFrame) -> None:
-        nonlocal begun
+        nonlocal before
         for row in batch.iter_rows(named=True):
-            file.write(b",\n" if begun else b"[\n")
-            file.write(json_text(bounded(row), indent=None).encode())
-            begun = True
+            file.write(before + json_text(bounded(row), indent=None).encode())
+            before = b",\n"
 
     yield take
-    file.write(b"\n]\n" if begun else b"[]\n")
+    file.write(b"\n]}\n")
 
 
 FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {

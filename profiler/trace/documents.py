@@ -31,6 +31,7 @@ VERSIONS = {
     "graph_export": 1,
     "graph_optimize": 1,
     "graph_split": 1,
+    "query": 1,
 }
 """The kinds of documents with their versions: one rises when a key of it goes, is called otherwise,
 or has values of another type."""

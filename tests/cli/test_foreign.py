@@ -164,7 +164,7 @@ def test_query_takes_foreign_runs(cli, place):
     sql = "SELECT DISTINCT run FROM calls ORDER BY run"
     code, out, err = cli("query", bundle, flux().write(place), sql, "--json", "-")
     assert code == 0, err
-    assert [row["run"] for row in json.loads(out)] == [bundle.name, "trace"]
+    assert [row["run"] for row in json.loads(out)["rows"]] == [bundle.name, "trace"]
 
 
 def test_query_all_takes_folders_of_folders(cli, place):
@@ -175,7 +175,7 @@ def test_query_all_takes_folders_of_folders(cli, place):
     sql = "SELECT DISTINCT run FROM calls ORDER BY run"
     code, out, err = cli("query", place / "runs", "--all", sql, "--json", "-")
     assert code == 0, err
-    assert [row["run"] for row in json.loads(out)] == ["a", "b"]
+    assert [row["run"] for row in json.loads(out)["rows"]] == ["a", "b"]
 
 
 def test_analyze_takes_what_a_plugin_reads(tmp_path):

@@ -12,6 +12,7 @@ from profiler.fleet.compare import Verdict, compare
 from profiler.fleet.dataset import metrics_frame, parquet_bytes
 from profiler.fleet.storage import file_name
 from tests.command_line import run_command
+from tests.documents import conforms
 from tests.fleet.bundles import write_bundle
 from tests.fleet.simulated import addition, filled, noisy
 
@@ -97,7 +98,7 @@ def test_sql(place, tmp_path, capsys):
         "select count(*) n, median(value) m from metrics join runs using (run) where metric='step'"
     )
     assert run_command("fleet", "query", place, sql, "--json", "-") == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
     history = Dataset(place).history("denoise.step", quality=True)
     assert row == {"n": len(history), "m": history["value"].median()}
     for wrong in ("select * from '/etc/passwd'", "drop table runs", "select * from calls"):
@@ -121,7 +122,7 @@ def test_sql_over_metrics_counts_what_counts(tmp_path, capsys):
     capsys.readouterr()
     sql = "select run, metric, value from metrics order by all"
     assert run_command("fleet", "query", data, sql, "--json", "-") == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     found = Dataset(data)
     expected = found.metrics(found.names(), quality=True)
     assert len(rows) == len(expected) > 0
@@ -142,4 +143,5 @@ def test_commands_of_a_bundle(tmp_path, capsys):
     sql = "select run_id, sum(duration_ns) ns from calls join runs using (run) group by all"
     arguments = ("query", tmp_path / "data", sql, "--bundle", "run000", "--json", "-")
     assert run_command("fleet", *arguments) == 0
-    assert json.loads(capsys.readouterr().out) == [{"run_id": "run000", "ns": 670}]
+    document = conforms(json.loads(capsys.readouterr().out))
+    assert document["rows"] == [{"run_id": "run000", "ns": 670}]

@@ -2,6 +2,7 @@
 
     python .ci/release.py PYTHON… [--out dist] [--tag]
     python .ci/release.py ~/.pyenv/versions/3.1{1.7,2.1,3.0}/bin/python
+    python3 .ci/release.py python3 --try WHEEL   # in another system: builds nothing
 
 Of the committed tree: the source distribution, a wheel of its own for Python 3.11 and one for 3.12
 and later, as the given Pythons need them, each wheel built twice (`same_wheels.py`). Each Python
@@ -55,7 +56,13 @@ def main() -> int:
     parser.add_argument("pythons", nargs="+", type=Path, metavar="PYTHON")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="for what is built")
     parser.add_argument("--tag", action="store_true", help="tag the commit if all is well")
+    parser.add_argument("--try", type=Path, metavar="WHEEL", help="try this wheel alone")
     options = parser.parse_args()
+    if wheel := vars(options)["try"]:
+        with tempfile.TemporaryDirectory() as scratch:
+            for number, python in enumerate(options.pythons):
+                try_out(python, wheel.resolve(), Path(scratch) / str(number))
+        return ended()
     out = options.out.resolve()
     if out.is_dir() and any(out.iterdir()):
         parser.error(f"{out} is not empty, and all of it would be uploaded: remove it")
@@ -68,12 +75,16 @@ def main() -> int:
         source = sources(tools, place, out)
         check(tools, place, source, *tries[0])
         for number, (python, wheel) in enumerate(tries):
-            print(f"== {ask(python, '--version').strip()}, {wheel.name}", flush=True)
             try_out(python, wheel, place / str(number))
     for each in sorted(out.iterdir()):
         digest = hashlib.sha256(each.read_bytes()).hexdigest()
         print(f"would be uploaded: {each.name} {each.stat().st_size:,} bytes sha256:{digest}")
     tag(source.name.removesuffix(".tar.gz").rpartition("-")[2], wanted=options.tag)
+    return ended()
+
+
+def ended() -> int:
+    """The exit code; says what failed."""
     print(*[f"FAILED: {each}" for each in failures] or ["all is well"], sep="\n")
     return bool(failures)
 
@@ -116,9 +127,10 @@ def of_commit() -> dict[str, str]:
 
 def try_out(python: Path, wheel: Path, place: Path) -> None:
     """Install the wheel alone, then with extras, and run what README says."""
+    print(f"== {ask(python, '--version').strip()}, {wheel.name}", flush=True)
     do(python, "-m", "venv", place / "venv")
     programs, work = place / "venv" / "bin", place / "work"
-    work.mkdir()
+    work.mkdir(parents=True)
     kept = {key: os.environ[key] for key in ("HOME", "LANG") if key in os.environ}
     kept |= {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_"))}
     env = {**kept, "PATH": str(programs), "CC": "/bin/false", "CXX": "/bin/false"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import polars as pl
@@ -343,3 +344,26 @@ def test_a_session_attaches_again_after_detaching(tmp_path):
     assert run.calls["pipeline"].to_list() == [0] * 8 + [1] * 8
     with pytest.raises(profiler.ProfilerError, match="this run is closed"):
         session.attach(pipeline)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(True, NO_PIPELINE), (False, 0)])
+def test_a_pipelines_own_thread_is_in_no_pipeline_call(tmp_path, own, expected):
+    """A known limit (docs/known-limits.md); a task of asyncio is in the call."""
+
+    class Decoding(ToyPipeline):
+        def __call__(self):
+            if own:
+                thread = threading.Thread(target=self.vae.decode, args=(1,))
+                thread.start()
+                thread.join()
+            else:
+                asyncio.run(self.decoded())
+
+        async def decoded(self):
+            return self.vae.decode(1)
+
+    clock = FakeClock()
+    pipe = Decoding(clock)
+    with profiler.profile(pipe, ops="none", out=tmp_path, clock=clock) as recorded:
+        pipe()
+    assert rows(profiler.load(recorded.path), "submodule", "pipeline") == [("vae", expected)]

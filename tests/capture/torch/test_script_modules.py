@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import weakref
@@ -289,3 +290,59 @@ def test_compiled_modules_are_compiled_once(tmp_path):
     )
     assert out == plain.stdout
     assert recorded.calls["submodule"].to_list() == ["wrapped", "placed"] * 3
+
+
+def test_what_runs_before_a_pipelines_first_call_is_not_seen(tmp_path):
+    """A known limit (docs/known-limits.md): of two uses of the UNet alone that behind the pipeline
+    call is recorded; `profiler.profile` hooks it at once."""
+    script = """
+        from diffusers import DDPMPipeline, DDPMScheduler, UNet2DModel
+        sizes = {"sample_size": 8, "block_out_channels": (8,), "norm_num_groups": 4}
+        blocks = {"down_block_types": ("DownBlock2D",), "up_block_types": ("UpBlock2D",)}
+        pipe = DDPMPipeline(UNet2DModel(**sizes, **blocks, layers_per_block=1), DDPMScheduler())
+        pipe.set_progress_bar_config(disable=True)
+        once = lambda: pipe.unet(torch.ones(1, 3, 8, 8), 1)
+        with torch.no_grad():
+            once()
+            pipe(num_inference_steps=2)
+            once()
+            import profiler
+            with profiler.profile(pipe, out="mine", ops="none"):
+                once()
+    """
+    pytest.importorskip("diffusers", reason="needs the torch extra")
+    _, recorded = run(tmp_path, script, "--ops", "none")
+    assert recorded.calls["pipeline"].to_list() == [0, 0, -1]
+    assert len(profiler.load(tmp_path / "mine").calls) == 1
+
+
+def test_a_copy_of_a_hooked_module_is_not_recorded(tmp_path):
+    """A known limit (docs/known-limits.md), of copies of both kinds; they compute as before."""
+    net, x = Net(), torch.ones(1, 4)
+    with profiler.profile({"net": net}, out=tmp_path, ops="none") as recorded:
+        expected = net(x)
+        for copied in (copy.copy(net), copy.deepcopy(net)):
+            assert torch.equal(copied(x), expected)
+    assert len(profiler.load(recorded.path).calls) == 1
+
+
+@pytest.mark.parametrize(("before", "graphs"), [(False, [1, 1]), (True, [0, 0])])
+def test_a_function_that_is_compiled_in_a_run_is_compiled_in_each(tmp_path, before, graphs):
+    """A known limit (docs/known-limits.md), of functions that call a submodule's modules; one that
+    was compiled before the runs is not compiled again."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    net, x = Net(), torch.ones(1, 4)
+    function = torch.compile(lambda given: net.b(net.a(given)), backend="eager")
+    if before:
+        function(x)
+    found = []
+    for ops in ("all", "every:2"):
+        counters.clear()
+        with profiler.profile({"net": net}, out=tmp_path, ops=ops):
+            for _ in range(4):
+                function(x)
+                net(x)
+        found.append(counters["stats"]["unique_graphs"])
+    assert found == graphs

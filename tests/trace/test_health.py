@@ -813,3 +813,44 @@ def test_launches_that_take_a_thousand_times_too_long(times, noted):
     launches.end[7] += 3 * MS
     notes = check(rows, launches, no_syncs()).notes
     assert [str(note.rule) for note in notes if note.rule.damage] == ["too_long"] * noted
+
+
+def _scaled(rows):
+    rows.end[:] = rows.start + (rows.end - rows.start) // 10
+
+
+def _late(rows):
+    rows.start[:] += 400_000
+    rows.end[:] += 400_000
+
+
+def _losing(rows):
+    late = np.linspace(0, 2_000, len(rows.start)).astype(np.int64)
+    rows.start[:] += late
+    rows.end[:] += late
+
+
+def _nearly_right(rows):
+    rows.end[7] += 900
+
+
+def _elsewhere(rows):
+    rows.device[7] = 1
+
+
+@pytest.mark.parametrize("damaged", [_scaled, _late, _losing, _nearly_right, _elsewhere])
+def test_what_is_possible_is_not_seen(damaged):
+    """What docs/cannot-answer.md says of damage: lengths that are all a tenth, a clock that is 0.4
+    ms late or loses 2 µs, a length that is 0.9 µs too long, a row of another device."""
+    rows, launches = one_stream(60)
+    rows = replace(rows, devices=("cuda:0", "cuda:1"))
+    damaged(rows)
+    assert check(rows, launches, no_syncs()).notes == ()
+
+
+def test_lost_kernels_of_a_graph_that_ran_once_are_not_seen():
+    """Nothing says how many it has: docs/cannot-answer.md."""
+    rows = rows_of(BEGIN + 8_000 + np.arange(40) * 60_000, np.full(40, 50_000), np.ones(40))
+    launches = launches_of([BEGIN], [1], kind=[GRAPH])
+    kept = np.delete(np.arange(40), [11, 12])
+    assert check(with_rows(rows, kept), launches, no_syncs()).notes == ()

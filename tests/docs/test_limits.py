@@ -1,5 +1,5 @@
 """Each statement of docs/known-limits.md and docs/cannot-answer.md is held by a test or by a
-command on the page, which runs with the docs, or it is said here why no test of ours can hold it."""
+command on the page, which runs with the docs, or this file says why no test can."""
 
 from __future__ import annotations
 

@@ -217,14 +217,15 @@ def test_a_library_that_is_broken(monkeypatch, tmp_path):
         require("run", "run", "broken_library")
 
 
-def test_no_message_names_the_project_to_pip():
-    """The project is on no registry: such a command finds nothing, or what is a stranger's."""
-    named = [
-        path.name
-        for path in _PACKAGE.rglob("*.py")
-        if re.search(r"install '?profile-sd3\[", path.read_text("utf-8"))
-    ]
-    assert named == []
+def test_nothing_names_the_project_to_pip():
+    """The project is on no registry: such a command finds nothing, or what is a stranger's. Neither
+    messages nor pages nor notebooks give one."""
+    root = _PACKAGE.parent
+    files = [*_PACKAGE.rglob("*.py"), root / "README.md"]
+    for folder in ("docs", "notebooks"):
+        files += [one for kind in ("*.md", "*.ipynb") for one in (root / folder).rglob(kind)]
+    told = re.compile(r"pip install[^\n#`]* '?profile-sd3\b")
+    assert [one.name for one in files if told.search(one.read_text("utf-8"))] == []
 
 
 def test_recording_needs_three_packages(tmp_path):

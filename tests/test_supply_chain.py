@@ -111,6 +111,22 @@ def test_a_release_is_audited_and_described():
         assert word in steps["provenance"]
 
 
+_SYSTEMS = {"ubuntu": "POSIX :: Linux", "macos": "MacOS", "windows": "Microsoft :: Windows"}
+
+
+def test_classifiers_are_those_of_the_wheels():
+    """Each system and Python that is named gets a wheel, and each of the wheels is named."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+    jobs = yaml.safe_load((_ROOT / ".github" / "workflows" / "wheels.yml").read_text())["jobs"]
+    told = " ".join(f"{one};" for one in project["project"]["classifiers"])
+    built = {_SYSTEMS[name.split("-")[0]] for name in jobs["wheels"]["strategy"]["matrix"]["os"]}
+    assert {*re.findall(r"Operating System :: ([^;]+);", told)} == built
+    minors = [int(minor) for minor in re.findall(r"Python :: 3\.(\d+);", told)]
+    assert minors == [*range(11, minors[-1] + 1)]
+    assert project["tool"]["cibuildwheel"]["build"] == ["cp311-*", "cp312-*"]
+    assert project["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
+
+
 def test_a_rehearsed_release_runs_what_the_readme_says():
     """Each command of README is run from the wheel, or is one that serves, or needs a clone; each
     folder and file that one names is made for it."""

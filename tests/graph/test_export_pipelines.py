@@ -18,6 +18,7 @@ from profiler.graph.model import layer_of
 from profiler.pipelines import StableDiffusion3Pipeline, default_model_folder
 from profiler.pipelines.model_layouts import position_ids
 from tests.command_line import run_command
+from tests.documents import conforms
 from tests.graph.export_sources import exported, source_folder
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -68,7 +69,7 @@ def test_the_exported_sd3_is_profiled_by_module(tiny, tmp_path):
 
 def test_what_the_command_tells(tiny):
     """The JSON has each part with its graph's size, free axes, and how far it is from torch."""
-    parts = json.loads((tiny / "out.json").read_text())["parts"]
+    parts = conforms(json.loads((tiny / "out.json").read_text()))["parts"]
     assert [part["folder"] for part in parts] == list(ALL_PARTS)
     transformer = parts[3]
     assert transformer["class_name"] == "SD3Transformer2DModel"

@@ -7,6 +7,7 @@ __all__ = ["ELSEWHERE", "ENDS_WITH", "NEEDS", "PRELUDES", "SKETCHES", "WITHOUT_I
 _CI = "a fresh environment: .ci/run"
 _NOISE = "equal code, recorded twice: noise decides on a busy machine"
 _NSYS = "needs a GPU and NVIDIA's Nsight Systems"
+_ONCE = "docs/how-to/"
 _NPU = "needs an NPU, or files that RBLN's profiler wrote"
 
 ELSEWHERE = {
@@ -16,6 +17,8 @@ ELSEWHERE = {
     "$ .ci/run": _CI,
     "$ pip install": "needs a package index: .ci/run installs the same extras",
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
+    "$ for run in 1 2 3; do profile-sd3 run ": f"recorded once: {_ONCE}slower-over-time.md",
+    "$ profile-sd3 benchmark-device  ": f"takes seconds, once: {_ONCE}slow-step.md",
     "$ nsys ": _NSYS,
     "$ python benchmarks/gpu_record.py ": "needs a CUDA GPU",
     "$ python benchmarks/gpu_compare.py": "held by tests/evidence",

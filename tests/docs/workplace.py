@@ -68,11 +68,13 @@ __all__ = ["Ended", "Workplace"]
 _PATIENCE_S = 300  # until a command counts as hanging
 _OF_THE_SHELL = re.compile(r"[|&;<>$`*?~{}\\\n]")
 _IN_THIS_PROCESS = re.compile(
-    r"profile-sd3 (analyze|diff|dump|import|merge|predict|query"
+    r"profile-sd3 (analyze|diff|dump|import|merge|predict|query|run"
     r"|graph (annotate|check|compare|split)) (?!.*--watch)"
 )
-"""Commands that read and write files: to import everything anew would be most of their time. Those
-that need a shell, that record or that measure get a process of their own, as do others."""
+"""Commands whose process does not matter here: to import everything anew would be most of their
+time. Those that need more of a shell than a filter or a file, that record scripts or that measure
+get a process of their own, as do others."""
+_FILTERED = re.compile(r"(?P<command>[^|]+?)(?P<rest> \| sed -n '[^']+'| > \S+)?")
 _COMPARED = 6  # runs that are there to be compared
 
 
@@ -129,8 +131,17 @@ class Workplace:
 
     def run(self, text: str, work: Path) -> Ended:
         """What a shell makes of a command line; a command that hangs raises TimeoutExpired."""
-        if _IN_THIS_PROCESS.match(text) and not _OF_THE_SHELL.search(text):
-            return self._run_here(shlex.split(text, comments=True)[1:], work)
+        line = re.sub(r"\s+#.*|\\\n\s*", "", text)
+        found = _FILTERED.fullmatch(line)
+        if (
+            found
+            and _IN_THIS_PROCESS.match(f"{line} ")
+            and not _OF_THE_SHELL.search(found["command"])
+        ):
+            return self._run_here(found["command"], found["rest"] or "", work)
+        return self._in_a_shell(text, work)
+
+    def _in_a_shell(self, text: str, work: Path, given: str = "") -> Ended:
         path = f"{self._bin}{os.pathsep}{os.environ['PATH']}"
         settings = {"PATH": path, "COLUMNS": None, "GITHUB_STEP_SUMMARY": "summary.md"}
         done = subprocess.run(
@@ -138,7 +149,7 @@ class Workplace:
             cwd=work,
             env=self._environment.variables({**settings, "OMP_NUM_THREADS": "2"}),
             check=False,
-            stdin=subprocess.DEVNULL,
+            input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -146,17 +157,23 @@ class Workplace:
         )
         return Ended(done.returncode, done.stdout)
 
-    def _run_here(self, arguments: list[str], work: Path) -> Ended:
-        """The same of a command that needs neither a shell nor a process."""
-        written = io.BytesIO()
-        out = io.TextIOWrapper(written, "utf-8", write_through=True)
+    def _run_here(self, command: str, rest: str, work: Path) -> Ended:
+        """The same of a command that needs no process, and of `rest`, which filters or keeps what
+        it writes to stdout."""
+        written, filtered = io.BytesIO(), io.BytesIO()
+        both = io.TextIOWrapper(written, "utf-8", write_through=True)
+        out = io.TextIOWrapper(filtered, "utf-8", write_through=True) if rest else both
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(work)
             for name in [name for name in os.environ if name.startswith(("RBLN_", "COLUMNS"))]:
                 patch.delenv(name)
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-                code = run_command(*arguments)
-        return Ended(code, written.getvalue().decode())
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(both):
+                code = run_command(*shlex.split(command)[1:])
+        ended = Ended(code, written.getvalue().decode())
+        if not rest:
+            return ended
+        after = self._in_a_shell(f"cat {rest}", work, filtered.getvalue().decode())
+        return Ended(code or after.code, ended.out + after.out)
 
     def must(self, text: str, work: Path) -> None:
         """Run what an input is made by."""
@@ -476,6 +493,9 @@ def _pipeline_file(_: Workplace, made: Path) -> None:
 INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "traces/": _traces,
     "baseline/": _runs(0),
+    "candidate/": _runs(3, 4, 5),
+    "before/": _runs(0, 1, 2),
+    "after/": _runs(3, 4, 5),
     "baselines/": _runs(0, 1, 2),
     "old/": _runs(0),
     "new/": _runs(3, 4, 5),

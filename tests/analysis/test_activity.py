@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.stages import stages_figure
 from profiler.analysis.steps import steps_figure
 from profiler.report import draw
 from profiler.tools.sources import load
+from tests.analysis.asked import asked
 from tests.corpus import CORPUS, needs_corpus
 from tests.runs import Command, make_call, make_run, make_span
 
@@ -36,7 +36,7 @@ def test_time_is_work_waiting_or_between_calls():
         make_span("stage", "denoise", 0, 900),
         make_span("stage", "decode", 900, 1000),
     ]
-    found = analyze(make_run(calls, commands, spans)).activity
+    found = asked(make_run(calls, commands, spans)).activity
     assert found.select("stage", "step", "what", "elapsed_ns").rows() == [
         ("denoise", -1, "idle", 200),
         ("decode", -1, "untraced", 100),
@@ -50,7 +50,7 @@ def test_time_is_work_waiting_or_between_calls():
 def test_bars_are_as_long_as_the_tables_say(sample):
     """What is drawn of a step or stage adds up to its elapsed time within 1 %, waiting to the idle
     time of its calls, and work to the union of each call's commands in its tile."""
-    analysis = analyze(load(_SAMPLES / sample))
+    analysis = asked(load(_SAMPLES / sample))
     waiting = ("other waits", "waits for the host")
     for figure, at, rows, along in (
         (steps_figure, "x", analysis.steps, "y"),
@@ -93,7 +93,7 @@ def union_in_tile(run, call):
 def test_what_is_in_no_node_is_no_waiting_if_nobody_knows_when_nodes_ran():
     """Nodes of QNN have cycles and no times: of the 31.910 ms of its executions they take 4.857
     (by the file). What the rest was is unknown: neither waiting nor other work is drawn of it."""
-    activity = analyze(load(CORPUS / "qnn" / "winml_optrace_resnet50.csv")).activity
+    activity = asked(load(CORPUS / "qnn" / "winml_optrace_resnet50.csv")).activity
     sums = dict(activity.group_by("what").agg(pl.col("elapsed_ns").sum()).iter_rows())
     assert set(sums) == {"work", "no_operator"}
     assert sums["no_operator"] / 1e6 == pytest.approx(31.910 - 4.857, abs=0.01)

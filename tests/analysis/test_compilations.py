@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profiler.analysis import Selection, words
-from profiler.analysis.analyze import analyze
 from profiler.analysis.commands import unsteady_calls
+from tests.analysis.asked import asked
 from tests.runs import EPOCH, make_call, make_info, make_run, make_span
 
 BREAK = {"reason": "Call to `print`", "place": "model.py:7", "times": 2}
@@ -33,7 +33,7 @@ BETWEEN = compiled(-1, 600, 1, forgotten=3, forgotten_ns=7)
 
 def test_a_row_is_a_compilation():
     """With the submodule and step of its call; what the manifest does not tell is null."""
-    table = analyze(run_with(FIRST, BETWEEN, AGAIN)).compilations
+    table = asked(run_with(FIRST, BETWEEN, AGAIN)).compilations
     assert table.to_dicts() == [
         {
             "compilation": "0/0",
@@ -86,7 +86,7 @@ def test_a_row_is_a_compilation():
 def test_a_selection_has_those_of_its_calls():
     """What was compiled outside of calls is of no selected call."""
     run = run_with(FIRST, BETWEEN, AGAIN)
-    table = analyze(run, Selection(step=("1-3",))).compilations
+    table = asked(run, Selection(step=("1-3",))).compilations
     assert table["call"].to_list() == [2]
 
 
@@ -95,18 +95,18 @@ def test_a_call_that_compiled_is_not_steady():
     take 100, in the table of submodules as over the steps."""
     run = run_with(FIRST, AGAIN)
     assert unsteady_calls(run).to_list() == [0, 2]
-    analysis = analyze(run)
+    analysis = asked(run)
     row = analysis.submodules.row(0, named=True)
     assert (row["first_ns"], row["min_ns"], row["median_ns"], row["max_ns"]) == (500, 100, 100, 100)
     assert analysis.step_summary.median_ns == 100
-    assert analyze(run_with(FIRST)).submodules["max_ns"].item() == 300
+    assert asked(run_with(FIRST)).submodules["max_ns"].item() == 300
 
 
 def test_a_compilation_of_a_call_that_is_not_there_changes_nothing():
     """A bundle may lack calls that its manifest names."""
     run = run_with(compiled(99, 0, 1))
     assert unsteady_calls(run).to_list() == [0]
-    assert analyze(run).compilations.is_empty()
+    assert asked(run).compilations.is_empty()
 
 
 def of_rule(analysis, rule):
@@ -116,7 +116,7 @@ def of_rule(analysis, rule):
 def test_the_finding_tells_the_call_and_the_reasons():
     """What the first call took, how much of it compiled, and why it compiled again; the rule of
     first calls does not say it a second time."""
-    analysis = analyze(run_with(FIRST, AGAIN))
+    analysis = asked(run_with(FIRST, AGAIN))
     (found,) = of_rule(analysis, "compilation")
     assert found.evidence == {
         "compilations": 2,
@@ -141,7 +141,7 @@ def test_the_finding_tells_the_call_and_the_reasons():
 
 def test_a_first_call_that_compiled_little_is_said_as_before():
     """What compilation does not explain."""
-    analysis = analyze(run_with(compiled(0, 10, 20)))
+    analysis = asked(run_with(compiled(0, 10, 20)))
     assert len(of_rule(analysis, "first_call")) == 1
     assert len(of_rule(analysis, "compilation")) == 1
 
@@ -155,10 +155,10 @@ def test_a_first_call_that_compiled_little_is_said_as_before():
 )
 def test_where_it_compiled(compilations, title):
     """In a later call, and outside of calls."""
-    (found,) = of_rule(analyze(run_with(*compilations)), "compilation")
+    (found,) = of_rule(asked(run_with(*compilations)), "compilation")
     assert words(found).title.split(";")[0] == title
 
 
 def test_a_trifle_is_no_finding():
     """9 of 1000 ns, nothing compiled anew."""
-    assert not of_rule(analyze(run_with(compiled(0, 10, 9))), "compilation")
+    assert not of_rule(asked(run_with(compiled(0, 10, 9))), "compilation")

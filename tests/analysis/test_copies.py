@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from profiler.analysis.analyze import analyze
 from profiler.run import intervals
 from profiler.trace import Drop, DropKind
+from tests.analysis.asked import asked
 from tests.async_runs import TICK_NS, machines
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, why
@@ -53,7 +53,7 @@ def test_copies_by_direction():
         "gigabytes_per_s",
         "hidden_ns",
     )
-    assert analyze(run).copies.select(columns).rows() == [
+    assert asked(run).copies.select(columns).rows() == [
         ("host_to_device", 2, 40, 20, 20, 2.0, 15),
         ("device_to_host", 1, 10, 10, 10, 1.0, 0),
         ("device_to_device", 1, None, 4, 4, None, 0),
@@ -102,7 +102,7 @@ def test_directions_are_told_by_any_name(monkeypatch, batch):
     run = make_run([make_call(0, "t", 0, 10 * len(commands), device="cuda:0")], commands)
     copied = [each for each in commands if each.category != "compute" and each.duration]
     expected = Counter(filter(None, map(_direction, copied)))
-    table = analyze(run).copies
+    table = asked(run).copies
     assert dict(table.select("direction", "copies").iter_rows()) == expected
     assert table["total_ns"].to_list() == [5 * copies for copies in table["copies"]]
 
@@ -111,7 +111,7 @@ def test_directions_are_told_by_any_name(monkeypatch, batch):
 @given(machines())
 def test_hidden_copies_are_what_counting_ticks_gives(machine):
     """Wall and hidden time of each direction of simulated devices with several streams."""
-    for row in analyze(machine.run()).copies.to_dicts():
+    for row in asked(machine.run()).copies.to_dicts():
         kind = {"host_and_device": "dma", "device_to_device": "copy"}[row["direction"]]
         here = [piece for piece in machine.pieces if piece.device == row["device"]]
         copied = {t for p in here if p.kind == kind for t in range(p.start, p.end)}
@@ -128,7 +128,7 @@ def test_hidden_copies_are_what_counting_ticks_gives(machine):
 def test_busy_share_over_time(machine):
     """Each interval's busy share is that of the union of the device's work in it; together they
     are the run from begin to end."""
-    analysis = analyze(machine.run())
+    analysis = asked(machine.run())
     for (device,), rows in analysis.busy_timeline.group_by("device"):
         assert len(rows) == 200
         assert rows["begin_ns"][1:].equals(rows["end_ns"][:-1].rename("begin_ns"))
@@ -149,6 +149,6 @@ def test_unrecorded_time_shows_in_the_course():
     """Of the file of a call of 400 ns the last quarter is missing: not busy, and not recorded."""
     call = make_call(0, "t", 0, 400, device="cuda:0")
     drop = Drop(DropKind.TRUNCATED_FILE, call.file_name, 9, "bytes", why("cut"))
-    rows = analyze(make_run([call], [_kernel(0, 300)], drops=(drop,))).busy_timeline
+    rows = asked(make_run([call], [_kernel(0, 300)], drops=(drop,))).busy_timeline
     assert rows["busy_share"].to_list() == [1.0] * 150 + [0.0] * 50
     assert rows["unrecorded_share"].to_list() == [0.0] * 150 + [1.0] * 50

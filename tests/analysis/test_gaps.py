@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from profiler.analysis.analyze import analyze
 from profiler.tools.sources import load
+from tests.analysis.asked import asked
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, Wait, machines
 from tests.corpus import SD35, needs_corpus
 from tests.examples import examples
@@ -103,7 +103,7 @@ def _doings(machine: Machine, device: str, start: int, end: int) -> set[tuple[st
 @given(machines())
 def test_gaps_are_what_counting_ticks_gives(machine):
     """Begin, length, place and what the host did of the longest gaps of simulated devices."""
-    table = analyze(machine.run()).gaps
+    table = asked(machine.run()).gaps
     assert table["length_ns"].is_sorted(descending=True)
     assert table["host_activity_share"].drop_nulls().is_between(0, 1).all()
     for device in {piece.device for piece in machine.pieces}:
@@ -130,7 +130,7 @@ def test_gaps_add_up_to_idle_and_unrecorded_time(machine):
     """Where a device has no more than twenty gaps, they are what the idle table calls idle in the
     run and unrecorded; by cause too, where one cause takes each gap. What one puts down to what was
     not recorded is work that was not, or a launch."""
-    analysis = analyze(machine.run())
+    analysis = asked(machine.run())
     for row in analysis.idle.to_dicts():
         gaps = analysis.gaps.filter(pl.col("device") == row["device"])
         if len(gaps) < 20:
@@ -143,10 +143,10 @@ def test_gaps_add_up_to_idle_and_unrecorded_time(machine):
 def test_a_wait_of_another_thread_is_not_what_the_host_did():
     """Thread 1 launches too late, in an eighth of the gap; thread 2 waits in most of it."""
     machine = _two_threads()
-    row = analyze(machine.run()).gaps.row(0, named=True)
+    row = asked(machine.run()).gaps.row(0, named=True)
     assert (row["length_ns"], row["host_activity"]) == (8 * TICK_NS, "cudaLaunchKernel")
     machine.waits[0].thread = 1
-    row = analyze(machine.run()).gaps.row(0, named=True)
+    row = asked(machine.run()).gaps.row(0, named=True)
     assert (row["host_activity_kind"], row["host_activity_share"]) == ("wait", 6 / 8)
 
 
@@ -174,7 +174,7 @@ def sd35():
 def test_the_longest_gaps_of_sd35(sd35):
     """Four of 14.4 to 16.8 ms at the begins of the steps, before the first kernel of the compiled
     call, in which its generated code checked 1,231 tensors; the next is of 1.3 ms."""
-    rows = analyze(sd35).gaps.to_dicts()
+    rows = asked(sd35).gaps.to_dicts()
     longest, begin = rows[:4], sd35.calls["start_ns"].min()
     assert sorted(row["step"] for row in longest) == [0, 1, 2, 3]
     assert [round(row["length_ns"] / 1e6, 1) for row in longest] == [16.8, 14.5, 14.5, 14.4]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from profiler.analysis.analyze import analyze
+from tests.analysis.asked import asked
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 
 def _rows(run):
-    return analyze(run).guidance.rows(named=True)
+    return asked(run).guidance.rows(named=True)
 
 
 def test_half_of_a_batched_call_is_an_estimate():

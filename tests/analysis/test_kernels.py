@@ -10,11 +10,11 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.result import ReportInput
 from profiler.report import draw
 from profiler.report.build import build_report
 from profiler.tools.sources import load
+from tests.analysis.asked import asked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, tiny_run
 
@@ -39,7 +39,7 @@ def test_executions_of_a_kernel():
     device is apart, and a copy is no kernel: it counts in what its device did."""
     rows = [("gemm", "cuda:0", took, "compute") for took in range(100, 0, -1)]
     rows += [("gemm", "cuda:1", 7, "compute"), ("copy", "cuda:1", 21, "dma")]
-    table = analyze(_run(rows)).kernels
+    table = asked(_run(rows)).kernels
     columns = ("mean_ns", "layers", "occupancy_share", "blocks_per_sm", "warps_per_sm")
     assert table.drop(columns).rows() == [
         ("gemm", "cuda:0", 100, 5050, 1.0, 50, 100, 1, 100),
@@ -51,7 +51,7 @@ def test_executions_of_a_kernel():
 def test_host_work_and_what_never_closed():
     """Launches are no kernels; a kernel that never closed took no time."""
     rows = [("launch", "cuda:0", 50, "host"), ("gemm", "cuda:0", -1, "compute")]
-    table = analyze(_run(rows)).kernels
+    table = asked(_run(rows)).kernels
     assert table.select("kernel", "executions", "total_ns", "share").rows() == [
         ("gemm", 1, 0, None)
     ]
@@ -59,7 +59,7 @@ def test_host_work_and_what_never_closed():
 
 def test_nodes_are_no_kernels():
     """Of runs whose producer tells no kernels the table is empty."""
-    assert analyze(tiny_run()).kernels.is_empty()
+    assert asked(tiny_run()).kernels.is_empty()
 
 
 _ROWS = st.lists(
@@ -84,7 +84,7 @@ def test_rows_are_those_of_a_plain_tally(rows):
         whole[device] += took if category in ("compute", "copy") else 0
         if category == "compute":
             tallies.setdefault((kernel, device), []).append(took)
-    table = analyze(_run(rows)).kernels
+    table = asked(_run(rows)).kernels
     assert len(table) == len(tallies)
     for row in table.to_dicts():
         times = sorted(tallies[row["kernel"], row["device"]])
@@ -103,7 +103,7 @@ def test_durations_are_counted_by_power_of_two():
     and copies none; all numbers are counted, whatever logarithms round to."""
     rows = [("a", "cuda:0", took, "compute") for took in (1023, 1024, 1025, 5000)]
     rows += [("copy", "cuda:0", 70, "copy"), ("b", "cuda:1", 7, "compute")]
-    table = analyze(_run(rows)).kernel_durations
+    table = asked(_run(rows)).kernel_durations
     assert table.rows() == [
         ("cuda:0", 512, 1024, 1, 1023),
         ("cuda:0", 1024, 2048, 2, 2049),
@@ -112,7 +112,7 @@ def test_durations_are_counted_by_power_of_two():
         ("cuda:1", 4, 8, 1, 7),
     ]
     edges = [2**power + more for power in range(1, 40) for more in (-1, 0)]
-    table = analyze(_run([("a", "cuda:0", took, "compute") for took in edges])).kernel_durations
+    table = asked(_run([("a", "cuda:0", took, "compute") for took in edges])).kernel_durations
     inside = [
         sum(low <= took < high for took in edges)
         for low, high in table.select("from_ns", "below_ns").iter_rows()
@@ -123,14 +123,14 @@ def test_durations_are_counted_by_power_of_two():
 def test_launch_bound_runs_draw_how_long_kernels_take():
     """A page of a device that waits for launches shows bars that add up to all that ran on it but
     copies; one of a run that waits for nothing has none."""
-    analysis = analyze(load(_SAMPLES / "sd35_mi300x"))
+    analysis = asked(load(_SAMPLES / "sd35_mi300x"))
     (figure,) = figures_of(analysis)
     (trace,) = draw(figure, "light")["data"]
     category = pl.col("category").cast(pl.String)
     aside = category.is_in(["host", "sync", "copy", "dma"]) | (pl.col("duration_ns") <= 0)
     ran = analysis.inputs.run.commands.filter(~aside)
     assert sum(trace["y"]) == len(ran)
-    assert figures_of(analyze(tiny_run())) == []
+    assert figures_of(asked(tiny_run())) == []
 
 
 def figures_of(analysis):

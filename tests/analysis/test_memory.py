@@ -8,9 +8,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.memory import find_memory, last_begun
 from profiler.run import COUNTERS, schema
+from tests.analysis.asked import asked
 from tests.examples import examples
 from tests.runs import EPOCH, make_call, make_info, make_run
 
@@ -50,7 +50,7 @@ WEIGHTS = {
 
 def test_arenas_add_up():
     """At 150 ns: text encoder 100, transformer 700, and the vae's 50 that are loaded already."""
-    found = analyze(_run(_arenas(), submodules=WEIGHTS, hardware={"memory_bytes": 1000}))
+    found = asked(_run(_arenas(), submodules=WEIGHTS, hardware={"memory_bytes": 1000}))
     row = found.memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["peak_ns"] - EPOCH) == (850, 150)
     assert (row["submodule"], row["stage"], row["step"]) == ("transformer", "denoise", 0)
@@ -75,14 +75,14 @@ def test_an_arena_takes_what_a_call_needs_at_once():
         (2, "cpu:0", "vae arena in use", 210, 25),
         (2, "cpu:0", "vae arena in use", 250, 30),
     ]
-    held = analyze(_run(samples, submodules=WEIGHTS)).memory
+    held = asked(_run(samples, submodules=WEIGHTS)).memory
     found = dict(held.select("submodule", "activation_bytes").iter_rows())
     assert (found["transformer"], found["vae"]) == (200, 30)
 
 
 def test_timeline_holds_the_peak():
     """Its points are in order, and one of them is the peak."""
-    line = analyze(_run(_arenas())).memory_timeline
+    line = asked(_run(_arenas())).memory_timeline
     assert line["time_ns"].is_sorted()
     assert line["bytes"].max() == 850
     assert line.filter(pl.col("bytes") == 850)["submodule"].unique().to_list() == ["transformer"]
@@ -94,7 +94,7 @@ def test_timeline_falls_when_a_short_peak_ends():
     at most. It ends with what was held last."""
     samples = [(0, 100), (1_010, 900), (1_015, 100), (21_000, 300), (25_590, 300), (25_599, 50)]
     rows = [(0, "cuda:0", "torch allocated", at, held) for at, held in samples]
-    line = analyze(_run(rows)).memory_timeline
+    line = asked(_run(rows)).memory_timeline
     times, held = line["time_ns"].to_numpy() - EPOCH, line["bytes"].to_numpy()
     moments = np.arange(25_600)
     drawn = held[np.searchsorted(times, moments, side="right") - 1]
@@ -117,7 +117,7 @@ def test_torch_on_a_gpu_counts_everything():
         (2, "cuda:0", "torch allocated", 200, 690),
     ]
     devices = {"cuda:0": {"memory_bytes": 2000}}
-    found = analyze(_run(samples, calls, submodules=known, devices=devices))
+    found = asked(_run(samples, calls, submodules=known, devices=devices))
     row = found.memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["required_bytes"], row["headroom_bytes"]) == (990, 990, 1010)
     held = dict(found.memory.select("submodule", "retained_bytes").iter_rows())
@@ -128,7 +128,7 @@ def test_torch_on_a_cpu_counts_changes_alone():
     """Weights are added to what is needed."""
     name = "torch allocated since the pipeline began"
     samples = [(1, "cpu:0", name, 100, 0), (1, "cpu:0", name, 150, 300)]
-    row = analyze(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
+    row = asked(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["weights_counted"], row["required_bytes"]) == (300, False, 950)
 
 
@@ -140,7 +140,7 @@ def test_weights_that_moved_between_devices_are_not_all_held():
         (1, "cuda:0", "torch allocated", 100, 150),
         (1, "cuda:0", "torch allocated", 150, 200),
     ]
-    found = analyze(_run(samples, calls, submodules=known)).memory
+    found = asked(_run(samples, calls, submodules=known)).memory
     held = dict(found.select("submodule", "retained_bytes").iter_rows())
     assert held == {"transformer": 200, "text_encoder": None, "vae": None}
 
@@ -148,14 +148,14 @@ def test_weights_that_moved_between_devices_are_not_all_held():
 def test_asked_for_sizes_go_first():
     """16 for one device, 8 for all others; below 0 there is too little."""
     run = _run(_arenas(), submodules=WEIGHTS, hardware={"memory_bytes": 1000})
-    assert analyze(run, device_memory={"": 800}).memory_devices["headroom_bytes"].to_list() == [-50]
+    assert asked(run, device_memory={"": 800}).memory_devices["headroom_bytes"].to_list() == [-50]
     sizes = {"": 800, "cpu:0": 900}
-    assert analyze(run, device_memory=sizes).memory_devices["headroom_bytes"].to_list() == [50]
+    assert asked(run, device_memory=sizes).memory_devices["headroom_bytes"].to_list() == [50]
 
 
 def test_weights_alone_where_nothing_was_counted():
     """No counters: what weights need is known, the peak is not."""
-    row = analyze(_run([], submodules=WEIGHTS)).memory_devices.row(0, named=True)
+    row = asked(_run([], submodules=WEIGHTS)).memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["required_bytes"], row["weights_counted"]) == (None, 650, None)
 
 
@@ -171,7 +171,7 @@ def test_parts_add_up_to_the_peak(samples):
     """What submodules held at the peak is the peak, which no single arena exceeds."""
     calls = [make_call(i, name, 0, 300, device="cpu:0") for i, name in enumerate("ab")]
     rows = [(0, "cpu:0", f"{name} arena in use", at, value) for name, at, value in samples]
-    found = analyze(_run(rows, calls))
+    found = asked(_run(rows, calls))
     row = found.memory_devices.row(0, named=True)
     assert found.memory["retained_bytes"].sum() == row["peak_bytes"]
     assert (found.memory["peak_bytes"].drop_nulls() <= row["peak_bytes"]).all()
@@ -181,7 +181,7 @@ def test_parts_add_up_to_the_peak(samples):
 def test_less_than_before_still_needs_the_weights():
     """torch on a CPU freed 70 bytes of before: the 650 of weights are needed all the same."""
     samples = [(0, "cpu:0", "torch allocated since the pipeline began", 10, -70)]
-    row = analyze(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
+    row = asked(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["required_bytes"]) == (-70, 650)
 
 
@@ -190,7 +190,7 @@ def test_nobody_holds_more_than_is_needed():
     name = "torch allocated since the pipeline began"
     samples = [(1, "cpu:0", name, 100, -100), (1, "cpu:0", name, 150, 10)]
     known = {"transformer": {"device": "cpu:0", "weight_bytes": 0}}
-    found = analyze(_run(samples, calls=CALLS[1:2], submodules=known))
+    found = asked(_run(samples, calls=CALLS[1:2], submodules=known))
     assert found.memory_devices["required_bytes"].to_list() == [10]
     assert found.memory.select("submodule", "retained_bytes").rows() == [("transformer", 10)]
 

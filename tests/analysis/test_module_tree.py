@@ -8,6 +8,7 @@ import pytest
 from profiler.analysis import DeviceProfile, Selection
 from profiler.analysis.analyze import analyze
 from profiler.analysis.module_paths import parts_of, ranges
+from tests.analysis.asked import asked
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 
@@ -20,7 +21,7 @@ def _gpu(call: int, layer: str, start: int, took: int, op_type: str, track: str 
 
 def _tree(run, **options) -> dict[str, dict[str, object]]:
     """The nodes by the names on their way, from the stage on."""
-    table = analyze(run, **options).module_tree
+    table = asked(run, **options).module_tree
     names: list[str] = []
     found = {}
     for row in table.to_dicts():
@@ -173,7 +174,7 @@ def test_calls_without_operators_are_a_node():
 def test_a_selection_is_the_sum_of_its_calls():
     """Of one submodule nothing is known of what was around its calls."""
     found = _tree(tiny_run(), selection=Selection(submodule=("transformer",)))
-    whole = analyze(tiny_run()).submodules.filter(pl.col("submodule") == "transformer")
+    whole = asked(tiny_run()).submodules.filter(pl.col("submodule") == "transformer")
     elapsed = whole["elapsed_ns"].item()
     assert {found[path]["elapsed_ns"] for path in ("", "denoise", "denoise/transformer")} == {
         elapsed

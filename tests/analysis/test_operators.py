@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis import Selection
-from profiler.analysis.analyze import analyze
 from profiler.run import intervals
 from profiler.trace import HOST_TRACK
+from tests.analysis.asked import asked
 from tests.analysis.linked_runs import linked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
@@ -19,7 +19,7 @@ def _compute(call, layer, start, duration, track="Cluster 0", **more):
 
 
 def _row(run, layer, *, host=False):
-    found = analyze(run).operators.filter((pl.col("layer") == layer) & (pl.col("host") == host))
+    found = asked(run).operators.filter((pl.col("layer") == layer) & (pl.col("host") == host))
     assert len(found) == 1
     return found.row(0, named=True)
 
@@ -49,13 +49,13 @@ def test_op_types_most_time_first():
 
 def test_longest_operator_first_and_all_of_them():
     """Sorted by total; equal ones by submodule."""
-    table = analyze(tiny_run()).operators.filter(~pl.col("host"))
+    table = asked(tiny_run()).operators.filter(~pl.col("host"))
     assert table["layer"].to_list() == ["blocks.0.attn", "blocks.0.mlp", "layers.0", "conv"]
 
 
 def test_shares_of_devices_and_of_the_host_add_up_apart():
     """Host work does not dilute the operators of the devices."""
-    table = analyze(tiny_run()).operators
+    table = asked(tiny_run()).operators
     sums = dict(table.group_by("host").agg(pl.col("share").sum()).iter_rows())
     assert sums == {False: pytest.approx(1.0), True: pytest.approx(1.0)}
     assert _row(tiny_run(), "blocks.0.attn")["share"] == pytest.approx(300 / 670)
@@ -82,7 +82,7 @@ def test_a_wait_of_the_cpu_for_an_accelerator_is_the_hosts():
     run = _waiting("cuda:0", kernel)
     assert _row(run, "mm")["share"] == 1
     assert _row(run, "cudaDeviceSynchronize", host=True)["total_ns"] == 60
-    assert analyze(run).operators["host"].sum() == 1
+    assert asked(run).operators["host"].sum() == 1
 
 
 def test_a_wait_of_a_stream_is_its_devices():
@@ -101,7 +101,7 @@ def test_a_cpu_that_is_the_only_device_waits_for_itself():
 def test_whose_a_wait_is_does_not_depend_on_the_selection():
     """Of a selection without the accelerator's commands the wait is still the host's."""
     kernel = Command(0, "cuda:0", "stream 7", "compute", "mm", 10, 70)
-    found = analyze(_waiting("cuda:0", kernel), selection=Selection(device=("cpu:0",)))
+    found = asked(_waiting("cuda:0", kernel), selection=Selection(device=("cpu:0",)))
     assert found.operators.select("layer", "host").rows() == [("cudaDeviceSynchronize", True)]
 
 
@@ -115,7 +115,7 @@ def test_self_time_is_without_what_ran_within():
     run = make_run([make_call(0, "vae", 0, 100)], [work, copy, nested, moved])
     run = linked(run, (1, 3))
     columns = ("layer", "total_ns", "self_ns", "waited_ns", "share")
-    table = analyze(run).operators.filter("host").sort("layer").select(columns)
+    table = asked(run).operators.filter("host").sort("layer").select(columns)
     assert table.rows() == [
         ("hipGetDevice", 10, 10, 0, 0.1),
         ("hipMemcpyWithStream", 60, 50, 50, 0.5),
@@ -130,7 +130,7 @@ def test_threads_do_not_take_each_others_time():
     kernel = Command(0, "cuda:0", "stream 7", "compute", "mm", 35, 40)
     run = linked(make_run([make_call(0, "model", 0, 100)], [wait, launch, kernel]), (1, 2))
     columns = ("layer", "self_ns", "waited_ns")
-    table = analyze(run).operators.filter("host").sort("layer").select(columns)
+    table = asked(run).operators.filter("host").sort("layer").select(columns)
     assert table.rows() == [("hipDeviceSynchronize", 80, 80), ("hipLaunchKernel", 20, 0)]
 
 
@@ -144,7 +144,7 @@ def test_work_of_no_call_is_folded_by_step():
 def test_same_layer_in_two_submodules_is_two_operators():
     """Layer names repeat between text encoders."""
     calls = [make_call(0, "a", 0, 50), make_call(1, "b", 50, 100)]
-    table = analyze(
+    table = asked(
         make_run(calls, [_compute(0, "mlp", 0, 10), _compute(1, "mlp", 50, 20)])
     ).operators
     assert table.select("submodule", "total_ns").rows() == [("b", 20), ("a", 10)]
@@ -240,7 +240,7 @@ def test_an_overhead_ratio_within_noise_leaves_times_as_traced(low, high, correc
         for n, (start, of) in enumerate(zip(starts, traced, strict=True))
     ]
     commands = [_compute(n, "mlp", 100 * n, 50) for n in range(4)]
-    found = analyze(make_run(calls, commands, info=info))
+    found = asked(make_run(calls, commands, info=info))
     within_noise = corrected_ns == 200
     assert found.submodules["overhead_ratio"].item() == (1.0 if within_noise else 0.8)
     assert found.operators["corrected_ns"].item() == corrected_ns
@@ -250,7 +250,7 @@ def test_an_overhead_ratio_within_noise_leaves_times_as_traced(low, high, correc
 def test_run_without_commands_has_no_operators():
     """Calls alone, recorded at call level."""
     run = make_run([make_call(0, "t", 0, 100, traced=False)])
-    assert analyze(run).operators.is_empty()
+    assert asked(run).operators.is_empty()
 
 
 _COMMANDS = st.lists(
@@ -276,7 +276,7 @@ def test_redundant_work_of_operators(rows):
         Command(call, "rbln:0", track, kind, layer, 100 * call + min(a, b), max(a, b) - min(a, b))
         for call, layer, track, a, b, kind in rows
     ]
-    analysis = analyze(make_run(calls, commands))
+    analysis = asked(make_run(calls, commands))
     table = analysis.operators
     assert (table["wall_ns"] <= table["total_ns"]).all()
     assert (table["wall_ns"] <= 100 * table["calls"]).all()
@@ -326,7 +326,7 @@ def test_operators_against_counting(rows, batch):
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intervals, "_BATCH", batch)
-        table = analyze(make_run(calls, commands)).operators
+        table = asked(make_run(calls, commands)).operators
     found = {(row["layer"], row["host"]): row for row in table.iter_rows(named=True)}
     expected = _expected(commands)
     assert found.keys() == expected.keys()
@@ -349,6 +349,6 @@ def test_order_of_the_rows_does_not_matter(rows):
         for call, layer, track, a, b, kind in rows
     ]
     forward, backward = (
-        analyze(make_run(calls, order)).operators for order in (commands, commands[::-1])
+        asked(make_run(calls, order)).operators for order in (commands, commands[::-1])
     )
     assert forward.equals(backward)

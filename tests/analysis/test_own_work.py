@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.commands import first_calls
 from profiler.prediction import Scenario
 from profiler.prediction.predict import predict
+from tests.analysis.asked import asked
 from tests.runs import Command, make_call, make_run, make_span
 
 MS = 1_000_000
@@ -56,7 +56,7 @@ def pair(request):
 
 def test_accounting_subtracts_it(pair):
     """End to end, stages and calls are the same; what was subtracted is told."""
-    plain, own = (analyze(run).accounting for run in pair)
+    plain, own = (asked(run).accounting for run in pair)
     assert (plain.end_to_end_ns, plain.profiler_ns) == (62 * MS, 0)
     assert (own.end_to_end_ns, own.profiler_ns) == (62 * MS, 1_000 * MS)
     assert own.stages == plain.stages
@@ -65,27 +65,27 @@ def test_accounting_subtracts_it(pair):
 
 def test_findings_do_not_touch_it(pair):
     """The same rules, with the same values."""
-    plain, own = (analyze(run).findings for run in pair)
+    plain, own = (list(asked(run).findings) for run in pair)
     assert own == plain
     assert plain
 
 
 def test_the_critical_path_does_not_touch_it(pair):
     """Nothing of it lies on it, nor between what does."""
-    plain, own = (lasting(analyze(run).critical_path) for run in pair)
+    plain, own = (lasting(asked(run).critical_path) for run in pair)
     assert own.equals(plain)
 
 
 def test_gaps_do_not_touch_it(pair):
     """The device's own span, its idle time and its long gaps."""
-    plain, own = (analyze(run).idle for run in pair)
+    plain, own = (asked(run).idle for run in pair)
     assert own.equals(plain)
     assert plain["span_ns"].item() == 58 * MS
 
 
 def test_devices_do_not_touch_it(pair):
     """Each device's span, what of it was idle, and how busy it was."""
-    plain, own = (analyze(run).devices for run in pair)
+    plain, own = (asked(run).devices for run in pair)
     assert own.equals(plain)
     assert plain["utilization"].item() == pytest.approx(48 / 62)
 
@@ -105,7 +105,7 @@ def test_between_two_pipeline_calls(name, span_ms):
         place = ("cpu:0", "Host", "compute", "layer")
         commands.append(Command(number, *place, begin, 10 * MS, "MatMul", "decode", **of))
     spans.append(make_span("profiler", name, 11 * MS, 1_011 * MS))
-    found = analyze(make_run(calls, commands, spans))
+    found = asked(make_run(calls, commands, spans))
     assert found.devices["span_ns"].item() == found.idle["span_ns"].item() == span_ms * MS
     assert found.devices["utilization"].item() == 1.0  # of the pipeline calls
     assert found.devices["idle_ns"].item() == found.idle["idle_ns"].item() == (span_ms - 20) * MS
@@ -115,7 +115,7 @@ def test_between_two_pipeline_calls(name, span_ms):
 def test_predictions_do_not_touch_it(pair):
     """As recorded, and with twice the steps."""
     for scenario in (Scenario(), Scenario(steps=2 * STEPS)):
-        plain, own = (predict(run, analyze(run), scenario) for run in pair)
+        plain, own = (predict(run, asked(run), scenario) for run in pair)
         assert own.measured == plain.measured
         assert own.request == plain.request
         assert (own.stages, own.submodules) == (plain.stages, plain.submodules)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.analyze import analyze
+from tests.analysis.asked import asked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, tiny_run
 
@@ -17,7 +17,7 @@ def _command(device, track, category, start, duration, layer="mlp", call=0):
 
 
 def _parts(*commands, calls=(CALL,)):
-    table = analyze(make_run(calls, commands)).partitioning
+    table = asked(make_run(calls, commands)).partitioning
     return {(row["part"], row["device"]): row for row in table.iter_rows(named=True)}
 
 
@@ -29,7 +29,7 @@ def test_gap_between_commands():
         _command("rbln:0", "C0", "compute", 1000, 10, call=1),
     ]
     run = make_run([CALL, make_call(1, "transformer", 1000, 1100)], commands)
-    found = analyze(run)
+    found = asked(run)
     assert found.operators["gap_ns"].to_list() == [50]
     assert found.operators["track_names"].to_list() == ["C0"]
     assert found.partitioning.is_empty()
@@ -37,7 +37,7 @@ def test_gap_between_commands():
 
 def test_over_tracks():
     """attn of the tiny run ran on two clusters: one row, no gaps; others were not split."""
-    table = analyze(tiny_run()).partitioning
+    table = asked(tiny_run()).partitioning
     rows = table.filter(pl.col("layer") == "blocks.0.attn").rows(named=True)
     assert [(r["part"], r["tracks"], r["gap_ns"]) for r in rows] == [("whole", 2, 0)]
     assert rows[0]["parallel_utilization"] == pytest.approx(300 / 360)
@@ -111,7 +111,7 @@ def test_parts_add_up_to_the_whole(values):
         Command(call, device, track, category, layer, call * 200 + start, duration)
         for call, device, track, category, start, duration, layer in values
     ]
-    table = analyze(make_run(calls, commands)).partitioning
+    table = asked(make_run(calls, commands)).partitioning
     sums = ("total_ns", "commands")
     for layer in table["layer"].unique():
         of = table.filter(pl.col("layer") == layer)

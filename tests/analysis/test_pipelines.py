@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis import PipelineCalls, account
-from profiler.analysis.analyze import analyze
 from profiler.analysis.result import StageAccount
 from profiler.analysis.timeline import step_keys
+from tests.analysis.asked import asked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span
 
@@ -73,18 +73,18 @@ def test_a_call_beneath_anothers_does_not_prolong_its_pipeline_call():
     spans = [make_span("pipeline", "P", 0, 95, pipeline=0)]
     spans += [make_span("pipeline", "Q", 10, 100, pipeline=1)]
     calls = [make_call(0, "v", 65, 99, pipeline=1), make_call(1, "v", 70, 90, pipeline=0)]
-    assert analyze(make_run(calls, (), spans)).pipelines["elapsed_ns"].to_list() == [95, 90]
+    assert asked(make_run(calls, (), spans)).pipelines["elapsed_ns"].to_list() == [95, 90]
     late = Command(1, "cpu:0", "ALU", "compute", "late", 80, 17, pipeline=0)
     held = Command(0, "cpu:0", "ALU", "compute", "held", 65, 34, pipeline=1)
     worked = make_run(calls, (held, late), spans)
-    assert analyze(worked).pipelines["elapsed_ns"].to_list() == [97, 90]
+    assert asked(worked).pipelines["elapsed_ns"].to_list() == [97, 90]
 
 
 def test_pipeline_calls_at_once_are_accounted_for_one_by_one():
     """Each has its 100 ns. The first has 10 and 45 in calls. The second's encoder is beneath the
     first's denoiser, and its own denoiser has the device from 70 on: 30 in calls, while the host
     was in them for 25 more."""
-    table = analyze(two_at_once()).pipelines
+    table = asked(two_at_once()).pipelines
     assert table.select("pipeline", "name", *_TIMES).rows() == [
         (0, "P0", 100, 55, 10, 35, 0),
         (1, "P1", 100, 30, 35, 35, 0),
@@ -95,7 +95,7 @@ def test_pipeline_calls_at_once_are_accounted_for_one_by_one():
 
 def test_the_account_of_the_run_is_their_sum():
     """130 ns passed, 200 ns are accounted for."""
-    analysis = analyze(two_at_once())
+    analysis = asked(two_at_once())
     accounting = analysis.accounting
     assert (accounting.end_to_end_ns, accounting.wall_ns) == (200, 130)
     assert (accounting.pipelines, accounting.overlapping, accounting.told_apart) == (2, 2, True)
@@ -113,14 +113,14 @@ def test_the_account_of_the_run_is_their_sum():
 
 def test_steps_belong_to_their_pipeline_call():
     """Step 0 of each is its own call's tile."""
-    steps = analyze(two_at_once()).steps
+    steps = asked(two_at_once()).steps
     columns = ("pipeline", "step", "elapsed_ns", "calls", "calls_ns", "host_ns", "idle_ns")
     assert steps.select(columns).rows() == [(0, 0, 45, 1, 45, 0, 0), (1, 0, 30, 1, 30, 0, 0)]
 
 
 def test_pipeline_calls_one_after_another_add_up_as_they_always_did():
     """Apart in time, what the run tells changes nothing in what is found without."""
-    told, untold = analyze(_run(0, 150)), analyze(_run(0, 150, known=False))
+    told, untold = asked(_run(0, 150)), asked(_run(0, 150, known=False))
     assert told.accounting.wall_ns == told.accounting.end_to_end_ns == 200
     assert told.accounting.overlapping == 0
     assert not untold.accounting.told_apart
@@ -178,7 +178,7 @@ def test_run_without_host_file_keeps_the_steps_of_its_pipeline_calls_apart():
         make_call(i, "d", 10 * i, 10 * i + 8, step=i // 2, pipeline=i % 2, branch="cond")
         for i in range(4)
     ]
-    analysis = analyze(make_run(calls))
+    analysis = asked(make_run(calls))
     assert analysis.steps.select("pipeline", "step", "calls", "branches").rows() == [
         (0, 0, 1, "cond"),
         (1, 0, 1, "cond"),
@@ -191,7 +191,7 @@ def test_run_without_host_file_keeps_the_steps_of_its_pipeline_calls_apart():
 
 def test_host_work_is_folded_by_pipeline_call():
     """The scheduler of two pipeline calls at once took 10 ns in each, in two steps."""
-    rows = analyze(_run(0, 5)).operators.filter(layer="scheduler.step")
+    rows = asked(_run(0, 5)).operators.filter(layer="scheduler.step")
     assert rows.select("calls", "commands", "wall_ns").rows() == [(2, 2, 20)]
 
 
@@ -271,7 +271,7 @@ def test_first_calls_are_told_from_steady_ones_in_threads():
         make_call(3, "d", 90, 120, pipeline=0),
         make_call(4, "d", 100, 120, pipeline=1),
     ]
-    analysis = analyze(make_run(calls))
+    analysis = asked(make_run(calls))
     assert analysis.calls["first"].to_list() == [True, True, True, False, False]
     row = analysis.submodules.select("first_ns", "min_ns", "max_ns").row(0)
     assert row == (90, 0, 20)
@@ -280,7 +280,7 @@ def test_first_calls_are_told_from_steady_ones_in_threads():
 def test_calls_that_all_ran_beside_the_first_are_their_own_measure():
     """Two calls at once, and no other: both count, the second beneath the first."""
     calls = [make_call(0, "d", 0, 50), make_call(1, "d", 10, 40)]
-    row = analyze(make_run(calls)).submodules.select("first_ns", "min_ns", "max_ns").row(0)
+    row = asked(make_run(calls)).submodules.select("first_ns", "min_ns", "max_ns").row(0)
     assert row == (50, 0, 50)
 
 
@@ -295,7 +295,7 @@ def test_branches_of_a_denoiser():
             calls.append(make_call(len(calls), "d", now, end, step=step, branch=branch))
             now = end
     spans = [make_span("pipeline", "P", 0, now, pipeline=0)]
-    analysis = analyze(make_run(calls, (), spans))
+    analysis = asked(make_run(calls, (), spans))
     columns = ("submodule", "branch", "calls", "duration_ns", "first_ns", "min_ns", "max_ns")
     assert analysis.branches.select(columns).rows() == [
         ("t", "prompt", 1, 10, 10, 10, 10),
@@ -319,7 +319,7 @@ def test_pipeline_calls_that_begin_at_once_and_have_no_number_are_two_requests()
     """A foreign trace of two spans from the same moment on: each has its own length."""
     spans = [make_span("pipeline", name, 0, end, pipeline=-1) for name, end in (("a", 5), ("b", 9))]
     calls = [make_call(i, "vae", 1 + i, 2 + i, pipeline=-1) for i in (0, 1)]
-    requests = analyze(make_run(calls, [], spans)).requests
+    requests = asked(make_run(calls, [], spans)).requests
     assert sorted(requests["latency_ns"]) == [5, 9]
 
 
@@ -333,6 +333,6 @@ def test_a_request_is_under_way_until_its_last_work_has_ended(work, under_way):
         Command(1, "cuda:0", "stream 7", "compute", "a", 60, 20),
     ]
     spans = [make_span("pipeline", "P", 0, 20), make_span("pipeline", "P", 30, 90)]
-    requests = analyze(make_run(calls, commands, spans)).requests.sort("begin_ns")
+    requests = asked(make_run(calls, commands, spans)).requests.sort("begin_ns")
     assert requests["latency_ns"].to_list() == [max(20, work), 60]
     assert requests["in_flight"].to_list() == [1, under_way]

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.analyze import analyze
 from profiler.analysis.operators import command_positions
 from profiler.compare.measure import measure
 from profiler.report.html.timeline import module_stretches
+from tests.analysis.asked import asked
 
 RECORDED = Path(__file__).parent / "roles" / "recorded"
 """One step of tiny denoisers, recorded when their layers were paths of modules."""
@@ -47,14 +47,14 @@ def test_sums_by_role_and_module_stay(both):
     keys = ["submodule", "role", "module"]
     assert len(modules) > 80
     assert modules.sort(keys).equals(nodes.sort(keys))
-    modules, nodes = (analyze(run).roles for run in both)
+    modules, nodes = (asked(run).roles for run in both)
     assert modules.equals(nodes)
 
 
 def test_every_node_is_an_operator(both):
     """Operators are the nodes, and by module their sums are those of the modules' operators."""
     modules, nodes = (
-        analyze(run).operators.filter(~pl.col("host")).select("layer", "commands", "total_ns")
+        asked(run).operators.filter(~pl.col("host")).select("layer", "commands", "total_ns")
         for run in both
     )
     assert set(nodes["commands"]) == {1}

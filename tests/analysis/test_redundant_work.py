@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.analyze import analyze
+from tests.analysis.asked import asked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run
 
@@ -40,7 +40,7 @@ def _run(rows, branches=("batched",), steps=3, modules=None, submodule="transfor
 
 
 def _found(*rows, **more):
-    return analyze(_run(rows, **more)).redundant_work.rows(named=True)
+    return asked(_run(rows, **more)).redundant_work.rows(named=True)
 
 
 def test_text_projection_is_needed_once():
@@ -63,7 +63,7 @@ def test_one_slow_execution_is_no_saving():
     run = _run([linear])
     slow = pl.when(pl.col("call") == 1).then(90).otherwise(pl.col("duration_ns"))
     commands = run.commands.with_columns(duration_ns=slow.cast(pl.Int64))
-    (row,) = analyze(dataclasses.replace(run, commands=commands)).redundant_work.rows(named=True)
+    (row,) = asked(dataclasses.replace(run, commands=commands)).redundant_work.rows(named=True)
     assert (row["total_ns"], row["saved_ns"]) == (110, 20)
 
 
@@ -183,7 +183,7 @@ def test_step_operators_say_what_does_not_change():
         ("context_embedder", "aten::linear", "float[2,333,32] float[32,32]", 10),
         ("time_text_embed.time_proj", "aten::cos", "float[2,128]", 10),
     ]
-    parts = analyze(_run(rows)).step_operators.filter(pl.col("level") == "operator")
+    parts = asked(_run(rows)).step_operators.filter(pl.col("level") == "operator")
     assert dict(parts.select("layer", "hoistable").iter_rows()) == {
         "context_embedder": True,
         "time_text_embed.time_proj": False,
@@ -196,7 +196,7 @@ def test_shapes_that_change_are_computed_anew():
     run = _run(rows, steps=2, modules={"pos_embed": "FluxPosEmbed"})
     shapes = pl.Series("shapes", ["double[76,4]", "double[99,4]"], dtype=pl.Categorical())
     changed = dataclasses.replace(run, commands=run.commands.with_columns(shapes))
-    assert analyze(changed).redundant_work.is_empty()
+    assert asked(changed).redundant_work.is_empty()
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6))

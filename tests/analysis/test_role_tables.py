@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis import Selection, with_roles
-from profiler.analysis.analyze import analyze
 from profiler.analysis.roles import block_roles
+from tests.analysis.asked import asked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
@@ -46,7 +46,7 @@ def _run(overhead_ratio=None):
 
 def test_roles_of_a_submodule():
     """Sums and shares of device time by hand: mlp 120 of 160 ns; launches have no role."""
-    rows = analyze(_run(overhead_ratio=0.5)).roles.rows(named=True)
+    rows = asked(_run(overhead_ratio=0.5)).roles.rows(named=True)
     assert [row["role"] for row in rows] == ["mlp", "norm", "modulation"]
     mlp, norm, modulation = rows
     assert (mlp["submodule"], mlp["commands"], mlp["total_ns"], mlp["share"]) == (
@@ -63,7 +63,7 @@ def test_roles_of_a_submodule():
 
 def test_norm_and_modulation_of_blocks():
     """Block 0: 30 and 10 of 100 ns; block 1 has neither."""
-    rows = analyze(_run()).blocks.rows(named=True)
+    rows = asked(_run()).blocks.rows(named=True)
     assert [row["block"] for row in rows] == ["blocks.0", "blocks.1"]
     assert (rows[0]["total_ns"], rows[0]["norm_share"], rows[0]["modulation_share"]) == (
         100,
@@ -79,13 +79,13 @@ def test_blocks_in_the_order_of_their_numbers():
     commands = [
         Command(0, "cuda:0", "s", "compute", f"blocks.{n}.ff", n, 1, "aten::gelu") for n in (10, 9)
     ]
-    blocks = analyze(make_run(calls, commands)).blocks
+    blocks = asked(make_run(calls, commands)).blocks
     assert blocks["block"].to_list() == ["blocks.9", "blocks.10"]
 
 
 def test_run_without_device_commands_has_no_roles():
     """Nothing was traced: empty tables with their columns."""
-    found = analyze(make_run([make_call(0, "vae", 0, 10)]))
+    found = asked(make_run([make_call(0, "vae", 0, 10)]))
     assert found.roles.is_empty()
     assert found.blocks.is_empty()
 
@@ -93,7 +93,7 @@ def test_run_without_device_commands_has_no_roles():
 def test_roles_reach_the_commands():
     """`with_roles` fills the column; host work stays without, and what a producer gave is kept."""
     run = _run()
-    found = analyze(run)
+    found = asked(run)
     assert with_roles(run, found.kinds, found.kind_roles).commands["role"].to_list() == [
         None,
         "modulation",
@@ -111,7 +111,7 @@ def test_roles_reach_the_commands():
 def test_roles_of_a_selection_do_not_stand_for_the_run():
     """With the kinds of a part of the run the roles are found anew."""
     run = tiny_run()
-    part = analyze(run, Selection(submodule=("vae",)))
+    part = asked(run, Selection(submodule=("vae",)))
     assert set(part.roles["submodule"]) == {"vae"}
     filled = with_roles(run, part.kinds, part.kind_roles)
     assert filled.commands.equals(with_roles(run).commands)
@@ -140,7 +140,7 @@ def test_shares_add_up(commands):
     """Roles divide the device time of each submodule; blocks hold no more than all roles."""
     calls = [make_call(0, "a", 0, 10), make_call(1, "b", 10, 20)]
     run = make_run(calls, commands)
-    found = analyze(run)
+    found = asked(run)
     work = run.commands.filter(~pl.col("category").cast(pl.String).is_in(["host", "sync"]))
     assert found.roles["total_ns"].sum() == work["duration_ns"].clip(0).sum()
     assert found.roles["commands"].sum() == len(work)
@@ -156,7 +156,7 @@ def test_shares_add_up(commands):
 def test_roles_of_blocks():
     """Block 0 has norm 30, modulation 10 and mlp 60 ns, block 1 mlp alone; they add up to the
     blocks."""
-    found = analyze(_run())
+    found = asked(_run())
     rows = block_roles(found.kinds, found.kind_roles)
     assert rows.select("block", "role", "total_ns").rows() == [
         ("blocks.0", "mlp", 60),

@@ -11,7 +11,6 @@ from msgspec.structs import astuple
 
 import profiler
 from profiler.analysis import Finding, change, rules, words
-from profiler.analysis.analyze import analyze
 from profiler.analysis.dropped_data import RULES_THAT_NEED, unchecked
 from profiler.analysis.finding_text import has_other_advice
 from profiler.analysis.findings import checked_text
@@ -20,6 +19,7 @@ from profiler.analysis.result import Where
 from profiler.analysis.runtime import INSTEAD, Runtime, is_compiled, runtime_of
 from profiler.report import catalogue
 from profiler.text import in_language
+from tests.analysis.asked import asked
 from tests.analysis.findings.cases import analyzed, command, gpu_call
 from tests.runs import Command, make_call, make_info, make_run
 
@@ -38,12 +38,12 @@ H200 = Path(__file__).parents[1] / "evidence/h200"
 )
 def test_what_executed_a_run(path, runtime):
     """Generated Triton kernels are of torch.compile, models that end with .onnx of ONNX Runtime."""
-    assert runtime_of(analyze(profiler.load(path))) is runtime
+    assert runtime_of(asked(profiler.load(path))) is runtime
 
 
 def test_a_part_that_is_compiled():
     """FLUX with its transformer compiled: the decoder is not, and may be advised to be."""
-    analysis = analyze(profiler.load(H200 / "flux-compiled.json.gz"))
+    analysis = asked(profiler.load(H200 / "flux-compiled.json.gz"))
     assert is_compiled(analysis, "transformer")
     assert not is_compiled(analysis, "vae")
     (found,) = (each for each in analysis.findings if each.where.submodule == "vae")
@@ -70,7 +70,7 @@ def _xla_run():
 
 def test_an_xla_run_is_told_nothing_of_torch():
     """No recommendation of a rule with other words for XLA names torch, CUDA graphs or ONNX."""
-    assert runtime_of(analyze(_xla_run())) is Runtime.XLA
+    assert runtime_of(asked(_xla_run())) is Runtime.XLA
     others = ("torch", "ONNX", "CUDA", ".item()", ".cpu()", "run.warmup", "graph breaks")
     for rule, evidence in (
         ("elementwise_chains", {}),
@@ -144,7 +144,7 @@ def test_an_empty_answer_says_what_to_record():
     info = make_info("kineto", capabilities=("timeline", "launches", "memory"))
     call = make_call(0, "vae", 0, 90, device="cuda:0")
     work = [Command(0, "cuda:0", "stream 7", "compute", "conv", 0, 90)]
-    analysis = analyze(make_run([call], work, info=info))
+    analysis = asked(make_run([call], work, info=info))
     (some, advice) = unchecked(analysis)["shapes"]
     assert {"slow_products", "elementwise_chains"} <= some
     assert "record_shapes=True" in advice

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from profiler.analysis import DeviceProfile, parse_shapes, work_of
-from profiler.analysis.analyze import analyze
 from profiler.analysis.shapes import label_of
+from tests.analysis.asked import asked
 from tests.analysis.shaped_runs import Row, Shaped
 from tests.examples import examples
 from tests.shape_runs import shape_runs
@@ -28,7 +28,7 @@ _PROFILE = DeviceProfile(
 
 
 def _table(rows: list[Row], **options) -> pl.DataFrame:
-    return analyze(Shaped(rows, **options).run, measured=[_PROFILE]).shapes
+    return asked(Shaped(rows, **options).run, measured=[_PROFILE]).shapes
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -36,7 +36,7 @@ def _table(rows: list[Row], **options) -> pl.DataFrame:
 def test_rows_are_what_was_launched(known):
     """Executions, commands, time, layers, kernels, share and FLOPs of each shape are those of a
     tally that is kept while a device is simulated, and there are no other rows."""
-    table = analyze(known.run).shapes
+    table = asked(known.run).shapes
     assert len(table) == len(known.tallies)
     left = dict(known.tallies)
     for row in table.to_dicts():
@@ -88,7 +88,7 @@ def test_what_nobody_knows_is_null():
     unknown = ("teraflops_per_s", "gigabytes_per_s", "flops_of_peak", "above_roofline_ns", "family")
     assert [row[name] for name in unknown] == [None] * 5
     assert (row["label"], row["dtype"]) == ("own::op 8×4 bf16", "bfloat16")
-    (row,) = analyze(Shaped([("a", "aten::mm", _BF16, 0, 10)]).run).shapes.to_dicts()
+    (row,) = asked(Shaped([("a", "aten::mm", _BF16, 0, 10)]).run).shapes.to_dicts()
     assert (row["flops_of_peak"], row["bandwidth_of_peak"], row["bound"]) == (None, None, None)
 
 
@@ -117,7 +117,7 @@ def test_kernels_of_one_operator_share_its_roofline():
 def test_numbers_beyond_reason_are_no_error():
     """FLOPs that a producer recorded may add up to more than an integer holds."""
     run = Shaped([("a", "own::op", "in: bfloat16[8,4]", 0, 10)], calls=2)
-    table = analyze(run.recorded(flops=[(1 << 63) - 1] * 2).run, measured=[_PROFILE]).shapes
+    table = asked(run.recorded(flops=[(1 << 63) - 1] * 2).run, measured=[_PROFILE]).shapes
     assert table["flops"].item() >= 1 << 62
 
 
@@ -130,7 +130,7 @@ def test_copies_count_in_the_share_alone():
         duration_ns=pl.lit(10, dtype=pl.Int64),
     )
     run = dataclasses.replace(run, commands=pl.concat([run.commands, copy]))
-    both = analyze(run).shapes
+    both = asked(run).shapes
     assert both.select("total_ns", "share").rows() == [(30, 0.75)]
 
 

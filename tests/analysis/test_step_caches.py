@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.steps import by_cache, outliers
+from tests.analysis.asked import asked
 from tests.runs import make_call, make_info, make_run
 
 DURATIONS = (90, 40, 12, 44, 10)  # the first call is no steady one
@@ -35,7 +35,7 @@ def cached_run(skipped=(0, 0, 2, 0, 2)):
 
 def test_each_call():
     """A row a call, with what it skipped; the ratio where there was one."""
-    frame = analyze(cached_run()).cached_calls
+    frame = asked(cached_run()).cached_calls
     assert frame["skipped_blocks"].to_list() == [0, 0, 2, 0, 2]
     assert frame["residual_ratio"].to_list() == [None, 0.25, None, None, None]
     assert frame["skipped"].to_list() == [None, None, "b.0, b.1", None, "b.0, b.1"]
@@ -45,7 +45,7 @@ def test_each_call():
 
 def test_full_and_skipping_calls_are_apart():
     """Medians of steady calls of either kind: of 40 and 44, of 12 and 10."""
-    frame = analyze(cached_run()).cache_use
+    frame = asked(cached_run()).cache_use
     assert frame.select("skipped_blocks", "calls", "steady_calls", "median_ns").rows() == [
         (0, 3, 2, 42),
         (2, 2, 2, 11),
@@ -55,23 +55,23 @@ def test_full_and_skipping_calls_are_apart():
 
 def test_steps_tell_how_much_was_skipped():
     """Of the three blocks of each step's call; null in a run without a cache."""
-    assert analyze(cached_run()).steps["skipped_share"].to_list() == [0, 0, 2 / 3, 0, 2 / 3]
+    assert asked(cached_run()).steps["skipped_share"].to_list() == [0, 0, 2 / 3, 0, 2 / 3]
     plain = make_run([make_call(0, "transformer", 0, 10, step=0)])
-    assert analyze(plain).steps["skipped_share"].to_list() == [None]
+    assert asked(plain).steps["skipped_share"].to_list() == [None]
 
 
 def test_the_summary_of_steps_tells_full_from_skipping_ones():
     """Medians of the steady steps of either kind, 40 and 44 full, 12 and 10 skipping, and the words
     of the report; nothing of it without a cache, and where it skipped nothing no words."""
-    steps = analyze(cached_run()).step_summary
+    steps = asked(cached_run()).step_summary
     assert (steps.full_steps, steps.full_median_ns) == (3, 42)
     assert (steps.skipping_steps, steps.skipping_median_ns) == (2, 11)
     words = str(by_cache(steps)).replace("\N{NO-BREAK SPACE}", " ")
     assert words == "3 full, median 42 ns; 2 with skipped blocks, median 11 ns"
-    none = analyze(cached_run((0,) * 5)).step_summary
+    none = asked(cached_run((0,) * 5)).step_summary
     assert (none.full_steps, none.skipping_steps, none.skipping_median_ns) == (5, 0, None)
     assert by_cache(none) is None
-    plain = analyze(make_run([make_call(0, "transformer", 0, 10, step=0)])).step_summary
+    plain = asked(make_run([make_call(0, "transformer", 0, 10, step=0)])).step_summary
     assert (plain.full_steps, by_cache(plain)) == (None, None)
 
 
@@ -86,7 +86,7 @@ def test_a_full_step_among_skipping_ones_is_no_outlier():
 @pytest.mark.parametrize("skipped", [(0, 0, 2, 0, 2), (0,) * 5])
 def test_finding(skipped):
     """It tells how much was skipped, also where that is nothing."""
-    (found,) = (f for f in analyze(cached_run(skipped)).findings if f.rule == "step_cache")
+    (found,) = (f for f in asked(cached_run(skipped)).findings if f.rule == "step_cache")
     assert found.evidence["calls"] == 5
     assert found.evidence["skipping_calls"] == sum(map(bool, skipped))
     assert found.evidence["skipped_blocks_share"] == sum(skipped) / 15
@@ -95,7 +95,7 @@ def test_finding(skipped):
 
 def test_without_a_cache():
     """No rows and no finding."""
-    analysis = analyze(make_run([make_call(0, "transformer", 0, 10, step=0)]))
+    analysis = asked(make_run([make_call(0, "transformer", 0, 10, step=0)]))
     assert analysis.cached_calls.is_empty()
     assert analysis.cache_use.is_empty()
     assert "step_cache" not in {found.rule for found in analysis.findings}

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.steps import outliers
+from tests.analysis.asked import asked
 from tests.runs import EPOCH, TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
 
 
@@ -23,7 +23,7 @@ def _timed(durations):
 def test_steps_split_into_calls_host_work_and_idle():
     """Step 0 is its call of 300 ns, whose commands cover 250; 50 ns later comes step 1. On the
     host they took 350 and 260."""
-    steps = analyze(tiny_run()).steps
+    steps = asked(tiny_run()).steps
     dropped = ("start_ns", "between_host_ns", "branches", "skipped_share", "outlier")
     rows = steps.drop(dropped).rows()
     assert steps["between_host_ns"].to_list() == [None, 40]
@@ -42,7 +42,7 @@ def test_between_the_calls_of_a_step_the_host_works_or_nothing_happens():
     ]
     host = Command(-1, "cpu:0", "Host", "host", "guidance", 45, 12, "", "denoise", 0)
     spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
-    row = analyze(make_run(calls, [host], spans)).steps.row(0, named=True)
+    row = asked(make_run(calls, [host], spans)).steps.row(0, named=True)
     columns = ("elapsed_ns", "calls_ns", "host_ns", "idle_ns")
     assert [row[name] for name in columns] == [90, 70, 12, 8]
 
@@ -50,7 +50,7 @@ def test_between_the_calls_of_a_step_the_host_works_or_nothing_happens():
 def test_summary_of_steps():
     """Two steps of 300 and 200 ns; the first holds a first call, but one step alone has no median:
     it is that of both."""
-    summary = analyze(tiny_run()).step_summary
+    summary = asked(tiny_run()).step_summary
     assert (summary.count, summary.min_ns, summary.max_ns) == (2, 200, 300)
     assert (summary.median_ns, summary.mean_ns) == (250, 250)
     assert (summary.outliers, summary.measured_by) == ((), "step_spans")
@@ -58,7 +58,7 @@ def test_summary_of_steps():
 
 def test_slow_step_stands_out():
     """Nine steps around 100 ns and one of 150."""
-    analysis = analyze(_timed([100, 101, 99, 100, 150, 100, 101, 99, 100, 100]))
+    analysis = asked(_timed([100, 101, 99, 100, 150, 100, 101, 99, 100, 100]))
     assert analysis.step_summary.outliers == ("4",)
     assert analysis.steps["outlier"].to_list().index(True) == 4
 
@@ -93,7 +93,7 @@ def test_steps_of_several_pipeline_calls_stay_apart():
             spans.append(make_span("step", f"step {step}", begin, begin + length, step))
             back = begin + length - 3
             calls.append(make_call(len(calls), "t", begin, back, step=step))
-    analysis = analyze(make_run(calls, (), spans))
+    analysis = asked(make_run(calls, (), spans))
     assert analysis.steps.select("pipeline", "step").rows() == [
         (p, s) for p in (0, 1) for s in range(4)
     ]
@@ -109,7 +109,7 @@ def test_run_without_step_spans_measures_by_calls():
         make_call(2, "t", 100, 140, step=1, branch="cond"),
     ]
     commands = [Command(1, "rbln:0", "C", "compute", "mlp", 55, 30)]
-    analysis = analyze(make_run(calls, commands))
+    analysis = asked(make_run(calls, commands))
     assert analysis.steps["elapsed_ns"].to_list() == [90, 40]
     assert analysis.steps["duration_ns"].to_list() == [None, None]
     assert analysis.steps["idle_ns"].to_list() == [10, 0]
@@ -122,11 +122,11 @@ def test_device_work_of_no_call_counts_for_its_step():
     run = tiny_run(
         commands=[Command(-1, "rbln:0", "C", "compute", "add", 515, 20, "", "denoise", 0)]
     )
-    assert analyze(run).steps["busy_ns"].to_list() == [20, 0]
+    assert asked(run).steps["busy_ns"].to_list() == [20, 0]
 
 
 def test_run_without_steps():
     """Encoders only: no step, and a summary of nothing."""
-    analysis = analyze(make_run(TINY_CALLS[:1]))
+    analysis = asked(make_run(TINY_CALLS[:1]))
     assert analysis.steps.is_empty()
     assert (analysis.step_summary.count, analysis.step_summary.max_ns) == (0, 0)

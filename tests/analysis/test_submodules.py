@@ -3,12 +3,12 @@
 import pytest
 
 from profiler.analysis import Selection
-from profiler.analysis.analyze import analyze
+from tests.analysis.asked import asked
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 
 def _submodule(run, name):
-    rows = analyze(run).submodules.iter_rows(named=True)
+    rows = asked(run).submodules.iter_rows(named=True)
     return next(row for row in rows if row["submodule"] == name)
 
 
@@ -22,7 +22,7 @@ def _calls(*durations, traced=()):
 
 def test_submodules_in_order_of_their_first_call():
     """Not by name: the order of the pipeline."""
-    names = analyze(tiny_run()).submodules["submodule"].to_list()
+    names = asked(tiny_run()).submodules["submodule"].to_list()
     assert names == ["text_encoder", "transformer", "vae"]
 
 
@@ -61,14 +61,14 @@ def test_device_time_of_calls_beside_each_other_counts_once():
         Command(1, "cuda:1", "stream 8", "sync", "wait", 160, 40),
         Command(2, "cuda:0", "stream 7", "compute", "a", 200, 20),
     ]
-    found = analyze(make_run(calls, commands))
+    found = asked(make_run(calls, commands))
     assert found.calls["busy_ns"].to_list() == [100, 100, 20]
     assert found.submodules["busy_ns"].to_list() == [180]
     assert dict(found.branches.select("branch", "busy_ns").iter_rows()) == {
         "cond": 120,
         "uncond": 100,
     }
-    some = analyze(make_run(calls, commands), Selection(device=("cuda:1",)))
+    some = asked(make_run(calls, commands), Selection(device=("cuda:1",)))
     assert some.submodules["busy_ns"].to_list() == [100]
 
 
@@ -119,7 +119,7 @@ def test_overhead_ratio_needs_both_kinds():
 
 def test_calls_have_their_commands():
     """Work of no call belongs to no call; unions are per call."""
-    calls = analyze(tiny_run()).calls
+    calls = asked(tiny_run()).calls
     assert calls["commands"].to_list() == [1, 3, 3, 2]
     assert calls["operators"].to_list() == [1, 2, 2, 1]
     assert calls["busy_ns"].to_list() == [70, 250, 160, 65]
@@ -136,7 +136,7 @@ def test_calls_without_numbers_from_zero():
     """Calls 7 and 1,000,000,000 of a cut bundle find their commands, in order of calls."""
     calls = [make_call(1_000_000_000, "t", 50, 90), make_call(7, "t", 0, 40)]
     commands = [Command(1_000_000_000, "rbln:0", "C", "compute", "mlp", 50, 30)]
-    found = analyze(make_run(calls, commands, [make_span("pipeline", "P", 0, 100)])).calls
+    found = asked(make_run(calls, commands, [make_span("pipeline", "P", 0, 100)])).calls
     assert found.select("call", "commands", "busy_ns").rows() == [(7, 0, 0), (1_000_000_000, 1, 30)]
 
 
@@ -146,7 +146,7 @@ def test_first_is_the_first_of_the_run_whatever_is_selected():
         make_call(i, "transformer", 100 * i, 100 * i + length, stage="denoise", step=i)
         for i, length in enumerate((90, 40, 60))
     ]
-    analysis = analyze(make_run(calls), Selection(step=("1-2",)))
+    analysis = asked(make_run(calls), Selection(step=("1-2",)))
     assert analysis.calls["first"].to_list() == [False, False]
     (row,) = analysis.submodules.iter_rows(named=True)
     assert (row["min_ns"], row["median_ns"], row["max_ns"]) == (40, 50, 60)

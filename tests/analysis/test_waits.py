@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.analyze import analyze
 from profiler.analysis.waits import waits_of
 from profiler.tools.sources import load
+from tests.analysis.asked import asked
 from tests.runs import Command, make_call, make_run, make_span
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -29,7 +29,7 @@ def test_each_call_waits_for_what_it_waited_for():
         [kernel(0, 150, 250), kernel(0, 300, 400), kernel(1, 500, 800)],
         [make_span("pipeline", "p", 0, 1000)],
     )
-    assert waits_of(analyze(run).inputs).rows() == [
+    assert waits_of(asked(run).inputs).rows() == [
         ("cuda:0", "denoise", "unet", "launch", 100),
         ("cuda:0", "denoise", "vae", "launch", 100),
         (None, "denoise", None, "host", 300),
@@ -43,14 +43,14 @@ def test_untraced_calls_wait_for_nothing_known():
         make_call(1, "vae", 100, 200, device="cuda:0", traced=False),
     ]
     run = make_run(calls, [kernel(0, 20, 100)], [make_span("pipeline", "p", 0, 200)])
-    assert "vae" not in waits_of(analyze(run).inputs)["submodule"]
+    assert "vae" not in waits_of(asked(run).inputs)["submodule"]
 
 
 @pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x"])
 def test_waiting_is_the_idle_time_of_the_table(sample):
     """In calls, causes of a device add up to those of the idle table, and to what its tiles have
     beside the union of the device's commands, worked out from the commands alone."""
-    analysis = analyze(load(_SAMPLES / sample))
+    analysis = asked(load(_SAMPLES / sample))
     waits = waits_of(analysis.inputs).drop_nulls("submodule")
     run = analysis.inputs.run
     for row in analysis.idle.rows(named=True):

@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis import Analysis, DeviceProfile
-from profiler.analysis.analyze import analyze
 from profiler.run import COUNTERS, FLOWS, schema
 from profiler.trace import Call
+from tests.analysis.asked import asked
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span
 
 __all__ = ["CASES", "Case", "analyzed", "command", "gpu_call", "misses", "triggers"]
@@ -101,4 +101,4 @@ def analyzed(
     counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
     linked = pl.DataFrame(list(flows), schema=schema(FLOWS), orient="row")
     run = dataclasses.replace(run, commands=frame, counters=counters, flows=linked)
-    return analyze(run, measured=(profile,) if profile else ())
+    return asked(run, measured=(profile,) if profile else ())

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.prediction import Assumption, PlacementNote, Scenario, Unknown, workload_of
 from profiler.prediction.placement import TargetDevice, equal_hardware
@@ -17,6 +16,7 @@ from profiler.prediction.replay import RefusedError
 from profiler.prediction.scenario import Reason, Refusal
 from profiler.run import Run
 from profiler.text import Note
+from tests.analysis.asked import asked
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import Machine, QueuedCall, QueuedPipeline
 
@@ -33,7 +33,7 @@ def pipeline(call: QueuedCall, steps: int = 4) -> QueuedPipeline:
 
 
 def answer(run: Run, **scenario) -> Prediction:
-    return predict(run, analyze(run), Scenario(**scenario))
+    return predict(run, asked(run), Scenario(**scenario))
 
 
 def noted(notes: tuple[Note, ...], code: object) -> dict[str, Note]:
@@ -57,7 +57,7 @@ def test_stages_and_steps_are_those_of_the_analysis(call):
     """Nothing changed: each stage takes what the table of stages says, each step what the table of
     steps says with the time before it, whichever of host and device runs ahead."""
     run = pipeline(call).simulated().run
-    analysis = analyze(run)
+    analysis = asked(run)
     found = predict(run, analysis, Scenario())
     stages = dict(analysis.stages.select("stage", "elapsed_ns").iter_rows())
     assert {part.name: part.before_ns for part in found.stages} == stages
@@ -76,7 +76,7 @@ def test_stages_and_steps_are_those_of_the_analysis(call):
 def test_sd35_unchanged_has_the_stages_of_the_analysis():
     """135.87, 998.66 and 59.72 ms: tiles end stages, not the host's ranges."""
     run = profiler.load(SD35)
-    analysis = analyze(run)
+    analysis = asked(run)
     stages = dict(analysis.stages.select("stage", "elapsed_ns").iter_rows())
     parts = predict(run, analysis, Scenario()).stages
     assert {part.name: part.before_ns for part in parts} == stages
@@ -168,7 +168,7 @@ def test_a_graph_does_not_gain_what_the_host_did_once():
     assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
     stays = noted(found.assumes, Assumption.STALLS_STAY)[""].values["stalls_ns"]
     assert stays == pytest.approx(20_000_000, rel=0.01)
-    (waits,) = (one for one in analyze(run).findings if one.rule == "host_bound")
+    (waits,) = (one for one in asked(run).findings if one.rule == "host_bound")
     assert waits.evidence["stalls_ns"] == pytest.approx(20_000_000, rel=0.01)
     assert waits.evidence["most_of_step_ns"] < 50 * 41_000
 
@@ -233,7 +233,7 @@ def test_a_pipeline_call_beneath_another_is_predicted_alone():
     (returned,) = first.spans.filter(pl.col("kind") == "pipeline")["duration_ns"]
     whole = made.simulated()
     run = _one_after_the_other(first, whole.run, returned)
-    analysis = analyze(run)
+    analysis = asked(run)
     seen = predict(run, analysis, Scenario(steps=4), 1)
     assert seen.measured.recorded_ns < 0.9 * whole.ns
     assert seen.measured.ns == pytest.approx(whole.ns, rel=0.01)

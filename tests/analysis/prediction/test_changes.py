@@ -7,13 +7,13 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis import DeviceProfile, call_costs, worded_note
-from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.prediction import Assumption, Scenario, Unknown
 from profiler.prediction.predict import predict
 from profiler.prediction.scenario import at_precision, parse_places, precision
 from profiler.text import Note
 from profiler.trace import Device
+from tests.analysis.asked import asked
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
 from tests.runs import Command, tiny_run
 
@@ -30,7 +30,7 @@ _PROFILE = DeviceProfile(
 
 
 def _predict(run, profiles=(), **scenario):
-    return predict(run, analyze(run, measured=profiles), Scenario(**scenario))
+    return predict(run, asked(run, measured=profiles), Scenario(**scenario))
 
 
 def _parts(parts):
@@ -46,7 +46,7 @@ def test_nothing_changed_is_what_was_measured():
         "denoise": (660, 660),
         "decode": (240, 240),
     }
-    stages = analyze(tiny_run()).stages
+    stages = asked(tiny_run()).stages
     assert {name: before for name, (before, _) in _parts(found.stages).items()} == dict(
         zip(stages["stage"], stages["elapsed_ns"], strict=True)
     )
@@ -142,7 +142,7 @@ def test_weights_are_read_for_half_a_batch_too():
         _batched("MatMul"),
         {"mlp": "float[2,64] float[64,65536] -> float[2,65536]", "tiny": "float[64] -> float[64]"},
     )
-    analysis = analyze(run, measured=(_PROFILE,))
+    analysis = asked(run, measured=(_PROFILE,))
     found = predict(run, analysis, Scenario(guidance=False))
     bytes_before = 4 * (2 * 64 + 64 * 65536 + 2 * 65536)
     bytes_after = 4 * (64 + 64 * 65536 + 65536)
@@ -202,7 +202,7 @@ def test_a_larger_batch_through_weights_reads_them_once():
     shapes = "float[4,8,64] float[64,65536] -> float[4,8,65536]"
     run = _shaped(_batched("MatMul"), {"mlp": shapes, "tiny": "float[64] -> float[64]"})
     profile = dataclasses.replace(_PROFILE, peak_flops={"float32": 1e18})  # bytes are the limit
-    found = predict(run, analyze(run, measured=(profile,)), Scenario(batch=2))
+    found = predict(run, asked(run, measured=(profile,)), Scenario(batch=2))
     weights, rest = 64 * 65536, 4 * 8 * (64 + 65536)
     call = 200 + 10 + 1 + 789 * (weights + 2 * rest) / (weights + rest)
     assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
@@ -223,7 +223,7 @@ _BATCHED = [[("transformer", "batched", 1000)]] * 4
 )
 def test_guidance_costs_what_a_prediction_without_it_saves(run, estimated):
     """Operator by operator, by half, or as measured: the table and the prediction agree."""
-    (row,) = analyze(run).guidance.rows(named=True)
+    (row,) = asked(run).guidance.rows(named=True)
     before, after = _parts(_predict(run, guidance=False).submodules)["transformer"]
     assert row["estimated"] is estimated
     assert row["elapsed_ns"] == pytest.approx(before - after, abs=3)
@@ -297,7 +297,7 @@ def test_fp8_is_the_type_of_eight_bits_that_the_device_has(name):
 def test_rates_that_nobody_measures_are_to_be_given(device, dtype, recommendation):
     """benchmark-device measures float32 of CPUs and three types of GPUs: only then it is named."""
     run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
-    found = analyze(run)
+    found = asked(run)
     costs = call_costs(found.calls, found.kinds.table, {}, "transformer")
     with pytest.raises(InputError, match=recommendation):
         at_precision(costs, device, precision(dtype), 1.0)

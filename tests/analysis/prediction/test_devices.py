@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis import DeviceProfile
-from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.prediction import PlacementNote, Scenario
 from profiler.prediction.predict import predict
@@ -16,6 +15,7 @@ from profiler.prediction.report import prediction_document
 from profiler.text import Note
 from profiler.tools.sources import load
 from profiler.trace import Device, Submodule
+from tests.analysis.asked import asked
 from tests.analysis.prediction.requested import WARM, stepped_run
 from tests.report.test_prediction_report import _text
 
@@ -37,7 +37,7 @@ def _run(sizes=None, devices=("rbln:0", "rbln:1")):
 
 
 def _predict(run, profiles=(), **scenario):
-    return predict(run, analyze(run, measured=profiles), Scenario(**scenario))
+    return predict(run, asked(run, measured=profiles), Scenario(**scenario))
 
 
 def test_the_best_placement_does_not_depend_on_the_one_that_was_asked_for():

@@ -13,12 +13,12 @@ import pytest
 
 import profiler
 from profiler.analysis import change, words
-from profiler.analysis.analyze import analyze
 from profiler.analysis.result import ReportInput
 from profiler.prediction import Scenario
 from profiler.prediction.ladder import MOST, Kind, Ladder, ladder_of, ladder_of_analysis
 from profiler.prediction.ladder_section import all_together, ladder_document, recording_note
 from profiler.report.build import build_report
+from tests.analysis.asked import asked
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.runs import make_info
 
@@ -31,7 +31,7 @@ SLOW_HOST = QueuedCall("transformer", "batched", kernels=50)
 def ladder(steps: int = 4, **base: int) -> Ladder:
     """That of a pipeline whose device waits for its host."""
     run = QueuedPipeline(ENCODE, [[SLOW_HOST]] * steps, DECODE).simulated().run
-    return ladder_of(run, analyze(run), Scenario(**base))
+    return ladder_of(run, asked(run), Scenario(**base))
 
 
 @pytest.fixture(scope="module", params=["sd35_mi300x", "tiny_two_devices"])
@@ -68,7 +68,7 @@ def test_after_those_above_are_options_combined(predict):
 
 def test_a_report_and_predict_have_one_ladder(predict, sample):
     """JSON of `analyze` has what `predict` prints."""
-    analysis = analyze(profiler.load(sample))
+    analysis = asked(profiler.load(sample))
     printed = json.loads(predict(sample, "--json", "-")[1])["ladder"]
     assert ladder_document(ladder_of_analysis(analysis)) == printed
     together = str(all_together(ladder_of_analysis(analysis))).replace("\N{NO-BREAK SPACE}", " ")
@@ -110,7 +110,7 @@ def test_a_cold_run_is_warmed_up_first(steps, info, cold):
     """The report says so ahead of graphs, and that their gain is one of first calls; JSON, too."""
     made = QueuedPipeline(ENCODE[:1], [[call] for call in steps], DECODE)
     run = made.simulated(info=info).run
-    analysis = analyze(run)
+    analysis = asked(run)
     opening = build_report(ReportInput(analysis, 0, 1)).opening
     assert ("warm up and record again" in str(opening.advice_title)) is cold
     assert any("of a cold run" in note for note in opening.advice_notes) is cold
@@ -124,7 +124,7 @@ def test_what_graphs_launch_already_is_not_advised_to_be_graphs(layer):
     call = QueuedCall("transformer", "batched", kernels=2, length=2_000)
     run = QueuedPipeline(ENCODE, [[call]] * 40, DECODE).simulated().run
     names = run.commands["layer"].cast(pl.String).replace("cudaLaunchKernel", layer)
-    analysis = analyze(replace(run, commands=run.commands.with_columns(names.cast(pl.Categorical))))
+    analysis = asked(replace(run, commands=run.commands.with_columns(names.cast(pl.Categorical))))
     (waits,) = (one for one in analysis.findings if one.rule == "host_bound")
     graphs = layer == "cudaGraphLaunch"
     assert waits.evidence.get("in_graphs_share") == (1.0 if graphs else None)
@@ -152,7 +152,7 @@ def test_the_profilers_share_stands_beside_the_gain():
 def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
     """458 ms on the ladder, where the device waits 451 for launches: the host gets ahead between
     calls, too."""
-    found = ladder_of_analysis(analyze(profiler.load(SAMPLES / "sd35_mi300x")))
+    found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
     (waits,) = found.rungs[0].change.findings
     assert found.before_ns - found.rungs[0].alone.ns > waits.cost_ns
     assert "Graphs may gain more than this wait" in words(waits).caveat
@@ -161,7 +161,7 @@ def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
 def test_attention_pays_only_after_graphs():
     """On an MI300X that waits for its host, less work on the device gains nothing until one launch
     a call ends that; compiled code is not advised to be compiled."""
-    found = ladder_of_analysis(analyze(profiler.load(SAMPLES / "sd35_mi300x")))
+    found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
     assert "compiled already" in str(found.rungs[0].change.action)
     (attention,) = [rung for rung in found.rungs if rung.change.kind is Kind.AT_BEST]
     assert attention.alone.ns == pytest.approx(found.before_ns, rel=0.01)

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 import profiler
 from profiler.analysis import DeviceProfile
-from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.prediction import PlacementNote, Scenario
 from profiler.prediction import placement as placement_module
@@ -32,6 +31,7 @@ from profiler.prediction.report import prediction_report
 from profiler.prediction.requests import simulate
 from profiler.text import Note
 from profiler.trace import Device
+from tests.analysis.asked import asked
 from tests.analysis.prediction.served import call, host, workload, workloads
 from tests.examples import examples
 
@@ -274,7 +274,7 @@ def test_the_first_line_is_the_best_placement_or_that_none_helps():
     """Two equal devices help no request that is alone; of four at once the transformer moves, and
     the gain is that of the throughputs below."""
     run = profiler.load(Path(__file__).parents[3] / "sample_traces/tiny_two_devices")
-    analysis = analyze(run)
+    analysis = asked(run)
 
     def first(**scenario):
         found = predict(run, analysis, Scenario(**scenario))

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from profiler.analysis.analyze import analyze
 from profiler.prediction import Scenario, Unknown, Workload
 from profiler.prediction.predict import predict
 from profiler.prediction.requests import request_time
 from profiler.prediction.workload import Task
+from tests.analysis.asked import asked
 from tests.analysis.prediction.requested import stepped_run, workload
 from tests.examples import examples
 
@@ -177,7 +177,7 @@ def test_nothing_changed_is_always_what_was_measured(pipelines):
     """For any times of steps in any number of pipeline calls: the mean of the pipeline calls, and
     parts that add up to it."""
     run = stepped_run([[[("transformer", "cond", t)] for t in steps] for steps in pipelines])
-    found = predict(run, analyze(run), Scenario())
+    found = predict(run, asked(run), Scenario())
     assert found.request.ns == pytest.approx(found.measured.ns)
     assert found.measured.ns == pytest.approx(workload(run).measured_ns.mean())
     for parts in (found.stages, found.submodules):
@@ -192,7 +192,7 @@ def test_nothing_changed_is_always_what_was_measured(pipelines):
 def test_more_steps_never_take_less(times, steps):
     """Monotone in steps; without guidance or a submodule it never takes more."""
     run = stepped_run([[[("transformer", "cond", t), ("transformer", "uncond", t)] for t in times]])
-    analysis = analyze(run)
+    analysis = asked(run)
 
     def ns(**scenario):
         return predict(run, analysis, Scenario(**scenario)).request.ns
@@ -209,7 +209,7 @@ def test_what_the_interval_does_not_have_is_said():
 
     def unknown(pipelines, **scenario):
         run = stepped_run(pipelines)
-        found = predict(run, analyze(run), Scenario(**scenario)).unknown
+        found = predict(run, asked(run), Scenario(**scenario)).unknown
         return {note.code for note in found} - {Unknown.HALF_BATCH_GUESSED}
 
     one = unknown([[*batched, *batched]])

@@ -7,7 +7,6 @@ from msgspec import structs
 
 import profiler
 from profiler.analysis import call_costs, parse_shapes, worded_note, work_of
-from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline import CallCosts, KindCost
 from profiler.errors import InputError
 from profiler.prediction import Assumption, ImageSize, Resizing, Scenario, Unknown
@@ -20,6 +19,7 @@ from profiler.prediction.scenario import (
     size_by_settings,
 )
 from profiler.trace import Generation
+from tests.analysis.asked import asked
 from tests.analysis.prediction.told_shapes import told
 from tests.runs import tiny_run
 
@@ -246,7 +246,7 @@ def test_what_is_no_size_is_refused(text):
 def test_a_run_that_tells_no_size_is_refused():
     """The tiny run has neither settings nor shapes."""
     with pytest.raises(InputError, match="how large its images are"):
-        predict(tiny_run(), analyze(tiny_run()), Scenario(size=ImageSize(64, 64)))
+        predict(tiny_run(), asked(tiny_run()), Scenario(size=ImageSize(64, 64)))
 
 
 def test_without_operators_time_goes_with_the_pixels():
@@ -255,7 +255,7 @@ def test_without_operators_time_goes_with_the_pixels():
     made = (Generation(width=64, height=64),)
     run = dataclasses.replace(run, info=structs.replace(run.info, generations=made))
     scenario = Scenario(size=ImageSize(128, 64), memory={"": 1 << 40})
-    found = predict(run, analyze(run), scenario)
+    found = predict(run, asked(run), scenario)
     parts = {part.name: (part.before_ns, part.after_ns) for part in found.submodules}
     assert parts["text_encoder"][0] == parts["text_encoder"][1]
     for name in ("transformer", "vae"):
@@ -268,7 +268,7 @@ def test_without_operators_time_goes_with_the_pixels():
 
 def _together(run, **scenario):
     """What the prediction says of shares that multiply, and by how much parts grow."""
-    found = predict(run, analyze(run), Scenario(**scenario))
+    found = predict(run, asked(run), Scenario(**scenario))
     told = [worded_note(note) for note in found.assumes if note.code == Assumption.SHARES_MULTIPLY]
     grown = {part.name: part.after_ns / part.before_ns for part in found.submodules}
     return [text.replace("\N{NO-BREAK SPACE}", " ") for text in told], grown
@@ -295,7 +295,7 @@ def recorded_costs(pipeline, folder, side):
     with profiler.profile(pipeline, ops="all", out=folder / str(side)) as recording:
         pipeline("a cat", num_inference_steps=1, height=side, width=side, seed=0)
     run = profiler.load(recording.path)
-    analysis = analyze(run)
+    analysis = asked(run)
     tables = (analysis.calls, analysis.kinds.table, analysis.device_profiles)
     return {name: call_costs(*tables, name) for name in ("transformer", "vae")}
 

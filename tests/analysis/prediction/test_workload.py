@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from profiler.analysis import Axis, PipelineCalls
-from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.prediction import workload_of
 from profiler.trace import Submodule
 from profiler.trace.manifest_fields import OverheadRatio
+from tests.analysis.asked import asked
 from tests.analysis.prediction.requested import WARM, by_name, stepped_run, workload
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
@@ -109,7 +109,7 @@ def test_a_call_in_some_of_the_steps_takes_nothing_in_the_others():
     assert named["transformer.uncond"].steady_ns.tolist() == [[150, 0]]
     assert found.steps_of == {"transformer.uncond": 2}
     assert found.measured_ns.tolist() == [
-        int(analyze(stepped_run([[both, both, _TWO]])).accounting.end_to_end_ns)
+        int(asked(stepped_run([[both, both, _TWO]])).accounting.end_to_end_ns)
     ]
 
 
@@ -126,7 +126,7 @@ def test_traced_calls_are_corrected_where_capture_measured_it():
         WARM, submodules={"transformer": Submodule(overhead_ratio=OverheadRatio(factor=0.9))}
     )
     run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
-    found = workload_of(run, analyze(run))
+    found = workload_of(run, asked(run))
     assert by_name(found.step)[1] == ("transformer.cond", [270], [[180]])
     assert found.overhead_ratio == {"transformer": 0.9}
     assert found.recorded_ns is not None
@@ -138,7 +138,7 @@ def test_an_overhead_ratio_within_noise_is_none():
     measured = {"factor": 0.9, "low": 0.8, "high": 1.1}
     info = make_info(warmup={"runs": 1}, submodules={"transformer": {"overhead_ratio": measured}})
     run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
-    found = workload_of(run, analyze(run))
+    found = workload_of(run, asked(run))
     assert found.overhead_ratio == {}
     assert by_name(found.step)[1] == ("transformer.cond", [300], [[200]])
 
@@ -151,7 +151,7 @@ def test_analysis_and_prediction_take_the_same_overhead_ratio():
             warmup={"runs": 1}, submodules={"transformer": {"overhead_ratio": measured}}
         )
         run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
-        analysis = analyze(run)
+        analysis = asked(run)
         shown = dict(analysis.submodules.select("submodule", "overhead_ratio").drop_nulls().rows())
         found = workload_of(run, analysis)
         assert {name: f for name, f in shown.items() if f != 1} == found.overhead_ratio

@@ -89,6 +89,8 @@ def request_time(
     seed: int = RESAMPLING_SEED,
 ) -> RequestTime:
     """The time of one request of `workload`; `spread` as in `changes.Changed`."""
+    if not workload.tasks:  # pipeline calls in which nothing is known to have run
+        return RequestTime(0.0, None, None, None, 0.0)
     value = sum(mean_time(task, workload) for task in workload.tasks)
     names = list(dict.fromkeys(task.submodule for task in workload.tasks))
     bounds = [spread.get(name or "", (1.0, 1.0)) for name in names]

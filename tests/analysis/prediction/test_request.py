@@ -36,6 +36,20 @@ def test_what_was_measured_once_has_no_interval():
     assert found.once_ns == 240
 
 
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_pipeline_calls_of_nothing_take_no_time(calls):
+    """No task is known of any of them: there is nothing to draw."""
+    nothing = np.zeros(calls, dtype=np.int64)
+    found = request_time(Workload((), (), (), 2, {}, {}, nothing, ()), {})
+    assert (found.ns, found.low, found.high, found.resampled, found.once_ns) == (
+        0,
+        None,
+        None,
+        None,
+        0,
+    )
+
+
 def test_steps_of_one_pipeline_call_are_drawn():
     """Equal steps leave what equal runs differ by; what is not drawn was measured once."""
     found = request_time(_workload([100], [[90, 90, 90]], [50]), {})

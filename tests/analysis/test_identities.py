@@ -21,7 +21,7 @@ from profiler.trace.events import STAGES
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
-from tests.examples import examples
+from tests.examples import examples_of_reports
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.rbln.importing import import_rbln
 from tests.report.rendered import report_of
@@ -32,7 +32,7 @@ SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manife
 IMPORTED = [SD35, *sorted(CORPUS.glob("hta/*.json.gz"))]
 REFUSED = sorted(CORPUS.glob("tensorrt/*graph.json"))
 
-_slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(40))
+_slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples_of_reports(60))
 
 
 def _reported(analysis):

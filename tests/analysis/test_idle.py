@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis import Axis, PipelineCalls
-from profiler.analysis.analyze import analyze
 from profiler.trace import CATEGORIES, Drop, DropKind
+from tests.analysis.asked import asked
 from tests.analysis.linked_runs import gpu, host, linked, wait
-from tests.examples import examples
+from tests.examples import examples, examples_of_reports
 from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why
 
 PARTS = ("data_ns", "other_device_ns", "launch_ns", "queue_ns", "host_ns")
@@ -18,7 +18,7 @@ CAUSES = (*IN_TILES, "copy_wait_ns", "other_device_ns", "host_ns", "before_after
 
 
 def _rows(run):
-    return {row["device"]: row for row in analyze(run).idle.to_dicts()}
+    return {row["device"]: row for row in asked(run).idle.to_dicts()}
 
 
 def _parts(row):
@@ -174,7 +174,7 @@ def test_device_with_untraced_calls_is_left_out():
 
 def test_waiting_is_idle_time_and_time_of_transfers_alone():
     """The table of devices calls idle what nothing at all ran in."""
-    analysis = analyze(tiny_run())
+    analysis = asked(tiny_run())
     idle = analysis.devices.drop_nulls("idle_ns").join(analysis.idle, on="device")
     assert len(idle) == 2
     beside = idle["busy_ns"] - idle["computing_ns"]
@@ -308,7 +308,7 @@ def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
 @pytest.mark.parametrize("run", [make_run(), make_run([make_call(0, "t", 0, 10)])])
 def test_run_without_commands_has_no_rows(run):
     """Calls alone do not tell what a device did."""
-    assert analyze(run).idle.is_empty()
+    assert asked(run).idle.is_empty()
 
 
 def test_long_gaps():
@@ -338,7 +338,7 @@ def test_a_launch_that_was_not_recorded_is_nobody_s_fault():
     row = _rows(run)["cuda:0"]
     assert (row["launch_ns"], row["unknown_cause_ns"], row["sync_ns"]) == (2 + 5 + 10, 12, 0)
     assert row["idle_ns"] == 29
-    rows = analyze(run).gaps.select("length_ns", "cause").rows()
+    rows = asked(run).gaps.select("length_ns", "cause").rows()
     assert sorted(rows) == [(2, "launch"), (5, "launch"), (10, "launch"), (12, "unrecorded")]
 
 
@@ -354,7 +354,7 @@ def test_launches_that_return_when_their_work_has_ended_leave_nothing_to_queue()
     kinds = ("compute", "dma", "compute", "dma", "compute", "dma")
     work = [gpu(0, *at, kind, "mtia:0") for at, kind in zip(works, kinds, strict=True)]
     run = linked(make_run(calls, [*hosts, *work]), (0, 3), (1, 5), (2, 7))
-    analysis, row = analyze(run), _rows(run)["mtia:0"]
+    analysis, row = asked(run), _rows(run)["mtia:0"]
     idle = 100 - sum(end - start for start, end in works)
     after_waits = min(10, 30 - 20) + min(5, 48 - 40) + min(8, 97 - 70)
     assert (row["idle_ns"], row["unknown_cause_ns"]) == (idle, 0)
@@ -384,7 +384,7 @@ def test_time_of_a_cut_file_is_not_recorded():
     assert (whole["idle_ns"], whole["unrecorded_ns"]) == (19, 0)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples_of_reports(100), deadline=None)
 @given(_runs(), st.integers(0, 15))
 def test_the_table_of_devices_agrees_where_files_are_cut(parts, cut):
     """Idle and unrecorded time, and the headline's share, whichever calls' files drops name."""
@@ -394,7 +394,7 @@ def test_the_table_of_devices_agrees_where_files_are_cut(parts, cut):
         for call in calls
         if cut >> call.index & 1
     )
-    analysis = analyze(linked(make_run(calls, commands, spans, drops=drops), *pairs))
+    analysis = asked(linked(make_run(calls, commands, spans, drops=drops), *pairs))
     assert analysis.contradictions["sentence"].to_list() == []
     names = ("device", "idle_ns", "unrecorded_ns", "idle_share")
     devices = {row[0]: row for row in analysis.devices.select(names).rows()}
@@ -406,5 +406,5 @@ def test_work_before_the_clocks_zero_is_added_up():
     """Times of other producers may be negative: 3 ns compute, 2 ns of a copy beside them."""
     computed = Command(-1, "cuda:0", "stream 7", "compute", "kernel", -10, 3)
     copied = Command(-1, "cuda:0", "stream 8", "dma", "copy", -7, 2)
-    (row,) = analyze(make_run(commands=[computed, copied])).idle.to_dicts()
+    (row,) = asked(make_run(commands=[computed, copied])).idle.to_dicts()
     assert (row["span_ns"], row["computing_ns"], row["data_ns"], row["idle_ns"]) == (5, 3, 2, 0)

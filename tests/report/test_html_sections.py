@@ -22,7 +22,7 @@ from profiler.run import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.analysis.test_device_transitions import ISLAND
-from tests.examples import examples
+from tests.examples import examples_of_reports
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.rendered import page_of, report_of
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
@@ -246,7 +246,7 @@ def test_a_device_that_took_no_time():
 
 
 @given(st.one_of(runs(), pipeline_runs()))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples_of_reports(60), deadline=None)
 def test_any_run_has_a_page(run):
     """Its data is JSON, tables are rectangular, and what has a place has data and the reverse."""
     page = page_of(analyze(run), EPOCH)

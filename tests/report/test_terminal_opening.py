@@ -23,7 +23,7 @@ from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, SD35, needs_corpus
-from tests.examples import examples
+from tests.examples import examples_of_reports
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain
@@ -91,7 +91,7 @@ def test_real_runs_answer_ten_questions(path):
 
 
 @given(st.one_of(runs(), pipeline_runs()), st.sampled_from((40, 80, 120)))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples_of_reports(60), deadline=None)
 def test_any_run_fits(run, width):
     """Whatever a run holds, with a line of the caller's below it."""
     text = opened(analyze(run), width, below=1)

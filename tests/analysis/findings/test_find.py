@@ -21,7 +21,7 @@ from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from tests.analysis.linked_runs import linked
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
-from tests.examples import examples
+from tests.examples import examples_of_reports
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, tiny_run
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def test_real_trace(tmp_path):
 
 
 @given(st.one_of(runs(), pipeline_runs()))
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples_of_reports(60))
 def test_whatever_the_run(run):
     """No run breaks a rule; costs are times, order is by severity, JSON holds all of it."""
     found = find(analyze(run))

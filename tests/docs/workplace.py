@@ -68,12 +68,12 @@ __all__ = ["Ended", "Workplace"]
 _PATIENCE_S = 300  # until a command counts as hanging
 _OF_THE_SHELL = re.compile(r"[|&;<>$`*?~{}\\\n]")
 _IN_THIS_PROCESS = re.compile(
-    r"profile-sd3 (analyze|diff|dump|import|merge|predict|query|run"
+    r"profile-sd3 (analyze|diff|dump|import|merge|predict|query"
     r"|graph (annotate|check|compare|split)) (?!.*--watch)"
 )
 """Commands whose process does not matter here: to import everything anew would be most of their
-time. Those that need more of a shell than a filter or a file, that record scripts or that measure
-get a process of their own, as do others."""
+time. Those that need more of a shell than a filter or a file, that record or that measure get a
+process of their own, as do others."""
 _FILTERED = re.compile(r"(?P<command>[^|]+?)(?P<rest> \| sed -n '[^']+'| > \S+)?")
 _COMPARED = 6  # runs that are there to be compared
 

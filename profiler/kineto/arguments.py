@@ -128,21 +128,25 @@ class Arguments(Sequence[Args | None]):
     def of(cls, args: Iterable[Args | None]) -> Arguments:
         """The arguments of events that are objects already."""
         rows: list[int] = []
+        kind: list[int] = []
         kinds: list[Args] = []
+        columns: dict[str, list[int]] = {name: [] for name in NUMBERS}
+        known: dict[bytes, int] = {}
         for one in args:
-            there = one is not None and one != _NO_ARGS
-            rows.append(len(kinds) if there else -1)
-            if one is not None and there:
-                kinds.append(copy(one))
-        numbers = {}
-        for name in NUMBERS:
-            column = [_number(one, name) for one in kinds]
-            numbers[name] = np.array(column, dtype=np.int64)
-            for one, number in zip(kinds, column, strict=True):
-                if number != NO_NUMBER:
-                    setattr(one, name, None)
-        own = np.arange(len(kinds), dtype=np.int32)
-        return cls(np.array(rows, dtype=np.int32), own, numbers, kinds)
+            if one is None or one == _NO_ARGS:
+                rows.append(-1)
+                continue
+            rows.append(len(kind))
+            alike = copy(one)
+            for name, column in columns.items():
+                column.append(_number(one, name))
+                if column[-1] != NO_NUMBER:
+                    setattr(alike, name, None)
+            kind.append(known.setdefault(msgspec.json.encode(alike), len(kinds)))
+            if kind[-1] == len(kinds):
+                kinds.append(alike)
+        numbers = {name: np.array(column, dtype=np.int64) for name, column in columns.items()}
+        return cls(np.array(rows, dtype=np.int32), np.array(kind, dtype=np.int32), numbers, kinds)
 
     @classmethod
     def joined(cls, parts: Sequence[Arguments]) -> Arguments:

@@ -60,8 +60,8 @@ class Samples:
 @dataclass(frozen=True, slots=True, eq=False)
 class Events(Sequence[Event]):
     """The n complete events of a file, in its order. A file has millions, so each is made when it
-    is asked for, without its times: `name`, `category` and `thread`, int32 [n], index `names`,
-    `categories` and `threads`, the (pid, tid) pairs."""
+    is asked for, without its times and the `NUMBERS` of its arguments: `name`, `category` and
+    `thread`, int32 [n], index `names`, `categories` and `threads`, the (pid, tid) pairs."""
 
     names: tuple[str, ...]
     categories: tuple[str, ...]
@@ -246,7 +246,7 @@ def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
 
 _KEYS = {one.name: one.encode_name for one in msgspec.structs.fields(Args)}
 _NOT_SCALAR = frozenset((*NUMBERS, *RAW, *OF_MTIA))
-_RENAMED = frozenset(one.encode() for one in (*OLDER, MTIA))  # categories, by `_add_complete`
+_DECODED_CATEGORIES = frozenset(one.encode() for one in (*OLDER, MTIA))  # renamed
 
 
 class _Recoded(Generic[_Key]):
@@ -336,7 +336,7 @@ class EventColumns:
     def scan(self, text: Text) -> Scanned | None:
         """The events of a document, not added; None if they must be decoded one by one."""
         table = self._table
-        if not table.scan(text) or not _RENAMED.isdisjoint(table.categories(0)):
+        if not table.scan(text) or not _DECODED_CATEGORIES.isdisjoint(table.categories(0)):
             return None
         others_text = _listed([bytes(text[begin:end]) for begin, end in table.others])
         name, category, thread, start, duration, row, kind, numbers = table.columns()
@@ -387,26 +387,26 @@ class EventColumns:
 
     def add_scanned(self, found: Scanned) -> None:
         """Add the events of a document that was scanned."""
-        self._check_unended(found.duration_ns)
         if found.marked:
             collectives = collective_args(_listed(found.marked)).items()
             rows = found.marked_rows
             self.collectives |= {self._count + rows[place]: one for place, one in collectives}
         self.dropped += found.dropped
         self._codes.append(found.codes)
-        self._times.append((found.start_ns, found.duration_ns))
+        self._times.append((found.start_ns, self._without_unended(found.duration_ns)))
         self._args.append(found.arguments)
         self._count += len(found.start_ns)
         if found.others:
             self._add_others(found.others, found.others_text)
 
-    def _check_unended(self, durations: Int64s) -> None:
-        """Note events that did not end, or ended before they began, whose length becomes 0."""
-        if (durations < 0).any():
-            ended = durations != NO_NUMBER
+    def _without_unended(self, lengths: Int64s) -> Int64s:
+        """The lengths of the next events in ns, 0 for those that did not end (`NO_NUMBER`) or ended
+        before they began, which are noted."""
+        if (lengths < 0).any():
+            ended = lengths != NO_NUMBER
             self.unfinished += (self._count + np.flatnonzero(~ended)).tolist()
-            self.negative += (self._count + np.flatnonzero(ended & (durations < 0))).tolist()
-            durations[durations < 0] = 0
+            self.negative += (self._count + np.flatnonzero(ended & (lengths < 0))).tolist()
+        return np.maximum(lengths, 0)
 
     def add(self, events: list[Event], text: Text) -> None:
         """Add some events, which were decoded from `text`."""
@@ -425,16 +425,10 @@ class EventColumns:
         self._add_complete(complete, places, text)
 
     def _lengths(self, events: list[Event]) -> Int64s:
-        """How long the next events lasted, in ns; 0 for those that did not end, or ended before
-        they began."""
+        """How long the next events lasted, as `_without_unended` has it."""
         durations = np.array([event.dur for event in events], dtype=np.float64)
-        ended = durations >= 0
-        if not ended.all():
-            first = self._count
-            self.unfinished += (first + np.flatnonzero(np.isnan(durations))).tolist()
-            self.negative += (first + np.flatnonzero(durations < 0)).tolist()
-            durations[~ended] = 0
-        return self._whole(durations)
+        lengths = np.where(np.isnan(durations), NO_NUMBER, self._whole(durations))
+        return self._without_unended(lengths)
 
     def _add_ended(self) -> None:
         """Add the events that were recorded as a begin and an end, or as a begin alone."""

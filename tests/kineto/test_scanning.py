@@ -104,3 +104,15 @@ def test_arguments_that_are_alike_are_one_object():
     assert found.arguments.integers("correlation", np.arange(2)).tolist() == [1, 2]
     assert found.arguments.values("correlation", np.arange(3)) == [1, 2, "3"]
     assert found.arguments.numbers("correlation", np.arange(3), -1).tolist() == [1, 2, 3]
+
+
+def test_the_last_of_equal_keys_counts():
+    """As everywhere in JSON, also if it is null."""
+    text = (
+        b'{"traceEvents":[{"ph":"X","ts":1,"args":'
+        b'{"correlation":3,"stream":7,"correlation":null,"stream":null}}]}'
+    )
+    found = EventColumns("out of range", lambda text: text).scan(text)
+    assert found is not None
+    assert found.arguments.values("correlation", np.arange(1)) == [None]
+    assert found.arguments.values("stream", np.arange(1)) == [None]

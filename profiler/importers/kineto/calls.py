@@ -417,8 +417,9 @@ def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int])
 def _without_ends(
     calls: Sequence[CallRange], passes: Sequence[tuple[int, int]], last: Collection[tuple[int, int]]
 ) -> list[int]:
-    """The numbers of passes; in the `last` ones without the first call of what no other pass has,
-    and what follows it: the end of a loop is not recorded, an evaluation or a decoder follows."""
+    """The iteration of each call. A module that only the `last` iteration of a rank has ends it:
+    that call and what follows are in none. Where a loop ends is not recorded, and an evaluation or
+    a decoder may follow it."""
     usual = {call.instance for call, of in zip(calls, passes, strict=True) if of not in last}
     ended = set()
     found = []

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct
 
 from profiler.files import decoded
-from profiler.grammars.names import CollectiveKind, collective_kind, is_collective
+from profiler.grammars.names import CollectiveKind, collective_kind
 from profiler.importers.job_run import Among, InJob, RankCollective, matched_collective
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
@@ -54,16 +54,15 @@ from profiler.trace.manifest_fields import (
 #   (`nccl:all_reduce`, as torch names its ranges); the kernel's short name if that is unknown,
 #   if one graph launch ran many kernels of which no capture tells, and for Triton kernels;
 #   `Memcpy HtoD` and the like.
-# - `module`: the path of the module that launched it, "" directly in the submodule; if calls
-# are
+# - `module`: the path of the module that launched it, "" directly in the submodule; if calls are
 #   steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
 # - `kernel`: the full name of the kernel; of copies and memset as the trace has it.
-# - `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` if the
-# operator
+# - `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` if the operator
 #   launched five kernels and this is its second.
 
 
 _COMMUNICATED = "record_param_comms"  # what c10d records around any collective
+_BACKENDS = ("nccl", "hccl", "xccl")  # of c10d, for devices
 _HOST_TRACKS = {"operators": "compute", "host": "host", "waits": "sync"}
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 
@@ -178,11 +177,11 @@ class CommandWriter:
         return tuple(names[one] for one in place.reshape(-1).tolist())
 
     def _keys(self) -> list[tuple[object, ...]]:
-        """Of each launch what its work is made of: that with the same is alike."""
+        """A key for each launch: launches with equal keys have equal `_Work`."""
         launches, paths, events = self.launches, self.paths, self.trace.events
         modules, module = np.unique(launches.module, return_inverse=True)
-        known = [(paths.path(one), paths.layer(one, "")) for one in modules.tolist()]
-        places: dict[tuple[str, str], int] = {}
+        known = [(one < 0, paths.path(one), paths.layer(one, "")) for one in modules.tolist()]
+        places: dict[tuple[bool, str, str], int] = {}
         codes = [places.setdefault(one, len(places)) for one in known]
         there = launches.operator >= 0
         columns = [column[launches.row] for column in (events.name, events.category, events.thread)]
@@ -700,7 +699,7 @@ def _backend(job: InJob | None, kind: str) -> str:
         dict(part.split(":", 1) for part in job.backend.split(",") if ":" in part) if job else {}
     )
     found = named.get(kind) or named.get("cuda") or (job.backend if job and not named else "")
-    return found if is_collective(f"{found}:") else "nccl"
+    return found.lower() if found.lower() in _BACKENDS else "nccl"
 
 
 def job_of_one(trace: KinetoTrace, source: str) -> Job | None:

@@ -156,8 +156,8 @@ def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
 
 def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator[HealthNote]:
     """A note of kernels whose operator, by its number, is amid those of the file and none of them.
-    Older recorders number kernels otherwise than operators: most are of none then. All operators
-    are looked at only if those ahead of some calls are not the ones that these name."""
+    Older recorders number kernels otherwise than operators: most are of none then. First some calls
+    are looked at: what these name must not be among the operators ahead of them."""
     rows = np.append(trace.rows_of(OPERATORS), trace.unfinished)
     calls = calls[:: max(len(calls) // _SAMPLE, 1)]
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]

@@ -155,7 +155,7 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
     work = trace.rows_of(*DEVICE_WORK)
     runtime = trace.rows_of(*RUNTIME)
-    if _differ(trace, runtime):
+    if _has_unique_numbers(trace, runtime):
         return work, _matching(trace, work, runtime, "correlation")
     numbers = _ids(trace, runtime, "correlation")
     codes = {one: code for code, one in enumerate(dict.fromkeys(numbers))}
@@ -172,13 +172,13 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     return work, np.append(runtime, -1)[found]
 
 
-def _differ(trace: KinetoTrace, launches: Int64s) -> bool:
+def _has_unique_numbers(trace: KinetoTrace, launches: Int64s) -> bool:
     """Whether the numbers of launches are integers, and none comes twice."""
     args = trace.events.args
     if not args.has_only_integers("correlation", launches):
         return False
     numbers = args.integers("correlation", launches)
-    numbers = np.sort(numbers[_named(numbers)])
+    numbers = np.sort(numbers[_is_id(numbers)])
     return not (numbers[1:] == numbers[:-1]).any()
 
 
@@ -350,16 +350,16 @@ def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int
 
 def _last_with(keys: Int64s, rows: Int64s, wanted: Int64s) -> Int64s:
     """Of the rows the last with each key that is wanted, -1 for none."""
-    known = _named(keys)
+    known = _is_id(keys)
     order = np.argsort(keys[known], kind="stable")
     keys, rows = keys[known][order], np.append(rows[known][order], -1)
     place = np.searchsorted(keys, wanted, side="right") - 1
-    there = (place >= 0) & _named(wanted)
+    there = (place >= 0) & _is_id(wanted)
     there[there] = keys[place[there]] == wanted[there]
     return rows[np.where(there, place, -1)]
 
 
-def _named(numbers: Int64s) -> Bools:
+def _is_id(numbers: Int64s) -> Bools:
     """Which numbers name something, as `_NO_ID` has it."""
     named: Bools = (numbers > 0) | ((numbers < -1) & (numbers != NO_NUMBER))
     return named

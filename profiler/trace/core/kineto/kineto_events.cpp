@@ -65,6 +65,7 @@ struct KinetoEvents::Event {
     kind.clear();
   }
   bool is_other() const {
+    // Counters, instants, begins, ends and metadata.
     return phase.size() == 1 && std::string_view("CiBEM").find(phase[0]) != std::string_view::npos;
   }
 };
@@ -76,7 +77,7 @@ KinetoEvents::KinetoEvents(const ArgumentNames& of)
       threads(SIZE_MAX),
       kinds(SIZE_MAX) {
   const auto add = [this](const std::string& name, Reads reads, size_t column) {
-    if (name.size() < arguments_.size()) arguments_[name.size()].push_back({name, reads, column});
+    arguments_.at(name.size()).push_back({name, reads, column});  // throws if it is too long
   };
   for (size_t column = 0; column < of.numbers.size(); ++column) {
     add(of.numbers[column], Reads::kNumber, column);
@@ -227,9 +228,11 @@ bool KinetoEvents::args(JsonCursor& json, Event& event) {
 bool KinetoEvents::arg(JsonCursor& json, const Argument& argument, Event& event) {
   std::string_view text;
   if (argument.reads == Reads::kValue ? !json.value(text) : !json.scalar(text)) return false;
-  if (argument.reads != Reads::kValue && text == "null") return true;
+  if (!event.has_numbers && !event.has_kind) {
+    if (argument.reads != Reads::kValue && text == "null") return true;
+    event.numbers.assign(event.numbers.size(), kNoNumber);
+  }
   if (argument.reads == Reads::kNumber) {
-    if (!event.has_numbers) event.numbers.assign(event.numbers.size(), kNoNumber);
     int64_t& number = event.numbers[argument.column];
     JsonCursor digits(text);
     if (digits.integer(number) && digits.at_end()) {
@@ -238,7 +241,6 @@ bool KinetoEvents::arg(JsonCursor& json, const Argument& argument, Event& event)
     }
     number = kNoNumber;
   }
-  if (!event.has_numbers) event.numbers.assign(event.numbers.size(), kNoNumber);
   event.has_kind = true;
   event.is_marked |= argument.reads == Reads::kMarked;
   if (!event.kind.empty()) event.kind += ',';

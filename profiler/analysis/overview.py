@@ -782,7 +782,7 @@ def _shapes(of: ReportInput) -> TableView | None:
     """The costliest shapes, or what ran if no shapes are known. The costliest matrix product
     is among them: below the others, if it is none of them."""
     timelines = timelines_of(of.analysis.calls, of.analysis.drops)
-    rows = costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak)
+    rows = _once(costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak))
     shown = min(of.most(_COSTLIEST), len(rows))
     known = rows["shapes"].null_count() < len(rows)
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)
@@ -801,10 +801,23 @@ def _shapes(of: ReportInput) -> TableView | None:
         columns[columns.index("share")] = base
     if _adds_up_tracks(of.analysis):
         title = said("{title}; tracks add up", title=title)
+    if rows["several"].head(shown).any():
+        title = said("{title}; of several devices the one that took longest", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "bound")
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
+
+
+def _once(shapes: pl.DataFrame) -> pl.DataFrame:
+    """The rows of shapes, longest first, of those that several devices ran in a submodule that of
+    one of them, whose device says how many more there are (`tpu:1, 3 more`)."""
+    own = pl.int_range(pl.len()).over("label", "submodule", "device")  # a label may be several
+    key = ["label", "submodule", "own"]
+    device, more = pl.col("device").cast(pl.String), pl.len().over(key) - 1
+    text = pl.when(more > 0).then(pl.format("{}, {} more", device, more)).otherwise(device)
+    counted = shapes.with_columns(own=own).with_columns(device=text, several=more > 0)
+    return counted.unique(key, keep="first", maintain_order=True)
 
 
 def _works_outside(shapes: pl.DataFrame) -> bool:
@@ -830,7 +843,7 @@ def _apart(rows: pl.DataFrame) -> list[str | Column]:
     several = rows.group_by("label").agg(pl.col("submodule").n_unique() > 1)["submodule"].any()
     found = ["submodule"] if some or several else []
     devices = rows.select("device", *found).unique()
-    if len(devices) > (devices["submodule"].n_unique() if found else 1):
+    if rows["several"].any() or len(devices) > (devices["submodule"].n_unique() if found else 1):
         found.append("device")
     return [renamed(SHAPES, name, importance=0) for name in found]
 

@@ -323,6 +323,21 @@ def test_a_column_tells_rows_of_one_label_apart_or_is_not_there():
     ]
 
 
+def test_a_shape_of_several_devices_is_one_row():
+    """Of one operator on three devices the longest is shown, with how many more there are; the same
+    operator in another submodule is a row of its own."""
+    work = (("f", "tpu:0", 40), ("f", "tpu:1", 50), ("f", "tpu:2", 30), ("g", "tpu:0", 20))
+    calls = [make_call(n, name, 0, 100, device=on) for n, (name, on, _) in enumerate(work)]
+    commands = [
+        Command(n, on, "XLA Ops", "compute", "add", 50 * (name == "g"), took)
+        for n, (name, on, took) in enumerate(work)
+    ]
+    shapes = _opening(make_run(calls, commands)).shapes
+    rows = shapes.frame.select("submodule", "device", "total_ns").rows()
+    assert rows == [("f", "tpu:1, 2 more", 50), ("g", "tpu:0", 20)]
+    assert str(shapes.name).endswith("; of several devices the one that took longest")
+
+
 def test_the_largest_of_submodules_and_shapes(generated):
     """Three submodules, five shapes, and at most five rungs; `top` limits them further."""
     opening = _opening(generated)

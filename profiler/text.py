@@ -189,35 +189,6 @@ class Noun(StrEnum):
     COMMANDS = "commands"
 
 
-_EVIDENCE: Mapping[Noun, Mapping[str, Said]] = {
-    Noun.KERNELS: {
-        "commands": said("device operations"),
-        "mean command": said("mean kernel or copy"),
-    },
-    Noun.NODES: {"commands": said("nodes"), "mean command": said("mean node")},
-    Noun.OPERATORS: {"commands": said("operators"), "mean command": said("mean operator")},
-    Noun.COMMANDS: {},
-}
-
-
-_SHOWN: Mapping[str, Said] = {  # whatever commands are called
-    "least of step": said("min per step"),
-    "median of step": said("median per step"),
-    "most of step": said("max per step"),
-    "least before kernel": said("min before first kernel"),
-    "most before kernel": said("max before first kernel"),
-    "least gaps": said("min gaps"),
-    "most gaps": said("max gaps"),
-    "least gap share": said("min gap share"),
-    "most gap share": said("max gap share"),
-}
-
-
-def evidence_name(name: str, noun: Noun) -> str:
-    """The name of a value of a finding's evidence as people read it."""
-    return _EVIDENCE[noun].get(name, _SHOWN.get(name, name))
-
-
 # --- Numbers as people read them: three significant digits and a unit. Only reports use these.
 #
 # `templates/format.js` does the same in the page; `tests/browser/test_report.py` holds the two

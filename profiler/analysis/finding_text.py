@@ -34,7 +34,6 @@ from profiler.text import (
     Value,
     count,
     duration,
-    evidence_name,
     filled,
     joined,
     percent,
@@ -225,6 +224,35 @@ def _labels(noun: Said, of_devices: Said, of_calls: Said, of_rows: Said) -> Mapp
         **dict.fromkeys(_OF_CALLS, of_calls),
         "devices": of_rows,
     }
+
+
+_EVIDENCE: Mapping[Noun, Mapping[str, Said]] = {
+    Noun.KERNELS: {
+        "commands": said("device operations"),
+        "mean command": said("mean kernel or copy"),
+    },
+    Noun.NODES: {"commands": said("nodes"), "mean command": said("mean node")},
+    Noun.OPERATORS: {"commands": said("operators"), "mean command": said("mean operator")},
+    Noun.COMMANDS: {},
+}
+
+
+_SHOWN: Mapping[str, Said] = {  # whatever commands are called
+    "least of step": said("min per step"),
+    "median of step": said("median per step"),
+    "most of step": said("max per step"),
+    "least before kernel": said("min before first kernel"),
+    "most before kernel": said("max before first kernel"),
+    "least gaps": said("min gaps"),
+    "most gaps": said("max gaps"),
+    "least gap share": said("min gap share"),
+    "most gap share": said("max gap share"),
+}
+
+
+def evidence_name(name: str, noun: Noun) -> str:
+    """The name of a value of a finding's evidence as people read it."""
+    return _EVIDENCE[noun].get(name, _SHOWN.get(name, name))
 
 
 _LABELS: Mapping[Noun, Mapping[str, Said]] = {  # of the column `commands`, by keys of tables

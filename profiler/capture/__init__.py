@@ -9,10 +9,10 @@ __getattr__ = lazy_names(
         "operator_source": "Gaps SourceSummary",
         "overhead": "EventCost",
         "pipelines.pipeline_hooks": "PipelineHooks",
+        "profile": "FakeClock",
         "process": "SwitchedOn open_session",
         "recorder": "Recorder",
         "session": "Session",
         "settings": "Options Settings",
-        "testing": "FakeClock",
     },
 )

@@ -91,27 +91,6 @@ class Clock(Protocol):
         ...
 
 
-class FakeClock:
-    """A clock for tests, which stands still until `advance` moves it; `step_ns` is added at each
-    reading."""
-
-    monotonic_offset_ns = 0
-
-    def __init__(self, now_ns: int = 0, step_ns: int = 0) -> None:
-        self._now_ns = now_ns
-        self._step_ns = step_ns
-
-    def now_ns(self) -> int:
-        """The present, in ns; each reading moves on by `step_ns`."""
-        now = self._now_ns
-        self._now_ns += self._step_ns
-        return now
-
-    def advance(self, duration_ns: int) -> None:
-        """Let `duration_ns` pass."""
-        self._now_ns += duration_ns
-
-
 @dataclass(frozen=True, slots=True)
 class RunClock:
     """CLOCK_MONOTONIC plus an offset fixed when the run started, so that a clock step during the

@@ -202,3 +202,24 @@ class Profile:
         if self._session is None:
             raise InputError("warmup() belongs inside the block that profiler.profile opens")
         return self._session.warmup()
+
+
+class FakeClock:
+    """A clock for tests, which stands still until `advance` moves it; `step_ns` is added at each
+    reading."""
+
+    monotonic_offset_ns = 0
+
+    def __init__(self, now_ns: int = 0, step_ns: int = 0) -> None:
+        self._now_ns = now_ns
+        self._step_ns = step_ns
+
+    def now_ns(self) -> int:
+        """The present, in ns; each reading moves on by `step_ns`."""
+        now = self._now_ns
+        self._now_ns += self._step_ns
+        return now
+
+    def advance(self, duration_ns: int) -> None:
+        """Let `duration_ns` pass."""
+        self._now_ns += duration_ns

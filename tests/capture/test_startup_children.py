@@ -126,7 +126,7 @@ def test_a_fork_inside_a_call(scripts):
     script = """
     import os
     import profiler
-    from profiler.capture.calls import FakeClock
+    from profiler.capture.profile import FakeClock
     from tests.capture.toy import ToyPipeline
 
     pipe = ToyPipeline(FakeClock())

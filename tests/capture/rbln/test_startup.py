@@ -17,7 +17,7 @@ SCRIPT = """
     from pathlib import Path
 
     from diffusers import DiffusionPipeline
-    from profiler.capture.calls import FakeClock
+    from profiler.capture.profile import FakeClock
     from tests.capture.rbln import fake_rebel
 
     class RBLNStableDiffusion3Pipeline(

@@ -802,7 +802,7 @@ def _shapes(of: ReportInput) -> TableView | None:
     if _adds_up_tracks(of.analysis):
         title = said("{title}; tracks add up", title=title)
     if rows["several"].head(shown).any():
-        title = said("{title}; of several devices the one that took longest", title=title)
+        title = said("{title}; of several devices the slowest", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "bound")
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)

@@ -335,7 +335,7 @@ def test_a_shape_of_several_devices_is_one_row():
     shapes = _opening(make_run(calls, commands)).shapes
     rows = shapes.frame.select("submodule", "device", "total_ns").rows()
     assert rows == [("f", "tpu:1, 2 more", 50), ("g", "tpu:0", 20)]
-    assert str(shapes.name).endswith("; of several devices the one that took longest")
+    assert str(shapes.name).endswith("; of several devices the slowest")
 
 
 def test_the_largest_of_submodules_and_shapes(generated):

@@ -399,6 +399,9 @@ def replay(
     the script's start ends when it did.
     """
     works = recording.works
+    if not len(script.first):
+        none = np.zeros(0, dtype=np.int64)
+        return Replayed(none, none, none, none, none, none)
     origin = int(script.first[0]) if begin_ns is None else begin_ns
     slices = np.arange(len(script.first))
     as_one = np.minimum(recording.launch_ns, script.last - script.first)

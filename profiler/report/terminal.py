@@ -117,6 +117,7 @@ _GAP = 2
 _NAME = 30  # characters that the name of a row keeps
 _GAIN = 16
 _NARROWEST = 20  # characters of a text beside its label
+_NARROWEST_ACTION = 8  # beside its outcome, which has no more than 32 of 40 columns
 _LONGEST_NOTE = 240  # characters of what is said of how the run was chosen
 
 
@@ -293,7 +294,7 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     gains = [_plain(clean(one.gain)) for one in rungs]
     number = len(str(len(gains)))
     indent = number + _GAP + max(map(cell_len, gains)) + _GAP
-    beside = max(width - indent, _NARROWEST)
+    beside = max(width - indent, _NARROWEST_ACTION)
     for place, (one, gain) in enumerate(zip(rungs, gains, strict=True), 1):
         more = f" · {clean(one.change)}" if one.change else ""
         for row, part in enumerate(_parts(clean(one.title) + more, beside, room.rung_lines)):

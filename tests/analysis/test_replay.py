@@ -104,6 +104,17 @@ _DOING = st.builds(
 _PROGRAMS = st.lists(_DOING, max_size=40).map(lambda some: [Do(1, "compute"), *some])
 
 
+def test_a_script_of_nothing_has_no_work():
+    """A change may leave nothing of a pipeline call."""
+    run = simulated([Do(1, "compute"), Do(1, "compute")]).run()
+    recording = recording_of(run)
+    assert recording is not None
+    script = whole(recording, simulated([Do(1, "compute")]))
+    nothing = Script(script.first[:0], script.last[:0], script.pace[:0], script.graph[:0])
+    found = replay(recording, nothing)
+    assert (len(found.start), found.device_span_ns) == (0, 0)
+
+
 @given(_PROGRAMS)
 def test_an_unchanged_replay_is_the_run(program):
     """Every piece of work of every program runs when it ran."""

@@ -90,6 +90,13 @@ def test_real_runs_answer_ten_questions(path):
     _answered(path, 80)
 
 
+def test_actions_fit_beside_their_outcomes_in_a_narrow_terminal():
+    """An outcome such as `1.19 s → 736 ms, 1.6×` leaves 14 of 40 columns to the action."""
+    _, text = _text(_SAMPLES / "sd35_mi300x", 40)
+    assert "1.19 s → 736 ms" in plain(text)
+    _fits(text, 40)
+
+
 @given(st.one_of(runs(), pipeline_runs()), st.sampled_from((40, 80, 120)))
 @settings(max_examples=examples_of_reports(60), deadline=None)
 def test_any_run_fits(run, width):

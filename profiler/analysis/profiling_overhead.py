@@ -588,8 +588,9 @@ def method(overhead: Overhead) -> Said:
         parts.append(
             said(
                 "new sessions: how much longer the first two calls on a session opened for "
-                "profiling took than later calls of the same input shapes, where the program's own "
-                "session had run before"
+                "profiling took than later calls of the same input shapes, if the program's own "
+                "session had run before (ONNX Runtime); memory touched for the first time to "
+                "record events (torch)"
             )
         )
     if overhead.hooks_ns is not None:
@@ -713,7 +714,7 @@ def _cost(overhead: Overhead) -> str:
         parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
     parts += _events(overhead)
     if longer := overhead.new_sessions_ns:
-        parts.append(said("first calls on new sessions {time} longer", time=duration(longer)))
+        parts.append(said("new sessions {time} longer", time=duration(longer)))
     if not parts:
         return ""
     if waited := overhead.backpressure_ns:

@@ -9,6 +9,7 @@ all threads and have no allocations.
 from __future__ import annotations
 
 import itertools
+import resource
 import sys
 import tempfile
 import threading
@@ -65,18 +66,20 @@ from profiler.trace.events import DropReason
 
 _SLACK_NS = 50_000  # by which a range may lie outside its invocation
 _NAME = "session.json"
+_EVENT_PAGES = 1.2  # of 4 kB that torch takes for an event at most: what is more is the program's
 _NOTHING = DropReason.NO_SESSION_EVENTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutCall:
     """What a session tells of one invocation. `moved_ns` is by how much its events were moved to
-    lie within it, 0 if they did."""
+    lie within it, 0 if they did. `new_pages` are those of the session, with one of its calls."""
 
     found: CallCommands
     commands: CommandColumns
     counters: tuple[Counter, ...]
     moved_ns: int
+    new_pages: int = 0
 
 
 @dataclass(slots=True)
@@ -101,8 +104,9 @@ class StoppedSession:
     has then written of them (`written`), or why it has not. `start` and `end` are of `pair_clocks`;
     `allocated` the bytes that torch held on each device when the session began. `threads` numbers
     threads by their system's id, `kind` is the accelerator's. `events` is how many host events it
-    may have. `follows`: it goes on in the pipeline call of the session before it. `levels`, which
-    all share, are the bytes that the last one to be converted left allocated, by device."""
+    may have; its thread touched `new_pages`. `follows`: it goes on in the pipeline call of the
+    session before it. `levels`, which all share, are the bytes that the last one to be converted
+    left allocated, by device."""
 
     results: Any
     start: tuple[int, int]
@@ -112,6 +116,7 @@ class StoppedSession:
     threads: Mapping[Scalar, int]
     kind: str
     events: int = 0
+    new_pages: int = 0
     follows: bool = False
     levels: dict[str, int] = field(default_factory=dict)
     trace: BinaryIO | Note = field(default_factory=lambda: Note.of(_NOTHING))
@@ -176,6 +181,9 @@ class StoppedSession:
         found = find_commands(events, layers, source_of, packed)
         memory = device_memory(events, before)
         cut = {number: _cut_call(closed[number], own, memory) for number, own in found.items()}
+        most = round(_EVENT_PAGES * sum(own.events for own in found.values()))
+        for number in itertools.islice(cut, 1):
+            cut[number] = replace(cut[number], new_pages=min(self.new_pages, most))
         return cut, {**before, **{series.device: series.after for series in memory}}
 
 
@@ -205,6 +213,12 @@ def _cut_call(call: TracedCall, found: CallCommands, memory: Iterable[DeviceMemo
         counters=tuple(replace(c, times_ns=c.times_ns + moved) for c in counters),
         moved_ns=moved,
     )
+
+
+def touched_pages() -> int:
+    """How many pages of new memory this thread has touched; 0 if the system does not say."""
+    thread = getattr(resource, "RUSAGE_THREAD", None)
+    return 0 if thread is None else resource.getrusage(thread).ru_minflt
 
 
 def pair_clocks(clock: Clock) -> tuple[int, int]:
@@ -346,6 +360,7 @@ class _Session:
     allocated: dict[str, int]
     kind: str
     until: float  # on `time.monotonic`: from then on it is to be stopped
+    touched: int  # pages, by its thread, before it started
     expected_events: int = 0
     calls: list[TracedCall] = field(default_factory=list)
     hosts: dict[int, _HostRange] = field(default_factory=dict)
@@ -614,6 +629,7 @@ class Tracing:
             allocated(),
             accelerator() or "cuda",
             time.monotonic() + LONGEST_S,
+            touched_pages(),
         )
         self.sessions += 1
         return self._session
@@ -637,7 +653,8 @@ class Tracing:
         pipeline rests, or another session is started. If the script has started a profiler
         meanwhile, torch has that one, which is left alone."""
         self._session, self._rest = None, time.monotonic()
-        end = pair_clocks(session.clock)
+        end, here = pair_clocks(session.clock), session.thread == threading.get_ident()
+        new_pages = touched_pages() - session.touched if here else 0
         for host in session.hosts.values():  # of other threads, which are interrupted
             host.call.end_ns = session.clock.now_ns()
             if not is_ours():
@@ -656,6 +673,7 @@ class Tracing:
             dict(self._threads),
             session.kind,
             session.expected_events,
+            new_pages,
             self._follows,
             self._levels,
         )

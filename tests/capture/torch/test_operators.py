@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from profiler.capture import Invocation, Recorder, RunClock
+from profiler.capture.operator_source import NewSessions
+from profiler.capture.torch import operators, profiler_session
 from profiler.capture.torch.operators import TorchOperators
 from profiler.capture.torch.profiler_session import Tracing
 
@@ -262,6 +264,30 @@ def test_two_submodules_share_the_session_of_a_pipeline_call():
         first.call()
     assert [len(run.traces()) for run in (first, second)] == [2, 1]
     assert tracing.sessions == 1
+
+
+@pytest.mark.parametrize(("touched", "counted"), [(7, 7), (10_000, None)])
+def test_new_memory_of_a_session_is_part_of_its_cost(monkeypatch, touched, counted):
+    """Pages that its thread touched count once, those beyond 1.2 per event are the program's own;
+    the host's work around the calls has events, too."""
+    pages = iter([100, 100 + touched])
+    monkeypatch.setattr(profiler_session, "touched_pages", lambda: next(pages))
+    monkeypatch.setattr(operators, "new_memory_cost", lambda count: NewSessions(ns=count))
+    with Run() as run:
+        run.call()
+        run.call()
+    run.traces()
+    summary = run.source.summary()
+    events = summary.events + summary.host_events
+    assert summary.new_sessions.ns == (round(1.2 * events) if counted is None else counted)
+
+
+def test_new_memory_costs_by_the_page():
+    """A page is more than 20 ns, which zeroing 4 kB takes; none cost nothing."""
+    assert operators.new_memory_cost(0) == NewSessions()
+    found = operators.new_memory_cost(1_000)
+    assert 20_000 < found.ns < found.most_ns
+    assert found.least_ns == 0
 
 
 def test_a_second_thread_is_lost_once_and_traced_from_then_on():

@@ -3,11 +3,11 @@
     python benchmarks/capture_truth.py [--rounds 3] [--calls 4] [--steps 4] [--runtime torch]
     python benchmarks/capture_truth.py --within [--turns 4] [...]
 
-Each round starts processes one after the other, in an order that turns with the round: one that
-runs `pipe()` without us, and one for each level (`--ops none`: calls; `all`: operators) that
-profiles its first call in a run and the following ones in another. Processes, because a first call
-is first once a process, and because what torch and ONNX Runtime keep (allocators, kernels chosen,
-threads) would carry over from one kind to the other.
+Each round starts processes one after the other, in an order that turns with the round: some that
+run `pipe()` without us (`--untraced`), whose median is the truth, and one for each level (`--ops
+none`: calls; `all`: operators) that profiles its first call in a run and the following ones in
+another. Processes, because a first call is first once a process, and because what torch and ONNX
+Runtime keep (allocators, kernels chosen, threads) would carry over from one kind to the other.
 
 With `--within` a process of each level runs without us and with us in turn, `--calls` calls each,
 so that how processes differ by themselves is in no figure: each run of ours stands between two
@@ -160,8 +160,10 @@ def ran(runtime: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def rounds_of(runtime: str, options: argparse.Namespace) -> Iterator[dict[str, dict[str, Any]]]:
     """What the processes of each round found, by kind."""
-    kinds = ["untraced", *LEVELS]
-    kinds += ["peer"] if options.peer and runtime == "torch" else []
+    kinds: list[str] = [*LEVELS, *(["peer"] if options.peer and runtime == "torch" else [])]
+    between = max(len(kinds) // options.untraced, 1)
+    for number in range(options.untraced):  # as far apart as they can be
+        kinds.insert(number * (between + 1), f"untraced {number}")
     for number in range(options.rounds):
         turned = kinds[number % len(kinds) :] + kinds[: number % len(kinds)]
         found = {kind: ran(runtime, kind, options) for kind in turned}
@@ -186,8 +188,9 @@ WITHIN = ("stated less true, points", "untraced apart, points")
 def compare(runtime: str, options: argparse.Namespace) -> None:
     """Print the rows of a runtime: stated and true shares, first and steady calls apart."""
     rounds = list(rounds_of(runtime, options))
-    first = [one["untraced"]["seconds"][0] for one in rounds]
-    steady = [statistics.mean(one["untraced"]["seconds"][1:]) for one in rounds]
+    seconds = [[one[f"untraced {n}"]["seconds"] for n in range(options.untraced)] for one in rounds]
+    first = [statistics.median(each[0] for each in own) for own in seconds]
+    steady = [statistics.median(statistics.mean(each[1:]) for each in own) for own in seconds]
     for level in LEVELS:
         for which, untraced in (("first", first), ("steady", steady)):
             row = cells([one[level][which] for one in rounds], untraced)
@@ -287,6 +290,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=4)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--untraced", type=int, default=1, help="processes a round")
     parser.add_argument("--runtime", choices=PIPELINES)
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--processor", action="store_true")

@@ -52,7 +52,7 @@ def test_tuples_that_other_threads_are_making():
     threads = [threading.Thread(target=make_tuples) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(20):
+    for _ in range(3):
         instances([Kind])
     done.set()
     for thread in threads:

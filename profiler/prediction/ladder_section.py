@@ -31,6 +31,7 @@ from profiler.text import Said, duration, joined, percent, said, sentence
 KEY = "ladder"
 TITLE = said("What to do first")
 _FINE = 1.2  # a factor below it has two decimals
+_MOST_SHOWN = 999
 _NEARLY_ALL = 0.95  # of a gain
 _SMALL = 0.05  # of a gain: less of it is certain than is worth a word
 _MARKS = {
@@ -65,8 +66,10 @@ _NOTE = col(
 
 
 def factor(before_ns: float, ns: float) -> str:
-    """How many times as fast: `"1.6×"`, `"1.05×"`."""
+    """How many times as fast: `"1.6×"`, `"1.05×"`, `">999×"` beyond what a screen has room for."""
     ratio = before_ns / ns if ns > 0 else 1.0
+    if ratio > _MOST_SHOWN:
+        return f">{_MOST_SHOWN}×"
     return f"{ratio:.1f}×" if ratio >= _FINE else f"{ratio:.2f}×"
 
 

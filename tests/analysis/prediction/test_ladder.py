@@ -16,7 +16,12 @@ from profiler.analysis import change, words
 from profiler.analysis.result import ReportInput
 from profiler.prediction import Scenario
 from profiler.prediction.ladder import MOST, Kind, Ladder, ladder_of, ladder_of_analysis
-from profiler.prediction.ladder_section import all_together, ladder_document, recording_note
+from profiler.prediction.ladder_section import (
+    all_together,
+    factor,
+    ladder_document,
+    recording_note,
+)
 from profiler.report.build import build_report
 from tests.analysis.asked import asked
 from tests.queued_runs import QueuedCall, QueuedPipeline
@@ -185,3 +190,10 @@ def test_following_what_is_no_finding_is_refused(predict, sample):
     assert code == 2
     assert "--follow 'nonsense' is no finding whose effect is known" in error
     assert "negative_prompt:text_encoder_3" in error
+
+
+def test_factors_have_room_in_a_narrow_terminal():
+    """Two digits after the point below 1.2, one above, and no more than three before it: a damaged
+    run may come to a ten-thousand-millionth."""
+    shown = [factor(1.19e9, 0.736e9), factor(105, 100), factor(1.1e12, 154), factor(5, 0)]
+    assert shown == ["1.6×", "1.05×", ">999×", "1.00×"]

@@ -31,7 +31,7 @@ from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError
-from profiler.prediction.follow import FUSES, Named, named
+from profiler.prediction.changes import FUSES, Named, named
 from profiler.prediction.predict import Predictor, recorded_by_server
 from profiler.prediction.requests import RequestTime
 from profiler.prediction.scenario import GUIDED, Scenario

@@ -23,8 +23,15 @@ from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError
-from profiler.prediction.changes import Changed, DeviceSpan, Following, changed
-from profiler.prediction.follow import by_calls, by_replay, followed
+from profiler.prediction.changes import (
+    Changed,
+    DeviceSpan,
+    Following,
+    by_calls,
+    by_replay,
+    changed,
+    followed,
+)
 from profiler.prediction.placement import BestPlacement, OnDevices, placement_of
 from profiler.prediction.replay import (
     RefusedError,

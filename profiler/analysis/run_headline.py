@@ -15,11 +15,12 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis.collectives import exposed_shares
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays, only_captures
 from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
-from profiler.analysis.ranks import exposed_shares, slowest_rank
+from profiler.analysis.ranks import slowest_rank
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import count, counted, duration, filled, joined, percent, said
 from profiler.trace.events import device_kind, rank_of_device

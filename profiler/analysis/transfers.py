@@ -21,6 +21,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
+from profiler.analysis.collectives import computed_on, stretches_of
 from profiler.analysis.commands import CommandArrays, is_accelerator, times_recorded
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
@@ -37,7 +38,6 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.idle import gaps_of
 from profiler.analysis.idle_causes import PARTS, InOrder, WaitCause, union_and_shared
 from profiler.analysis.question import Table
-from profiler.analysis.ranks import computed_on, stretches_of
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import (

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+import profiler.prediction.report  # noqa: F401 - the sentences of notes
 from profiler.analysis import DeviceProfile, call_costs, worded_note
 from profiler.errors import InputError
 from profiler.prediction import Assumption, Scenario, Unknown

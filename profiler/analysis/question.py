@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.run.columns import Column, checked, column_rows
+from profiler.run.columns import Column, checked, column_type
 
 if TYPE_CHECKING:
     from profiler.analysis.context import Inputs
@@ -217,6 +218,7 @@ def _refuse_taken(table: Table) -> None:
 
 def markdown() -> str:
     """The page `docs/tables.md`."""
+    shared = _shared_columns()
     lines = [
         "# Tables and columns of an analysis",
         "",
@@ -224,19 +226,45 @@ def markdown() -> str:
         "`profiler.Analysis`, a key in `--json`, a `--csv` or `--parquet` file, and in SQL.",
         "This page is generated: `python -m profiler.analysis.question > docs/tables.md`.",
         "",
-        "A type names the dtype, the unit if the column's name does not end with it, and `null` if",
-        "values may be unknown. Times are in nanoseconds, `start_ns` on the run's own clock; a",
-        "ratio of 1.0 is the whole.",
+        "Behind a name stand the dtype (Int64 if there is none), the unit if the name does not end",
+        "with it, and `null` if values may be unknown. Times are in nanoseconds, `start_ns` on the",
+        "run's own clock; a ratio of 1.0 is the whole.",
         "",
         "`analysis.commands` is not one of these tables: it has the selected commands one by one,",
         "with role, FLOPs and bytes, in the columns of [columns.md](columns.md#commands).",
         "",
         ",\n".join(f"[{table.name}](#{table.name})" for table in tables()),
+        "",
+        "## Columns of several tables",
+        "",
+        'Tables that have these columns only name them, under "also":',
+        "",
+        *shared.values(),
     ]
     for table in tables():
         lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]
-        lines += column_rows(table.columns)
+        items = {column.name: _item(column) for column in table.columns}
+        lines += [item for name, item in items.items() if shared.get(name) != item]
+        if also := [f"`{name}`" for name, item in items.items() if shared.get(name) == item]:
+            lines.append(f"- also {', '.join(also)}")
     return "\n".join(lines) + "\n"
+
+
+def _item(column: Column) -> str:
+    """The column as an item of a list in Markdown."""
+    kinds = ", ".join(part for part in column_type(column) if part != "Int64")
+    return f"- `{column.name}`{kinds and f' ({kinds})'}: {column.meaning}"
+
+
+def _shared_columns() -> dict[str, str]:
+    """Items of the columns that three tables or more have alike, by name; of those that share a
+    name, the one that most tables have."""
+    counts = Counter((column.name, _item(column)) for each in tables() for column in each.columns)
+    shared: dict[str, str] = {}
+    for (name, item), count in counts.most_common():
+        if count >= 3:
+            shared.setdefault(name, item)
+    return dict(sorted(shared.items()))
 
 
 if __name__ == "__main__":

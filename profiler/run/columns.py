@@ -277,11 +277,15 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
 def column_rows(columns: Sequence[Column]) -> list[str]:
     """The columns as a table in Markdown, for pages that are generated."""
     lines = ["| column | type | meaning |", "|---|---|---|"]
-    for c in columns:
-        unit = "" if c.name.endswith(f"_{c.unit}") else c.unit
-        parts = (_dtype_name(c.dtype), unit, "null" if c.nullable else "")
-        lines.append(f"| `{c.name}` | {', '.join(filter(None, parts))} | {c.meaning} |")
+    lines += [f"| `{c.name}` | {', '.join(column_type(c))} | {c.meaning} |" for c in columns]
     return lines
+
+
+def column_type(column: Column) -> list[str]:
+    """What a page says of a column's values: dtype, unit if its name does not end with it, null."""
+    unit = "" if column.name.endswith(f"_{column.unit}") else column.unit
+    parts = (_dtype_name(column.dtype), unit, "null" if column.nullable else "")
+    return [part for part in parts if part]
 
 
 def _dtype_name(dtype: pl.DataType) -> str:

@@ -5,10 +5,10 @@ with their types, and the tables as their columns are declared. With `--since` n
 it names the keys of that commit's schemas that are gone or have another type although the version
 of their document is the same, and ends with exit code 1 if there are any.
 
-A heading of docs/json.md is the place of an object, its table has a row a key: name, type, meaning.
-Headings of `analysis` stand without it (`run.selection`), those of other kinds begin with their
-kind. A type is one of `_TYPES`, the heading of another object, or a list of either; `null` and
-units stand behind it, with commas.
+A heading of docs/json.md is the place of an object, its list has an item a key: name, type,
+meaning. Headings of `analysis` stand without it (`run.selection`), those of other kinds begin with
+their kind. A type is one of `_TYPES`, the heading of another object, or a list of either; `null`
+and units stand behind it, with commas.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def sections(text: str) -> dict[str, Keys]:
     for line in text.splitlines():
         if heading := re.fullmatch(r"#+ (.+)", line):
             title = heading[1]
-        elif row := re.fullmatch(r"\| `(\w+)` \| (.*?) \| (.+) \|", line):
+        elif row := re.fullmatch(r"- `(\w+)` \((.*?)\): (.+)", line):
             found.setdefault(title, {})[row[1]] = (row[2], row[3])
     return found
 

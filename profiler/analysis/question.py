@@ -25,7 +25,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.run.columns import Column, checked, column_type
+from profiler.run.columns import Column, checked, column_item
 
 if TYPE_CHECKING:
     from profiler.analysis.context import Inputs
@@ -243,23 +243,19 @@ def markdown() -> str:
     ]
     for table in tables():
         lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]
-        items = {column.name: _item(column) for column in table.columns}
+        items = {column.name: column_item(column) for column in table.columns}
         lines += [item for name, item in items.items() if shared.get(name) != item]
         if also := [f"`{name}`" for name, item in items.items() if shared.get(name) == item]:
             lines.append(f"- also {', '.join(also)}")
     return "\n".join(lines) + "\n"
 
 
-def _item(column: Column) -> str:
-    """The column as an item of a list in Markdown."""
-    kinds = ", ".join(part for part in column_type(column) if part != "Int64")
-    return f"- `{column.name}`{kinds and f' ({kinds})'}: {column.meaning}"
-
-
 def _shared_columns() -> dict[str, str]:
     """Items of the columns that three tables or more have alike, by name; of those that share a
     name, the one that most tables have."""
-    counts = Counter((column.name, _item(column)) for each in tables() for column in each.columns)
+    counts = Counter(
+        (column.name, column_item(column)) for each in tables() for column in each.columns
+    )
     shared: dict[str, str] = {}
     for (name, item), count in counts.most_common():
         if count >= 3:

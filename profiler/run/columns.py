@@ -274,18 +274,14 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
     return frame
 
 
-def column_rows(columns: Sequence[Column]) -> list[str]:
-    """The columns as a table in Markdown, for pages that are generated."""
-    lines = ["| column | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{c.name}` | {', '.join(column_type(c))} | {c.meaning} |" for c in columns]
-    return lines
-
-
-def column_type(column: Column) -> list[str]:
-    """What a page says of a column's values: dtype, unit if its name does not end with it, null."""
+def column_item(column: Column) -> str:
+    """A column as an item of a list in Markdown, for pages that are generated: name, dtype if it is
+    not Int64, unit if the name does not end with it, null, meaning."""
+    dtype = _dtype_name(column.dtype)
     unit = "" if column.name.endswith(f"_{column.unit}") else column.unit
-    parts = (_dtype_name(column.dtype), unit, "null" if column.nullable else "")
-    return [part for part in parts if part]
+    parts = ("" if dtype == "Int64" else dtype, unit, "null" if column.nullable else "")
+    kinds = ", ".join(part for part in parts if part)
+    return f"- `{column.name}`{kinds and f' ({kinds})'}: {column.meaning}"
 
 
 def _dtype_name(dtype: pl.DataType) -> str:
@@ -302,8 +298,9 @@ def markdown() -> str:
         "# Columns",
         "",
         "Look up the frames of a `profiler.Run` here. This page is generated:",
-        "`python -m profiler.run.columns > docs/columns.md`. A type names the dtype, the unit if",
-        "the column's name does not end with it, and `null` if values may be unknown.",
+        "`python -m profiler.run.columns > docs/columns.md`. Behind a name stand the dtype (Int64",
+        "if there is none), the unit if the name does not end with it, and `null` if values may be",
+        "unknown.",
         "",
         "`run.to_pandas()` gives `commands` joined with their calls: besides the columns below it",
         "has `submodule`, `branch`, and the call's own `call_device`, `call_start_ns` and",
@@ -317,7 +314,7 @@ def markdown() -> str:
                 "Arguments that other producers recorded for their commands: a `pl.LazyFrame`.",
                 "",
             ]
-        lines += column_rows(columns)
+        lines += map(column_item, columns)
     return "\n".join(lines) + "\n"
 
 

@@ -50,7 +50,7 @@ def _sections():
             title = heading[1]
             if title.partition(".")[0] in VERSIONS.keys() - {"analysis"}:
                 return found  # documents of other kinds follow
-        elif row := re.fullmatch(r"\| `(\w+)` \| (.*?) \| .+ \|", line):
+        elif row := re.fullmatch(r"- `(\w+)` \((.*?)\): .+", line):
             kind, *others = row[2].split(", ")
             found.setdefault(title, {})[row[1]] = (kind, "null" in others)
     return found

@@ -27,16 +27,17 @@ def main() -> int:
 
 
 def table() -> str:
-    """A row for each package: its name, version and licence."""
+    """An item for each licence: the packages that state it, with their versions."""
     pinned = (_ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
-    rows = ["| package | version | licence |", "|---|---|---|"]
+    packages: dict[str, list[str]] = {}
     for name in re.findall(r"^([\w.-]+)==", pinned, re.MULTILINE):
         try:
             known = metadata.distribution(name)
         except metadata.PackageNotFoundError:  # of another system, such as CUDA's
             continue
-        rows.append(f"| {name} | {known.version} | {licence_of(known.metadata)} |")
-    return "\n".join(rows)
+        packages.setdefault(licence_of(known.metadata), []).append(f"{name} {known.version}")
+    items = (f"- {licence}: {', '.join(names)}" for licence, names in sorted(packages.items()))
+    return "\n".join(items)
 
 
 def licence_of(told: metadata.PackageMetadata) -> str:

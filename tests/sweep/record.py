@@ -52,26 +52,16 @@ def page(recorded: Mapping[str, Any]) -> str:
     lines = [
         "# Pipelines that capture is checked against",
         "",
-        "Look here whether your pipeline class is one that capture is checked against. Others are",
-        "captured as well ([capture](capture.md)): the profiler lists no classes.",
-        "",
-        "This page is generated: `python -m tests.sweep --write`. The sweep builds each class with",
+        "Others are captured as well ([capture](capture.md)): the profiler lists no classes. The",
+        "sweep (`python -m tests.sweep --write`, which also writes this page) builds each class with",
         "tiny random weights, without downloads, and runs it twice with the same seed, with and",
         "without capture. Outputs must be equal bit by bit; calls, steps and branches must equal",
         "those of hooks that are independent of capture (`tests/sweep/results.json` has them).",
         "",
         f"{len(results)} classes with {versions}: {outcome}.",
     ]
+    lines.append("")
     for family in dict.fromkeys(result["family"] for result in results):
-        lines += ["", f"## {_ABOUT.get(family, family)}", ""]
-        lines += ["| classes | calls |", "|---|---|"]
-        alike: dict[str, list[str]] = {}
-        for result in results:
-            if result["family"] == family:
-                alike.setdefault(_counted(result["calls"]), []).append(f"`{result['name']}`")
-        lines += [f"| {', '.join(names)} | {calls} |" for calls, names in alike.items()]
+        names = [f"`{result['name']}`" for result in results if result["family"] == family]
+        lines.append(f"- **{_ABOUT.get(family, family)}**: {', '.join(names)}")
     return "\n".join(lines) + "\n"
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -52,11 +52,12 @@ def page(recorded: Mapping[str, Any]) -> str:
     lines = [
         "# Pipelines that capture is checked against",
         "",
-        "Others are captured as well ([capture](capture.md)): the profiler lists no classes. The",
-        "sweep (`python -m tests.sweep --write`, which also writes this page) builds each class with",
-        "tiny random weights, without downloads, and runs it twice with the same seed, with and",
-        "without capture. Outputs must be equal bit by bit; calls, steps and branches must equal",
-        "those of hooks that are independent of capture (`tests/sweep/results.json` has them).",
+        "Others are captured as well ([capture](capture.md)): the profiler lists no classes.",
+        "The sweep (`python -m tests.sweep --write`, which also writes this page) builds each",
+        "class with tiny random weights, without downloads, and runs it twice with the same seed,",
+        "with and without capture. Outputs must be equal bit by bit; calls, steps and branches",
+        "must equal those of hooks that are independent of capture, which are listed in",
+        "`tests/sweep/results.json`.",
         "",
         f"{len(results)} classes with {versions}: {outcome}.",
     ]

@@ -241,12 +241,23 @@ def markdown() -> str:
         "",
         *shared.values(),
     ]
+    explained: dict[str, str] = {}  # item of a column → the first table that has it
     for table in tables():
         lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]
-        items = {column.name: column_item(column) for column in table.columns}
-        lines += [item for name, item in items.items() if shared.get(name) != item]
-        if also := [f"`{name}`" for name, item in items.items() if shared.get(name) == item]:
-            lines.append(f"- also {', '.join(also)}")
+        items = [column_item(column) for column in table.columns]
+        places = [
+            "also" if shared.get(column.name) == item else f"as in {explained.get(item, '')}:"
+            for column, item in zip(table.columns, items, strict=True)
+        ]
+        often = {place for place, count in Counter(places).items() if count > 1} - {"as in :"}
+        named: dict[str, list[str]] = {}
+        for column, item, place in zip(table.columns, items, places, strict=True):
+            if place == "also" or place in often:
+                named.setdefault(place, []).append(f"`{column.name}`")
+            else:
+                lines.append(item)
+                explained.setdefault(item, f"[{table.name}](#{table.name})")
+        lines += [f"- {place} {', '.join(names)}" for place, names in named.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ bounds that no change reaches are marked, and not in the total.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import combinations
@@ -33,10 +34,11 @@ from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError
 from profiler.prediction.changes import FUSES, Named, named
 from profiler.prediction.predict import Predictor, recorded_by_server
+from profiler.prediction.replay import ReplayBasis
 from profiler.prediction.requests import RequestTime
 from profiler.prediction.scenario import GUIDED, Scenario
 from profiler.run.run import Run
-from profiler.text import Said, counted, said
+from profiler.text import Note, Said, counted, said
 
 MOST = 5  # rungs
 _MOST_LEFT = 3  # changes without a number
@@ -44,6 +46,7 @@ _BOUNDS = frozenset(("data_movement", "launch_bound", "slow_products"))  # no ch
 _OTHER_IMAGE = frozenset(("single_precision", "step_cache"))
 _BY_GRAPHS = frozenset(("host_bound", "idle_gaps"))  # rules whose advice graphs are
 _FIRST = frozenset(("first_call", "slow_start", "compilation"))  # rules about first calls
+_WHOLE = re.compile(r"run|trace|process_\d+")  # what importers call a recording without calls
 _FEWER_STEPS = 2  # times as few
 
 
@@ -117,7 +120,7 @@ class Ladder(Struct, frozen=True):
     stacks were recorded, `replayed` if launches were: without any,
     outcomes are sums of what calls took. `cold` if nothing was launched but in first calls,
     or these take longer than later ones by a fifth of the run. `why_not` says why nothing was
-    replayed.
+    replayed; `refused` that launches could not be, and why.
     """
 
     run_id: str
@@ -132,6 +135,7 @@ class Ladder(Struct, frozen=True):
     replayed: bool = False
     cold: bool = False
     why_not: str = ""
+    refused: Note | None = None
     pipelines: int = 1
 
 
@@ -183,7 +187,7 @@ class _Climb:
             rungs += self._marked([c for c in changes if c.kind is kind], rungs, least)
         rungs = rungs[:MOST]
         together = [rung.change for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
-        recorded = self.predictor.run.info.recording
+        recorded, refused = self.predictor.run.info.recording, self.predictor.refused
         return Ladder(
             run_id=self.before.run_id,
             before_ns=before_ns,
@@ -196,6 +200,8 @@ class _Climb:
             replayed=self.predictor.launches is not None,
             stacks=bool(recorded and recorded.with_stack),
             cold=self._is_cold(),
+            why_not=str(refused or ""),
+            refused=None if refused is None else refused.why,
             pipelines=analysis.accounting.pipelines,
         )
 
@@ -319,7 +325,7 @@ def _same_work(one: Change, others: Sequence[Change]) -> bool:
 def candidates(predictor: Predictor) -> Iterator[Change]:
     """What may be worth a rung, whatever it gains."""
     analysis, workload = predictor.analysis, predictor.workload
-    if predictor.launches is not None and in_graphs_share(analysis) <= MOSTLY_IN_GRAPHS:
+    if _has_calls(predictor.launches) and in_graphs_share(analysis) <= MOSTLY_IN_GRAPHS:
         waits = tuple(one for one in analysis.findings if one.rule in _BY_GRAPHS)
         yield Change(
             action=graphs_of(analysis),
@@ -351,6 +357,11 @@ def candidates(predictor: Predictor) -> Iterator[Change]:
             kind=Kind.OTHER_IMAGE,
             steps=steps,
         )
+
+
+def _has_calls(basis: ReplayBasis | None) -> bool:
+    """Whether the run tells of calls that launch work: a process or a trace as a whole is none."""
+    return basis is not None and not all(map(_WHOLE.fullmatch, basis.queued_names))
 
 
 def _fusing(some: Sequence[Named], analysis: Analysis) -> Iterator[Change]:

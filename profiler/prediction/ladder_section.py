@@ -23,8 +23,9 @@ from profiler.analysis.document import (
 )
 from profiler.analysis.finding_text import MATERIAL
 from profiler.analysis.result import ReportInput
-from profiler.analysis.table_text import table
+from profiler.analysis.table_text import Sentences, add_sentences, table, worded_note
 from profiler.prediction.ladder import MOST, Kind, Ladder, Outcome, Rung, ladder_of_analysis
+from profiler.prediction.scenario import Refusal
 from profiler.run.columns import FLOAT64, NS, STRING, Column, col, schema
 from profiler.text import Said, duration, joined, percent, said, sentence
 
@@ -185,11 +186,17 @@ def _has_overhead(ladder: Ladder, rung: Rung) -> bool:
 
 
 def with_ladder(opening: Opening, of: ReportInput) -> Opening:
-    """The opening with the ladder in place of gains; as it is if nothing was replayed."""
+    """The opening with the ladder in place of gains; as it is if nothing was replayed, with why
+    launches could not be."""
     ladder = ladder_of_analysis(of.analysis)
     shown = of.most(MOST)
-    if ladder is None or not ladder.rungs or not shown:
+    if ladder is None or not shown:
         return opening
+    if not ladder.rungs:
+        if ladder.refused is None or not opening.advice:
+            return opening
+        why = said("not replayed: {why}", why=worded_note(ladder.refused))
+        return replace(opening, advice_notes=(*opening.advice_notes, why))
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)
     notes = list(_notes(ladder))
@@ -296,8 +303,10 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
             notes=tuple(notes),
         )
     if ladder.left:
+        why = "" if ladder.refused is None else sentence(worded_note(ladder.refused))
         yield Part(
             said("Without a number: not replayed"),
+            lead=why,
             notes=tuple(
                 said("- {change}: {why}", change=change, why=why) for change, why in ladder.left
             ),
@@ -349,6 +358,8 @@ def ladder_report(ladder: Ladder) -> Report:
     together = all_together(ladder)
     if together is not None:
         headline = said("{together}", together=sentence(together))
+    elif ladder.refused is not None:
+        headline = said("{now} now: no change can be replayed", now=duration(ladder.before_ns))
     elif not ladder.rungs:
         headline = said(
             "{now} now: no change that can be replayed gains {least} of it",
@@ -359,8 +370,29 @@ def ladder_report(ladder: Ladder) -> Report:
         "Ask for more with --steps, --guidance, --drop, --place, --precision, --batch, --size, "
         "--concurrency (profile-sd3 predict --help)."
     )
-    parts = (*ladder_parts(ladder), Part(notes=(asked,), always=True))
+    more = () if ladder.refused is not None else (Part(notes=(asked,), always=True),)
+    parts = (*ladder_parts(ladder), *more)
     return Report(Summary(headline), (Section(KEY, TITLE, parts),))
+
+
+# --- What is said of runs whose launches cannot be replayed.
+
+
+SENTENCES: Sentences = {
+    Refusal: {
+        Refusal.REPLAY_OFF: said(
+            "replayed as it was, the run has a device span of {replayed_ns}, and {recorded_ns} "
+            "were recorded ({off_share} off)"
+        ),
+        Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
+        Refusal.LAUNCHES_MISSING: said(
+            "the launches of {missing_share} of the device's work are not in the trace"
+        ),
+        Refusal.SEVERAL_AT_ONCE: said("calls of {devices} run at the same time"),
+        Refusal.COLLECTIVES: said("devices wait for one another in collectives"),
+    },
+}
+add_sentences(SENTENCES)
 
 
 # --- As JSON.

@@ -381,13 +381,19 @@ class Predictor:
         chosen = np.isin(pipelines.numbers, self.workload.numbers)
         return bool((Axis.of(self.run, pipelines).first > began)[chosen].any())
 
+    @cached_property
+    def refused(self) -> RefusedError | None:
+        """Why the launches of the run cannot be replayed; None if they can, or there are none."""
+        try:
+            _ = self.recorded
+        except RefusedError as error:
+            return error
+        return None
+
     @property
     def launches(self) -> ReplayBasis | None:
         """The basis of replays; None of a run whose launches cannot be replayed."""
-        try:
-            return self.recorded
-        except RefusedError:
-            return None
+        return self.recorded if self.refused is None else None
 
     @cached_property
     def never_late(self) -> Predictor | None:

@@ -58,7 +58,7 @@ from profiler.prediction.workload import (
     with_pieces,
 )
 from profiler.run.device_timeline import Flags, Times
-from profiler.run.intervals import Stretches
+from profiler.run.intervals import Stretches, ends
 from profiler.run.run import Run
 from profiler.text import Note
 
@@ -254,6 +254,8 @@ def _mean(values: Sequence[float]) -> float:
 # have less work save what the host still takes to launch it.
 
 
+_STILL = 1_000_000  # ns without a launch: the host does something else
+_AT_ONCE = 0.01  # of the time of calls: so much may be that of two devices
 _MISSING = 0.05  # of the time of work: so much may lack its launch
 
 
@@ -309,6 +311,8 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
     """
     if not run.calls["call"].is_sorted():
         run = dataclasses.replace(run, calls=run.calls.sort("call"))
+    if not workload.steps:
+        _check_alone(run)
     recording = recording_of(run)
     if recording is None:
         return None
@@ -326,6 +330,8 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
     ]
     each = [fidelity(recording, call.replayed) for call in unchanged]
     _check_believed(each)
+    if not workload.steps:
+        stalls = Stretches.of_all((stalls, _still(recording)))
     factors = workload.overhead_ratio
     host = [factors.get(name, 1.0) if was else 1.0 for name, was in zip(names, traced, strict=True)]
     return ReplayBasis(
@@ -338,6 +344,38 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
         fidelity=Fidelity(sum(f.recorded_ns for f in each), sum(f.replayed_ns for f in each)),
         stalls=stalls,
     )
+
+
+def _check_alone(run: Run) -> None:
+    """Raise if one host does not tell of a run in which nothing says what its parts are: calls of
+    several devices were under way at once, or ranks waited for one another."""
+    if (run.commands["category"] == "collective").any():
+        raise RefusedError(
+            Note.of(Refusal.COLLECTIVES),
+            "devices wait for one another in collectives, and when the others would come does not "
+            "follow from what one host did, so nothing else can be replayed: give a run of one "
+            "device",
+        )
+    calls = run.calls.with_columns(end=pl.Series(ends(run.calls)))
+    of_device = {
+        str(name): Stretches.union(own["start_ns"].to_numpy(), own["end"].to_numpy())
+        for (name,), own in calls.group_by("device", maintain_order=True)
+    }
+    together = Stretches.of_all(of_device.values()).length
+    if sum(each.length for each in of_device.values()) > (1 + _AT_ONCE) * together:
+        devices = tuple(of_device)
+        raise RefusedError(
+            Note.of(Refusal.SEVERAL_AT_ONCE, devices=devices),
+            f"calls of {', '.join(devices)} run at the same time, and a replay has one host, so "
+            "nothing else can be replayed: give a run of one device",
+        )
+
+
+def _still(recording: Recording) -> Stretches:
+    """When the host launched nothing for long: it loads data, say, which no graph takes away."""
+    moments = np.unique(recording.works.moment)
+    moments = moments[moments > NEVER]
+    return Stretches(moments[:-1], moments[1:]).longer_than(_STILL)
 
 
 def _check_traced(

@@ -34,7 +34,6 @@ from profiler.prediction.scenario import (
     Order,
     PlacementNote,
     Reason,
-    Refusal,
     Unknown,
     precision,
 )
@@ -582,8 +581,8 @@ SENTENCES: Sentences = {
             "{share} of the gain at least, less than graphs that were recorded on an H200 kept"
         ),
         Assumption.STALLS_STAY: said(
-            "{stalls_ns} in which the host stood still once stay: no graph prevents a garbage "
-            "collection or the loading of a library"
+            "{stalls_ns} in which the host launched nothing stay: no graph prevents a garbage "
+            "collection or the loading of a library or of data"
         ),
         Assumption.FOLLOWED: said(
             "{rule} is followed: {submodules} has {less_ns} less to do, and fewer launches"
@@ -609,16 +608,6 @@ SENTENCES: Sentences = {
         Reason.WITH_GRAPHS: said(
             "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "
             "then, with a device span of {device_span_ns}; less work on the device would not"
-        ),
-    },
-    Refusal: {
-        Refusal.REPLAY_OFF: said(
-            "replayed as it was, the run has a device span of {replayed_ns}, and {recorded_ns} "
-            "were recorded ({off_share} off)"
-        ),
-        Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
-        Refusal.LAUNCHES_MISSING: said(
-            "the launches of {missing_share} of the device's work are not in the trace"
         ),
     },
     Unknown: {

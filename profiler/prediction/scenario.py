@@ -84,6 +84,8 @@ class Refusal(NoteCode):
     REPLAY_OFF = "replay_off"
     PARTLY_TRACED = "partly_traced"
     LAUNCHES_MISSING = "launches_missing"
+    SEVERAL_AT_ONCE = "several_at_once"
+    COLLECTIVES = "collectives"
 
 
 class Unknown(NoteCode):
@@ -653,6 +655,8 @@ def check(scenario: Scenario, workload: Workload) -> None:
 
 
 def _check_steps(scenario: Scenario, workload: Workload) -> None:
+    if scenario.steps is not None and not workload.steps:
+        raise InputError("the run has no denoising steps, so leave out --steps")
     steady = min((task.steady_ns.shape[1] for task in workload.step), default=0)
     if (scenario.steps or 1) > 1 and not steady and scenario.steps != workload.steps:
         raise InputError(

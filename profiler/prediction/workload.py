@@ -812,8 +812,8 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
     """The workload of the pipeline calls of `run`, of one of them where `pipeline` is its number.
 
     Of several the last is left out if the recording ended before it did, and the first if nothing
-    was run to warm up. Raises InputError if the run has no pipeline call with steps, or its
-    pipeline calls did different things.
+    was run to warm up. Raises InputError if the run has no pipeline call that called anything, or
+    its pipeline calls did different things.
     """
     calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
     pipelines = PipelineCalls.of(run)
@@ -885,10 +885,10 @@ def _chosen(
         found = _whole(cut)
         if not warm and len(found) > 1:
             del found[0]  # it paid for what happens once
-    if not any(pieces.steps for pieces in found):
+    if not any(pieces.steps or _calls_in(pieces) for pieces in found):
         raise InputError(
-            "predict starts from the denoising steps of a pipeline call, and the run holds none: "
-            "give the trace of a whole pipeline call of a diffusion pipeline"
+            "predict starts from the calls of a pipeline call, and the run holds none: give a "
+            "trace in which something was called"
         )
     kinds = {_kind(pieces): pieces.number for pieces in reversed(found)}
     if len(kinds) > 1:
@@ -925,8 +925,8 @@ def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
     return (pieces.pipeline, *parts, len(pieces.steps))
 
 
-def _calls_in(pieces: PipelinePieces) -> Iterator[int]:
-    yield from (piece.call for piece in _pieces_in(pieces) if piece.submodule is not None)
+def _calls_in(pieces: PipelinePieces) -> list[int]:
+    return [piece.call for piece in _pieces_in(pieces) if piece.submodule is not None]
 
 
 def _pieces_in(pieces: PipelinePieces) -> Iterator[Piece]:

@@ -10,6 +10,7 @@ import pytest
 import profiler
 from profiler.errors import InputError
 from profiler.prediction import Assumption, PlacementNote, Scenario, Unknown, workload_of
+from profiler.prediction.ladder import ladder_of
 from profiler.prediction.placement import TargetDevice, equal_hardware
 from profiler.prediction.predict import Prediction, predict
 from profiler.prediction.replay import RefusedError
@@ -154,6 +155,62 @@ def test_a_graph_a_call(waits):
     assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
     left = [n.values["submodules"] for n in found.assumes if n.code == Assumption.NOT_CAPTURED]
     assert left == ([("text_encoder",)] if waits == "waits_amid" else [])
+
+
+def test_a_run_without_steps_is_replayed():
+    """Calls are enough: one launch a call, and a branch that is not called, as simulated; there
+    are no steps to ask for another number of."""
+    made = QueuedPipeline([_LAUNCH_BOUND, *_ENCODE], [], _DECODE)
+    run = made.simulated().run
+    graphs = answer(run, cuda_graph=True)
+    assert graphs.measured.ns == made.simulated().ns
+    assert graphs.request.ns == pytest.approx(made.simulated(graphs=True).ns, rel=0.01)
+    dropped = answer(run, drop=("text_encoder",))
+    without = QueuedPipeline([_LAUNCH_BOUND], [], _DECODE)
+    assert dropped.request.ns == pytest.approx(without.simulated().ns, rel=0.01)
+    with pytest.raises(InputError, match="no denoising steps, so leave out --steps"):
+        answer(run, steps=1)
+
+
+@pytest.mark.parametrize("milliseconds", [0, 5])
+def test_a_host_that_loads_data_does_so_beside_graphs(milliseconds):
+    """In each of three calls without steps the host launches nothing for so long: that stays, while
+    the device may work on."""
+    call = replace(_LAUNCH_BOUND, stalls=milliseconds * 1_000_000)
+    made = QueuedPipeline([call] * 3, [], _DECODE)
+    found = answer(made.simulated().run, cuda_graph=True)
+    plain = QueuedPipeline([_LAUNCH_BOUND] * 3, [], _DECODE).simulated(graphs=True)
+    still = 3_000_000 * milliseconds
+    assert still < found.request.ns <= 1.01 * (plain.ns + still)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "code"),
+    [
+        ("category", ["collective"], Refusal.COLLECTIVES),
+        ("device", ["cuda:0", "cuda:1"], Refusal.SEVERAL_AT_ONCE),
+    ],
+)
+def test_several_hosts_are_not_replayed_as_one(column, values, code):
+    """Kernels that wait for other ranks, or calls of two devices at once, in a run without steps:
+    the ladder names what has no number and why. With steps the parts of a call are known."""
+    run = QueuedPipeline([_LAUNCH_BOUND] * 4, [], _DECODE).simulated().run
+    if column == "category":
+        there = pl.col("category").cast(pl.String)
+        other = pl.when(there == "compute").then(pl.lit(values[0])).otherwise(there)
+        commands = run.commands.with_columns(category=other.cast(run.commands["category"].dtype))
+        run = replace(run, commands=commands)
+    else:
+        device = pl.Series([values[i % 2] for i in range(len(run.calls))], dtype=pl.Categorical)
+        begun = pl.lit(run.calls["start_ns"].min())
+        run = replace(run, calls=run.calls.with_columns(device=device, start_ns=begun))
+    with pytest.raises(RefusedError) as refused:
+        answer(run, cuda_graph=True)
+    assert refused.value.why.code == code
+    found = ladder_of(run, asked(run))
+    assert found.rungs == ()
+    assert found.refused == refused.value.why
+    assert found.why_not == str(refused.value)
 
 
 def test_a_graph_does_not_gain_what_the_host_did_once():

@@ -22,6 +22,7 @@ from msgspec import Struct
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Fact
 from profiler.analysis.result import Analysis
+from profiler.analysis.timeline import begun
 from profiler.run.device_timeline import (
     Flags,
     Launches,
@@ -649,14 +650,15 @@ class Gain(Struct, frozen=True):
 
 
 class Gains(Struct, frozen=True, eq=False):
-    """A run to be replayed; of its n calls the numbers, the host's `begin` and `end`, int64 [n],
-    their submodules and branches, and which of them launched work, bool [n]. `op_types` are those
-    of the run's commands, by row."""
+    """A run to be replayed; of its n calls the numbers, the host's `begin` and `end` and when it
+    turned to them (`begun`), int64 [n], their submodules and branches, and which of them launched
+    work, bool [n]. `op_types` are those of the run's commands, by row."""
 
     whole: WholeRun
     numbers: Times
     begin: Times
     end: Times
+    begun: Times
     names: npt.NDArray[np.str_]
     branches: npt.NDArray[np.str_]
     queued: Flags
@@ -722,7 +724,8 @@ class Gains(Struct, frozen=True, eq=False):
         return self._both(calls, (share, pace), pace)
 
     def without(self, calls: Flags, others: Flags, grown: float = 1.0) -> Gain:
-        """Of calls that are not made, while others have `grown` times the work."""
+        """Of calls that are not made, nor what the host does for them, while others have `grown`
+        times the work."""
         works = self.whole.recording.works
         lengths = np.where(self._own(others), np.rint(works.length * grown), works.length)
         spans = [
@@ -760,7 +763,8 @@ class Gains(Struct, frozen=True, eq=False):
         first, last = int(self.whole.script.first[0]), int(self.whole.script.last[0])
         rows = np.flatnonzero(calls)
         rows = rows[np.argsort(self.begin[rows], kind="stable")]
-        begin = np.clip(self.begin[rows], first, last)
+        begin = self.begin if left_out is None else np.where(left_out, self.begun, self.begin)
+        begin = np.clip(begin[rows], first, last)
         end = np.maximum.accumulate(np.clip(self.end[rows], begin, last))
         begin = np.maximum(begin, np.append(first, end)[: len(end)])
         edges = np.column_stack((begin, end)).ravel()
@@ -788,6 +792,7 @@ def gains_of(run: Run) -> Gains | None:
         numbers=calls["call"].to_numpy().astype(np.int64),
         begin=calls["start_ns"].to_numpy(),
         end=ends(calls),
+        begun=begun(run, calls["start_ns"].to_numpy(), ends(calls)),
         names=np.array(names.to_list(), dtype=np.str_),
         branches=np.array(branches.to_list(), dtype=np.str_),
         queued=queued & calls["ops_traced"].to_numpy(),

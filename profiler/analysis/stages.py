@@ -18,7 +18,9 @@ from profiler.analysis.step_matrix import times_batch
 from profiler.analysis.steps import step_section_parts
 from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden, hidden_notes
 from profiler.analysis.table_text import renamed, table, with_known_work
+from profiler.analysis.timeline import begun
 from profiler.run.columns import Column
+from profiler.run.intervals import Stretches
 from profiler.text import Value, duration, said
 
 # --- Rules about submodules as wholes: encoders, prompts, branches.
@@ -88,9 +90,18 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
             "encoders": ", ".join(rows["submodule"]),
         },
         where=calls_of(analysis, longest),
-        cost_ns=wall,
+        cost_ns=wall + _led_to(analysis, rows["submodule"], "negative_prompt"),
         effect=Effect(tuple(rows["submodule"]), without_branch="negative_prompt"),
     )
+
+
+def _led_to(analysis: Analysis, submodules: Iterable[str], branch: str) -> int:
+    """The host's time between the calls of a branch and those before them, which goes with it."""
+    of, axis = analysis.inputs, analysis.inputs.axis
+    submodule, of_branch = of.run.calls.select(pl.col("submodule", "branch").cast(pl.String))
+    own = (submodule.is_in([*submodules]) & of_branch.eq_missing(branch)).to_numpy()
+    ahead = Stretches.union(begun(of.run, axis.begin, axis.end)[own], axis.begin[own])
+    return ahead.minus(axis.waited).minus(axis.lost).length
 
 
 def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
@@ -135,7 +146,8 @@ def _saved_by_batching(analysis: Analysis, submodule: str, grown: float) -> int:
         (pl.col("submodule") == submodule) & (pl.col("branch") == "uncond")
     )
     elapsed, busy = (int(calls[name].fill_null(0).sum()) for name in ("elapsed_ns", "busy_ns"))
-    return round(max(elapsed - busy, 0) + min(busy, elapsed) * (2.0 - grown))
+    waited = max(elapsed - busy, 0) + _led_to(analysis, [submodule], "uncond")
+    return round(waited + min(busy, elapsed) * (2.0 - grown))
 
 
 def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:

@@ -69,6 +69,20 @@ def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]
     return found
 
 
+def begun(run: Run, begin: Times, end: Times) -> Times:
+    """When the host turned to each call of `run`, int64 [n]: as the call before it in its step, or
+    outside of steps, had ended; without one as it began. `begin` and `end` are those of calls on
+    one axis."""
+    pipelines = PipelineCalls.of(run)
+    part = np.column_stack((pipelines.number_of(run.calls), run.calls["step"].to_numpy()))
+    order = np.lexsort((begin, part[:, 0]))
+    follows = (part[order][1:] == part[order][:-1]).all(axis=1)
+    before = np.minimum(np.maximum.accumulate(end[order])[:-1], begin[order][1:])
+    found = begin.copy()
+    found[order[1:]] = np.where(follows, before, found[order[1:]])
+    return found
+
+
 def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, Times]:
     """First start and last end of each group, int64 [groups], the latter before the former if
     it has none; codes below 0 are of none."""

@@ -124,13 +124,13 @@ def test_a_run_whose_replay_is_off_gains_nothing_that_is_known():
 @needs_corpus
 def test_sd35s_findings_promise_nothing_that_a_replay_contradicts():
     """Attention's 160 ms above its roofline are hidden behind launches; the negative prompt's
-    encoders take 57 ms."""
+    encoders take 57 ms, and the host 2 ms between them."""
     analysis = analyze(profiler.load(SD35))
     found = {finding.rule: finding for finding in analysis.findings}
     slow = found["slow_products"]
     assert (slow.cost_ns, slow.severity) == (0, "low")
     assert slow.evidence["gain_high_ns"] == pytest.approx(160e6, rel=0.02)
     assert "gains 0 ns" in words(slow).caveat
-    assert found["negative_prompt"].cost_ns == pytest.approx(57.1e6, rel=0.01)
+    assert found["negative_prompt"].cost_ns == pytest.approx(59.4e6, rel=0.001)
     (batched,) = analysis.guidance.filter(branch="batched")["elapsed_ns"]
     assert batched < 1e6

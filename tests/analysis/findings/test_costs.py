@@ -74,6 +74,22 @@ def test_moved_data_costs_all_of_it():
     assert "upper bound" in words(found).caveat
 
 
+def test_a_negative_prompt_costs_what_leads_to_its_calls():
+    """Of 70 ns the host needs 20 to get from the prompt's call to it, and 50 are its call. Were it
+    the first in its pipeline call, nobody would know what the 15 ns ahead of it are for."""
+
+    def found(first, second):
+        calls = [
+            make_call(0, "text_encoder", 15, 100, stage="encode", branch=first, pipeline=0),
+            make_call(1, "text_encoder", 120, 170, stage="encode", branch=second, pipeline=0),
+        ]
+        run = analyzed(calls, spans=[make_span("pipeline", "P", 0, 200, pipeline=0)])
+        return _only(run, "negative_prompt").cost_ns
+
+    assert found("prompt", "negative_prompt") == 70
+    assert found("negative_prompt", "prompt") == 85
+
+
 def test_what_an_encoder_saves_depends_on_other_runs():
     """Kept embeddings save what comes again: no cost, and medium whatever its share."""
     encoder = make_call(0, "text_encoder_3", 0, 500, stage="encode", branch="prompt")

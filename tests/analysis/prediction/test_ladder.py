@@ -63,6 +63,18 @@ def test_every_figure_is_that_of_predict_with_the_same_options(predict, sample):
     assert predicted_ns(predict, sample, found["options"]) == found["all_together"]["ns"]
 
 
+def test_a_finding_gains_at_most_what_its_rung_does(sample):
+    """The ladder takes the negative prompt's calls away with what the host does for them; so does
+    the finding, that of the MI300X by a replay of the whole run."""
+    analysis = asked(profiler.load(sample))
+    ladder = ladder_of_analysis(analysis)
+    (rung,) = (
+        one for one in ladder.rungs if one.change.follow == ("negative_prompt:text_encoder_3",)
+    )
+    (finding,) = rung.change.findings
+    assert finding.cost_ns == pytest.approx(ladder.before_ns - rung.alone.ns, rel=0.001)
+
+
 def test_after_those_above_are_options_combined(predict):
     """The second rung's options after the first one's, in one command."""
     sample = SAMPLES / "sd35_mi300x"

@@ -111,7 +111,7 @@ DEVICES: tuple[Column, ...] = (
         NS,
         "time in its span in which nothing was recorded although work or the host waited, or a "
         "drop says so; not idle",
-        label="not recorded",
+        label="not recorded in its span",
         importance=7,
         hide_if_zero=True,
     ),
@@ -626,7 +626,7 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
     lost = 1 - row["utilization"] - row["idle_share"]
     if lost >= _WORTH:
-        idle = said("{idle}; not recorded {share}", idle=idle, share=percent(lost))
+        idle = said("{idle}; not recorded {share} of end to end", idle=idle, share=percent(lost))
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 

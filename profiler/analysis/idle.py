@@ -170,7 +170,7 @@ IDLE: tuple[Column, ...] = (
         NS,
         "time in which nothing was recorded although work or the host waited, or which a drop "
         "says is missing",
-        label="not recorded",
+        label="not recorded in its span",
         hide_if_zero=True,
     ),
     col("idle_inside_ns", NS, "part of idle_ns within tiles of its calls", importance=DATA_ONLY),

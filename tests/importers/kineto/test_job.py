@@ -289,7 +289,7 @@ def test_shared_ranks_agree_with_their_truth():
         busy, idle = row["utilization"], row["idle_share"]
         text = said_of[row["device"]]
         assert f"busy {percent(busy)}, idle {percent(idle)}: " in text
-        assert text.endswith(f"; not recorded {percent(1 - busy - idle)}")
+        assert text.endswith(f"; not recorded {percent(1 - busy - idle)} of end to end")
     text, exposed = headline(made, 0), 303_523_000 / total
     whole = duration(total + made.accounting.unrecorded_ns)
     assert (whole, text.partition(" for ")[0]) == (

@@ -358,6 +358,25 @@ def test_a_sum_over_devices_says_so():
     assert found["together"] == {"devices": 2, "passed": 100}
 
 
+def test_a_sum_over_devices_is_the_run_of_each():
+    """One device is in a call for 100 of 100 ns, another for 30: the run is 200 wide, and 70 are a
+    node. What is drawn 50 % wide is 50 % of the run."""
+    calls = [
+        make_call(0, "long", 0, 100, device="cuda:0"),
+        make_call(1, "short", 10, 40, device="cuda:1"),
+    ]
+    commands = [Command(0, "cuda:0", "s", "compute", "k", 0, 100)]
+    commands += [Command(1, "cuda:1", "s", "compute", "k", 10, 30)]
+    found = icicle_json(analyze(make_run(calls, commands, [make_span("pipeline", "p", 0, 100)])))
+    values = found["values"]
+    first = [row for row, parent in enumerate(found["parent"]) if parent == 0]
+    names = {
+        values["name"][row]: (values["elapsed_ns"][row], values["share"][row]) for row in first
+    }
+    assert names == {"denoise": (130, 0.65), "outside of its calls": (70, 0.35)}
+    assert (values["elapsed_ns"][0], values["share"][0]) == (200, 1.0)
+
+
 @pytest.mark.parametrize("launches", [True, False])
 def test_waits_in_calls_without_operators_are_in_no_node(launches, tmp_path):
     """Then nothing says how busy the run was: its waits are not all there."""

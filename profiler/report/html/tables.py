@@ -442,8 +442,9 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     waited for: `parent` is the place of the node that each is in, -1 of the run, and `codes` are
     those of columns of words. Only leaves have a bound, and only these and roles have a role.
     `together` says how many devices the times are the sum of, and how long the run took, if these
-    are longer; `waits_lack` is true if devices also waited in calls whose operators were not
-    traced. None if nothing took any time."""
+    are longer: then the run is that time of each device, and what is in none of its calls a node.
+    `waits_lack` is true if devices also waited in calls whose operators were not traced. None if
+    nothing took any time."""
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
     if tree.is_empty():
         return None
@@ -451,7 +452,8 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     waits = waits_of(analysis.inputs)
     in_calls = waits.filter(pl.col("submodule").is_not_null())["wait_ns"].sum()
     waits_lack = bool(len(waits)) and in_calls < analysis.idle["idle_inside_ns"].sum()
-    kept = _without_only_stage(_with_waits(kept, waits))
+    together = _together(analysis, tree)
+    kept = _of_devices(_without_only_stage(_with_waits(kept, waits)), together)
     place = {node: number for number, node in enumerate(kept["node"]) if node is not None}
     above_each = [place.get(node, -1) for node in kept["parent"]]
     columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
@@ -468,7 +470,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
         "depth": kept["depth"].to_list(),
         "parent": [above if above < at else -1 for at, above in enumerate(above_each)],
         "words": [said(word) for word in sorted(word for word in words if word)],
-        "together": _together(analysis, tree),
+        "together": together,
         "waits_lack": waits_lack,
     }
 
@@ -514,6 +516,22 @@ def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
             place = {"parent": row["node"], "depth": row["depth"] + 1, "kind": kind}
             rows.append({"name": name, "own": name, **same, **times, **place})
     return pl.DataFrame(rows, schema=tree.schema)
+
+
+def _of_devices(tree: pl.DataFrame, together: dict[str, int] | None) -> pl.DataFrame:
+    """The nodes of a run whose devices are added up, each for as long as the run took; what that is
+    longer than the tree lies between calls of some devices."""
+    if together is None:
+        return tree
+    whole = max(together["devices"] * together["passed"], tree["elapsed_ns"][0])
+    rest = whole - tree["elapsed_ns"][0]
+    root, name = pl.col("depth") == 0, said("outside of its calls")
+    found = tree.with_columns(elapsed_ns=pl.when(root).then(whole).otherwise("elapsed_ns"))
+    if rest:
+        times = {"elapsed_ns": rest, "self_ns": rest, "parent": tree["node"][0], "depth": 1}
+        row = {"name": name, "own": name, "kind": NO_CALL, **times}
+        found = pl.concat([found, pl.DataFrame([row], schema=tree.schema)])
+    return found.with_columns(share=pl.col("elapsed_ns") / whole)
 
 
 def _together(analysis: Analysis, tree: pl.DataFrame) -> dict[str, int] | None:

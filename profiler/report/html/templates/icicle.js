@@ -139,10 +139,7 @@ export class Icicle extends FirstCanvas {
   }
 
   // Of the end-to-end time: of as many as there are devices, if these are added up.
-  share(node) {
-    const { together } = page.icicle;
-    return this.values.elapsed_ns[node] / (together ? together.devices * together.passed : this.values.elapsed_ns[this.root]);
-  }
+  share(node) { return this.values.elapsed_ns[node] / this.values.elapsed_ns[this.root]; }
 
   // How long a node took; of the run also what this is the sum of.
   time(node) {

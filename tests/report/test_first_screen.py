@@ -166,6 +166,38 @@ def test_the_strip_begins_where_a_long_loading_ends():
     assert strip_json(timeline_of(make_run(early, [], [loading])))["begin"] == 0
 
 
+def test_what_was_done_before_the_strip_begins_is_named():
+    """The longest of the host's work of no call, if it is most of the time until then."""
+    calls = [make_call(0, "resnet", 900, 1000, device="qnn:0")]
+
+    def before(**lengths):
+        host = [Command(-1, "cpu:0", "host", "host", name, 0, ns) for name, ns in lengths.items()]
+        return strip_json(timeline_of(make_run(calls, host)))["before"]
+
+    assert before(finalize=880, other=20) == {"name": "finalize", "duration": 880}
+    assert before(finalize=400, other=20) is None
+
+
+def test_operators_without_times_are_a_part_of_each_call():
+    """15 and 30 of 100 ns: those are drawn, and not where they ran. Waiting is no operator. If
+    operators take all of their calls, or it is known when a device was busy, there is no part."""
+    calls = [make_call(n, "resnet", 100 * n, 100 * n + 100, device="qnn:0") for n in range(2)]
+
+    def inside(*lengths, busy=()):
+        work = [
+            Command(n, "qnn:0", "HTP", kind, "op", 100 * n, ns)
+            for n, kind, ns in (*lengths, (0, "sync", 50))
+        ]
+        strip = strip_json(timeline_of(make_run(calls, work)), {device: {} for device in busy})
+        return strip["devices"][0]["inside"]
+
+    some = (0, "compute", 10), (0, "compute", 5), (1, "compute", 30)
+    assert inside(*some) == [0.15, 0.3]
+    assert inside(*some, busy=["qnn:0"]) is None
+    assert inside((0, "compute", 100), (1, "compute", 100)) is None
+    assert inside((0, "compute", 10)) is None
+
+
 def test_many_calls_are_few_rectangles():
     """Thousands of calls of one submodule that follow each other are one rectangle of their whole
     stretch; another submodule among them keeps its own."""

@@ -223,7 +223,7 @@ _MAX_RECTANGLES = 1500  # rectangles of a device that are drawn one by one
 _APART = 1000  # of more, those closer than this part of the run are one
 _MAX_INTERVALS = 600  # of the curve of how busy a device was
 _ALL_INTERVALS = 9600  # of all devices
-_HOST = CATEGORIES.index("host")
+_HOST, _SYNC = CATEGORIES.index("host"), CATEGORIES.index("sync")
 _Ints = npt.NDArray[np.int64]
 _CALL_COLUMNS = (
     "device",
@@ -236,25 +236,32 @@ _CALL_COLUMNS = (
 
 
 _LATE = 0.5  # of the run: what is drawn begins so late
+_ALL_INSIDE = 0.99  # of the calls of a device: operators that take as much take all
 
 
 def strip_json(timeline: Timeline, busy: Mapping[str, Any] = {}) -> dict[str, Any]:
     """The rectangles of each device and how `busy` it was over time (`busy_json`), the steps above
     them, the `begin` and `span`, the end, of the axis, and the columns of their table; times are ns
     from the run's start, `submodule` and `stage` are indices of the timeline's strings. The axis
-    begins with the run, or with what is drawn if that is long after it: a model was loaded."""
+    begins with the run, or with what is drawn if that is long after it: a model was loaded, and
+    `before` is the longest that the host did until then. Of a device of which nobody knows how busy
+    it was, `inside` is how much of its time in calls its operators take, None if that is all of it,
+    or not known."""
     devices, steps = [*_devices(timeline)], _steps(timeline)
-    drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
+    drawn: list[Mapping[str, Any]] = [*(found for _, found, _ in devices), steps]
     some = [one for one in drawn if len(one["start"])]
     span = int(max((np.add(one["start"], one["duration"]).max() for one in some), default=1))
     first = int(min((np.min(one["start"]) for one in some), default=0))
+    begin = first if first > _LATE * span else 0
     return {
-        "begin": first if first > _LATE * span else 0,
+        "begin": begin,
+        "before": _longest_before(timeline, begin),
         "span": span,
         "devices": [
             {"device": device, "busy": busy.get(device)}
+            | {"inside": None if device in busy else inside}
             | {name: values.tolist() for name, values in found.items()}
-            for device, found in devices
+            for device, found, inside in devices
         ],
         "steps": steps,
         "columns": described(columns_of(_CALL_COLUMNS, CALLS)),
@@ -285,7 +292,21 @@ def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints]]]:
+def _longest_before(timeline: Timeline, moment: int) -> dict[str, Any] | None:
+    """The name and length of what the host did longest, of no call, before a moment of which it is
+    the most; None if nothing is."""
+    commands = timeline.tables["commands"]
+    start, length = (commands[name].astype(np.int64) for name in ("start", "duration"))
+    there = (commands["call"] < 0) & (commands["category"] == _HOST) & (start + length <= moment)
+    rows = np.flatnonzero(there)
+    longest = rows[length[rows].argmax()] if len(rows) else -1
+    if longest < 0 or length[longest] <= _LATE * moment:
+        return None
+    name = timeline.document["strings"][int(commands["layer"][longest])]
+    return {"name": name, "duration": int(length[longest])}
+
+
+def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints], list[float] | None]]:
     span = max(int(timeline.document["span"]), 1)
     lanes: dict[str, list[dict[str, Any]]] = {}
     for lane in timeline.document["lanes"]:
@@ -301,7 +322,25 @@ def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints]]]:
         else:
             rows = _stretches(timeline, work)
         if len(rows["start"]):
-            yield device, _merged(rows, span // _APART)
+            drawn = _merged(rows, span // _APART)
+            yield device, drawn, _inside(timeline, work, drawn)
+
+
+def _inside(timeline: Timeline, work: _Ints, drawn: Mapping[str, _Ints]) -> list[float] | None:
+    """The share of each rectangle that operators take, by their lengths: when they ran may not be
+    known. None if some has none, or they take all of it."""
+    commands = timeline.tables["commands"]
+    rows = work[commands["category"][work] != _SYNC]
+    rows = rows[np.argsort(commands["start"][rows], kind="stable")]
+    start = commands["start"][rows].astype(np.int64)
+    total = np.append(0, np.cumsum(np.maximum(commands["duration"][rows], 0).astype(np.int64)))
+    end = drawn["start"] + drawn["duration"]
+    first, last = (np.searchsorted(start, at) for at in (drawn["start"], end))
+    taken, whole = total[last] - total[first], np.maximum(drawn["duration"], 1)
+    if not taken.all() or taken.sum() > _ALL_INSIDE * whole.sum():
+        return None
+    shares: list[float] = np.minimum(taken / whole, 1.0).round(4).tolist()
+    return shares
 
 
 def _calls(calls: Table, rows: slice) -> dict[str, _Ints]:

@@ -26,13 +26,14 @@ export class DevicesStrip extends FirstCanvas {
 
   // Where the calls of a device are drawn and, if it is known, how busy it was: top and height.
   callsOf(row) {
-    const room = this.row - STRIP.gap, known = this.devices[row].busy;
+    const room = this.row - STRIP.gap, known = this.devices[row].busy || this.devices[row].inside;
     return { top: this.top + row * this.row, height: known ? Math.round(room * OF_CALLS) : room };
   }
 
   busyOf(row) {
     const calls = this.callsOf(row), top = calls.top + calls.height + 1;
-    return this.devices[row].busy ? { top, height: this.top + (row + 1) * this.row - STRIP.gap - top } : null;
+    const { busy, inside } = this.devices[row];
+    return busy || inside ? { top, height: this.top + (row + 1) * this.row - STRIP.gap - top } : null;
   }
 
   get row() { return Math.min(STRIP.row, Math.max(STRIP.least, STRIP.most / Math.max(this.devices.length, 1))); }
@@ -65,7 +66,7 @@ export class DevicesStrip extends FirstCanvas {
     const time = this.begin + ((event.offsetX - this.left) / (this.width - this.left)) * (this.end - this.begin);
     for (const [row, device] of this.devices.entries()) {
       const place = this.busyOf(row);
-      if (!place || event.offsetY < place.top || event.offsetY > place.top + place.height) continue;
+      if (!place || !device.busy || event.offsetY < place.top || event.offsetY > place.top + place.height) continue;
       const part = Math.floor((time - device.busy.start) / device.busy.step);
       return part in device.busy.busy ? this.part(row, part) : null;
     }
@@ -99,10 +100,11 @@ export class DevicesStrip extends FirstCanvas {
     if (item.part !== undefined) return this.ofPart(item);
     const { i, device } = item, { submodule, stage, step } = this.told(item);
     const what = [submodule ?? say("no call"), stage, step === null ? null : say("step {value}", { value: step })];
-    return say("{device}: {what}, {duration} from {start}", {
+    const told = say("{device}: {what}, {duration} from {start}", {
       device: device.device, what: what.filter(Boolean).join(", "),
       duration: format.duration(device.duration[i]), start: format.instant(device.start[i]),
     });
+    return device.inside ? `${told}, ${say("{share} in operators", { share: format.percent(device.inside[i]) })}` : told;
   }
 
   ofPart({ device: { device, busy }, part }) {
@@ -121,7 +123,17 @@ export class DevicesStrip extends FirstCanvas {
       context.fillStyle = fill;
       context.fillRect(left, top, width - (width > 3 ? 0.8 : 0), height);
       if (width > 20 && height > 10) this.label(context, [submodule ?? say("no call"), shortened(submodule ?? "", 12)], left, top, width, height, fill);
+      if (item.device.inside) this.share(context, item, left, width);
     }
+  }
+
+  // How much of a call operators take, and what is around them: when they ran is not known.
+  share(context, item, left, width) {
+    const { top, height } = this.busyOf(item.row), inside = width * item.device.inside[item.i];
+    context.fillStyle = this.fill(page.palette.host[this.theme], item);
+    context.fillRect(left, top, width - (width > 3 ? 0.8 : 0), height);
+    context.fillStyle = this.fill(this.inks.busy, item);
+    context.fillRect(left, top, inside, height);
   }
 
   // How busy a device was in each interval, from below; from above, what was not recorded.
@@ -159,12 +171,13 @@ export class DevicesStrip extends FirstCanvas {
     const names = this.devices.flatMap(({ device, busy }, row) => {
       const { top, height } = this.callsOf(row), place = this.busyOf(row);
       if (!place || place.height < 10) return [[device, this.top + (row + 0.5) * this.row - STRIP.gap / 2]];
-      return [[device, top + height / 2], [say("busy {share}", { share: format.percent(busy.share) }), place.top + place.height / 2]];
+      const share = format.percent(busy ? busy.share : this.inside(row)), text = busy ? say("busy {share}", { share }) : say("{share} in operators", { share });
+      return [[device, top + height / 2], [text, place.top + place.height / 2, share]];
     });
     if (this.top > STRIP.ruler) names.unshift([say("Steps"), STRIP.ruler + STRIP.steps / 2 - 1]);
-    for (const [name, y] of this.row > 10 ? names : []) {
+    for (const [name, y, short = shortened(name, 20)] of this.row > 10 ? names : []) {
       context.fillStyle = this.inks.muted;
-      context.fillText(this.fitted(context, [name, shortened(name, 20), shortened(name, 10)], this.left - 8), 0, y);
+      context.fillText(this.fitted(context, [name, short, shortened(name, 10)], this.left - 8), 0, y);
     }
     if (this.top > STRIP.ruler) this.drawSteps(context);
   }
@@ -193,12 +206,24 @@ export class DevicesStrip extends FirstCanvas {
       (best < 0 || Math.abs(item.device.start[item.i] - time) < Math.abs(this.items[best].device.start[this.items[best].i] - time) ? number : best), -1);
   }
 
+  // The share of a device's time in calls that its operators take.
+  inside(row) {
+    const { inside, duration } = this.devices[row];
+    const sum = (shares) => duration.reduce((all, time, i) => all + time * shares(i), 0);
+    return sum((i) => inside[i]) / sum(() => 1);
+  }
+
   // Calls are distinguished by their names.
   legend() {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
     const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), true]] : [];
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.line, say("not recorded")]);
     if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.host, say("no call")]);
+    if (this.devices.some((device) => device.inside)) {
+      found.push([palette.page.busy, say("in operators (when is not known)")], [palette.host, say("outside of operators")]);
+    }
+    const { before } = page.strip;
+    if (before) found.push([null, say("before: {name}, {time}", { name: before.name, time: format.duration(before.duration) })]);
     return found;
   }
 

@@ -123,7 +123,7 @@ export class FirstCanvas {
     const entries = this.legend(), key = JSON.stringify([entries, speech.language]);
     if (key === this.told_legend) return;
     this.told_legend = key;
-    this.legendPlace.replaceChildren(...entries.map(([pair, name, hatched]) => element("li", {}, swatch(pair, hatched), name)));
+    this.legendPlace.replaceChildren(...entries.map(([pair, name, hatched]) => element("li", {}, ...(pair ? [swatch(pair, hatched)] : []), name)));
   }
 
   say(item = this.hovered ?? (document.activeElement === this.canvas ? this.items[this.at] : null)) {

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 _FITTED = "() => document.querySelector('[data-table=operators] button.columns:not([hidden])')"
 _TOO_WIDE = """() => [...document.querySelectorAll("[data-table] > .scroll")].filter(
-  (place) => place.scrollWidth > place.clientWidth).length"""
+  (place) => place.checkVisibility() && place.scrollWidth > place.clientWidth).length"""
 
 
 def heads(report, table):
@@ -49,6 +49,26 @@ def test_tables_fit_a_usual_window(report):
     assert report.page.evaluate("document.activeElement.className") == "quiet columns"
     button.press("Enter")
     assert heads(report, "operators") == few
+
+
+def test_no_number_is_cut_on_a_telephone(report):
+    """At 390 pixels no table scrolls sideways, and each still shows the first column and a number:
+    in a wide page's table, columns of little importance alone are put away."""
+    report.page.wait_for_function(_FITTED)
+    wide = heads(report, "operators")
+    report.page.set_viewport_size({"width": 390, "height": 844})
+    report.page.wait_for_function(f"() => ({_TOO_WIDE})() === 0")
+    narrow = heads(report, "operators")
+    assert len(narrow) < len(wide)
+    assert narrow == [name for name in wide if name in narrow]
+    shown = report.page.evaluate(
+        """() => [...document.querySelectorAll("[data-table] > .scroll")].filter((place) =>
+          place.clientWidth && place.querySelector("thead tr")?.cells.length > 1
+        ).map((place) => [...place.querySelector("thead tr").cells].map((cell) => !cell.hidden))"""
+    )
+    assert shown
+    assert all(first and any(others) for first, *others in shown)
+    report.page.set_viewport_size({"width": 1400, "height": 1000})
 
 
 def test_a_wider_window_has_more_columns(report):

@@ -1,5 +1,6 @@
 // Which columns of a table are seen. Where a table is wider than its place, as many as it takes of those
-// of less importance are put away, `minor` ones first, then by `rank`, and a button brings them back.
+// of less importance are put away, `minor` ones first, then by `rank`, and a button brings them back. On
+// a narrow screen so are important ones, down to the first: a number that is cut reads as another.
 
 import { element, format } from "./format.js";
 import { say } from "./language.js";
@@ -15,15 +16,15 @@ const places = new ResizeObserver((entries) => {
 });
 
 const KEPT_RANK = 2; // columns below it stay
+const ROUNDED = 2; // pixels: widths of columns are whole ones
+const NARROW_PLACE = 640; // pixels: in a narrower place any may go
 
 export class ColumnChoice {
   constructor(table) {
     this.table = table;
-    // Places of what may be put away, in that order.
-    this.spared = table.columns.map(({ minor, rank }, place) => ({ minor, rank, place }))
-      .filter(({ minor, rank, place }) => place && (minor || rank >= KEPT_RANK))
-      .sort((a, b) => (b.minor - a.minor) || (a.minor ? 0 : b.rank - a.rank) || (b.place - a.place))
-      .map(({ place }) => place);
+    // What may be put away, in that order: of what is important, counts before times and shares.
+    this.spared = table.columns.map(({ minor, rank, kind }, place) => ({ minor, rank, place, counts: rank < KEPT_RANK && kind === "count" })).slice(1)
+      .sort((a, b) => (b.minor - a.minor) || (a.minor ? 0 : b.rank - a.rank) || (b.counts - a.counts) || (b.place - a.place));
     this.wanted = false; // all columns, however wide
     this.spare = new Set(); // names of columns that the place has no room for
     this.button = element("button", {
@@ -55,12 +56,13 @@ export class ColumnChoice {
 
   // Columns to put away so that the table, now shown whole, fits.
   measured() {
-    const { columns, head } = this.table, found = new Set();
-    let over = this.place.clientWidth ? this.place.scrollWidth - this.place.clientWidth : 0;
-    for (const i of this.spared) {
-      if (over <= 0) break;
-      found.add(columns[i].name);
-      over -= head.cells[i].offsetWidth;
+    const { columns, head } = this.table, found = new Set(), room = this.place.clientWidth;
+    let over = room ? this.place.scrollWidth - room : 0;
+    if (over > 0) over += ROUNDED;
+    for (const { minor, rank, place } of this.spared) {
+      if (over <= 0 || !(minor || rank >= KEPT_RANK || room < NARROW_PLACE)) break;
+      found.add(columns[place].name);
+      over -= head.cells[place].offsetWidth;
     }
     return found;
   }

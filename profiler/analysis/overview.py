@@ -383,7 +383,7 @@ def drops_fact(analysis: Analysis) -> Fact:
     """How much that was executed is not in the trace; "Uncertain" if all of it is, but not
     surely."""
     if not analysis.drops:
-        return Fact(said("Dropped"), said("nothing"), said("no loss was detected"))
+        return Fact(said("No events"), said("lost"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     missing = any(drop.kind.has_missing_time for drop in analysis.drops)
     name = said("Lost data") if missing else said("Uncertain")
@@ -558,12 +558,12 @@ def _identity(account: Accounting, worked_ns: int) -> Iterator[str]:
     worked_ns = min(worked_ns, sums["idle"])
     template = said(
         "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
-        "+ residual {residual} ({share})."
+        "+ unaccounted {residual} ({share})."
     )
     if worked_ns:
         template = said(
             "End to end {total} = calls {calls} + host work between them {host} + work of devices "
-            "in no call {worked} + idle {idle} + residual {residual} ({share})."
+            "in no call {worked} + idle {idle} + unaccounted {residual} ({share})."
         )
     values = {
         "total": duration(account.end_to_end_ns),

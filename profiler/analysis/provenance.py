@@ -213,17 +213,19 @@ def _groups(of: ReportInput) -> Iterator[Group]:
         {**generation_pairs(run.generations), **setting_pairs(run.submodule_settings)},
     )
     yield grouped_by_name(said("Devices"), run.devices)
-    yield grouped_by_name(said("Submodules"), run.submodules)
+    imported = run.recording is not None and bool(run.recording.source)
+    called = {"activate profiler": "traced"} if imported else {}  # else RBLN's setting
+    yield grouped_by_name(said("Submodules"), run.submodules, called)
     yield grouped(said("Hardware"), stated(run.hardware))
     yield grouped(said("Versions"), run.versions)
     yield Group(said("Files"), tuple(map(_file_row, trace_files(of.source) if of.source else ())))
     drops = of.analysis.drops
-    nothing = ((said("nothing"), said("everything that was executed is in this report")),)
+    nothing = ((said("none"), said("everything that was executed is in this report")),)
     if unrecorded := of.analysis.accounting.unrecorded_ns:
         silent = said("but for {time} nothing was recorded", time=duration(unrecorded))
-        nothing = ((said("nothing"), silent),)
+        nothing = ((said("none"), silent),)
     sound = is_sound(of.analysis.inputs.run.info.health)
-    yield Group(said("Dropped"), tuple(missing_rows(drops)) or (nothing if sound else ()))
+    yield Group(said("Lost data"), tuple(missing_rows(drops)) or (nothing if sound else ()))
 
 
 def _run(run: RunSummary, noun: Noun) -> Group:

@@ -352,7 +352,7 @@ def _stage_table(analysis: Analysis) -> TableView | None:
         sums = {name: [None, found[name].sum()] for name in ("calls", *_SUMMED)}
         totals = pl.DataFrame(
             {
-                "stage": [said("residual"), said("end to end")],
+                "stage": [said("unaccounted"), said("end to end")],
                 "elapsed_ns": [account.unaccounted_ns, account.end_to_end_ns],
                 "share": [account.residual_share, 1.0],
                 **sums,

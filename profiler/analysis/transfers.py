@@ -652,10 +652,11 @@ COPIES: tuple[Column, ...] = (
         "hidden_ns",
         NS,
         "part of wall_ns in which the device also computed",
+        label="overlapped",
         importance=5,
         hide_if_zero=True,
     ),
-    col("hidden_share", SHARE, "hidden_ns / wall_ns", label="hidden"),
+    col("hidden_share", SHARE, "hidden_ns / wall_ns", label="overlapped"),
 )
 
 

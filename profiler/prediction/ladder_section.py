@@ -68,9 +68,9 @@ _NOTE = col(
 
 def factor(before_ns: float, ns: float) -> str:
     """How many times as fast: `"1.6×"`, `"1.05×"`, `">999×"` beyond what a screen has room for."""
-    ratio = before_ns / ns if ns > 0 else 1.0
-    if ratio > _MOST_SHOWN:
+    if before_ns > _MOST_SHOWN * ns:
         return f">{_MOST_SHOWN}×"
+    ratio = before_ns / ns if ns > 0 else 1.0
     return f"{ratio:.1f}×" if ratio >= _FINE else f"{ratio:.2f}×"
 
 

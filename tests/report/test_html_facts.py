@@ -236,14 +236,14 @@ def test_key_facts_qualify_the_numbers():
     assert plain(facts["Profiling overhead"].value) == "0.90 %"
     assert plain(facts["Attributed"].value) == "99 %"
     assert plain(facts["Unaccounted"].value) == "0 %"
-    assert facts["Dropped"].value == "nothing"
+    assert facts["No events"].value == "lost"
     assert not any(fact.alert for fact in facts.values())
 
 
 def test_drops_name_their_kind_once():
     """The provenance has the kind of a drop beside what it says of it, not in it."""
     dropped = Drop(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", why("cut"))
-    assert groups_of(tiny_run(drops=(dropped,)))["Dropped"] == {
+    assert groups_of(tiny_run(drops=(dropped,)))["Lost data"] == {
         "truncated file": "a.pb: 10 bytes. cut"
     }
 

@@ -51,17 +51,17 @@ def test_first_line_is_the_answer():
 
 
 def test_accounting_adds_up_in_view():
-    """Stages and residual stand above the end-to-end time, whose columns are their sums."""
+    """Stages and unaccounted time stand above the end-to-end time, whose columns are their sums."""
     assert part_lines(_text(tiny_run()), "Stages: calls, host work between them, idle") == [
         "stage elapsed µs share % calls in calls µs host work µs idle µs host range µs",
         "encode 0.10 10.0 1 0.09 0.01 0 0.20",
         "denoise 0.66 66.0 2 0.50 0.04 0.12 0.70",
         "decode 0.24 24.0 1 0.08 0.04 0.12 0.10",
-        "residual 0 0 - - - - -",
+        "unaccounted 0 0 - - - - -",
         "end to end 1.00 100.0 4 0.67 0.09 0.24 1.00",
     ]
     identity = "End to end 1.00 µs = calls 670 ns + host work between them 90 ns + idle 240 ns"
-    assert f"{identity} + residual 0 ns (0 %)." in " ".join(_text(tiny_run()).split())
+    assert f"{identity} + unaccounted 0 ns (0 %)." in " ".join(_text(tiny_run()).split())
 
 
 def test_work_of_devices_in_no_call_is_not_idle():
@@ -75,7 +75,7 @@ def test_work_of_devices_in_no_call_is_not_idle():
     call = make_call(0, "t", 0, 40, device="cuda:0")
     text = " ".join(_text(make_run([call], free, spans)).split())
     work = "host work between them 5 ns + work of devices in no call 25 ns + idle 30 ns"
-    assert f"End to end 100 ns = calls 40 ns + {work} + residual 0 ns (0 %)." in text
+    assert f"End to end 100 ns = calls 40 ns + {work} + unaccounted 0 ns (0 %)." in text
     assert "Devices worked in no call for 25 ns of the idle time." in text
 
 
@@ -210,7 +210,7 @@ def test_what_ran_is_said():
         "4 calls, all with operators: 12 commands",
         "runs 1, duration 800 ns",
         "Attributed to module paths, of operator time: transformer 99 %.",
-        "Dropped nothing everything that was executed is in this report",
+        "Lost data none everything that was executed is in this report",
     ):
         assert said in text
 

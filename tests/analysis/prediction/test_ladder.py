@@ -106,6 +106,21 @@ def test_a_device_that_waits_gains_by_graphs_first():
     assert found.total.ns <= found.rungs[0].alone.ns
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (1194, 736, "1.6×"),
+        (100, 95, "1.05×"),
+        (10, 10, "1.00×"),
+        (0, 0, "1.00×"),
+        (10, 0, ">1000×"),
+    ],
+)
+def test_factors_have_few_digits(before, after, text):
+    """A request of which a change leaves next to nothing is no number of ten digits as fast."""
+    assert factor(before, after) == text
+
+
 def test_gains_grow_downwards():
     """Each rung after those above takes less than the one before it, by a hundredth of the run."""
     same = [r for r in ladder().rungs if r.change.kind is Kind.SAME_IMAGE]
@@ -208,4 +223,5 @@ def test_factors_have_room_in_a_narrow_terminal():
     """Two digits after the point below 1.2, one above, and no more than three before it: a damaged
     run may come to a ten-thousand-millionth."""
     shown = [factor(1.19e9, 0.736e9), factor(105, 100), factor(1.1e12, 154), factor(5, 0)]
-    assert shown == ["1.6×", "1.05×", ">999×", "1.00×"]
+    assert shown == ["1.6×", "1.05×", ">999×", ">999×"]
+    assert factor(0, 0) == "1.00×"

@@ -315,11 +315,11 @@ PAGE = {  # custom properties of the HTML page
 }
 
 _RAMP = (  # of submodules, which names distinguish: hues are the roles'
-    Colour("#c3ccd8", "#556170"),
-    Colour("#a6b2c1", "#647182"),
-    Colour("#8b99ab", "#748294"),
-    Colour("#728194", "#8696a8"),
-    Colour("#5b697b", "#9cabbc"),
+    Colour("#798594", "#5c6877"),
+    Colour("#6c7786", "#687483"),
+    Colour("#5e6978", "#8a96a5"),
+    Colour("#515c6a", "#99a5b4"),
+    Colour("#444f5e", "#a9b5c3"),
 )
 
 DEVICE_COLOURS = (  # of several in a chart, whose lines dashes distinguish as well

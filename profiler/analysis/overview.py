@@ -383,7 +383,7 @@ def drops_fact(analysis: Analysis) -> Fact:
     """How much that was executed is not in the trace; "Uncertain" if all of it is, but not
     surely."""
     if not analysis.drops:
-        return Fact(said("No events"), said("lost"))
+        return Fact(said("Lost"), said("no events"), said("no loss was detected"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     missing = any(drop.kind.has_missing_time for drop in analysis.drops)
     name = said("Lost data") if missing else said("Uncertain")

@@ -93,7 +93,7 @@ def _trust(analysis: Analysis) -> Iterator[str]:
     if number or is_sound(analysis.inputs.run.info.health):
         kinds = [drop.kind for drop in analysis.drops]
         worst = sorted(kinds, key=lambda kind: not kind.has_missing_time)[:1]
-        yield worst[0].value.replace("_", " ") if worst else "no events lost"
+        yield worst[0].value.replace("_", " ") if worst else "lost no events"
     fired = {finding.rule for finding in analysis.findings}
     if profiling_overhead.unaccounted_time.__name__ not in fired and analysis.accounting.possible:
         yield f"unaccounted {percent(analysis.accounting.residual_share)}"

@@ -236,7 +236,7 @@ def test_key_facts_qualify_the_numbers():
     assert plain(facts["Profiling overhead"].value) == "0.90 %"
     assert plain(facts["Attributed"].value) == "99 %"
     assert plain(facts["Unaccounted"].value) == "0 %"
-    assert facts["No events"].value == "lost"
+    assert facts["Lost"].value == "no events"
     assert not any(fact.alert for fact in facts.values())
 
 

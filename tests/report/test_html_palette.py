@@ -121,6 +121,10 @@ def test_hues_belong_to_roles(theme):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_colour_has_one_meaning(theme):
     """Devices are greys, as computing is; what is a category and a role has its colour."""
+    submodules = submodule_colours([f"part_{number}" for number in range(9)]).values()
+    host = oklab(CATEGORY_COLOURS["host"].on(theme), VIEWERS["normal"])
+    shades = [oklab(colour.on(theme), VIEWERS["normal"]) for colour in submodules]
+    assert min(np.linalg.norm(shade - host) for shade in shades) > 0.04
     greys = [*DEVICE_COLOURS, CATEGORY_COLOURS["compute"], CATEGORY_COLOURS["host"]]
     for colour in greys:
         assert np.linalg.norm(oklab(colour.on(theme), VIEWERS["normal"])[1:]) < 0.04
@@ -133,7 +137,8 @@ def test_a_colour_has_one_meaning(theme):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_series_stand_out_from_the_surface(theme):
     """A bar has the contrast that WCAG asks of graphics, its label that of text."""
-    for colour in (*SERIES, *ROLE_COLOURS.values()):
+    submodules = submodule_colours([f"part_{number}" for number in range(9)]).values()
+    for colour in (*SERIES, *ROLE_COLOURS.values(), *submodules):
         assert contrast(colour.on(theme), SURFACE.on(theme)) >= 3
         inks = (SURFACE.light, SURFACE.dark)
         assert max(contrast(ink, colour.on(theme)) for ink in inks) >= 4.2

@@ -71,7 +71,7 @@ def test_what_is_left_out_by_choice_is_not_lost(run):
     analysis = analyze(run)
     assert analysis.drops == ()
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
-    assert facts["No events"].value == "lost"
+    assert facts["Lost"].value == "no events"
     assert "without" in facts["Nodes"].note
 
 

@@ -36,9 +36,10 @@ from profiler.prediction.changes import FUSES, Named, named
 from profiler.prediction.predict import Predictor, recorded_by_server
 from profiler.prediction.replay import ReplayBasis
 from profiler.prediction.requests import RequestTime
-from profiler.prediction.scenario import GUIDED, Scenario
+from profiler.prediction.scenario import GUIDED, Refusal, Scenario
 from profiler.run.run import Run
 from profiler.text import Note, Said, counted, said
+from profiler.trace.events import NO_STEP
 
 MOST = 5  # rungs
 _MOST_LEFT = 3  # changes without a number
@@ -47,6 +48,7 @@ _OTHER_IMAGE = frozenset(("single_precision", "step_cache"))
 _BY_GRAPHS = frozenset(("host_bound", "idle_gaps"))  # rules whose advice graphs are
 _FIRST = frozenset(("first_call", "slow_start", "compilation"))  # rules about first calls
 _WHOLE = re.compile(r"run|trace|process_\d+")  # what importers call a recording without calls
+_MANY_CALLS = 1_000  # each replayed by itself in a run without steps: more keep a report waiting
 _FEWER_STEPS = 2  # times as few
 
 
@@ -438,6 +440,13 @@ def ladder_of_analysis(analysis: Analysis) -> Ladder | None:
             left = tuple(_left(analysis, ()))
             why = "the recording is damaged"
             made[ladder_of_analysis] = Ladder(run.run_id, 0.0, left=left, why_not=why)
+        elif (calls := len(run.calls)) > _MANY_CALLS and (run.calls["step"] == NO_STEP).all():
+            left = tuple(_left(analysis, ()))
+            why = f"{calls} calls without steps take long to replay: `profile-sd3 predict` does"
+            refused = Note.of(Refusal.MANY_CALLS, calls=calls)
+            made[ladder_of_analysis] = Ladder(
+                run.run_id, 0.0, left=left, why_not=why, refused=refused
+            )
         else:
             made[ladder_of_analysis] = ladder_or_left(run, analysis)
     found = made[ladder_of_analysis]

@@ -389,6 +389,7 @@ SENTENCES: Sentences = {
             "the launches of {missing_share} of the device's work are not in the trace"
         ),
         Refusal.SEVERAL_AT_ONCE: said("calls of {devices} run at the same time"),
+        Refusal.MANY_CALLS: said("{calls} calls take long: profile-sd3 predict does"),
         Refusal.COLLECTIVES: said("devices wait for one another in collectives"),
     },
 }

@@ -86,6 +86,7 @@ class Refusal(NoteCode):
     LAUNCHES_MISSING = "launches_missing"
     SEVERAL_AT_ONCE = "several_at_once"
     COLLECTIVES = "collectives"
+    MANY_CALLS = "many_calls"
 
 
 class Unknown(NoteCode):

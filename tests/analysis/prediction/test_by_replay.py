@@ -10,7 +10,7 @@ import pytest
 import profiler
 from profiler.errors import InputError
 from profiler.prediction import Assumption, PlacementNote, Scenario, Unknown, workload_of
-from profiler.prediction.ladder import ladder_of
+from profiler.prediction.ladder import ladder_of, ladder_of_analysis
 from profiler.prediction.placement import TargetDevice, equal_hardware
 from profiler.prediction.predict import Prediction, predict
 from profiler.prediction.replay import RefusedError
@@ -211,6 +211,18 @@ def test_several_hosts_are_not_replayed_as_one(column, values, code):
     assert found.rungs == ()
     assert found.refused == refused.value.why
     assert found.why_not == str(refused.value)
+
+
+def test_a_report_does_not_wait_for_many_calls(monkeypatch):
+    """Of a run without steps each call is replayed by itself: beyond so many `predict` alone does
+    that, and the report says so."""
+    monkeypatch.setattr("profiler.prediction.ladder._MANY_CALLS", 2)
+    for steps, many in (([], True), ([[_LAUNCH_BOUND]] * 2, False)):
+        analysis = asked(QueuedPipeline([_LAUNCH_BOUND] * 2, steps, _DECODE).simulated().run)
+        found = ladder_of_analysis(analysis)
+        assert (found.refused is not None) is many
+        assert bool(found.rungs) is not many
+        assert ladder_of(analysis.inputs.run, analysis).rungs
 
 
 def test_a_graph_does_not_gain_what_the_host_did_once():

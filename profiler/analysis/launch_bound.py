@@ -162,8 +162,8 @@ _SLOWER_WITH_STACKS = said(
     "less. Faster kernels gain nothing while it waits."
 )
 _GRAPHS_GAIN_MORE = said(
-    "Graphs may gain more than this wait, as in the ladder of what to do first: kernels in the "
-    "queue follow one another sooner, and the host gets ahead of the device between calls."
+    "Graphs may gain more than this wait: kernels in the queue follow one another sooner, and the "
+    "host gets ahead of the device between calls."
 )
 _PREPARES = re.compile(
     r"(processing|feature_extraction|tokenization)_\w+\.py: (?!post|.*decode)"
@@ -286,6 +286,8 @@ def _less_waiting(found: Finding) -> Said:
     look = [_LOOK] if "gaps" in found.evidence else []
     if "in_graphs_share" in found.evidence:
         return joined(" ", [*look, _BETWEEN_GRAPHS])
+    if imported and "ranks" in found.evidence:  # `predict` does not replay several
+        return joined(" ", [*look, _LAUNCH_LESS])
     return joined(" ", [*look, _LAUNCH_LESS, _TIME_UNTRACED if imported else _RECORD_CALLS])
 
 

@@ -2,6 +2,7 @@
 
 from profiler.analysis import Finding, WaitCause, Where, words
 from profiler.analysis.findings import once_for_all_devices, once_for_all_ranks
+from profiler.analysis.result import Recorded
 
 
 def _idle(device, cost, gaps, share, cause=WaitCause.COPY):
@@ -67,3 +68,15 @@ def test_ranks_are_counted_and_devices_of_one_rank_are_not():
         ("rank1/cuda:1", {"ranks": 2}),
         ("cuda:0", {}),
     ]
+
+
+def test_ranks_are_not_sent_to_a_prediction_that_refuses_them():
+    """`predict --untraced` replays one host: it is advised for one rank alone."""
+    evidence = {"host_wait_share": 0.5, "recorded": Recorded.OPERATORS}
+    of_one = words(Finding("host_bound", evidence, Where(device="cuda:0"), 5)).recommendation
+    of_two = words(
+        Finding("host_bound", evidence | {"ranks": 2}, Where(device="rank1/cuda:1"), 5)
+    ).recommendation
+    assert "predict --untraced" in of_one
+    assert "predict" not in of_two
+    assert "Launch less" in of_two

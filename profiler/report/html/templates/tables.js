@@ -354,7 +354,7 @@ export class DataTable {
     if (kind === "layer" || value.length > limit) properties.title = value;
     const text = this.shown(value, kind, name);
     if (kind === "word" && text.length > 32) properties.class += " long";
-    const shown = TEXTS.includes(kind) ? breakable(shortened(text, limit)) : shortened(text, limit);
+    const shown = TEXTS.includes(kind) ? breakable(shortened(text, limit), kind === "layer") : shortened(text, limit);
     if (kind === "file") return element("td", properties, element("a", { href: addressOf(value) }, shown));
     const colour = colourOf(name, value);
     return element("td", properties, this.pickable(name, value, [colour ? swatch(colour) : null, shown]));
@@ -404,9 +404,9 @@ export function colourOf(column, value) {
   return colours && Object.hasOwn(colours, value) ? colours[value] : null;
 }
 
-// Names may break behind a dot, a slash, a colon or an underscore.
-function breakable(name) {
-  return name.split(/(?<=[./:_])(?![/:_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+// Names may break behind a dot, a slash or an underscore, those of layers behind a colon, too.
+function breakable(name, layer) {
+  return name.split(layer ? /(?<=[./:_])(?![/:_])/ : /(?<=[./_])(?![/_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 }
 
 // A patch of colour that follows the theme by itself.

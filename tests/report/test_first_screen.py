@@ -196,6 +196,7 @@ def test_operators_without_times_are_a_part_of_each_call():
     assert inside(*some, busy=["qnn:0"]) is None
     assert inside((0, "compute", 100), (1, "compute", 100)) is None
     assert inside((0, "compute", 10)) is None
+    assert inside((0, "compute", 60), (0, "compute", 60), (1, "compute", 9)) is None
 
 
 def test_many_calls_are_few_rectangles():

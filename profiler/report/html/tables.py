@@ -328,7 +328,7 @@ def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints], list[f
 
 def _inside(timeline: Timeline, work: _Ints, drawn: Mapping[str, _Ints]) -> list[float] | None:
     """The share of each rectangle that operators take, by their lengths: when they ran may not be
-    known. None if some has none, or they take all of it."""
+    known. None if some has none, or they take all of it, or more: they overlapped."""
     commands = timeline.tables["commands"]
     rows = work[commands["category"][work] != _SYNC]
     rows = rows[np.argsort(commands["start"][rows], kind="stable")]
@@ -337,9 +337,9 @@ def _inside(timeline: Timeline, work: _Ints, drawn: Mapping[str, _Ints]) -> list
     end = drawn["start"] + drawn["duration"]
     first, last = (np.searchsorted(start, at) for at in (drawn["start"], end))
     taken, whole = total[last] - total[first], np.maximum(drawn["duration"], 1)
-    if not taken.all() or taken.sum() > _ALL_INSIDE * whole.sum():
+    if not taken.all() or (taken > whole).any() or taken.sum() > _ALL_INSIDE * whole.sum():
         return None
-    shares: list[float] = np.minimum(taken / whole, 1.0).round(4).tolist()
+    shares: list[float] = (taken / whole).round(4).tolist()
     return shares
 
 

@@ -128,10 +128,11 @@ class Rows:
         lost = total = 0
         pids, numbers = (np.concatenate(each) for each in zip(*self._dispatches, strict=True))
         for pid in np.unique(pids).tolist():
-            own = np.unique(numbers[(pids == pid) & (numbers > 0)])
-            if len(own) > 1:
+            own = np.sort(numbers[(pids == pid) & (numbers > 0)])
+            different = int(np.count_nonzero(np.diff(own))) + 1
+            if different > 1:
                 between = int(own[-1] - own[0]) + 1
-                lost, total = lost + between - len(own), total + between
+                lost, total = lost + between - different, total + between
         return lost, total
 
     def recorded(self, given: Collection[str]) -> Recorded:

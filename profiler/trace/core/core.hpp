@@ -7,6 +7,7 @@
 //                 translated names, ids of processes that the system used twice
 //   onnxruntime/  nodes of a profile's JSON -> columns
 //   kineto/       complete events of torch.profiler's JSON -> columns
+//   csv.cpp       columns of CSV
 //   ranges.cpp    what lies in what on a thread
 //
 // module.cpp registers one function for each.
@@ -20,6 +21,7 @@ void register_decode(nanobind::module_& module);
 void register_encode(nanobind::module_& module);
 void register_profiles(nanobind::module_& module);
 void register_kineto(nanobind::module_& module);
+void register_csv(nanobind::module_& module);
 void register_ranges(nanobind::module_& module);
 
 }  // namespace profiler::trace

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "arrays.hpp"
+#include "buffer.hpp"
 #include "core.hpp"
 #include "read_trace.hpp"
 
@@ -125,24 +126,6 @@ nb::dict as_python(Output& output) {
   result["whole"] = output.whole;
   return result;
 }
-
-// The bytes of an object, for as long as this lives.
-class Buffer {
- public:
-  explicit Buffer(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  }
-  ~Buffer() { PyBuffer_Release(&view_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  Bytes bytes() const {
-    return {static_cast<const uint8_t*>(view_.buf), static_cast<size_t>(view_.len)};
-  }
-
- private:
-  Py_buffer view_{};
-};
 
 // Unpacked packets, each unpacked once however often the trace is read.
 class Unpacked {

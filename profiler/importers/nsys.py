@@ -12,7 +12,7 @@ thread names and the environment are not read. Source: docs.nvidia.com/nsight-sy
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,48 +209,38 @@ _NVTX_COLUMNS = {**_KEPT, "eventType": 0, "textId": -1}
 def read_nvtx(database: SqliteFile, submodules: Collection[str] = ()) -> Marks:
     """The ranges of an export. `submodules` are the texts of those that are calls, instead of the
     names of components."""
-    ranges = _Ranges(database)
-    for found, texts in database.batches("NVTX_EVENTS", _NVTX_COLUMNS, "text"):
-        ranges.add(found, texts)
-    return ranges.marks(submodules)
+    return _Ranges(database).marks(submodules)
 
 
 class _Ranges:
-    """Ranges that are read some rows at a time; their texts stay as numbers."""
+    """The ranges of an export; their texts stay as numbers."""
 
     def __init__(self, database: SqliteFile) -> None:
         self._database = database
         self._texts = MarkTexts()
-        self._shared: dict[int, tuple[int, int]] = {}  # by id: numbers of name and shapes
-        nothing: Int64s = np.zeros(0, dtype=np.int64)
-        self._parts = {name: [nothing] for name in _KEPT}
         self._domains: dict[tuple[int, int], str] = {}  # by process and number
-        self._numbers = [(nothing.astype(np.int32), nothing.astype(np.int32))]
-        self._unclosed = 0
-
-    def add(self, found: dict[str, Int64s], texts: Sequence[str | None]) -> None:
-        """Add the ranges among some rows."""
-        for row in np.flatnonzero(found["eventType"] == _DOMAIN).tolist():
-            self._name_domain(found, texts, row)
-        ranges = np.isin(found["eventType"], (_PUSH_POP, _START_END))
-        ranges &= found["start"] != NO_TIME
-        closed = ranges & in_time(found["start"], found["end"])
-        self._unclosed += int((ranges & ~closed).sum())
-        ongoing = ranges & (found["end"] == NO_TIME) & in_time(found["start"], found["start"])
-        found["end"] = np.where(ongoing, OPEN, found["end"])
-        rows = np.flatnonzero(closed | ongoing)
-        for name, parts in self._parts.items():
-            parts.append(found[name][rows])
-        own = [texts[row] for row in rows.tolist()] if len(rows) < len(texts) else list(texts)
-        self._numbers.append(self._numbered(own, found["textId"][rows]))
 
     def marks(self, submodules: Collection[str]) -> Marks:
         """All of them."""
-        start, end, thread, domain = (np.concatenate(self._parts.pop(name)) for name in _KEPT)
-        text, sizes = (np.concatenate([part[at] for part in self._numbers]) for at in (0, 1))
+        found, texts, place = self._database.with_texts("NVTX_EVENTS", _NVTX_COLUMNS, "text")
+        kind = found.pop("eventType")
+        for row in np.flatnonzero(kind == _DOMAIN).tolist():
+            self._name_domain(found, texts[place[row]] if place[row] >= 0 else None, row)
+        ranges = np.isin(kind, (_PUSH_POP, _START_END))
+        ranges &= found["start"] != NO_TIME
+        closed = ranges & in_time(found["start"], found["end"])
+        unclosed = int((ranges & ~closed).sum())
+        ongoing = ranges & (found["end"] == NO_TIME) & in_time(found["start"], found["start"])
+        found["end"][ongoing] = OPEN
+        kept = closed | ongoing
+        if not kept.all():
+            place = place[kept]
+            found = {name: found[name][kept] for name in found}
+        text, sizes = self._numbered(texts, place, found.pop("textId"))
+        start, end, thread, domain = (found.pop(name) for name in _KEPT)
         text, named = self._with_domains(text, thread >> 24, domain)
         columns = start, end, thread, text, sizes
-        return Marks.of(*columns, self._texts, submodules, self._unclosed, named=named)
+        return Marks.of(*columns, self._texts, submodules, unclosed, named=named)
 
     def _with_domains(
         self, text: Int32s, process: Int64s, domain: Int64s
@@ -271,8 +261,8 @@ class _Ranges:
         text[rows] = code[place]
         return text, [*numbers]
 
-    def _name_domain(self, found: dict[str, Int64s], texts: Sequence[str | None], row: int) -> None:
-        number, text = int(found["domainId"][row]), texts[row]
+    def _name_domain(self, found: dict[str, Int64s], text: str | None, row: int) -> None:
+        number = int(found["domainId"][row])
         if text is None:
             shared = int(found["textId"][row])
             text = shared_texts(self._database, [shared]).get(shared)
@@ -280,24 +270,18 @@ class _Ranges:
             key = int(found["globalTid"][row]) >> 24, number
             self._domains.setdefault(key, text[:_MAX_DOMAIN_NAME])
 
-    def _numbered(self, own: list[str | None], ids: Int64s) -> tuple[Int32s, Int32s]:
+    def _numbered(self, own: list[str], place: Int32s, ids: Int64s) -> tuple[Int32s, Int32s]:
         """The numbers of the texts of some ranges, written in the table itself or in
         `StringIds`."""
-        code, sizes = self._texts.of([text or "" for text in own])
-        lacking = np.array([text is None for text in own], dtype=np.bool_)
-        unique, place = np.unique(ids[lacking], return_inverse=True)
-        if len(unique):
-            pairs = np.array(self._of_ids(unique.tolist()), dtype=np.int32)
-            code[lacking], sizes[lacking] = pairs[place.reshape(-1)].T
-        return code, sizes
-
-    def _of_ids(self, ids: list[int]) -> list[tuple[int, int]]:
-        """The numbers of texts in `StringIds`, each of which is asked for once."""
-        unknown = [one for one in ids if one not in self._shared]
-        texts = shared_texts(self._database, unknown)
-        code, sizes = self._texts.of([texts.get(one, "") for one in unknown])
-        self._shared |= zip(unknown, zip(code.tolist(), sizes.tolist(), strict=True), strict=True)
-        return [self._shared[one] for one in ids]
+        ids, shared = np.unique(ids[place < 0], return_inverse=True)
+        texts = shared_texts(self._database, ids.tolist())
+        place[place < 0] = len(own) + shared.reshape(-1)
+        every = [*own, *(texts.get(one, "") for one in ids.tolist())]
+        used = np.zeros(len(every), dtype=np.bool_)
+        used[place] = True
+        text, sizes = np.zeros((2, len(every)), dtype=np.int32)
+        text[used], sizes[used] = self._texts.of([every[one] for one in np.flatnonzero(used)])
+        return text[place], sizes[place]
 
 
 # --- What an export recorded of devices and of the host's calls.

@@ -1,4 +1,4 @@
-// The compiled half of the trace codec, and of the readers of ONNX Runtime's and torch's profiles.
+// The compiled half of the trace codec, and of readers of other files.
 //
 //   write/        columns -> packets
 //   read/         packets -> columns: all that traces of our own need; begin with read_trace.cpp
@@ -8,6 +8,7 @@
 //   onnxruntime/  nodes of a profile's JSON -> columns
 //   kineto/       complete events of torch.profiler's JSON -> columns
 //   csv.cpp       columns of CSV
+//   sqlite.cpp    columns of a table of SQLite
 //   ranges.cpp    what lies in what on a thread
 //
 // module.cpp registers one function for each.
@@ -22,6 +23,7 @@ void register_encode(nanobind::module_& module);
 void register_profiles(nanobind::module_& module);
 void register_kineto(nanobind::module_& module);
 void register_csv(nanobind::module_& module);
+void register_sqlite(nanobind::module_& module);
 void register_ranges(nanobind::module_& module);
 
 }  // namespace profiler::trace

@@ -9,5 +9,6 @@ NB_MODULE(_core, module) {
   profiler::trace::register_profiles(module);
   profiler::trace::register_kineto(module);
   profiler::trace::register_csv(module);
+  profiler::trace::register_sqlite(module);
   profiler::trace::register_ranges(module);
 }

@@ -77,7 +77,9 @@ class _Timed:
     @classmethod
     def joined(cls, parts: Sequence[Self], names: Names) -> Self:
         """The rows of all parts, one after the other; their names are codes of `names`."""
-        several = [part.columns() for part in parts]
+        several = [part.columns() for part in parts if len(part)] or [parts[0].columns()]
+        if len(several) == 1:
+            return replace(parts[0], **several[0], names=tuple(names.codes))
         columns = {name: np.concatenate([one[name] for one in several]) for name in several[0]}
         return replace(parts[0], **columns, names=tuple(names.codes))
 
@@ -164,10 +166,13 @@ def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
     """The rows of some columns that differ, and which of them each row is, int64 [n]."""
     place: Int64s = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
+        if len(column) and column.min() == column.max():
+            continue
         values, code = np.unique(column, return_inverse=True)
         key = place * max(len(values), 1) + code.reshape(-1)
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        place = inverse.reshape(-1)
+        place = np.unique(key, return_inverse=True)[1].reshape(-1) if place.any() else key
+    first: Int64s = np.zeros(int(place.max(initial=-1)) + 1, dtype=np.int64)
+    first[place] = np.arange(len(place))
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), place
 
 

@@ -113,7 +113,8 @@ class Arguments(Sequence[Args | None]):
     and None in what stands for many events.
 
     `row`, int32 [n], is the row of an event in what follows, -1 for none; `kind`, int32 [m],
-    indexes `kinds`; `columns` are int64 [m] by name, `NO_NUMBER` if the value is that of the kind.
+    indexes `kinds`; `columns` are int64 [m] by name, `NO_NUMBER` if the value is that of the kind,
+    as all are of a name that is not there.
     """
 
     def __init__(
@@ -145,13 +146,15 @@ class Arguments(Sequence[Args | None]):
             kind.append(known.setdefault(msgspec.json.encode(alike), len(kinds)))
             if kind[-1] == len(kinds):
                 kinds.append(alike)
-        numbers = {name: np.array(column, dtype=np.int64) for name, column in columns.items()}
-        return cls(np.array(rows, dtype=np.int32), np.array(kind, dtype=np.int32), numbers, kinds)
+        numbers = [np.array(column, dtype=np.int64) for column in columns.values()]
+        return cls(
+            np.array(rows, dtype=np.int32), np.array(kind, dtype=np.int32), told(numbers), kinds
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Arguments]) -> Arguments:
-        """Those of the parts of a file in turn; parts may share their kinds."""
-        rows, kinds = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
+        """Those of the parts of a file in turn, which have nothing any more: a file's are not kept
+        twice. Parts may share their kinds."""
         every: list[Args] = []
         places: dict[int, int] = {}
         first = 0
@@ -160,15 +163,23 @@ class Arguments(Sequence[Args | None]):
             if place is None:
                 place = places[id(part.kinds)] = len(every)
                 every += part.kinds
-            rows.append(np.where(part.row >= 0, part.row + np.int32(first), np.int32(-1)))
-            kinds.append(part.kind + np.int32(place))
+            part.row = np.where(part.row >= 0, part.row + np.int32(first), np.int32(-1))
+            part.kind = part.kind + np.int32(place)
             first += len(part.kind)
-        none = np.zeros(0, dtype=np.int64)
-        numbers = {
-            name: np.concatenate((none, *(part.columns[name] for part in parts)))
-            for name in NUMBERS
-        }
-        return cls(np.concatenate(rows), np.concatenate(kinds), numbers, every)
+        numbers = {}
+        for name in NUMBERS:
+            if any(name in part.columns for part in parts):
+                numbers[name] = np.concatenate([part.taken(name) for part in parts])
+        none: Int32s = np.zeros(0, dtype=np.int32)
+        kind = np.concatenate((none, *(part.kind for part in parts)))
+        for part in parts:
+            part.kind = none
+        return cls(np.concatenate((none, *(part.row for part in parts))), kind, numbers, every)
+
+    def taken(self, name: str) -> Int64s:
+        """One of the columns, which is not here any more."""
+        found = self.columns.pop(name, None)
+        return np.full(len(self.kind), NO_NUMBER, dtype=np.int64) if found is None else found
 
     def __len__(self) -> int:
         return len(self.row)
@@ -199,7 +210,8 @@ class Arguments(Sequence[Args | None]):
 
     def kinds_of(self, events: Int64s) -> Int32s:
         """The index in `kinds` of the arguments of some events, -1 for those without."""
-        return np.append(self.kind, np.int32(-1))[self.row[events]]
+        rows = self.row[events]
+        return np.where(rows < 0, np.int32(-1), self.kind[rows]) if len(self.kind) else rows
 
     def values(self, name: str, events: Int64s) -> list[Any]:
         """One argument of some events, None for those without."""
@@ -217,8 +229,11 @@ class Arguments(Sequence[Args | None]):
     def integers(self, name: str, events: Int64s) -> Int64s:
         """One of the `NUMBERS` of some events, int64, `NO_NUMBER` for those that have none or have
         it in another form."""
-        found: Int64s = np.append(self.columns[name], NO_NUMBER)[self.row[events]]
-        return found
+        column = self.columns.get(name)
+        if column is None or not len(column):
+            return np.full(len(events), NO_NUMBER, dtype=np.int64)
+        rows = self.row[events]
+        return np.where(rows < 0, NO_NUMBER, column[rows])
 
     def numbers(self, name: str, events: Int64s, default: int) -> Int64s:
         """One of the `NUMBERS` of some events, int64, however the file writes it; `default` if they
@@ -235,7 +250,17 @@ class Arguments(Sequence[Args | None]):
 
     def set_integers(self, name: str, events: Int64s, numbers: Int64s) -> None:
         """Give events that have arguments a number of theirs."""
-        self.columns[name][self.row[events]] = numbers
+        column = self.columns[name] = self.taken(name)
+        column[self.row[events]] = numbers
+
+
+def told(numbers: Sequence[Int64s]) -> dict[str, Int64s]:
+    """The columns of the `NUMBERS` that any event has."""
+    return {
+        name: column
+        for name, column in zip(NUMBERS, numbers, strict=True)
+        if (column != NO_NUMBER).any()
+    }
 
 
 def _number(args: Args, name: str) -> int:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.files import decoded, decoder_of
-from profiler.kineto.arguments import NO_NUMBER, NUMBERS, OF_MTIA, RAW, Args, Arguments
+from profiler.kineto.arguments import NO_NUMBER, NUMBERS, OF_MTIA, RAW, Args, Arguments, told
 from profiler.kineto.json_text import WRONG, Text
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
 from profiler.trace import _core
@@ -269,6 +269,11 @@ class _Recoded(Generic[_Key]):
         return self._number[codes]
 
 
+def _joined(parts: list[npt.NDArray[Any]], kind: type[np.generic]) -> npt.NDArray[Any]:
+    """A column whose parts lie in the parts of a file."""
+    return np.concatenate((np.zeros(0, dtype=kind), *parts))
+
+
 def _listed(texts: list[bytes]) -> bytes:
     """A document of the texts of events."""
     return b'{"traceEvents":[%b]}' % b",".join(texts)
@@ -348,7 +353,7 @@ class EventColumns:
             return None
         categories = self._of_categories.codes(category, table.categories)
         names = self._of_names.codes(name, table.names)
-        arguments = Arguments(row, kind, dict(zip(NUMBERS, numbers, strict=True)), self._kinds)
+        arguments = Arguments(row, kind, told(numbers), self._kinds)
         if _COPIES in self._categories:
             self._name_copies(names, arguments)
         begin, end = table.span
@@ -441,20 +446,15 @@ class EventColumns:
     def complete(self, base_ns: int) -> tuple[Events, Int64s, Int64s]:
         """The complete events, and their starts and durations in ns."""
         self._add_ended()
-        codes, times = self._codes, self._times
-        nothing = np.zeros(0, dtype=np.int32)
-        name, category, thread = (
-            np.concatenate((nothing, *(part[at] for part in codes))) for at in range(3)
-        )
-        self._codes, self._times = [], []
-        start_ns, duration_ns = (
-            np.concatenate((np.zeros(0, dtype=np.int64), *(part[at] for part in times)))
-            for at in range(2)
-        )
+        args = Arguments.joined(self._args)
+        parts = [(*times, *codes) for times, codes in zip(self._times, self._codes, strict=True)]
+        columns = [[*column] for column in zip(*parts, strict=True)] or [[] for _ in range(5)]
+        del self._args, self._times, self._codes, parts  # a file's columns are not kept twice
+        thread, category, name = (_joined(columns.pop(), np.int32) for _ in range(3))
+        duration_ns, start_ns = (_joined(columns.pop(), np.int64) for _ in range(2))
         start_ns += base_ns
         self._check(start_ns, start_ns + duration_ns)
         known = tuple(self._names), tuple(self._categories), tuple(self._threads)
-        args = Arguments.joined(self._args)
         return Events(*known, name, category, thread, args), start_ns, duration_ns
 
     def memory_ns(self, base_ns: int) -> Int64s:

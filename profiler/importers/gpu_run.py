@@ -32,7 +32,6 @@ from profiler.importers.gpu_calls import (
     Marks,
     Placing,
     Work,
-    distinct,
     in_time,
     launches,
     place,
@@ -40,7 +39,7 @@ from profiler.importers.gpu_calls import (
     threads_of,
 )
 from profiler.kineto.operators import copy_name, kernel_name, queue
-from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s, number_within
+from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s, distinct, number_within
 from profiler.trace.events import (
     NO_CALL,
     NO_STEP,

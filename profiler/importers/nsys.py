@@ -31,14 +31,13 @@ from profiler.importers.gpu_calls import (
     Names,
     Work,
     asked_for,
-    distinct,
     in_time,
     keys_of,
     process_of,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
 from profiler.importers.sqlite_file import SqliteFile, open_sqlite
-from profiler.trace.columns import Counter, Int32s, Int64s
+from profiler.trace.columns import Counter, Int32s, Int64s, distinct
 from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 

@@ -22,12 +22,11 @@ from profiler.importers.gpu_calls import (
     MarkTexts,
     Names,
     Work,
-    distinct,
     global_ids,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded
 from profiler.text import Value
-from profiler.trace.columns import Counter, Int64s
+from profiler.trace.columns import Counter, Int64s, distinct
 from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 

@@ -243,10 +243,13 @@ class CommandBuilder:
     _tracks: dict[Track, int] = field(default_factory=dict)
     _strings: dict[str, int] = field(default_factory=lambda: {"": 0})
     _rows: list[tuple[int, ...]] = field(default_factory=list)
+    _tables: list[Int64s] = field(default_factory=list)  # of rows ahead of these
+    _count: int = 0  # of rows in them
     _flows: list[tuple[int, int]] = field(default_factory=list)
+    _flow_tables: list[Int64s] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count + len(self._rows)
 
     def add(  # noqa: PLR0913  # one argument a column
         self,
@@ -269,7 +272,7 @@ class CommandBuilder:
         flops: int = UNKNOWN,
         command_index: int = UNKNOWN,
     ) -> int:
-        """Append one command and return its row, which `link` takes."""
+        """Append one command and return its row."""
         strings, code = self._strings, self._strings.setdefault
         row = (
             self._tracks.setdefault(track, len(self._tracks)),
@@ -291,20 +294,52 @@ class CommandBuilder:
             command_index,
         )
         self._rows.append(row)
-        return len(self._rows) - 1
+        return len(self) - 1
+
+    def kind(self, track: Track, layer: str, op_type: str, **texts: Any) -> tuple[int, ...]:
+        """What commands have in common, for `add_all`; `texts` are those of `add`."""
+        self.add(track, layer, op_type, 0, 0, **texts)
+        return self._rows.pop()
+
+    def add_all(
+        self, kinds: Sequence[tuple[int, ...]], kind: Int64s, start_ns: Int64s, duration_ns: Int64s
+    ) -> int:
+        """Append commands, each of one of some kinds, and return the row of the first."""
+        first = len(self)
+        self._close()
+        table = np.array(kinds, dtype=np.int64).reshape(-1, len(_ROW))[kind]
+        table[:, _ROW.index("start_ns")], table[:, _ROW.index("duration_ns")] = (
+            start_ns,
+            duration_ns,
+        )
+        self._tables.append(table)
+        self._count += len(table)
+        return first
+
+    def _close(self) -> None:
+        """Make the rows that were added one by one a table."""
+        self._tables.append(np.array(self._rows, dtype=np.int64).reshape(-1, len(_ROW)))
+        self._count += len(self._rows)
+        self._rows = []
 
     def link(self, source: int, target: int) -> None:
         """Record that the command in row `target` depends on the one in row `source`."""
         self._flows.append((source, target))
 
+    def link_all(self, sources: Int64s, targets: Int64s) -> None:
+        """Record that the commands in the rows `targets` depend on those in the rows `sources`."""
+        self._flow_tables.append(np.stack((sources, targets), axis=1))
+
     def build(self) -> CommandColumns:
-        count = len(self._rows)
-        table = np.array(self._rows, dtype=np.int64).reshape(count, len(_ROW))
+        self._close()
+        table = np.concatenate(self._tables)
+        count = len(table)
         columns = dict(zip(_ROW, table.T, strict=True))
         order = np.lexsort((np.arange(count), columns["start_ns"]))
         position = np.empty(count, dtype=np.int64)
         position[order] = np.arange(count)
-        flows = np.array(self._flows, dtype=np.int64).reshape(-1, 2)
+        linked = np.array(self._flows, dtype=np.int64).reshape(-1, 2)
+        flows = np.concatenate((linked, *self._flow_tables))
         sorted_columns: dict[str, Any] = {
             name: np.ascontiguousarray(
                 column[order], dtype=np.int64 if name in WIDE_COLUMNS else np.int32
@@ -354,7 +389,7 @@ def number_within(layer: Int32s) -> Int32s:
 # as long.
 
 
-def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
+def distinct(*columns: npt.NDArray[Any]) -> tuple[list[tuple[int, ...]], Int64s]:
     """The rows of some columns that differ, and which of them each row is, int64 [n]."""
     place: Int64s = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:

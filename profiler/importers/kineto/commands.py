@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import ArrayLike, NDArray
 
 from profiler.files import decoded
 from profiler.grammars.names import CollectiveKind, collective_kind
@@ -30,7 +31,7 @@ from profiler.kineto.arguments import Args, fraction, whole
 from profiler.kineto.events import Event
 from profiler.kineto.operators import CollectiveArgs, Scalar, copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
-from profiler.trace.columns import CommandBuilder, Int64s
+from profiler.trace.columns import CommandBuilder, Int64s, distinct, number_within
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.trace.manifest_fields import (
     ActivityKind,
@@ -65,6 +66,12 @@ _COMMUNICATED = "record_param_comms"  # what c10d records around any collective
 _BACKENDS = ("nccl", "hccl", "xccl")  # of c10d, for devices
 _HOST_TRACKS = {"operators": "compute", "host": "host", "waits": "sync"}
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
+
+
+def _coded(values: Sequence[Hashable]) -> Int64s:
+    """The number of each value, int64: equal ones have equal numbers."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(one, len(numbers)) for one in values], dtype=np.int64)
 
 
 def device_kind(trace: KinetoTrace) -> str:
@@ -111,15 +118,11 @@ class _Work(NamedTuple):
     bytes_read: int
     bytes_written: int
 
-    def add_to(
-        self, builder: CommandBuilder, start: int, length: int, stage: str, step: int
-    ) -> int:
-        return builder.add(
+    def kind(self, builder: CommandBuilder, stage: str, step: int) -> tuple[int, ...]:
+        return builder.kind(
             self.track,
             self.layer,
             self.op_type,
-            start,
-            length,
             shapes=self.shapes,
             kernel=self.kernel,
             module=self.module,
@@ -147,9 +150,9 @@ class CommandWriter:
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
     _backend: str = field(init=False)  # of collectives
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
-    _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
-    _alike: list[tuple[object, ...]] = field(init=False)  # of each launch: what its work is
-    _known: dict[tuple[object, ...], _Work] = field(default_factory=dict)
+    _parts: tuple[Int64s, Int64s] = field(init=False)  # of launches: `_parts_of_operators`
+    _alike: Int64s = field(init=False)  # of each launch: which work it is
+    _known: dict[int, _Work] = field(default_factory=dict)
     _by_call: Int64s = field(init=False)
     _waits: dict[int, list[int]] = field(init=False)  # by call
     devices: tuple[str, ...] = field(init=False)  # of each launch
@@ -157,11 +160,10 @@ class CommandWriter:
     def __post_init__(self) -> None:
         self.devices = self._devices()
         self._backend = _backend(in_job(self.trace), self.kind)
-        counts = Counter(self.launches.launch.tolist())
-        counts.pop(-1, None)
-        self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
+        launch, counts = np.unique(self.launches.launch, return_counts=True)
+        self._shared = frozenset(launch[(counts > 1) & (launch >= 0)].tolist())
         self._parts = self._parts_of_operators()
-        self._alike = self._keys()
+        self._alike = self._kinds_of_work()
         self._by_call = np.argsort(self.launches.call, kind="stable")
         self._waits = {}
         for row, call in zip(*(c.tolist() for c in self.launches.waits), strict=True):
@@ -176,27 +178,24 @@ class CommandWriter:
         names = [self._names.setdefault(name, name) for name in names]  # one text each
         return tuple(names[one] for one in place.reshape(-1).tolist())
 
-    def _keys(self) -> list[tuple[object, ...]]:
-        """A key for each launch: launches with equal keys have equal `_Work`."""
+    def _kinds_of_work(self) -> Int64s:
+        """A number for each launch: launches with equal numbers have equal `_Work`."""
         launches, paths, events = self.launches, self.paths, self.trace.events
         modules, module = np.unique(launches.module, return_inverse=True)
         known = [(one < 0, paths.path(one), paths.layer(one, "")) for one in modules.tolist()]
-        places: dict[tuple[bool, str, str], int] = {}
-        codes = [places.setdefault(one, len(places)) for one in known]
+        columns: list[NDArray[Any]] = [
+            column[launches.row] for column in (events.name, events.category, events.thread)
+        ]
+        columns += [events.args.kinds_of(launches.row), _coded(known)[module.reshape(-1)]]
         there = launches.operator >= 0
-        columns = [column[launches.row] for column in (events.name, events.category, events.thread)]
-        columns += [events.args.kinds_of(launches.row), np.array(codes)[module.reshape(-1)]]
         operator = (events.name[launches.operator], events.args.kinds_of(launches.operator))
         columns += [np.where(there, column, -1) for column in operator]
-        columns.append(np.isin(launches.launch, list(self._shared)).astype(np.int32))
-        keys: list[tuple[object, ...]] = list(zip(*(c.tolist() for c in columns), strict=True))
+        columns += [np.isin(launches.launch, list(self._shared)), *self._parts]
         if launches.training is not None:
-            keys = list(zip(keys, launches.training.phases, strict=True))
-        for member, part in self._parts.items():
-            keys[member] = (*keys[member], part)
-        for member, entry in self.replayed.items():
-            keys[member] = (*keys[member], id(entry))
-        return keys
+            columns.append(_coded(launches.training.phases))
+        replayed = np.zeros(len(launches), dtype=np.int64)
+        replayed[list(self.replayed)] = 1 + _coded([*map(id, self.replayed.values())])
+        return distinct(*columns, replayed)[1]
 
     def by_device(self) -> dict[str, Int64s]:
         """The places among the launches of the work of each device, ascending."""
@@ -216,41 +215,62 @@ class CommandWriter:
             return self.root
         return f"{self.prefix}{device_name(self.kind, self.trace, event)}"
 
-    def _parts_of_operators(self) -> dict[int, str]:
-        """Which of its operator's kernels each kernel is, if there are several."""
+    def _parts_of_operators(self) -> tuple[Int64s, Int64s]:
+        """Which of its operator's kernels each piece of work is, from 1, and of how many: both 0
+        unless there are several."""
         kernels = self.trace.events.of_category(self.launches.row, "kernel")
-        of_operator: dict[int, list[int]] = {}
-        for member in np.flatnonzero(kernels & (self.launches.operator >= 0)).tolist():
-            of_operator.setdefault(self.launches.operator.item(member), []).append(member)
-        several = (members for members in of_operator.values() if len(members) > 1)
-        return {
-            member: f" part {number}/{len(members)}"
-            for members in several
-            for number, member in enumerate(members, 1)
-        }
+        members = np.flatnonzero(kernels & (self.launches.operator >= 0))
+        number, count = np.zeros((2, len(self.launches)), dtype=np.int64)
+        _, operator, kernels_of = np.unique(
+            self.launches.operator[members], return_inverse=True, return_counts=True
+        )
+        several = kernels_of[operator] > 1
+        number[members[several]] = number_within(operator.astype(np.int32))[several] + 1
+        count[members[several]] = kernels_of[operator][several]
+        return number, count
 
     def write(self, call: int, builder: CommandBuilder, place_at: PlaceAt | None = None) -> None:
-        """Add the commands of a call; of none (-1) with stage and step by the time of launch."""
-        commands: dict[int, int] = {}
-        stage, step = "", NO_STEP
+        """Add the commands of a call; of none (-1) with stage and step by the time of launch. A
+        launch stands behind the first piece of its work."""
         trace, members = self.trace, self._members(call)
-        rows, launches = self.launches.row[members], self.launches.launch[members]
-        columns = (trace.start_ns[rows], trace.duration_ns[rows], launches)
-        each = zip(members.tolist(), *(one.tolist() for one in columns), strict=True)
-        for member, start, length, launch in each:
-            if place_at is not None:
-                stage, step = place_at(int(self.launches.time_ns[member]))
-            work = self._known.get(self._alike[member])
-            if work is None:
-                work = self._known[self._alike[member]] = self._work(member)
-            target = work.add_to(builder, start, length, stage, step)
-            if launch < 0:
-                continue
-            if launch not in commands:
-                track = self._track(("host", trace.thread.item(launch)), launch)
-                name, times = trace.events.name_of(launch), self._times(launch)
-                commands[launch] = builder.add(track, name, "", *times, stage=stage, step=step)
-            builder.link(commands[launch], target)
+        rows, launch = self.launches.row[members], self.launches.launch[members]
+        launched = np.flatnonzero(launch >= 0)
+        calls, first, of_call = np.unique(launch[launched], return_index=True, return_inverse=True)
+        begins = launched[first]  # the piece of work behind which a launch stands
+        ahead = np.zeros(len(members), dtype=np.int64)
+        ahead[begins[begins + 1 < len(members)] + 1] = 1
+        at = np.arange(len(members)) + np.cumsum(ahead)
+        call_at = at[begins] + 1
+
+        def each(of_work: ArrayLike, of_calls: ArrayLike) -> Int64s:
+            found = np.empty(len(members) + len(calls), dtype=np.int64)
+            found[at], found[call_at] = of_work, of_calls
+            return found
+
+        times = self.launches.time_ns[members].tolist() if place_at is not None else []
+        placed = [place_at(time) for time in times] if place_at is not None else []
+        place = _coded(placed) if placed else np.zeros(len(members), dtype=np.int64)
+        _, kind = distinct(
+            each(self._alike[members], trace.events.name[calls]),
+            each(-1, trace.thread[calls]),
+            each(place, place[begins]),
+        )
+        member, event = each(np.arange(len(members)), begins), each(rows, calls)
+        kinds: dict[int, tuple[int, ...]] = {}
+        of_launch = each(0, 1)
+        for one in np.sort(np.unique(kind, return_index=True)[1]).tolist():
+            stage, step = placed[member[one]] if placed else ("", NO_STEP)
+            if of_launch[one]:
+                launching = event.item(one)
+                track = self._track(("host", trace.thread.item(launching)), launching)
+                name = trace.events.name_of(launching)
+                kinds[kind.item(one)] = builder.kind(track, name, "", stage=stage, step=step)
+            else:
+                work = self._known_work(members.item(member.item(one)))
+                kinds[kind.item(one)] = work.kind(builder, stage, step)
+        texts = [kinds[code] for code in range(len(kinds))]
+        begun = builder.add_all(texts, kind, trace.start_ns[event], trace.duration_ns[event])
+        builder.link_all(begun + call_at[of_call.reshape(-1)], begun + at[launched])
 
         for row in self._waits.get(call, ()):
             if place_at is not None:
@@ -318,6 +338,12 @@ class CommandWriter:
     def _times(self, row: int) -> tuple[int, int]:
         return self.trace.start_ns.item(row), self.trace.duration_ns.item(row)
 
+    def _known_work(self, member: int) -> _Work:
+        kind = self._alike.item(member)
+        if kind not in self._known:
+            self._known[kind] = self._work(member)
+        return self._known[kind]
+
     def _work(self, member: int) -> _Work:
         row = self.launches.row.item(member)
         event = self.trace.events[row]
@@ -334,7 +360,7 @@ class CommandWriter:
         moved = event.args.bytes if event.args and event.cat.startswith("gpu_") else None
         size = whole(moved, UNKNOWN)
         module, paths = self.launches.module.item(member), self.paths
-        part, shapes = self._parts.get(member, ""), ""
+        part, shapes = self._part(member), ""
         if replay is not None:
             module, paths, part = replay.module, replay.paths, replay.part
         if operator is not None and operator.args is not None:
@@ -360,6 +386,10 @@ class CommandWriter:
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
             bytes_written=size,
         )
+
+    def _part(self, member: int) -> str:
+        number, count = (column.item(member) for column in self._parts)
+        return f" part {number}/{count}" if count else ""
 
     def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
         if event.cat.startswith("gpu_"):

@@ -2,12 +2,13 @@
 
     python benchmarks/one_command.py TRACE [--rounds 7]
 
-Each round starts both in fresh processes, in turn: `profile-sd3 analyze TRACE`, which imports it,
-prints the report and writes the page, and a Python that only runs `orjson.loads` (where it is
-installed, else `json.loads`) over the decompressed file. Of the command: time, processor time of
-all threads, peak of resident memory; the ratio is of processor times of one round, which other
-work on the machine disturbs less than time. The command's start, imports included, is in it, the
-other Python's is not.
+Each round starts all of these in fresh processes, in turn: `profile-sd3 analyze TRACE`, which
+imports it, prints the report and writes the page; the same with `--no-html`, the text alone; a
+Python that only runs `orjson.loads` (where it is installed, else `json.loads`) over the
+decompressed file; and `python -c "import polars, pandas, json, gzip; json.load(gzip.open(TRACE))"`,
+with which people begin. Of the commands: time, processor time of all threads, peak of resident
+memory; ratios are of processor times of one round, which other work on the machine disturbs less
+than time. Starts and imports are in all but the time of `loads`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import checkout  # noqa: F401 - finds the project
+from checkout import with_byte_code  # finds the project, too
 from paired import with_interval
 
 _LOADS = """
@@ -35,6 +36,12 @@ data = opened(sys.argv[1], "rb").read()
 begin = time.process_time()
 loads(data)
 print(loads.__module__, time.process_time() - begin)
+"""
+
+_USUAL = """
+import polars, pandas, json, gzip, sys
+opened = gzip.open if sys.argv[1].endswith(".gz") else open
+json.load(opened(sys.argv[1]))
 """
 
 _STARTS = """
@@ -81,25 +88,37 @@ def main() -> None:
     parser.add_argument("trace", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    commands: list[Ended] = []
+    with_byte_code()
+    ways: dict[str, list[Ended]] = {"page": [], "text": [], "usual": []}
     loads: list[float] = []
     module = ""
     with tempfile.TemporaryDirectory() as name:
         trace = Path(shutil.copy(arguments.trace, name))
-        command = [sys.executable, "-m", "profiler", "analyze", trace.name]
-        ended(command, Path(name))  # compiles modules, and brings the file into the cache
+        page = [sys.executable, "-m", "profiler", "analyze", trace.name]
+        usual = [sys.executable, "-c", _USUAL, trace.name]
+        commands = {"page": page, "text": [*page, "--no-html"], "usual": usual}
+        ended(page, Path(name))  # compiles modules, and brings the file into the cache
         for _ in range(arguments.rounds):
-            commands.append(ended(command, Path(name)))
+            for way, command in commands.items():
+                ways[way].append(ended(command, Path(name)))
             module, seconds = loaded(trace)
             loads.append(seconds)
-    walls = [one.wall for one in commands]
-    ratios = [one.processor / other for one, other in zip(commands, loads, strict=True)]
+    walls = [one.wall for one in ways["page"]]
+    processor = {way: [one.processor for one in runs] for way, runs in ways.items()}
     print(f"best of {arguments.rounds}  {min(walls):.2f} s")
     print(f"time       {with_interval(walls, 2)} s")
-    print(f"processor  {with_interval([one.processor for one in commands], 2)} s")
+    print(f"processor  {with_interval(processor['page'], 2)} s")
     print(f"{module}.loads  {statistics.median(loads):.2f} s of processor time")
-    print(f"ratio      {with_interval(ratios, 2)}")
-    print(f"peak       {max(one.peak for one in commands) / 1e6:.0f} MB")
+    print(f"ratio      {with_interval(ratios(processor['page'], loads), 2)}")
+    for way in ("text", "page"):
+        ratio = with_interval(ratios(processor[way], processor["usual"]), 2)
+        print(f"{way} ÷ import polars, pandas; json.load  {ratio}")
+    print(f"peak       {max(one.peak for one in ways['page']) / 1e6:.0f} MB")
+
+
+def ratios(times: list[float], base: list[float]) -> list[float]:
+    """Those of each round."""
+    return [one / other for one, other in zip(times, base, strict=True)]
 
 
 if __name__ == "__main__":

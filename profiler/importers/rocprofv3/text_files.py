@@ -56,11 +56,13 @@ class CsvColumns:
     _texts: Mapping[str, tuple[list[str], Int64s]]
 
     def numbers(self, name: str, missing: int) -> Int64s:
-        """A column of whole numbers, int64 [n]; `missing` if there is none."""
+        """A column of whole numbers, int64 [n]; `missing` if there is none. It is the column itself
+        where all are there."""
         found = self._numbers.get(name)
         if found is None:
             return np.full(self.count, missing, dtype=np.int64)
-        return np.where(found == _NOT_A_NUMBER, missing, found)
+        wrong = found == _NOT_A_NUMBER
+        return np.where(wrong, missing, found) if wrong.any() else found
 
     def texts(self, name: str) -> tuple[list[str], Int64s]:
         """A column of texts: those that differ, and which of them each row has; "" for a column
@@ -214,7 +216,7 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
     pid = int(numbers[numbers >= 0][0]) if (numbers >= 0).any() else number
     for file, table in tables:
         if file.kind is CsvKind.KERNELS:
-            _add_kernels(table, np.arange(table.count), pid, agents, rows)
+            _add_kernels(table, slice(None), pid, agents, rows)
         elif file.kind is CsvKind.COUNTERS:
             _add_counters(table, pid, agents, rows)
         elif file.kind is CsvKind.COPIES:
@@ -248,7 +250,9 @@ def _csv_agents(table: CsvColumns) -> list[Agent]:
     ]
 
 
-def _add_kernels(table: CsvColumns, kept: Int64s, pid: int, agents: Agents, rows: Rows) -> Int64s:
+def _add_kernels(
+    table: CsvColumns, kept: Int64s | slice, pid: int, agents: Agents, rows: Rows
+) -> Int64s:
     """The devices of the rows that are kept."""
     names, name = table.texts("Kernel_Name")
     device = _devices(table, "Agent_Id", agents)[kept]
@@ -282,7 +286,7 @@ def _add_copies(table: CsvColumns, pid: int, agents: Agents, rows: Rows) -> None
     names, name = table.texts("Direction")
     size = np.full(table.count, NO_ID, dtype=np.int64)
     device = np.where(target < 0, source, target)
-    rows.add_copies(_csv_times(table, pid, np.arange(table.count)), device, size, names, name)
+    rows.add_copies(_csv_times(table, pid, slice(None)), device, size, names, name)
 
 
 def _add_csv_calls(table: CsvColumns, pid: int, rows: Rows) -> None:
@@ -291,7 +295,8 @@ def _add_csv_calls(table: CsvColumns, pid: int, rows: Rows) -> None:
     marked = np.array([one.startswith(_MARKER) for one in domains], dtype=np.bool_)[domain]
     names, name = table.texts("Function")
     thread = table.numbers("Thread_Id", NO_ID)
-    calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
+    marks = np.flatnonzero(marked)
+    calls = np.flatnonzero(~marked) if len(marks) else slice(None)
     rows.add_api(_csv_times(table, pid, calls), thread[calls], names, name[calls])
     texts = [names[one] for one in name[marks].tolist()]
     rows.add_marks(_csv_times(table, pid, marks), thread[marks], texts)
@@ -302,7 +307,7 @@ def _devices(table: CsvColumns, column: str, agents: Agents) -> Int64s:
     return agents.named(texts)[text]
 
 
-def _csv_times(table: CsvColumns, pid: int, kept: Int64s) -> Times:
+def _csv_times(table: CsvColumns, pid: int, kept: Int64s | slice) -> Times:
     return Times(
         start=table.numbers("Start_Timestamp", NO_TIME)[kept],
         end=table.numbers("End_Timestamp", NO_TIME)[kept],

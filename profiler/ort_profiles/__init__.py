@@ -334,7 +334,8 @@ class CommandTable:
 
     def _know(self, kind: Int32s) -> None:
         """Place those kinds that are new."""
-        for code in np.unique(kind[self._codes[kind, 0] < 0]).tolist():
+        unknown = kind[self._codes[kind, 0] < 0]
+        for code in np.unique(unknown).tolist() if len(unknown) else ():
             one = self._kinds[code]
             placed = self._of_kind(one)
             shapes = one.shapes if one.shapes.strip(" ->") else ""

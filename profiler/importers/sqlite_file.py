@@ -154,9 +154,13 @@ class SqliteFile:
         asked = [(places.index(name), missing) for name, missing in columns.items()]
         key = places.index("id") if table in self._keyed else -1
         with self._reading():
-            return _core.sqlite_columns(
-                self._data, root, asked, places.index(text) if text else -1, key
-            )
+            at = places.index(text) if text else -1
+            return _core.sqlite_columns(self._data, root, asked, at, key, self._give_up)
+
+    def _give_up(self) -> None:
+        """Let the system take back what was mapped of the file: it counts as memory in use."""
+        if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._data.madvise(mmap.MADV_DONTNEED)
 
     def _asked(
         self, table: str, columns: Mapping[str, int], there: list[str], led: Mapping[str, Lead]

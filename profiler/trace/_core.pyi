@@ -37,7 +37,12 @@ def csv_columns(
     data: Any, begin: int, width: int, numbers: Sequence[int], texts: Sequence[int]
 ) -> tuple[int, int, list[Int64s], list[tuple[list[bytes], Int64s]]]: ...
 def sqlite_columns(
-    data: Any, root: int, numbers: Sequence[tuple[int, int]], text: int, key: int
+    data: Any,
+    root: int,
+    numbers: Sequence[tuple[int, int]],
+    text: int,
+    key: int,
+    passed: Callable[[], None],
 ) -> tuple[list[Int64s], list[bytes], Int32s] | None: ...
 def parents(thread: Int32s, start: Int64s, end: Int64s) -> Int64s: ...
 

@@ -86,11 +86,11 @@ def test_pages_that_are_not_there(tmp_path, cut):
     path = tmp_path / "a.sqlite"
     told = written(path, rows, 4096, False)
     data, root = path.read_bytes(), 2
-    (numbers,), texts, place = _core.sqlite_columns(data, root, [(1, -7)], 2, 0)
+    (numbers,), texts, place = _core.sqlite_columns(data, root, [(1, -7)], 2, 0, lambda: None)
     assert numbers.tolist() == [row[1] for row in told]
     assert {texts[at] for at in place.tolist()} == {b"text"}
-    assert _core.sqlite_columns(data[:cut], root, [(1, -7)], 2, 0) is None
-    assert _core.sqlite_columns(data, 1 << 30, [(1, -7)], 2, 0) is None
+    assert _core.sqlite_columns(data[:cut], root, [(1, -7)], 2, 0, lambda: None) is None
+    assert _core.sqlite_columns(data, 1 << 30, [(1, -7)], 2, 0, lambda: None) is None
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -103,7 +103,7 @@ def test_damaged_pages(data):
         changed = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 8))):
         changed[data.draw(st.integers(16, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    found = _core.sqlite_columns(bytes(changed), 2, [(0, -1), (1, -7), (3, -8)], 2, 0)
+    found = _core.sqlite_columns(bytes(changed), 2, [(0, -1), (1, -7), (3, -8)], 2, 0, lambda: None)
     if found is not None:
         numbers, texts, place = found
         assert {len(column) for column in numbers} == {len(place)}

@@ -20,12 +20,12 @@ size_t place_of(int64_t at) { return at < 0 ? SqliteTable::kNone : static_cast<s
 
 nb::object sqlite_columns(nb::handle data, uint32_t root,
                           const std::vector<std::pair<size_t, int64_t>>& numbers, int64_t text,
-                          int64_t key) {
+                          int64_t key, nb::callable passed) {
   std::vector<SqliteColumn> asked;
   for (const auto& [at, missing] : numbers) asked.push_back({at, missing});
   const Buffer buffer(data);
   SqliteTable table(buffer.text(), asked, place_of(text), place_of(key));
-  if (!table.read(root)) return nb::none();
+  if (!table.read(root, [&passed] { passed(); })) return nb::none();
   nb::list columns, texts;
   for (Column<int64_t>& column : table.numbers) columns.append(array(column));
   for (size_t id = 0; id < table.texts.size(); ++id) {
@@ -39,10 +39,10 @@ nb::object sqlite_columns(nb::handle data, uint32_t root,
 
 void register_sqlite(nb::module_& module) {
   module.def("sqlite_columns", &sqlite_columns, nb::arg("data"), nb::arg("root"),
-             nb::arg("numbers"), nb::arg("text"), nb::arg("key"),
+             nb::arg("numbers"), nb::arg("text"), nb::arg("key"), nb::arg("passed"),
              "Columns of whole numbers, given by their place and what stands for null, and one of "
              "texts without torch's numbers of operators: the texts, and which of them each row "
-             "has. None where SQLite itself must read the table.");
+             "has. None where SQLite itself must read the table. Calls `passed` now and then.");
 }
 
 }  // namespace profiler::trace

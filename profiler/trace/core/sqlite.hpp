@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "containers.hpp"
@@ -39,7 +41,9 @@ class SqliteTable {
     if (text_at != kNone) place(text_at, kText);
   }
 
-  bool read(uint32_t root) {
+  // `passed` is called now and then, when pages that were read can be given up.
+  bool read(uint32_t root, std::function<void()> passed) {
+    passed_ = std::move(passed);
     if (file_.size() < 512 || file_.substr(0, 16) != std::string_view("SQLite format 3", 16)) {
       return false;
     }
@@ -61,6 +65,7 @@ class SqliteTable {
   static constexpr size_t kSkipped = SIZE_MAX, kText = SIZE_MAX - 1;
   static constexpr size_t kMostText = 1 << 16;  // bytes of a text that need not be cut
   static constexpr int kDepth = 40;
+  static constexpr size_t kPassed = size_t{32} << 20;  // bytes
 
   void place(size_t at, size_t slot) {
     if (slots_.size() <= at) slots_.resize(at + 1, kSkipped);
@@ -95,6 +100,7 @@ class SqliteTable {
   bool page(uint32_t number, int depth) {
     const uint8_t* const from = page_at(number);
     if (from == nullptr || ++visited_ > pages_ || depth > kDepth) return false;
+    if (visited_ * page_size_ % kPassed < page_size_) passed_();
     const uint8_t* const head = from + (number == 1 ? 100 : 0);
     const bool leaf = head[0] == 13;
     if (!leaf && head[0] != 5) return false;
@@ -213,6 +219,7 @@ class SqliteTable {
   size_t visited_ = 0;    // a page belongs to one place of the tree, so there is no circle
   size_t unchained_ = 0;  // bytes of the file that are on no chain yet
   std::string chained_, joined_;
+  std::function<void()> passed_;
 };
 
 }  // namespace profiler::trace

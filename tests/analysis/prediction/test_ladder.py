@@ -113,7 +113,8 @@ def test_a_device_that_waits_gains_by_graphs_first():
         (100, 95, "1.05×"),
         (10, 10, "1.00×"),
         (0, 0, "1.00×"),
-        (10, 0, ">1000×"),
+        (1_100_000_000_000, 154, ">999×"),
+        (10, 0, ">999×"),
     ],
 )
 def test_factors_have_few_digits(before, after, text):
@@ -217,11 +218,3 @@ def test_following_what_is_no_finding_is_refused(predict, sample):
     assert code == 2
     assert "--follow 'nonsense' is no finding whose effect is known" in error
     assert "negative_prompt:text_encoder_3" in error
-
-
-def test_factors_have_room_in_a_narrow_terminal():
-    """Two digits after the point below 1.2, one above, and no more than three before it: a damaged
-    run may come to a ten-thousand-millionth."""
-    shown = [factor(1.19e9, 0.736e9), factor(105, 100), factor(1.1e12, 154), factor(5, 0)]
-    assert shown == ["1.6×", "1.05×", ">999×", ">999×"]
-    assert factor(0, 0) == "1.00×"

@@ -76,10 +76,12 @@ class SqliteFile:
                 quoted = table.replace('"', '""')
                 columns = list(connection.execute(f'PRAGMA table_xinfo("{quoted}")'))
                 self._columns[table] = tuple(str(one[1]) for one in columns if not one[6])
-                if len(self._columns[table]) == len(columns):  # none is computed
-                    self._roots[table] = root
-                if [(one[1], one[2].upper()) for one in columns if one[5]] == [("id", "INTEGER")]:
+                key = [(one[1], one[2].upper()) for one in columns if one[5]]
+                if key == [("id", "INTEGER")]:
                     self._keyed.add(table)
+                # rows hold no column that is computed, nor an integer key, which is their number
+                if len(self._columns[table]) == len(columns) and (not key or table in self._keyed):
+                    self._roots[table] = root
         self.tables = [*self._columns]
 
     @contextmanager

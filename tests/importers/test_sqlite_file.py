@@ -31,18 +31,18 @@ def tables(odd):
     return rows | rows.map(lambda some: [(n, *row[1:]) for n, row in enumerate(some * 20)])
 
 
-def written(path, rows, page, more):
-    """A file with these rows; `more` is a column that was added when they were there."""
+def written(path, rows, page, more, key="id"):
+    """A file with these rows by a `key`; `more` is a column that was added when they were there."""
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA page_size = {page}")
-    database.execute("CREATE TABLE odd (id INTEGER PRIMARY KEY, a INTEGER, t TEXT, b)")
+    database.execute(f"CREATE TABLE odd ({key} INTEGER PRIMARY KEY, a INTEGER, t TEXT, b)")
     database.executemany("INSERT INTO odd VALUES (?, ?, ?, ?)", rows)
-    database.execute("DELETE FROM odd WHERE id % 7 = 3")
+    database.execute(f"DELETE FROM odd WHERE {key} % 7 = 3")
     if more:
         database.execute("ALTER TABLE odd ADD COLUMN c INTEGER DEFAULT 5")
     database.commit()
     found = database.execute(
-        "SELECT id, CAST(ifnull(a, -7) AS INTEGER), CAST(ifnull(b, -8) AS INTEGER), "
+        f"SELECT {key}, CAST(ifnull(a, -7) AS INTEGER), CAST(ifnull(b, -8) AS INTEGER), "
         "CASE typeof(t) WHEN 'text' THEN substr(t, 1, 65536) END FROM odd ORDER BY rowid"
     ).fetchall()
     database.close()
@@ -50,21 +50,26 @@ def written(path, rows, page, more):
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(st.booleans().flatmap(tables), st.sampled_from((512, 4096, 65536)), st.booleans())
-def test_columns_are_those_that_sqlite_has(rows, page, more):
-    """Numbers, keys and texts of any rows are those of SQLite, on pages of any size; texts lack at
-    most torch's numbers of operators."""
+@given(
+    st.booleans().flatmap(tables),
+    st.sampled_from((512, 4096, 65536)),
+    st.booleans(),
+    st.sampled_from(("id", "event")),
+)
+def test_columns_are_those_that_sqlite_has(rows, page, more, key):
+    """Numbers, keys of any name and texts of any rows are those of SQLite, on pages of any size;
+    texts lack at most torch's numbers of operators."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.sqlite"
-        told = written(path, rows, page, more)
-        columns = {"id": -1, "a": -7, "b": -8, "none": 3} | ({"c": -9} if more else {})
+        told = written(path, rows, page, more, key)
+        columns = {key: -1, "a": -7, "b": -8, "none": 3} | ({"c": -9} if more else {})
         with open_sqlite(path, "") as file:
             numbers = file.numbers("odd", columns)
             same, texts, place = file.with_texts("odd", columns, "t")
     for name, column in numbers.items():
         assert column.dtype == np.int64
         assert column.tolist() == same[name].tolist()
-    known = [numbers[name].tolist() for name in ("id", "a", "b")]
+    known = [numbers[name].tolist() for name in (key, "a", "b")]
     assert [*zip(*known, strict=True)] == [row[:3] for row in told]
     assert numbers["none"].tolist() == [3] * len(told)
     if more:

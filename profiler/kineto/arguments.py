@@ -238,11 +238,14 @@ class Arguments(Sequence[Args | None]):
     def numbers(self, name: str, events: Int64s, default: int) -> Int64s:
         """One of the `NUMBERS` of some events, int64, however the file writes it; `default` if they
         have none, or one beyond 64 bits."""
-        kinds, index = self.alike(events)
-        others = [whole(getattr(one, name), default) for one in kinds]
-        kept = [one if abs(one) < _LARGEST else default for one in others]
         found = self.integers(name, events)
-        return np.where(found == NO_NUMBER, np.array(kept, dtype=np.int64)[index], found)
+        missing = np.flatnonzero(found == NO_NUMBER)
+        if len(missing):
+            kinds, index = self.alike(events[missing])
+            others = [whole(getattr(one, name), default) for one in kinds]
+            kept = [one if abs(one) < _LARGEST else default for one in others]
+            found[missing] = np.array(kept, dtype=np.int64)[index]
+        return found
 
     def has_only_integers(self, name: str, events: Int64s) -> bool:
         """Whether no event has an argument in another form than as a column."""

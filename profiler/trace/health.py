@@ -125,7 +125,6 @@ class _Check:
         # rows in the order of their queues, used by all rules
         self.order = np.lexsort((rows.end, rows.start, rows.stream))
         self.process, self.launch = rows.process, np.full(len(rows), -1, dtype=np.int64)
-        self.by_key = _ByKey.of(*_keyed(launches))
 
     def checked(self) -> Checked:
         """Apply all rules."""
@@ -178,7 +177,6 @@ class _Check:
         self._set_aside(HealthRule.TWICE, twice)
         if twice.any():
             self.launches = _once(self.launches)
-            self.by_key = _ByKey.of(*_keyed(self.launches))
         self._lengthless()
 
     def _lengthless(self) -> None:
@@ -234,17 +232,17 @@ class _Check:
         launches = self.launches
         if not len(launches):
             return
-        if (self.rows.process >= 0).any():
+        known = bool((self.rows.process >= 0).any())
+        shared, processes = (0, launches.process[:0]) if known else _shared_numbers(launches)
+        process = launches.process if known or shared else np.zeros_like(launches.process)
+        self.by_key = _ByKey.of(_keys(process, launches.correlation), launches.start)
+        if known:
             self.launch = self._launches_of(self.rows.process)
+        elif shared:
+            self._pair(shared, processes[:_MOST_PROCESSES])
         else:
-            shared, processes = _shared_numbers(launches)
-            if shared:
-                self._pair(shared, processes[:_MOST_PROCESSES])
-            else:
-                keys = _keys(np.zeros_like(launches.correlation), launches.correlation)
-                self.by_key = _ByKey.of(keys, launches.start)
-                self.launch = self._launches_of(0)
-                self.process = np.append(launches.process, -1)[self.launch]
+            self.launch = self._launches_of(0)
+            self.process = np.append(launches.process, -1)[self.launch]
         self._again()
         self._reused()
 
@@ -313,12 +311,10 @@ class _Check:
 
     def _reused(self) -> None:
         """Note launches that follow one another under one number: one calls the other else."""
-        launches = self.launches
-        work = np.flatnonzero((launches.kind != OTHER) & (launches.correlation > 0))
-        keys = _keys(launches.process[work], launches.correlation[work])
-        order = np.lexsort((launches.start[work], keys))
-        same = keys[order[1:]] == keys[order[:-1]]
-        behind = launches.start[work[order[1:]]] >= launches.end[work[order[:-1]]]
+        launches, order = self.launches, self.by_key.order
+        work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
+        same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
+        behind = launches.start[work[1:]] >= launches.end[work[:-1]]
         again = int((same & behind).sum())
         if again:
             self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=len(work))
@@ -364,6 +360,8 @@ class _Check:
         together = (limit == start) & (correlation > 0) & (self.rows.correlation[behind] > 0)
         together &= (length > _FLOOR_NS) & (self.end[behind] - self.start[behind] > _FLOOR_NS)
         limit = np.where((limit <= start) & ~together, _NEVER, limit)
+        if not (length > _IN_GRAPH_NS).any():
+            return limit
         inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
         inner = np.where(inner <= start, _NEVER, inner)
         inner = np.minimum(inner, np.where(limit < _NEVER, _NEVER, _next_begin(stream, start)))
@@ -587,22 +585,25 @@ class _Check:
     # --- Launches without work, and work without a launch.
 
     def _lost_work(self) -> None:
-        launches, rows = self.launches, self.rows
-        keys = _keys(launches.process, launches.correlation)
-        due = np.flatnonzero((launches.kind != OTHER) & ~launches.captured)
-        due = due[np.unique(keys[due], return_index=True)[1]]  # a call around its driver's is one
-        did = np.isin(keys[due], keys[self.launch[self.launch >= 0]])
-        if not did.any() and not (self.launch >= 0).any():
-            due, did = due[:0], did[:0]  # nothing says whose work this is
+        if not len(self.launches):
+            return
+        launches, rows, number = self.launches, self.rows, self.by_key.number
+        known = self.launch[self.launch >= 0]
+        due = self.by_key.order if len(known) else known  # else nothing says whose work this is
+        due = due[((launches.kind != OTHER) & ~launches.captured)[due]]
+        # a call around its driver's is one
+        due = due[np.diff(number[due], prepend=-1) > 0]
+        served = np.zeros(len(launches) + 1, dtype=np.bool_)
+        served[number[known]] = True
+        did = served[number[due]]
         self.unserved = launches.row[due[~did]]
         for process in np.unique(launches.process[due])[:_MOST_PROCESSES].tolist():
             here = launches.process[due] == process
             self._lost_of(process, launches.start[due[here]], did[here])
         self._incomplete_replays()
         before = self.kept & ~rows.exempt & (self.launch < 0) & (rows.correlation > 0)
-        if len(launches):
-            for device, some in self._by_device(before):
-                self._before(device, some)
+        for device, some in self._by_device(before):
+            self._before(device, some)
 
     def _lost_of(self, process: int, start: Int64s, did: Bools) -> None:
         """Note launches of a process without work. If any work of its devices was recorded before
@@ -610,8 +611,10 @@ class _Check:
         are of a time at which devices were not recorded yet, those after had not run when the
         recording ended."""
         kept = np.flatnonzero(self.kept & ~self.rows.exempt)
-        devices = np.unique(self.rows.device[kept[self.process[kept] == process]])
-        on = kept[np.isin(self.rows.device[kept], devices)] if len(devices) else kept
+        device = self.rows.device[kept]
+        its = np.bincount(device[self.process[kept] == process], minlength=len(self.rows.devices))
+        devices = np.flatnonzero(its)
+        on = kept[its[device] > 0] if len(devices) else kept
         first, last = int(self.start[on].min(initial=_NEVER)), int(start[did].max(initial=0))
         if did.any():
             first = min(first, int(start[did].min()))
@@ -635,6 +638,8 @@ class _Check:
     def _incomplete_replays(self) -> None:
         """Note replays of graphs that lack work which others of their graph have."""
         graph = np.append(self.launches.kind == GRAPH, False)
+        if not graph.any():
+            return
         for device, here in self._by_device(self.kept & graph[self.launch]):
             launch = self.launch[here]
             order = np.unique(launch)
@@ -676,6 +681,8 @@ class _Check:
         length = self.end - self.start
         long = (length > _BEYOND_NS) & (rows.kernel >= 0) & self.kept & ~rows.exempt
         candidates = np.flatnonzero(long)
+        if not len(candidates):
+            return
         usual = self._medians(rows.kernel[candidates], self.kept, _BEYOND_PEERS)
         far = candidates[(usual > 0) & (length[candidates] > _BEYOND_TIMES * usual)]
         named = [not _COLLECTIVE.search(self._name(row)) for row in far.tolist()]
@@ -723,6 +730,8 @@ class _Check:
             idle, more = start[1:] - end[:-1], np.diff(number)
             pace = numbers / max(span, 1)
             found = (idle > _LEAST_GAP * span) & (more > _LEAST_NUMBERS)
+            if not found.any():
+                continue
             found &= more > _LEAST_PACE * pace * idle
             found &= more * len(mine) > _LEAST_LOST * numbers
             found &= number[1:] > np.maximum.accumulate(number)[:-1]
@@ -743,7 +752,8 @@ class _Check:
         length = (launches.end - launches.start)[(launches.kind == KERNEL) & ~launches.captured]
         if len(length) < _LAUNCHES:
             return
-        quick = int(np.quantile(length, _QUICKEST))
+        place = int(_QUICKEST * (len(length) - 1))
+        quick = int(np.partition(length, place)[place])
         if quick > _LONG_LAUNCH_NS:
             more: dict[str, Any] = {"total": len(length), "share": 1.0, "usual_ns": quick}
             self._note(HealthRule.TOO_LONG, -1, count=len(length), **more)
@@ -825,11 +835,13 @@ class _Check:
     def _by_device(self, found: Bools) -> Iterator[tuple[int, Int64s]]:
         """Yield the devices of some rows with their rows."""
         rows = np.flatnonzero(found)
-        rows = rows[np.argsort(self.rows.device[rows], kind="stable")]
-        devices, first = np.unique(self.rows.device[rows], return_index=True)
-        ends = np.append(first[1:], len(rows)) if len(rows) else first
-        for device, begin, end in zip(devices.tolist(), first, ends, strict=True):
-            yield device, rows[begin:end]
+        number = len(self.rows.devices) if len(rows) else 0
+        if number > 1:
+            rows = rows[np.argsort(self.rows.device[rows], kind="stable")]
+        counts = np.bincount(self.rows.device[rows], minlength=number) if number else rows
+        ends = np.cumsum(counts)
+        for device in np.flatnonzero(counts).tolist():
+            yield device, rows[ends[device] - counts[device] : ends[device]]
 
 
 def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
@@ -852,15 +864,13 @@ def timeless(start: Int64s, end: Int64s) -> Bools:
     """Which events start at 0, or ahead of it, although all others start far behind it: these have
     no time."""
     zero: Bools = start <= 0
+    if not zero.any():
+        return zero
     first = int(start[~zero].min(initial=_NEVER))
     last = int(end[~zero].max(initial=0))
     if not last or first <= _TIMES * (last - first):
         zero[:] = False
     return zero
-
-
-def _keyed(launches: HostLaunches) -> tuple[Int64s, Int64s]:
-    return _keys(launches.process, launches.correlation), launches.start
 
 
 def _once(launches: HostLaunches) -> HostLaunches:
@@ -891,16 +901,20 @@ def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ByKey:
-    """Launches in order of their keys, and of their starts if these are equal."""
+    """Launches in order of their keys, and of their starts if these are equal; `number` counts the
+    keys, by launch."""
 
     order: Int64s
     keys: Int64s
     start: Int64s
+    number: Int64s
 
     @classmethod
     def of(cls, keys: Int64s, start: Int64s) -> _ByKey:
         order = np.lexsort((start, keys))
-        return cls(order, keys[order], start[order])
+        number = np.zeros(len(order), dtype=np.int64)
+        number[order[1:]] = np.cumsum(keys[order[1:]] != keys[order[:-1]])
+        return cls(order, keys[order], start[order], number)
 
     def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
         """The last launch with each key that began by a time, the first if none did; -1 for
@@ -918,8 +932,11 @@ class _ByKey:
 
 def _shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:
     """How many launch numbers several processes use, and which processes there are."""
+    process = launches.process
+    if int(process.min()) == int(process.max()):
+        return 0, process[:1]
     known = launches.correlation > 0
-    processes = np.unique(launches.process[known])
+    processes = np.unique(process[known])
     if len(processes) < 2:
         return 0, processes
     pairs = np.unique(_keys(launches.process[known], launches.correlation[known]))

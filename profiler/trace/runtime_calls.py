@@ -174,6 +174,8 @@ def incomplete_replays(replay: Int64s, kernel: Int64s) -> tuple[int, int, int]:
         return 0, 0, 0
     order = np.argsort(replay, kind="stable")
     heads = np.flatnonzero(np.diff(replay[order], prepend=-1))
+    if len(heads) <= _REPEATED:
+        return 0, 0, 0
     count = np.diff(heads, append=len(order))
     weights = np.random.default_rng(0).integers(1, 1 << 62, int(kernel.max()) + 2)
     alike = np.add.reduceat(weights[kernel[order]], heads)  # sums of what ran, modulo 2^64

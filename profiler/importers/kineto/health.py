@@ -5,7 +5,7 @@ checked_trace(read_kineto(path)).health  == (HealthNote(rule="overrun", …),)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -121,6 +121,8 @@ def processes_of(trace: KinetoTrace) -> list[int]:
 def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     """The trace without events of the host that have no time."""
     none = timeless(trace.start_ns - base_ns, trace.end_ns - base_ns)
+    if not none.any():
+        return trace
     none[trace.rows_of(*DEVICE_WORK)] = False
     count = int(none.sum())
     if not count:
@@ -162,22 +164,18 @@ def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator
     calls = calls[:: max(len(calls) // _SAMPLE, 1)]
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
     places = np.searchsorted(trace.start_ns[rows], trace.start_ns[calls], side="right")
-    numbers_of = partial(trace.events.args.values, "external_id")
-    operators = numbers_of(rows)
-    without = 0
-    for wanted, place in zip(numbers_of(calls), places.tolist(), strict=True):
-        found = wanted and wanted in operators[max(place - _AHEAD, 0) : place]
-        without += bool(wanted) and not found
-    if not 0 < 2 * without < len(calls):
+    numbers_of = partial(trace.events.args.numbers, "external_id", default=0)
+    wanted, operators = numbers_of(events=calls), numbers_of(events=rows)
+    ahead = np.maximum(places[:, None] + np.arange(-_AHEAD, 0), -1)
+    found = (np.append(operators, 0)[ahead] == wanted[:, None]).any(axis=1)
+    if not 0 < 2 * int((~found & (wanted != 0)).sum()) < len(calls):
         return
-    numbers = set(operators)
-    known: list[int] = [one for one in numbers if isinstance(one, int)]
-    named = [one for one in numbers_of(work) if isinstance(one, int) and one > 0]
-    lost = [one for one in named if one not in numbers]
-    if len(lost) < _LEAST_LOST or 2 * len(lost) > len(named) or not known:
+    known, named = operators[operators > 0], numbers_of(events=work)
+    named = named[named > 0]
+    lost = named[~np.isin(named, known)]
+    if len(lost) < _LEAST_LOST or 2 * len(lost) > len(named) or not len(known):
         return
-    first, last = min(known), max(known)
-    amid = sum(first < one < last for one in lost)
+    amid = int(((lost > known.min()) & (lost < known.max())).sum())
     if amid >= max(_LEAST_LOST, _LOST_SHARE * len(named)):
         share = amid / len(named)
         yield HealthNote(rule=HealthRule.OPERATORS, count=amid, total=len(named), share=share)
@@ -203,8 +201,8 @@ def _again(trace: KinetoTrace) -> Int64s:
 
 def _work(trace: KinetoTrace) -> Int64s:
     """The rows of devices' work, that without a length, too."""
-    others = np.concatenate((trace.unfinished, trace.negative))
-    return np.sort(np.append(trace.rows_of(*DEVICE_WORK), others[_of_devices(trace, others)]))
+    work, others = trace.rows_of(*DEVICE_WORK), np.append(trace.unfinished, trace.negative)
+    return np.sort(np.append(work, others[_of_devices(trace, others)])) if len(others) else work
 
 
 def _of_devices(trace: KinetoTrace, rows: Int64s) -> Bools:
@@ -231,19 +229,20 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     # MTIA's copies run beside the kernels of their stream, and beside each other
     apart = trace.events.of_category(work, "gpu_memcpy") & (kind == "mtia")
     kinds, index = trace.events.args.alike(work)
-    pairs, first, pair = np.unique(
-        index * len(trace.threads) + trace.thread[work], return_index=True, return_inverse=True
-    )
-    codes = np.zeros((len(pairs), 2), dtype=np.int64)
-    for one in np.argsort(first).tolist():  # in the order of the file
-        args, event = kinds[index[first[one]]], trace.events[work.item(first[one])]
+    queue = _codes([(one.device, one.stream) for one in kinds])[index]
+    queue = queue * len(trace.threads) + trace.thread[work]
+    first = np.full(int(queue.max(initial=-1)) + 1, len(work))
+    first[queue[::-1]] = np.arange(len(work))[::-1]
+    codes = np.zeros((len(first), 2), dtype=np.int64)
+    for row in np.sort(first[first < len(work)]).tolist():  # in the order of the file
+        args, event = kinds[index[row]], trace.events[work.item(row)]
         on = device_name(kind, trace, event)
         stream = str(event.tid if args.stream is None else args.stream)
         device = devices.setdefault(on, len(devices))
-        codes[one] = device, streams.setdefault((on, event.pid, stream), len(streams))
-    codes = codes[pair.reshape(-1)].T
+        codes[queue[row]] = device, streams.setdefault((on, event.pid, stream), len(streams))
+    codes = codes[queue].T
     computes = trace.events.of_category(work, "kernel")
-    kernel, names = _kernels(trace, work)
+    kernel, names = _kernels(trace, work, _codes([bytes(one.grid) for one in kinds])[index])
     start = trace.start_ns[work] - base_ns
     return DeviceRows(
         start=start,
@@ -269,13 +268,15 @@ def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:
     return end
 
 
-def _kernels(trace: KinetoTrace, work: Int64s) -> tuple[Int64s, tuple[str, ...]]:
+def _codes(values: Sequence[Hashable]) -> Int64s:
+    """A number for each value, from 0 on."""
+    codes: dict[Hashable, int] = {}
+    return np.array([codes.setdefault(one, len(codes)) for one in values], dtype=np.int64)
+
+
+def _kernels(trace: KinetoTrace, work: Int64s, grid: Int64s) -> tuple[Int64s, tuple[str, ...]]:
     """The kernel of each row, by its name and its grid, and the names of these."""
-    kinds, index = trace.events.args.alike(work)
-    codes: dict[bytes, int] = {}
-    of_kinds = [codes.setdefault(bytes(one.grid), len(codes)) for one in kinds]
-    grid = np.array(of_kinds, dtype=np.int64)[index]
-    number = max(len(codes), 1)
+    number = int(grid.max(initial=0)) + 1
     keys = trace.events.name[work].astype(np.int64) * number + grid
     known, kernel = np.unique(keys, return_inverse=True)
     names = map(trace.events.names.__getitem__, (known // number).tolist())

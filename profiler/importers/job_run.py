@@ -534,9 +534,14 @@ class InJob(msgspec.Struct, frozen=True):
 
 
 def job_of_ranks(
-    jobs: Sequence[InJob], sources: Sequence[str], aligned: Sequence[AlignedRank]
+    jobs: Sequence[InJob],
+    sources: Sequence[str],
+    aligned: Sequence[AlignedRank],
+    recorded: Sequence[tuple[int, int]] = (),
 ) -> Job:
-    """The job of several ranks, in the order of their numbers."""
+    """The job of several ranks, in the order of their numbers; `recorded` says from when to when
+    each was, if that is known."""
+    times: Sequence[tuple[int | None, int | None]] = recorded or [(None, None)] * len(jobs)
     ranks = tuple(
         Rank(
             rank=one.rank,
@@ -548,8 +553,10 @@ def job_of_ranks(
             residual_ns=clock.residual_ns,
             worst_ns=clock.worst_ns,
             aligned=clock.aligned,
+            begin_ns=begin,
+            end_ns=end,
         )
-        for one, source, clock in zip(jobs, sources, aligned, strict=True)
+        for one, source, clock, (begin, end) in zip(jobs, sources, aligned, times, strict=True)
     )
     ways = {one.matched_by for clock in aligned[1:] for one in clock.matched.values()}
     return Job(

@@ -36,6 +36,7 @@ from profiler.run.intervals import (
     union_by,
 )
 from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_RANK, rank_of_device
+from profiler.trace.manifest_fields import Job
 
 # --- The columns of tiles and of devices' axes.
 
@@ -548,7 +549,8 @@ _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was 
 
 class Axes(Struct, frozen=True, eq=False):
     """By device, in order of their names: its axis, the work that was carried over, and when
-    nothing was recorded though work waited, on no device of its rank. `carried_count` is how many
+    nothing was recorded though work waited, on no device of its rank, or before and after that
+    rank was recorded. `carried_count` is how many
     commands that work was; `own_carried` is when only such work ran on all devices, `lost` when
     nothing was recorded on any though work of one waited."""
 
@@ -574,13 +576,23 @@ def axes_of(
     flows: pl.DataFrame,
     times: CommandTimes,
     noted: Mapping[int, Stretches] = MappingProxyType({}),
+    recorded: Mapping[int, Stretches] = MappingProxyType({}),
 ) -> Axes:
     """The axes of all devices that worked; `times` are those of the `commands`. By rank, when
-    devices were `noted` to be on calls without commands: that is no time that nobody recorded."""
+    devices were `noted` to be on calls without commands: that is no time that nobody recorded;
+    and when ranks were `recorded`, of some that were so for other times: of no other rank does
+    anybody know what it did."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
+    whole = Stretches.of_all(recorded.values())
+    whole = Stretches.union(whole.start[:1], whole.end[-1:])
+    outside = {
+        name: whole.minus(recorded[rank_of_device(name)]).longer_than(_LEAST_NS)
+        for name in axes
+        if rank_of_device(name) in recorded
+    }
     if launches is None or not axes:  # nothing waited for a device that did nothing
-        return Axes(axes, {}, {}, {}, Stretches.none(), Stretches.none(), launches)
+        return Axes(axes, {}, {}, outside, Stretches.none(), Stretches.none(), launches)
     carried: dict[str, Stretches] = {}
     counts: dict[str, int] = {}
     for name, axis in axes.items() if len(launches.carried) else ():
@@ -599,6 +611,10 @@ def axes_of(
     if len(set(map(rank_of_device, axes))) > 1:
         worked = [Stretches.union(axis.start, axis.end) for axis in axes.values()]
         lost = lost.minus(Stretches.of_all(worked))
+    for name, times_outside in outside.items():
+        if len(times_outside):
+            known = unrecorded.get(name, Stretches.none())
+            unrecorded[name] = Stretches.of_all((known, times_outside))
     return Axes(axes, carried, counts, unrecorded, alone, lost, launches)
 
 
@@ -717,6 +733,17 @@ class Ranges(Struct, frozen=True, eq=False):
         noted = (lag.is_not_null() & length.is_not_null()).to_numpy()
         asked = begin + lag.fill_null(0).to_numpy()
         return cls(begin, returned, noted, asked, asked + length.fill_null(0).to_numpy())
+
+
+def recorded_by_rank(job: Job | None) -> dict[int, Stretches]:
+    """From when to when each rank of a job was recorded, of those that say so and whose clocks
+    agree."""
+    ranks = job.ranks if job is not None and len(job.ranks) > 1 else ()
+    return {
+        one.rank: Stretches(np.array([one.begin_ns]), np.array([one.end_ns]))
+        for one in ranks
+        if one.begin_ns is not None and one.end_ns is not None and one.aligned is not False
+    }
 
 
 def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:

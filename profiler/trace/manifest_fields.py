@@ -702,7 +702,9 @@ class Rank(Fields, frozen=True, kw_only=True):
     and `machine` is equal for those that share a clock. `offset_ns`, and `drift_ppm` µs a second
     from the job's start on, were added to its times; `pairs` collectives tell them, `left_out` were
     more than 1 ms off. The ends of the collectives then differ by `residual_ns` in the median and
-    by `worst_ns` at most. `aligned` is False if too few collectives relate its clock to others."""
+    by `worst_ns` at most. `aligned` is False if too few collectives relate its clock to others. Its
+    trace begins at `begin_ns` and ends at `end_ns`, if it is known to be recorded for a part of the
+    time only."""
 
     rank: _Rank
     source: str = ""
@@ -715,6 +717,8 @@ class Rank(Fields, frozen=True, kw_only=True):
     residual_ns: _Count | None = None
     worst_ns: _Count | None = None
     aligned: bool | None = None
+    begin_ns: _Time | None = None
+    end_ns: _Time | None = None
 
 
 class Collective(Fields, frozen=True, kw_only=True):

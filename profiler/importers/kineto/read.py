@@ -618,11 +618,13 @@ def run_of_job(
         if clock.offset_ns or clock.drift:  # onto the job's clock
             moved = trace.moved(clock.moved)
         on_one_clock.append(moved)
+    traces = without_gaps(on_one_clock)
     runs = [
         run_of(trace, path, prefix=device_of_rank(one.rank, ""), importer=importer)
-        for trace, path, one in zip(without_gaps(on_one_clock), paths, jobs, strict=True)
+        for trace, path, one in zip(traces, paths, jobs, strict=True)
     ]
-    job = job_of_ranks(jobs, [path.name for path in paths], aligned)
+    times = [(int(trace.start_ns.min()), int(trace.end_ns.max())) for trace in traces]
+    job = job_of_ranks(jobs, [path.name for path in paths], aligned, times)
     return JobRun(name_of(paths, runs), tuple(runs), job)
 
 

@@ -92,6 +92,21 @@ def test_lost_collectives_shift_no_clock(tmp_path):
     assert run.info.job.ranks[1].pairs == 10
 
 
+@pytest.mark.parametrize("lost", [(0, 1), (9, 10, 11)])
+def test_time_in_which_a_rank_was_not_recorded_is_not_idle(tmp_path, lost):
+    """A rank whose recording begins later, or ends earlier, than that of the others is as idle as
+    they are in the rounds that it has; what it did in the other ones nobody knows."""
+    job = Job(offsets_ns=(0, 0, 0, 0), skipped={1: lost})
+    run = _loaded(job, tmp_path)
+    devices = {row["device"]: row for row in analyze(run).devices.rows(named=True)}
+    whole, part = devices["rank0/cuda:0"], devices["rank1/cuda:1"]
+    assert part["busy_ns"] == whole["busy_ns"] * (12 - len(lost)) // 12
+    missing = 1 - part["utilization"] - part["idle_share"]
+    assert missing == pytest.approx(len(lost) * ROUND_NS / whole["span_ns"])
+    assert part["idle_share"] == pytest.approx(whole["idle_share"] * (1 - missing), abs=0.01)
+    assert whole["utilization"] + whole["idle_share"] == pytest.approx(1)
+
+
 def test_exposed_communication_and_waits_are_exact(tmp_path):
     """Of each collective all but what compute hides is exposed, and what the others wait for the
     straggler is what its compute takes longer; sums over 12 rounds."""

@@ -549,10 +549,11 @@ def iteration_notes(analysis: Analysis) -> Iterator[Said]:
     """How long an iteration is on average, of those whose calls all have their work, and how much
     of the run lies outside of all."""
     account, run = analysis.accounting, analysis.inputs.run
-    times = IterationTimes.of(run, analysis.inputs.axis)
     place = pl.struct("pipeline", "iteration")
-    calls = run.calls.filter(pl.col("iteration") >= 0)
-    without = calls.filter(pl.col("call").is_in(run.info.workless)).select(place.unique())
+    lost = run.calls.filter(pl.col("call").is_in(run.info.workless), pl.col("iteration") >= 0)
+    without = lost.select(place.unique()).to_series()
+    lacking = run.calls.select(place.is_in(without.implode())).to_series().to_numpy()
+    times = IterationTimes.of(run, analysis.inputs.axis, lacking)
     whole = account.iterations - len(without)
     counted_ns, missing_ns = times.inside
     if not len(without) or not whole:
@@ -560,13 +561,10 @@ def iteration_notes(analysis: Analysis) -> Iterator[Said]:
         mean = said("mean {time}", time=duration(mean_ns))
         yield _with_missing(mean, mean_ns, missing_ns / account.iterations)
     else:
-        elapsed = run.tiles.calls.select("call", "elapsed_ns")
-        lost = calls.filter(place.is_in(without.to_series().implode()))
-        rest = counted_ns - int(lost.join(elapsed, on="call")["elapsed_ns"].sum())
         yield said(
             "{without} without the work of some calls, mean of the others {time}",
             without=count(len(without)),
-            time=duration(rest / whole),
+            time=duration(times.whole[0] / whole),
         )
     total = account.end_to_end_ns + account.unrecorded_ns
     for where, (counted_ns, missing_ns) in (

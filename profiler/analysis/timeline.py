@@ -522,17 +522,20 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 class IterationTimes(Struct, frozen=True):
-    """How long the iterations of a run lasted together, and how long it lasted `before` the first,
-    `after` the last and `between` them: each what counts end to end, and what was not recorded."""
+    """How long the iterations of a run lasted together, those that are `whole` alone, and how long
+    it lasted `before` the first, `after` the last and `between` them: each what counts end to end,
+    and what was not recorded."""
 
     inside: tuple[int, int]
+    whole: tuple[int, int]
     before: tuple[int, int]
     between: tuple[int, int]
     after: tuple[int, int]
 
     @classmethod
-    def of(cls, run: Run, axis: Axis) -> IterationTimes:
-        """Those of a run whose pipeline calls are accounted for as one."""
+    def of(cls, run: Run, axis: Axis, lacking: npt.NDArray[np.bool_]) -> IterationTimes:
+        """Those of a run whose pipeline calls are accounted for as one; calls of iterations that
+        are not whole are `lacking`, bool [calls]."""
         rows = np.flatnonzero(axis.end > axis.begin)
         rows = rows[np.lexsort((axis.end[rows], axis.begin[rows]))]
         number = run.calls["iteration"].to_numpy()[rows]
@@ -546,14 +549,17 @@ class IterationTimes(Struct, frozen=True):
             return times.both(counted).length, times.both(lost).length
 
         if not len(passes):
-            return cls((0, 0), within(windows), (0, 0), (0, 0))
+            return cls((0, 0), (0, 0), within(windows), (0, 0), (0, 0))
         until = np.append(begin[1:], windows.end[-1:])[passes]
         inside = Stretches.union(begin[passes], until).both(windows)
+        kept = ~lacking[rows[turns[passes]]]
+        whole = Stretches.union(begin[passes][kept], until[kept]).both(windows)
         rest = windows.minus(inside)
         before = rest.clipped(-_FOREVER, int(begin[passes[0]]))
         after = rest.clipped(int(until[-1]), _FOREVER)
         return cls(
             within(inside),
+            within(whole),
             within(before),
             within(rest.minus(before).minus(after)),
             within(after),

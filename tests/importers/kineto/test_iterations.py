@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from profiler.analysis.analyze import analyze
+from profiler.analysis.end_to_end import iteration_notes
 from profiler.analysis.overview import extent, opening_of, summary_of
 from profiler.analysis.result import ReportInput
 from profiler.importers import import_trace
@@ -68,6 +71,25 @@ def test_steps_of_the_profiler_have_their_own_numbers(tmp_path):
     """`ProfilerStep#n` says which iteration it is; outside of all is none."""
     trace = language_model(4, steps=[(7, 90, 200), (8, 290, 100)])
     assert iterations(trace.imported(tmp_path)) == [-1, 7, 7, 7, 7, 8, 8, -1, -1]
+
+
+def test_an_iteration_that_lost_its_work_is_in_no_mean(tmp_path):
+    """Of six passes of 100 ms, in each of which nothing runs for 40 ms, the fourth lost its
+    kernels. Of the others four take 100 ms, and the last ends with its work, after 90."""
+    trace = Trace()
+    for number in range(6):
+        for name, begin, length in (("LlamaForCausalLM_0", 0, 40), ("Sampler_0", 70, 20)):
+            at = 1000 * (100 * number + begin)
+            trace.module(name, at, 1000 * length)
+            trace.kernel("gemm", at + 10, 1000 * length - 10, launched=at)
+            if number == 3:
+                del trace.events[-1]
+    made = analyze(trace.imported(tmp_path))
+    notes = [plain(note) for note in iteration_notes(made)]
+    assert notes[0] == "1 without the work of some calls, mean of the others 98.0 ms"
+    assert (
+        made.submodules.filter(pl.col("submodule") == "Sampler")["median_ns"].item() == 20_000_000
+    )
 
 
 def test_one_step_of_the_profiler_is_no_loop(tmp_path):

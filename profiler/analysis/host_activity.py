@@ -25,7 +25,7 @@ from profiler.analysis.commands import (
 )
 from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing
 from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
-from profiler.run.device_timeline import Axes, DeviceAxis, Launches
+from profiler.run.device_timeline import NOBODY, Axes, DeviceAxis, Launches
 from profiler.run.intervals import Codes, Stretches, Times, batches, group_heads
 from profiler.run.run import Run
 from profiler.trace.events import (
@@ -269,12 +269,13 @@ def _unknown(
     axis: DeviceAxis, launches: Launches | None, launch: Codes | None, *, unseen: bool
 ) -> _Flags | None:
     """Of each gap whether nothing tells if the host was late, None if that is so of none: the
-    launch of what ends it was not recorded. Nothing ends the last one: the host is seen there."""
+    launch of what ends it was not recorded. Nothing that anybody launched ends the last one, or
+    that ahead of a driver's last copy: the host is seen there."""
     if unseen:
         return np.ones(len(axis.gaps), dtype=np.bool_)
     if launches is None or launch is None:
         return None
-    unknown = launch < 0
+    unknown = (launch < 0) & (launch != NOBODY)
     unknown[-1] = False
     return unknown if unknown.any() and not axis.queues_nothing(launches) else None
 

@@ -373,6 +373,8 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
         for rows in (work, api)
     ]
     streams, stream = distinct(placed.code, work.pid, work.stream)
+    # a driver moves pages of unified memory beside what a stream runs
+    of_driver = np.array(["(unified memory)" in name for name in work.names], dtype=np.bool_)
     on_host = np.array([name == ROOT_DEVICE for name in placed.names], dtype=np.bool_)
     rows = DeviceRows(
         start=work.start,
@@ -382,7 +384,7 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
         process=process[0],
         correlation=work.correlation,
         kernel=np.where(work.kind == _KERNEL, work.name, -1),
-        exempt=on_host[placed.code] | (work.kind == KINDS.index("graph")),
+        exempt=on_host[placed.code] | (work.kind == KINDS.index("graph")) | of_driver[work.name],
         devices=placed.names,
         streams=tuple(f"{work.lane} {number}" for _, _, number in streams),
         kernels=work.names,

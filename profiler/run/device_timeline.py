@@ -139,18 +139,21 @@ _TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _OF_STREAM = re.compile(r" (memcpy|copy|collectives)$")
 _WAITS = "(?i)synchronize"
 _GRAPHS = "(?i)graph_?launch"
+_OF_DRIVER = r"\(unified memory\)"
+NOBODY = -2
 _LEAST_LAUNCHES = 3  # of one name, from which on they tell whether they return so late
 _LATER_PART = 20  # one in so many of the work of synchronous launches, at most
 
 
 class Launches(Struct, frozen=True, eq=False):
-    """Of n commands: `source` is the row of the command that launched each, int32 [n], -1 if
-    none was recorded; `start` and `end` are the commands' own, int64 [n]. `graphs` are the rows of
-    those that launch whole graphs, `carried` those of work that was launched before the recording
-    started, sorted. When the host waited for devices, in any order: `blocked_start`, `blocked_end`
-    and the row of the copy that it waited for, `blocked_on`, -1 for all else; `blocked_by` is that
-    of the host's command; int64 [w]. `synchronous` are the names of launches that return when their
-    work has ended, in which the host waits, too."""
+    """Of n commands: `source` is the row of the command that launched each, int32 [n], -1 if none
+    was recorded, `NOBODY` of copies that a driver makes of unified memory; `start` and `end` are
+    the commands' own, int64 [n]. `graphs` are the rows of those that launch whole graphs, `carried`
+    those of work that was launched before the recording started, sorted. When the host waited for
+    devices, in any order: `blocked_start`, `blocked_end` and the row of the copy that it waited
+    for, `blocked_on`, -1 for all else; `blocked_by` is that of the host's command; int64 [w].
+    `synchronous` are the names of launches that return when their work has ended, in which the host
+    waits, too."""
 
     source: npt.NDArray[np.int32]
     start: Times
@@ -201,12 +204,15 @@ def launches_of(
     early = np.flatnonzero(returned[: len(copies)] < end[target[copies]])
     filled = np.maximum(start[target[copies[early]]], start[source[copies[early]]])
     returned[early] = np.minimum(returned[early], filled)
+    unlaunched = np.flatnonzero(device_work(category) & (launched_by < 0))
+    (of_driver,) = _named(commands["op_type"], unlaunched, _OF_DRIVER)
+    launched_by[unlaunched[of_driver]] = NOBODY
     return Launches(
         source=launched_by,
         start=start,
         end=end,
         graphs=hosts[graphs],
-        carried=_carried_over(commands, category, start, launched_by),
+        carried=_carried_over(commands, unlaunched[~of_driver], start, launched_by),
         blocked_start=began,
         blocked_end=returned,
         blocked_on=np.append(target[copies], np.full(len(waits) + len(held), -1)),
@@ -299,12 +305,9 @@ def _named(column: pl.Series, rows: Times, *patterns: str) -> list[Flags]:
     return found
 
 
-def _carried_over(
-    commands: pl.DataFrame, category: Codes, start: Times, launched_by: Codes
-) -> Times:
-    """Rows of work without a launch that starts before every launched one of its stream, or, on a
-    stream without any, before the first launch for its device."""
-    rows = np.flatnonzero(device_work(category) & (launched_by < 0))
+def _carried_over(commands: pl.DataFrame, rows: Times, start: Times, launched_by: Codes) -> Times:
+    """Those of some rows of work without a launch that start before every launched one of their
+    stream, or, on a stream without any, before the first launch for their device."""
     if not len(rows):
         return rows
     launched = np.flatnonzero(launched_by >= 0)
@@ -369,11 +372,12 @@ class DeviceAxis(Struct, frozen=True, eq=False):
     """m pieces of work of one device in order of start, [m] each: `start`, `end`, `call` (a row of
     the calls, -1 for none; it changes at `heads`), `reach` (until when the device was busy),
     `launch` (when it was launched: its own start if unknown, before everything if it
-    was carried over), and `source`, the row of the command that launched it, -1 for none: all
+    was carried over), and `source`, the row of the command that launched it, below 0 for none: all
     None if no launch of a run was recorded.
 
     `gaps` are the times at which nothing ran, from before all time to after it; `ender` is the
-    work that ends each but the last, empty if no launches are known. `latency_ns` lasts from a
+    work that ends each but the last, or what is launched behind a driver's copies that do, empty if
+    no launches are known. `latency_ns` lasts from a
     launch to its work on a device that had run dry, the median.
     """
 
@@ -420,6 +424,9 @@ class DeviceAxis(Struct, frozen=True, eq=False):
             none = np.zeros(0, dtype=np.int64)
             return cls(start, end, call, heads, reach, launch, None, gaps, none, 0)
         ender = np.append(0, np.flatnonzero(dries) + 1)
+        if len(source) and int(source.min()) == NOBODY:
+            behind = np.append(np.flatnonzero(source > NOBODY), len(source) - 1)
+            ender = behind[np.searchsorted(behind[:-1], ender)]
         latency = _latency(start, launch, source, ender, dry)
         return cls(start, end, call, heads, reach, launch, source, gaps, ender, latency)
 

@@ -474,3 +474,24 @@ def test_memory_that_copies_are_between_is_in_their_names(tmp_path):
     (found,) = [one for one in analyze(run).findings if one.rule == "transfers_exposed"]
     assert found.evidence["copied"] == "pinned"
     assert "Pin host" not in words(found).recommendation
+
+
+@pytest.mark.parametrize("stream", [7, 22])
+def test_copies_of_unified_memory_are_launched_by_nobody(tmp_path, stream):
+    """A driver moves pages while kernels run, on whichever stream the file says, and while the host
+    reads them: kernels keep their length, and what the device waited for is their launch."""
+    rows: list[object] = [Range(0, 80_000_000, "step")]
+    for number, at in enumerate(range(0, 80_000_000, 4_000_000), 1):
+        rows += [Call(at, at + 8_000, number), Kernel(at + 10_000, at + 910_000, number)]
+        for kind, ahead in ((11, 50_000), (11, 300_000), (12, 1_500_000), (12, 2_000_000)):
+            begin = at + ahead
+            rows.append(Copy(begin, begin + 60_000, 0, 2 << 20, kind, 4, 4, streamId=stream))
+    analysis = analyze(imported(tmp_path, rows))
+    assert not analysis.inputs.run.info.health
+    (idle,) = analysis.idle.to_dicts()
+    busy = 20 * (900_000 + 2 * 60_000)
+    between = 19 * 4_000_000 - 19 * (900_000 + 2 * 60_000)
+    assert analysis.devices.filter(device="cuda:0")["busy_ns"].item() == busy
+    assert idle["unknown_cause_ns"] == 0
+    assert idle["launch_ns"] >= between
+    assert not any(one.evidence.get("cause") == "unrecorded" for one in analysis.findings)

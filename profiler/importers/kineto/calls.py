@@ -238,13 +238,15 @@ def _class_from_files(frames: Frames, index: int) -> str:
 #
 # A call is an outermost such range of a thread. A range around all others tells nothing apart: it
 # is left for those in it. Ranges that torch itself opens (`Optimizer.step#SGD.step`, those of
-# collectives and of compiled graphs) are none; if nothing else is named, profiler steps are calls.
+# collectives and of compiled graphs) are none, nor are what profilers write of operators; if
+# nothing else is named, profiler steps are calls.
 
 
 _OWN = re.compile(
     r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(|(?:\w*ccl|gloo|mpi|ucc|c10d):"
-    r"|## Call CompiledFxGraph|CompiledF|DistributedDataParallel\.|FullyShardedDataParallel\."
+    r"|## Call CompiledFxGraph|CompiledF|(?:Distributed|FullySharded)?DataParallel\."
     r"|FSDP::|record_param_comms|\[pl\]|Torch-Compiled"
+    r"|\{\s*['\"]|[\w:.<>]+, (?:seq|op_id|sizes) = "  # of operators, by DLProf and emit_nvtx
 )
 _MAX_WRAPPERS = 8  # ranges around all others, at most
 

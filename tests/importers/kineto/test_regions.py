@@ -93,6 +93,30 @@ def test_operators_without_a_decoder_tell_of_no_diffusion(tmp_path):
     assert (run.calls["step"] == -1).all()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "Optimizer.step#AdamW.step",
+        "DataParallel.forward",
+        "{'mod': 'torch', 'op': 'conv2d', 'args': []}",
+        "aten::conv2d, seq = 3, op_id = 77, sizes = [[64, 3, 8, 8]]",
+    ],
+)
+def test_ranges_that_no_script_named_are_no_calls(tmp_path, text):
+    """Beside a range that the script named, what torch and profilers of operators write is no call,
+    and makes no iterations; four passes of the script's own do."""
+    trace = Trace()
+    for number in range(4):
+        begin = 1000 * number
+        trace.event("user_annotation", text, begin, 300)
+        work(trace, "aten::mm", begin + 10)
+        trace.event("user_annotation", "train", begin + 400, 500)
+        work(trace, "aten::mm", begin + 410)
+    run = trace.imported(tmp_path)
+    assert run.calls.select("submodule", "iteration").rows() == [("train", n) for n in range(4)]
+
+
 def test_named_ranges_are_calls_of_their_profiler_step(tmp_path):
     """What the script named parts the run; ranges around all of it and torch's own do not."""
     trace = Trace()

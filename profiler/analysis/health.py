@@ -252,6 +252,14 @@ def _no_time(note: HealthNote) -> Said:
             "{events} of the host without a time (0); they are in no figure",
             events=counted(note.count, "event"),
         )
+    if note.worst_ns:
+        return said(
+            "{kernels} on {device} {time} away from all else; {effect}",
+            kernels=_kernels(note),
+            device=note.device,
+            time=duration(note.worst_ns),
+            effect=_without(note),
+        )
     return said(
         "{kernels} without a time (0) on {device}; {effect}",
         kernels=_kernels(note),

@@ -14,7 +14,7 @@ over. All of it is computed on first use and stored in no file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
 from types import MappingProxyType
@@ -36,7 +36,7 @@ from profiler.run.intervals import (
     union_by,
 )
 from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_RANK, rank_of_device
-from profiler.trace.manifest_fields import Job
+from profiler.trace.manifest_fields import HealthNote, HealthRule, Job
 
 # --- The columns of tiles and of devices' axes.
 
@@ -551,6 +551,7 @@ def _latency(start: Times, launch: Times, source: Codes, ender: Times, dry: Time
 
 _Values = TypeVar("_Values", bound=npt.NDArray[np.integer[Any]])
 
+_CUT = 0.05  # of the launches; of healthy recordings 0.01
 _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was not recorded
 
 
@@ -584,11 +585,13 @@ def axes_of(
     times: CommandTimes,
     noted: Mapping[int, Stretches] = MappingProxyType({}),
     recorded: Mapping[int, Stretches] = MappingProxyType({}),
+    cut: Mapping[str, int] = MappingProxyType({}),
 ) -> Axes:
     """The axes of all devices that worked; `times` are those of the `commands`. By rank, when
-    devices were `noted` to be on calls without commands: that is no time that nobody recorded;
-    and when ranks were `recorded`, of some that were so for other times: of no other rank does
-    anybody know what it did."""
+    devices were `noted` to be on calls without commands: that is no time that nobody recorded; and
+    when ranks were `recorded`, of some that were so for other times: of no other rank does anybody
+    know what it did. The recording of devices that are `cut` ended with their last work, and that
+    of the host at a time."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
     whole = Stretches.of_all(recorded.values())
@@ -614,8 +617,12 @@ def axes_of(
     for name, each in unrecorded.items():
         if rank_of_device(name) in noted:
             unrecorded[name] = each.minus(noted[rank_of_device(name)])
+    for name in axes.keys() & cut.keys():
+        rest = Stretches(axes[name].reach[-1:], np.array([cut[name]]))
+        known = unrecorded.get(name, Stretches.none())
+        unrecorded[name] = Stretches.of_all((known, rest.longer_than(_LEAST_NS)))
     lost = Stretches.of_all(unrecorded.values())
-    if len(set(map(rank_of_device, axes))) > 1:
+    if len(set(map(rank_of_device, axes))) > 1 or cut:
         worked = [Stretches.union(axis.start, axis.end) for axis in axes.values()]
         lost = lost.minus(Stretches.of_all(worked))
     for name, times_outside in outside.items():
@@ -751,6 +758,14 @@ def recorded_by_rank(job: Job | None) -> dict[int, Stretches]:
         for one in ranks
         if one.begin_ns is not None and one.end_ns is not None and one.aligned is not False
     }
+
+
+def cut_devices(notes: Iterable[HealthNote], calls: pl.DataFrame) -> dict[str, int]:
+    """The devices that had not run much of what was launched when the recording ended, and when
+    the last call returned."""
+    cut = [one for one in notes if one.rule is HealthRule.CUT and one.share > _CUT]
+    until = int(ends(calls).max(initial=0)) if cut else 0
+    return {device: until for note in cut for device in note.device.split(", ")}
 
 
 def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:

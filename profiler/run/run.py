@@ -14,6 +14,7 @@ from profiler.run.device_timeline import (
     Axes,
     RunTiles,
     axes_of,
+    cut_devices,
     noted_by_rank,
     recorded_by_rank,
     tiles_of,
@@ -117,7 +118,8 @@ class Run(_Derived):
         """When each device worked; `times` are those of the commands. They are not kept, for their
         size, but the tiles are made of them."""
         recorded = recorded_by_rank(self.info.job)
-        axes = axes_of(self.commands, self.flows, times, noted_by_rank(self.calls), recorded)
+        noted, cut = noted_by_rank(self.calls), cut_devices(self.info.health, self.calls)
+        axes = axes_of(self.commands, self.flows, times, noted, recorded, cut)
         if not hasattr(self, "_tiles"):
             object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
         return axes

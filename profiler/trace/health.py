@@ -163,6 +163,7 @@ class _Check:
             start = np.append(start, self.launches.start)
             end = np.append(end, self.launches.end)
         self._set_aside(HealthRule.NO_TIME, timeless(start, end)[: len(rows)] & self.kept)
+        self._astray()
         columns = (rows.stream, rows.start, rows.end, rows.kernel, rows.correlation)
         again = rows.end[order[1:]] > rows.start[order[1:]]
         for column in columns:
@@ -178,6 +179,24 @@ class _Check:
         if twice.any():
             self.launches = _once(self.launches)
         self._lengthless()
+
+    def _astray(self) -> None:
+        """Set rows aside that lie far from all launches and from most that their device did: there
+        is no second recording, of which launches would be known, too."""
+        rows, launches = self.rows, self.launches
+        if not len(launches):
+            return
+        first, last = int(launches.start.min()), int(launches.end.max())
+        away = self.kept & ((rows.start > last + EMPTY_NS) | (rows.start < first - EMPTY_NS))
+        for device, some in self._by_device(away):
+            near = np.flatnonzero((rows.device == device) & self.kept & ~away)
+            begin = min(first, int(rows.start[near].min(initial=_NEVER)))
+            until = max(last, int(rows.end[near].max(initial=-_NEVER)))
+            far = np.maximum(rows.start[some] - until, begin - rows.start[some])
+            astray = np.zeros(len(rows), dtype=np.bool_)
+            astray[some[far > max(EMPTY_NS, _TIMES * (until - begin))]] = True
+            if int(astray.sum()) < len(near):
+                self._set_aside(HealthRule.NO_TIME, astray, worst_ns=int(far.max()))
 
     def _lengthless(self) -> None:
         """Set kernels of no length aside: on a clock of µs some of them are legal."""
@@ -289,7 +308,7 @@ class _Check:
             wrong, _, best = fits.pop(device)[0]
             here = of[device]
             process[here], launch[here] = best, self._launches_of(best, here)
-            paired &= wrong <= (1 - _AGREE) * len(here)
+            paired &= wrong <= (1 - _AGREE) * len(here) + 1
             for others in fits.values() if alone else ():
                 others[:] = [fit for fit in others if fit[2] != best]
         if paired:
@@ -298,16 +317,18 @@ class _Check:
         self._note(HealthRule.SHARED_NUMBERS, -1, count=shared, action=action, total=len(processes))
 
     def _fit(self, here: Int64s, process: int) -> tuple[int, float, int]:
-        """How much of a device's work contradicts the launches of a process, how long it waits for
-        them, and the process."""
+        """How much of a device's work contradicts the launches of a process, but for what was
+        launched before all of them, how long it waits for them, and the process."""
         launch = self._launches_of(process, here)
         known = launch >= 0
+        numbers = self.launches.correlation[self.launches.process == process]
+        lost = ~known & (self.rows.correlation[here] >= int(numbers.min()))
         latency = self.rows.start[here][known] - self.launches.start[launch[known]]
         of = self.syncs.process == process
         until = _first_return(self.syncs, of, self.launches.end[launch[known]])
         wrong = (latency < -_FLOOR_NS) | (self.rows.end[here][known] > until + _AFTER_SYNC_NS)
         mean = float(latency.mean()) if len(latency) else float(_NEVER)
-        return int(wrong.sum()) + int((~known).sum()), mean, process
+        return int(wrong.sum()) + int(lost.sum()), mean, process
 
     def _reused(self) -> None:
         """Note launches that follow one another under one number: one calls the other else."""
@@ -622,6 +643,9 @@ class _Check:
             last = int(self.start[on].max(initial=0))
         if len(devices) == 1:
             last = max(last, int(self.syncs.start[self.syncs.process == process].max(initial=0)))
+        ran = self.launch[on][self.launch[on] >= 0]
+        if len(ran) and np.ptp(self.rows.stream[on]) == 0:  # copies were behind it, too
+            last = max(last, int(self.launches.start[ran].max()))
         without = {
             HealthRule.LOST: ~did & (start > first) & (start < last),
             HealthRule.LATE: ~did & (start <= first),

@@ -302,6 +302,25 @@ def test_ranks_that_share_launch_numbers_are_told_apart(skew):
     assert checked.process.tolist() == [0] * 20 + [1] * 20
 
 
+@pytest.mark.parametrize("wrong", ["launched before", "overlong"])
+def test_ranks_are_told_apart_beside_other_damage(wrong):
+    """Work that was launched before the recording, or one row that outlives a synchronization,
+    contradicts no process."""
+    rows, launches, syncs = merged(37_000)
+    if wrong == "overlong":
+        rows.end[25] += 1_600 * MS
+    else:
+        launches = launches_of(
+            np.delete(launches.start, np.r_[0:5, 20:25]),
+            np.delete(launches.correlation, np.r_[0:5, 20:25]),
+            process=np.repeat([0, 1], 15),
+        )
+    checked = check(rows, launches, syncs)
+    assert checked.notes[0].action is HealthAction.REKEYED
+    assert checked.process.tolist() == [0] * 20 + [1] * 20
+    assert HealthRule.DEVICE_ONLY not in rules(checked)
+
+
 def test_processes_that_are_known_may_share_launch_numbers():
     rows, launches, syncs = merged(37_000)
     assert check(replace(rows, process=rows.device), launches, syncs).notes == ()
@@ -761,6 +780,35 @@ def test_a_clock_ahead_of_a_queue_that_is_hardly_ever_empty_is_shifted(shifted):
     assert (note.rule, note.action, note.count) == (HealthRule.CLOCK, action, 60)
     kept = start[checked.kept]
     assert int(np.abs(checked.start[checked.kept] - kept).max()) <= (2_000 if shifted else 0)
+
+
+def test_launches_ahead_of_a_copy_that_ran_lost_their_work():
+    """On the only stream of a process what runs later shows that nothing waits any more."""
+    rows, launches = one_stream()
+    kind = np.where(np.arange(20) == 19, OTHER, KERNEL)
+    launches = launches_of(launches.start, launches.correlation, kind=kind)
+    rows = replace(rows, kernel=np.where(np.arange(20) == 19, -1, 0))
+    ran = with_rows(rows, (np.arange(20) < 15) | (np.arange(20) == 19))
+    (note,) = check(ran, launches, no_syncs()).notes
+    assert (note.rule, note.count) == (HealthRule.LOST, 4)
+
+
+@pytest.mark.parametrize("away_ns", [-200_000 * MS, 86_400_000 * MS])
+def test_work_far_from_all_launches_has_no_possible_time(away_ns):
+    """Two kernels a day later, or minutes before, are no second recording: no launch is there, and
+    most of their device's work is here. They are set aside, and what is left is as it was."""
+    rows, launches = one_stream()
+    chosen = np.isin(np.arange(20), (4, 11))
+    moved = np.where(chosen, away_ns, 0)
+    far = replace(rows, start=rows.start + moved, end=rows.end + moved)
+    checked = check(far, launches, no_syncs())
+    (note,) = [one for one in checked.notes if one.rule is HealthRule.NO_TIME]
+    assert (note.count, note.action) == (2, HealthAction.SET_ASIDE)
+    assert note.worst_ns == pytest.approx(abs(away_ns), rel=0.01)
+    assert checked.kept.tolist() == (~chosen).tolist()
+    assert HealthRule.GAP not in rules(checked)
+    shifted = replace(rows, start=rows.start + away_ns, end=rows.end + away_ns)
+    assert check(shifted, launches, no_syncs()).kept.all()  # then it is the device's clock
 
 
 def test_launches_ahead_of_a_synchronization_that_returned_lost_their_work():

@@ -217,3 +217,20 @@ def test_activities_are_those_of_the_definition(ranges, works):
     got = [(one.name, one.start_ns, one.duration_ns, one.repeated, one.times) for one in found]
     assert sorted(got) == sorted(one for one in told if one is not None)
     assert got == sorted(got, key=lambda one: one[1:3])
+
+
+def test_a_device_whose_recording_was_cut_is_not_idle_behind_it(tmp_path):
+    """The host launches 40 kernels of 1 ms each, of which the last 20 had not been recorded when
+    the recording ended, and goes on for 100 ms: what the device did then nobody knows."""
+    trace = Trace()
+    trace.module("LlamaForCausalLM_0", 0, 150_000)
+    for number in range(40):
+        trace.kernel("gemm", 10 + 1_000 * number, 900, launched=1_000 * number)
+        if number >= 20:
+            del trace.events[-1]
+    made = analyze(trace.imported(tmp_path))
+    (row,) = made.devices.filter(device="cuda:0").to_dicts()
+    assert row["busy_ns"] == 20 * 900_000
+    assert made.accounting.end_to_end_ns == 19_910_000
+    assert made.accounting.unrecorded_ns == 150_000_000 - 19_910_000
+    assert row["idle_share"] == pytest.approx(1 - row["utilization"])

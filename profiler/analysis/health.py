@@ -618,6 +618,7 @@ def sentence_of(note: HealthNote) -> Said:
 _MOST_LINES = 2
 _CONTRADICT = (HealthRule.DRIFT, HealthRule.LATE_CLOCK)  # two clocks
 _CORRECTED = (HealthRule.OVERRUN, HealthRule.OUTLIVED)  # unless only noted
+_DOUBTED = (*_CORRECTED, HealthRule.BEYOND_PEERS)
 _WORTH = 0.05  # of the device's time, or of the launches: what is no damage is shown from here on
 _DAMAGED = {
     HealthRule.OVERRUN: 0.25,
@@ -631,6 +632,7 @@ _DAMAGED = {
     HealthRule.MISSING_PART: 0.0,
     HealthRule.TOO_LONG: 0.0,
     HealthRule.OUTLIVED: 0.25,
+    HealthRule.BEYOND_PEERS: 0.25,
     HealthRule.BROKEN_OFF: -1.0,
 }
 _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
@@ -722,5 +724,5 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
         )
         or note.rule is HealthRule.TOO_SHORT
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
-        or (note.rule in _CORRECTED and note.action is HealthAction.NOTED and is_damaged((note,)))
+        or (note.rule in _DOUBTED and note.action is HealthAction.NOTED and is_damaged((note,)))
     }

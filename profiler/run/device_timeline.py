@@ -36,7 +36,8 @@ from profiler.run.intervals import (
     union_by,
 )
 from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_RANK, rank_of_device
-from profiler.trace.manifest_fields import HealthNote, HealthRule, Job
+from profiler.trace.health import EMPTY_NS
+from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule, Job
 
 # --- The columns of tiles and of devices' axes.
 
@@ -586,12 +587,15 @@ def axes_of(
     noted: Mapping[int, Stretches] = MappingProxyType({}),
     recorded: Mapping[int, Stretches] = MappingProxyType({}),
     cut: Mapping[str, int] = MappingProxyType({}),
+    *,
+    gaps: bool = False,
 ) -> Axes:
     """The axes of all devices that worked; `times` are those of the `commands`. By rank, when
     devices were `noted` to be on calls without commands: that is no time that nobody recorded; and
     when ranks were `recorded`, of some that were so for other times: of no other rank does anybody
     know what it did. The recording of devices that are `cut` ended with their last work, and that
-    of the host at a time."""
+    of the host at a time. With `gaps`, times of a minute in which nothing ran anywhere are between
+    two recordings."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
     whole = Stretches.of_all(recorded.values())
@@ -601,8 +605,13 @@ def axes_of(
         for name in axes
         if rank_of_device(name) in recorded
     }
+    between = Stretches.none()
+    if gaps:
+        ran = Stretches.union(times.start, times.end)
+        between = Stretches(ran.end[:-1], ran.start[1:]).longer_than(EMPTY_NS)
     if launches is None or not axes:  # nothing waited for a device that did nothing
-        return Axes(axes, {}, {}, outside, Stretches.none(), Stretches.none(), launches)
+        outside = {name: Stretches.of_all((between, outside.get(name, between))) for name in axes}
+        return Axes(axes, {}, {}, outside, Stretches.none(), between, launches)
     carried: dict[str, Stretches] = {}
     counts: dict[str, int] = {}
     for name, axis in axes.items() if len(launches.carried) else ():
@@ -617,6 +626,9 @@ def axes_of(
     for name, each in unrecorded.items():
         if rank_of_device(name) in noted:
             unrecorded[name] = each.minus(noted[rank_of_device(name)])
+    for name in axes if len(between) else ():
+        known = unrecorded.get(name, Stretches.none())
+        unrecorded[name] = Stretches.of_all((known, between))
     for name in axes.keys() & cut.keys():
         rest = Stretches(axes[name].reach[-1:], np.array([cut[name]]))
         known = unrecorded.get(name, Stretches.none())
@@ -747,6 +759,12 @@ class Ranges(Struct, frozen=True, eq=False):
         noted = (lag.is_not_null() & length.is_not_null()).to_numpy()
         asked = begin + lag.fill_null(0).to_numpy()
         return cls(begin, returned, noted, asked, asked + length.fill_null(0).to_numpy())
+
+
+def has_gaps(notes: Iterable[HealthNote]) -> bool:
+    """Whether a recording is of several parts, with the time between them still in it."""
+    kept = (HealthRule.GAP, HealthAction.NOTED)
+    return any((note.rule, note.action) == kept for note in notes)
 
 
 def recorded_by_rank(job: Job | None) -> dict[int, Stretches]:

@@ -15,6 +15,7 @@ from profiler.run.device_timeline import (
     RunTiles,
     axes_of,
     cut_devices,
+    has_gaps,
     noted_by_rank,
     recorded_by_rank,
     tiles_of,
@@ -119,7 +120,8 @@ class Run(_Derived):
         size, but the tiles are made of them."""
         recorded = recorded_by_rank(self.info.job)
         noted, cut = noted_by_rank(self.calls), cut_devices(self.info.health, self.calls)
-        axes = axes_of(self.commands, self.flows, times, noted, recorded, cut)
+        gaps = has_gaps(self.info.health)
+        axes = axes_of(self.commands, self.flows, times, noted, recorded, cut, gaps=gaps)
         if not hasattr(self, "_tiles"):
             object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
         return axes

@@ -405,6 +405,8 @@ class _Check:
         most, noted = _OVERLAPPING * int(here.sum()) + 1, beyond[:0]
         if len(far) and len(beyond) > most:  # those far beyond their peers do not overlap by right
             wrong = self._beyond_usual(far)
+            lengths = self.end[wrong] - self.start[wrong]
+            wrong = wrong[2 * over[wrong] > lengths]  # not by as much of its length as others are
             others = np.setdiff1d(beyond, wrong)
             far, noted = (far, noted) if len(others) <= most else (wrong, others)
         elif not len(far):
@@ -713,10 +715,15 @@ class _Check:
         far = far[np.array(named, dtype=np.bool_)]
         beyond = np.zeros(len(rows), dtype=np.bool_)
         beyond[far] = True
+        stream = rows.stream[self.order]
+        last = self.order[np.append(stream[1:] != stream[:-1], True)]
         for device, some in self._by_device(beyond):
             worst = int(some[length[some].argmax()])
-            time = _total(length[some])
-            self._note(HealthRule.BEYOND_PEERS, device, some, time, **self._worst(worst))
+            time, unseen = _total(length[some]), _total(length[np.intersect1d(some, last)])
+            whole = _total(length[(rows.device == device) & self.kept & ~rows.exempt])
+            # nothing behind the last on a stream tells that it took so long
+            more = {"share": unseen / max(whole - unseen, 1), **self._worst(worst)}
+            self._note(HealthRule.BEYOND_PEERS, device, some, time, **more)
 
     def _gaps(self) -> None:
         """Note times of a minute or more without any event, beside which the rest is short."""

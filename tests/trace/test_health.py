@@ -352,6 +352,34 @@ def test_far_beyond_its_peers_alone_changes_nothing():
     assert not checked.changed
 
 
+@pytest.mark.parametrize("place", [8, 19])
+def test_only_the_last_of_a_stream_may_be_too_long_unseen(place):
+    """Behind any other the next one starts when it has ended, which shows that it took so long."""
+    rows, launches = one_stream()
+    longer = np.where(np.arange(20) == place, 2_000 * MS, 0)
+    later = np.cumsum(np.append(0, longer[:-1]))
+    rows = replace(rows, start=rows.start + later, end=rows.end + later + longer)
+    (note,) = [one for one in check(rows, launches, no_syncs()).notes if one.rule == "beyond_peers"]
+    total = 20 * 400_000
+    assert note.share == pytest.approx(2_000.4 * MS / (total - 400_000) if place == 19 else 0)
+
+
+def test_lengths_that_are_all_too_long_shorten_no_kernel():
+    """By a fifth, of kernels of one name and many sizes: the large ones overlap by the most, and
+    are as long as they were. One that is too long by nearly all of its length is not."""
+    length = np.where(np.arange(200) % 25 == 24, 8 * MS, 100_000)
+    begin = BEGIN + 50_000 + np.append(0, np.cumsum(length + 1_000))[:-1]
+    numbers = np.arange(1, 201)
+    launches = launches_of(BEGIN + np.arange(200) * 200, numbers)
+    rows = rows_of(begin, length * 6 // 5, numbers)
+    checked = check(rows, launches, no_syncs())
+    (note,) = [one for one in checked.notes if one.rule is HealthRule.OVERRUN]
+    assert (note.action, checked.changed) == (HealthAction.NOTED, False)
+    rows.end[100] += 1_600 * MS
+    checked = check(rows, launches, no_syncs())
+    assert np.flatnonzero(checked.recorded >= 0).tolist() == [100]
+
+
 def test_collectives_wait_for_others():
     rows, launches = one_stream()
     rows.end[-1] += 2_000 * MS

@@ -495,3 +495,20 @@ def test_copies_of_unified_memory_are_launched_by_nobody(tmp_path, stream):
     assert idle["unknown_cause_ns"] == 0
     assert idle["launch_ns"] >= between
     assert not any(one.evidence.get("cause") == "unrecorded" for one in analysis.findings)
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_time_between_two_recordings_is_not_idle(tmp_path, launched):
+    """Ten kernels, and ten an hour later, in a range around all of them: what is between was not
+    recorded, whether launches are known or not."""
+    hour, rows = 3_600 * 10**9, []
+    for number in range(20):
+        at = 1_000_000 * number + (hour if number >= 10 else 0)
+        rows.append(Kernel(at + 10_000, at + 910_000, number + 1 if launched else 0))
+        rows += [Call(at, at + 8_000, number + 1)] if launched else []
+    analysis = analyze(imported(tmp_path, rows))
+    recorded = 2 * (9_000_000 + 900_000) + (20_000 if launched else 0)
+    assert analysis.accounting.end_to_end_ns == pytest.approx(recorded, abs=200_000)
+    (row,) = analysis.devices.filter(device="cuda:0").to_dicts()
+    assert row["busy_ns"] == 20 * 900_000
+    assert row["utilization"] == pytest.approx(18 / 19.8, rel=0.02)

@@ -64,6 +64,15 @@ def share(part_ns: float, whole_ns: float) -> float:
     return part_ns / whole_ns if whole_ns > 0 else 0.0
 
 
+def whole_of(analysis: Analysis, submodule: str) -> float:
+    """What a sum over a submodule's calls is a share of, in ns: the end-to-end time, as many times
+    as these calls ran at once, on devices of their own."""
+    rows = analysis.submodules.filter(submodule=submodule).select("elapsed_ns", "share").rows()
+    total = float(end_to_end_ns(analysis))
+    found: float = max([total, *(elapsed / part for elapsed, part in rows if elapsed and part)])
+    return found
+
+
 def accelerators(analysis: Analysis) -> pl.DataFrame:
     """The rows of the idle table that are of accelerators whose busy time is known; none without
     calls."""

@@ -24,11 +24,11 @@ from profiler.analysis.finding_text import (
     Rule,
     Words,
     calls_of,
-    end_to_end_ns,
     number,
     scaled,
     share,
     texts,
+    whole_of,
 )
 from profiler.analysis.flop_shapes import Family, Tensor, Work
 from profiler.analysis.flops import KindWork
@@ -88,14 +88,13 @@ def _of_chains(
 ) -> tuple[Finding, ...]:
     """A finding for each submodule whose chains of these sorts are worth a word, of all or of
     `chains`: without a profile for the time they take, else for what fusing them saves."""
-    total = end_to_end_ns(analysis)
     rows = (analysis.fusions if chains is None else chains).filter(
         pl.col("what").is_in([kind.value for kind in what])
     )
     rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
     found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
-        busy = float(some["total_ns"].sum())
+        busy, total = float(some["total_ns"].sum()), whole_of(analysis, str(submodule))
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
         lost = None
         if saved is not None:
@@ -126,7 +125,7 @@ def _launches(chains: pl.DataFrame) -> dict[str, float]:
 
 
 def _evidence(
-    chains: pl.DataFrame, busy: float, saved: float | None, total: int
+    chains: pl.DataFrame, busy: float, saved: float | None, total: float
 ) -> dict[str, Value]:
     evidence: dict[str, Value] = {
         "chains": round(chains["chains"].sum()),
@@ -297,7 +296,6 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     """Casts, transposes and concatenations take a large part of the time in which a submodule's
     devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
     where not."""
-    total = end_to_end_ns(analysis)
     kinds = _without_cold_calls(analysis)
     rows = kinds.group_by("submodule", maintain_order=True).agg(
         pl.col("commands", "total_ns").filter(_MOVES).sum(),
@@ -306,6 +304,7 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     found = []
     rows = rows.filter(pl.col("share") >= _MOVED)
     for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
+        total = whole_of(analysis, row["submodule"])
         if share(row["total_ns"], total) < _MOVED_OF_RUN:
             continue
         types, layer = _movers(kinds, row["submodule"])

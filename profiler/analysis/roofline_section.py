@@ -19,6 +19,7 @@ from profiler.analysis.finding_text import (
     number,
     scaled,
     share,
+    whole_of,
 )
 from profiler.analysis.flop_shapes import Family, parse_shapes
 from profiler.analysis.flops import product_sizes, tiled_sizes, work_of
@@ -281,7 +282,6 @@ def _slow_products_change(found: Finding) -> Said:
 
 def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
     """Products run in float32 on an accelerator that computes 16 bits faster, or TF32."""
-    total = end_to_end_ns(analysis)
     devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
     known = analysis.inputs.run.info.devices
     shapes, kernel = pl.col("shapes"), pl.col("kernel").cast(pl.String).fill_null("")
@@ -309,6 +309,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
     found = []
     for row in scaled(analysis, rows, "total_ns", "commands", "tf32_ns", "simt_ns").to_dicts():
         device, took_ns = devices.get(row["submodule"]), row["total_ns"]
+        total = whole_of(analysis, row["submodule"])
         half_alone = _takes_half_alone(known.get(device or ""))
         half = "float16" if half_alone else "bfloat16"
         faster = _faster(analysis.device_profiles.get(device or ""), half)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.importers.kineto.read import read_run
 from tests.corpus import CORPUS, needs_corpus
 
@@ -197,3 +198,27 @@ def test_backward_operators_of_the_corpus_find_their_forward(name):
     convolutions = [pair for pair in names if "ConvolutionBackward" in pair[0]]
     assert convolutions
     assert all("conv" in forward for _, forward in convolutions)
+
+
+def test_products_of_devices_that_run_at_once_take_no_more_than_the_run(tmp_path):
+    """Two threads each run float32 products on a device of their own for nine tenths of the run:
+    so much of it is that, not twice as much."""
+    trace = Trace(deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}])
+    for thread in (1, 2):
+        trace.module("Linear_0", 0, 100_000, tid=thread)
+        for number in range(10):
+            at = 10_000 * number
+            trace.kernel(
+                "ampere_sgemm_128x64_tn",
+                at + 1_000,
+                9_000,
+                launched=at,
+                tid=thread,
+                device=thread - 1,
+                external=trace.op("aten::mm", at, 500, tid=thread),
+            )
+    made = analyze(trace.imported(tmp_path))
+    assert made.contradictions.is_empty()
+    (found,) = [one for one in made.findings if one.rule == "single_precision"]
+    assert found.evidence["total_ns"] == 2 * 90_000_000
+    assert found.evidence["run_share"] == pytest.approx(0.9)

@@ -29,7 +29,16 @@ Sums = npt.NDArray[np.float64]
 BOUNDS = ("compute_bound_ns", "memory_bound_ns", "launch_bound_ns")
 MEASURES = (
     *("own_ns", "total_ns", "commands", "executions"),
-    *("rated_ns", "blamed_ns", "flops", "flops_ns", "compute_ns", "computed_ns", "known_ns"),
+    *(
+        "rated_ns",
+        "blamed_ns",
+        "graph_ns",
+        "flops",
+        "flops_ns",
+        "compute_ns",
+        "computed_ns",
+        "known_ns",
+    ),
     *BOUNDS,
 )
 """Columns of sums: time of a tile's own, durations, numbers; of what a roofline bounds its time,
@@ -72,6 +81,7 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
         .agg(
             rated_ns=total.sum(),
             blamed_ns=pl.col("blamed_ns").sum(),
+            graph_ns=pl.col("graph_ns").sum(),
             flops=pl.col("flops").sum(),
             flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
             compute_ns=pl.col("compute_ns").filter(computed).sum(),

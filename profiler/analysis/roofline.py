@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace as replace_struct
@@ -563,7 +564,8 @@ def _memory_ns() -> pl.Expr:
 #   host was recorded nobody knows what the device waited for, and no row is host-bound.
 # - none (null) if of more than half of its time the roofline time is not known.
 # - launch-bound if its commands take 10 µs or less each, and the roofline is less than 1 % of that:
-#   what they compute and move is not what they take, also if a launch cost is not known;
+#   what they compute and move is not what they take, also if a launch cost is not known; none if
+#   graphs launched most of them: one launch runs them all;
 # - else compute-bound, memory-bound or launch-bound: the term that has most of the roofline
 #   time of its commands.
 #
@@ -624,6 +626,7 @@ def _cells(
             "total_ns": times.total_ns,
             "wait_ns": times.wait_ns,
             "blamed_ns": times.wait_ns if host_seen else np.zeros_like(times.wait_ns),
+            "graph_ns": np.zeros(len(times.kind)),
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
@@ -723,7 +726,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(TERMS))
     }
     sums = frame.group_by(keys).agg(
-        pl.col("commands", "total_ns", "wait_ns", "blamed_ns").sum(),
+        pl.col("commands", "total_ns", "wait_ns", "blamed_ns", "graph_ns").sum(),
         flops=_sum_or_null("flops"),
         bytes=_sum_or_null("bytes"),
         flops_ns=pl.col("total_ns").filter(pl.col("flops").is_not_null()).sum(),
@@ -751,19 +754,22 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             known=pl.col("roofline_ns").is_not_null() & ~too_little,
             host=pl.col("blamed_ns") > pl.col("total_ns"),
             took=pl.col("known_ns"),
+            graphs=pl.col("graph_ns"),
         ),
     )
 
 
 def bound_by(
-    terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr, took: pl.Expr
+    terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr, took: pl.Expr, graphs: pl.Expr
 ) -> pl.Expr:
     """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
-    if these are `known`; launching if they are next to nothing of what short commands `took`."""
+    if these are `known`; launching if they are next to nothing of what short commands `took`, and
+    nothing that is known if `graphs` launched most of these."""
     longest = pl.max_horizontal(*terms.values())
     short = (took <= SHORT_NS * pl.col("commands")) & (longest < NOTHING * took)
     codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
-    term = pl.when(short).then(pl.lit(Bound.LAUNCH.value)).otherwise(pl.coalesce(*codes))
+    launched = pl.when(2 * graphs <= took).then(pl.lit(Bound.LAUNCH.value))
+    term = pl.when(short).then(launched).otherwise(pl.coalesce(*codes))
     of_term = pl.when(known & (longest > 0)).then(term)
     return pl.when(host).then(pl.lit(Bound.HOST.value)).otherwise(of_term)
 
@@ -800,7 +806,26 @@ def works(of: Inputs) -> KindWork:
 def kind_bounds(of: Inputs) -> pl.DataFrame:
     """The selected commands against the roofline, one row a kind and device."""
     seen = not host_unseen(of.run)
-    return kind_roofline(of.kinds, works(of), of.commands, profiles(of), host_seen=seen)
+    found = kind_roofline(of.kinds, works(of), of.commands, profiles(of), host_seen=seen)
+    part = _in_graphs(of)
+    return found.with_columns(graph_ns=pl.col("total_ns") * part[found["kind"].to_numpy()])
+
+
+def _in_graphs(of: Inputs) -> npt.NDArray[np.float64]:
+    """The part of each kind's commands that is in calls whose work graphs launch for the most."""
+    run, kinds = of.run, of.kinds
+    source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
+    names = run.commands["layer"].gather(source).cast(pl.String)
+    by_graph = names.str.contains("(?i)graph_?launch").fill_null(value=False).to_numpy()
+    if not by_graph.any():
+        return np.zeros(len(kinds))
+    call = run.commands["call"].to_numpy()[target] + 1  # 0 is of no call
+    calls = int(run.calls["call"].max() or 0) + 2  # type: ignore[arg-type]
+    graphs = np.bincount(call, by_graph, calls) > np.bincount(call, minlength=calls) / 2
+    own = np.append(graphs[of.calls["call"].to_numpy() + 1], False)
+    inside = np.bincount(kinds.of_command, own[of.commands.call], len(kinds))
+    part: npt.NDArray[np.float64] = inside / np.maximum(kinds.table["commands"].to_numpy(), 1)
+    return part
 
 
 TABLES = (

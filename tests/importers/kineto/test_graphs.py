@@ -222,3 +222,28 @@ def test_captures_of_the_corpus_do_not_fit_each_other(tmp_path):
     run = load(import_trace(alone, tmp_path / "traces"))
     assert run.info.recording.graphs.joined == 0
     assert "graph" in run.calls["submodule"].to_list()
+
+
+@pytest.mark.parametrize("by_graph", [True, False])
+def test_short_kernels_of_a_graph_are_no_matter_of_launches(tmp_path, by_graph):
+    """Products of 5 µs that compute next to nothing: launched one by one they are launch-bound; a
+    graph launches all of them at once, and nothing tells what bounds them."""
+    trace = Trace(deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
+    if by_graph:
+        trace.event("cuda_runtime", "cudaGraphLaunch", 0, 50, correlation=900)
+    else:
+        trace.module("Net_0", 0, 1_000)
+    for place, name in enumerate(NAMES):
+        begin = 60 + 6 * place
+        if by_graph:
+            trace.kernel(name, begin, 5, correlation=900)
+        else:
+            operator = trace.op("aten::mm", begin - 10, 2, **dims(place))
+            trace.kernel(name, begin, 5, launched=begin - 9, external=operator)
+    analysis = analyze(imported(tmp_path, trace, [captured()] if by_graph else ()))
+    assert len(analysis.shapes) == 60
+    expected = [None if by_graph else "launch"]
+    for table in (analysis.shapes, analysis.roofline, analysis.roofline_roles):
+        assert table["bound"].cast(pl.String).unique().to_list() == expected
+    tree = analysis.module_tree.filter(pl.col("commands") == 60)
+    assert tree["bound"].cast(pl.String).unique().to_list() == expected

@@ -8,6 +8,7 @@ call of each submodule represents all of them.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -510,7 +511,8 @@ FUSIONS: tuple[Column, ...] = (
 # Fused, an intermediate is not read again, nor written unless something outside of the chain reads
 # it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more. What
 # reads it later than the window is not seen, so that is the most that can be saved; but the sum of
-# two tensors that a norm reads is written all the same: the next block adds to it.
+# two tensors that a norm reads is written all the same: the next block adds to it, unless blocks
+# end with a norm, whose result it adds to.
 #
 # A norm or reduction over other axes than the one before needs all of what that gives, so it
 # begins a chain.
@@ -521,6 +523,7 @@ _BEGINS_NORM = word_set("pow square to _to_copy copy cast")  # of one written ou
 _FUSIBLE = (Family.ELEMENTWISE, Family.NORM, Family.SOFTMAX, Family.REDUCTION)
 _WINDOW = 8  # commands, views and arithmetic on shapes not counted
 _LONGEST = 64  # commands of a chain
+_BLOCK = re.compile(r"\w+[_.]\d+(?=[./]|$)")  # in a module's path, the outermost
 _SHAPE_BYTES = 256  # integers that take no more are shapes
 
 
@@ -584,14 +587,17 @@ class _Made(Struct, eq=False):
         return read.dims == mine.dims or loosely or views > self.views or self.chain is None
 
 
-def find_chains(works: Sequence[Work | None], op_types: Sequence[str]) -> list[Chain]:
+def find_chains(
+    works: Sequence[Work | None], op_types: Sequence[str], *, norms_last: bool = False
+) -> list[Chain]:
     """The chains of two and more commands in the works and op types of a call's commands, in their
-    order."""
+    order. If `norms_last`, nothing but a norm reads the sum ahead of it."""
     finder = _Finder()
     for position, (work, op_type) in enumerate(zip(works, op_types, strict=True)):
         finder.see(position, work, operation_of(op_type))
     for chain in finder.chains:
-        if not chain.closed and {Family.NORM, Family.REDUCTION} & {*chain.families}:
+        normalizes = bool({Family.NORM, Family.REDUCTION} & {*chain.families})
+        if not norms_last and not chain.closed and normalizes:
             kept = (made for made in chain.sums if made.kept and not made.escapes)
             chain.saved_bytes -= sum(made.tensor.nbytes or 0 for made in kept)
     found = [chain for chain in finder.chains if len(chain.families) > 1 and chain.saved_bytes > 0]
@@ -729,6 +735,22 @@ class _Finder:
                 chain.sums.append(made)
 
 
+def _norms_are_last(
+    works: Sequence[Work | None], op_types: Sequence[str], modules: Sequence[str | None]
+) -> bool:
+    """Whether most blocks with products, of which another one follows, end with a norm: then the
+    residual stream is what the norms give (BERT), else the sums that they read (GPT-2)."""
+    last: dict[str, tuple[bool, str]] = {}
+    for work, op_type, module in zip(works, op_types, modules, strict=True):
+        block = _BLOCK.search(module or "")
+        if block is not None and work is not None and work.family != Family.VIEW:
+            product = work.family == Family.MATMUL or last.get(block[0], (False, ""))[0]
+            last[block[0]] = product, op_type
+    ends = [op_type for product, op_type in last.values() if product][:-1]
+    norms = sum(bool(operation_of(one).norm_kind) for one in ends)
+    return 2 * norms > len(ends)
+
+
 def _adds_tensors(work: Work, operation: Operation) -> bool:
     """Whether the command adds two tensors of equal dims, as what a block computed to what came
     in."""
@@ -797,13 +819,17 @@ def fusion_table(
         total_ns=pl.col("total_ns") / pl.col("commands"),
         role=pl.lit(None, pl.String) if roles is None else roles.cast(pl.String),
     ).rows()
+    modules = kinds.table["module"].cast(pl.String).to_list()
     found = []
     for submodule, call, number in _representatives(calls):
         for device, sequence in _sequences(kinds, commands, call):
             op_types = [facts[kind][1] for kind in sequence]
             profile = profiles.get(device)
             least = _least_ns([(work.works[kind], facts[kind][2]) for kind in {*sequence}], profile)
-            for chain in find_chains([work.works[kind] for kind in sequence], op_types):
+            own_works = [work.works[kind] for kind in sequence]
+            paths = [modules[kind] for kind in sequence]
+            last = _norms_are_last(own_works, op_types, paths)
+            for chain in find_chains(own_works, op_types, norms_last=last):
                 members = [sequence[i] for i in chain.members]
                 works = [work.works[kind] for kind in members]
                 own = [facts[kind] for kind in members]

@@ -176,9 +176,10 @@ def _slowed_by(analysis: Analysis) -> dict[str, Value]:
 
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
     """A device is idle for over 100 µs at a time, and why in most of that time. Silent if that is
-    what `host_bound` says, or `first_call` of a host that stood still; if clocks of devices are not
-    aligned: how far apart their calls were is not known; if devices are models of a server: an idle
-    one keeps no hardware; and if graphs were captured that none ran."""
+    what `host_bound` says, or `first_call` of a host that stood still, whose time it does not gain;
+    if clocks of devices are not aligned: how far apart their calls were is not known; if devices
+    are models of a server: an idle one keeps no hardware; and if graphs were captured that none
+    ran."""
     if unaligned(analysis) or of_server(analysis) or only_captures(analysis):
         return
     total = end_to_end_ns(analysis)
@@ -191,11 +192,12 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
         often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
         launch_bound = largest is WaitCause.LAUNCH and share(often, total) >= _HOST_WAIT
         launch_bound = launch_bound and not captures_and_replays(analysis)
-        if launch_bound or share(length - _first_stalls(analysis, row), total) < _MIN_GAP_SHARE:
+        rest = length - _first_stalls(analysis, row)
+        if launch_bound or share(rest, total) < _MIN_GAP_SHARE:
             continue
         for_host = _FOR_HOST if largest in _FOR_HOST else ()
         loading, unlisted_ns = _data_loader(analysis, row, for_host)
-        gained = min(length, loading["data_loader_ns"] + unlisted_ns) if loading else length
+        gained = min(rest, loading["data_loader_ns"] + unlisted_ns) if loading else rest
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         yield Finding(

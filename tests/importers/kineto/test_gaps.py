@@ -234,3 +234,19 @@ def test_a_device_whose_recording_was_cut_is_not_idle_behind_it(tmp_path):
     assert made.accounting.end_to_end_ns == 19_910_000
     assert made.accounting.unrecorded_ns == 150_000_000 - 19_910_000
     assert row["idle_share"] == pytest.approx(1 - row["utilization"])
+
+
+def test_a_stall_of_the_first_call_is_no_gain_of_other_gaps(tmp_path):
+    """Five calls of 20 ms with 5 ms between them; the host stands still for 200 ms in the first.
+    `first_call` says that, and filling the other gaps gains 20 ms."""
+    trace, at = Trace(), 0
+    for number in range(5):
+        stall = 0 if number else 200_000
+        trace.module("UNet_0", at, 20_000 + stall)
+        for part, late in ((0, 0), (10_000, stall)):
+            trace.kernel("gemm", at + part + late + 10, 9_990, launched=at + part + late)
+        at += 25_000 + stall
+    made = analyze(trace.imported(tmp_path))
+    found = {one.rule: one for one in made.findings}
+    assert found["first_call"].cost_ns == 200_000_000
+    assert found["idle_gaps"].cost_ns == pytest.approx(4 * 5_010_000, rel=0.01)

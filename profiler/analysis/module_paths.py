@@ -28,17 +28,8 @@ Sums = npt.NDArray[np.float64]
 
 BOUNDS = ("compute_bound_ns", "memory_bound_ns", "launch_bound_ns")
 MEASURES = (
-    *("own_ns", "total_ns", "commands", "executions"),
-    *(
-        "rated_ns",
-        "blamed_ns",
-        "graph_ns",
-        "flops",
-        "flops_ns",
-        "compute_ns",
-        "computed_ns",
-        "known_ns",
-    ),
+    *("own_ns", "total_ns", "commands", "executions", "rated_ns", "blamed_ns", "graph_ns"),
+    *("flops", "flops_ns", "compute_ns", "computed_ns", "known_ns"),
     *BOUNDS,
 )
 """Columns of sums: time of a tile's own, durations, numbers; of what a roofline bounds its time,

@@ -370,7 +370,6 @@ class Script(Struct, frozen=True, eq=False):
 
 
 _Reals = npt.NDArray[np.float64]
-_FEW_PIECES = 4  # pieces of work, for which plain numbers are faster than arrays
 
 
 class Replayed(Struct, frozen=True, eq=False):

@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +36,7 @@ from profiler.run.intervals import (
 )
 from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_RANK, rank_of_device
 from profiler.trace.health import EMPTY_NS
+from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule, Job
 
 # --- The columns of tiles and of devices' axes.
@@ -558,10 +558,10 @@ _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was 
 
 class Axes(Struct, frozen=True, eq=False):
     """By device, in order of their names: its axis, the work that was carried over, and when
-    nothing was recorded though work waited, on no device of its rank, or before and after that
-    rank was recorded. `carried_count` is how many
-    commands that work was; `own_carried` is when only such work ran on all devices, `lost` when
-    nothing was recorded on any though work of one waited."""
+    nothing was recorded though work waited, on no device of its rank, or before and after that rank
+    was recorded. `carried_count` is how many commands that work was; `own_carried` is when only
+    such work ran on all devices, `lost` when nothing was recorded on any though work of one
+    waited."""
 
     axes: Mapping[str, DeviceAxis]
     carried: Mapping[str, Stretches]
@@ -584,34 +584,17 @@ def axes_of(
     commands: pl.DataFrame,
     flows: pl.DataFrame,
     times: CommandTimes,
-    noted: Mapping[int, Stretches] = MappingProxyType({}),
-    recorded: Mapping[int, Stretches] = MappingProxyType({}),
-    cut: Mapping[str, int] = MappingProxyType({}),
-    *,
-    gaps: bool = False,
+    calls: pl.DataFrame,
+    info: RunInfo,
 ) -> Axes:
-    """The axes of all devices that worked; `times` are those of the `commands`. By rank, when
-    devices were `noted` to be on calls without commands: that is no time that nobody recorded; and
-    when ranks were `recorded`, of some that were so for other times: of no other rank does anybody
-    know what it did. The recording of devices that are `cut` ended with their last work, and that
-    of the host at a time. With `gaps`, times of a minute in which nothing ran anywhere are between
-    two recordings."""
+    """The axes of all devices that worked; `times` are those of the `commands`. That devices noted
+    to be on `calls` without commands is no time that nobody recorded."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
-    whole = Stretches.of_all(recorded.values())
-    whole = Stretches.union(whole.start[:1], whole.end[-1:])
-    outside = {
-        name: whole.minus(recorded[rank_of_device(name)]).longer_than(_LEAST_NS)
-        for name in axes
-        if rank_of_device(name) in recorded
-    }
-    between = Stretches.none()
-    if gaps:
-        ran = Stretches.union(times.start, times.end)
-        between = Stretches(ran.end[:-1], ran.start[1:]).longer_than(EMPTY_NS)
+    missing, outside = _missing(axes, times, calls, info.health), _outside(axes, info.job)
     if launches is None or not axes:  # nothing waited for a device that did nothing
-        outside = {name: Stretches.of_all((between, outside.get(name, between))) for name in axes}
-        return Axes(axes, {}, {}, outside, Stretches.none(), between, launches)
+        lost = Stretches.of_all(missing.values())
+        return Axes(axes, {}, {}, _joined(missing, outside), Stretches.none(), lost, launches)
     carried: dict[str, Stretches] = {}
     counts: dict[str, int] = {}
     for name, axis in axes.items() if len(launches.carried) else ():
@@ -622,26 +605,63 @@ def axes_of(
     if len(alone):
         own = [Stretches.union(a.start[a.own], a.end[a.own]) for a in axes.values()]
         alone = alone.minus(Stretches.of_all(own))
-    unrecorded = _unrecorded(axes, launches, times)
+    unrecorded, noted = _unrecorded(axes, launches, times), noted_by_rank(calls)
     for name, each in unrecorded.items():
         if rank_of_device(name) in noted:
             unrecorded[name] = each.minus(noted[rank_of_device(name)])
-    for name in axes if len(between) else ():
-        known = unrecorded.get(name, Stretches.none())
-        unrecorded[name] = Stretches.of_all((known, between))
-    for name in axes.keys() & cut.keys():
-        rest = Stretches(axes[name].reach[-1:], np.array([cut[name]]))
-        known = unrecorded.get(name, Stretches.none())
-        unrecorded[name] = Stretches.of_all((known, rest.longer_than(_LEAST_NS)))
+    unrecorded = _joined(unrecorded, missing)
     lost = Stretches.of_all(unrecorded.values())
-    if len(set(map(rank_of_device, axes))) > 1 or cut:
+    if len(set(map(rank_of_device, axes))) > 1 or missing:
         worked = [Stretches.union(axis.start, axis.end) for axis in axes.values()]
         lost = lost.minus(Stretches.of_all(worked))
-    for name, times_outside in outside.items():
-        if len(times_outside):
-            known = unrecorded.get(name, Stretches.none())
-            unrecorded[name] = Stretches.of_all((known, times_outside))
-    return Axes(axes, carried, counts, unrecorded, alone, lost, launches)
+    return Axes(axes, carried, counts, _joined(unrecorded, outside), alone, lost, launches)
+
+
+def _joined(some: dict[str, Stretches], more: dict[str, Stretches]) -> dict[str, Stretches]:
+    both = {name: Stretches.of_all((more[name], some[name])) for name in some.keys() & more.keys()}
+    return some | more | both
+
+
+def _missing(
+    axes: Mapping[str, DeviceAxis],
+    times: CommandTimes,
+    calls: pl.DataFrame,
+    notes: Iterable[HealthNote],
+) -> dict[str, Stretches]:
+    """By device, when it was not recorded, by the `notes`: between two recordings, and behind the
+    last work of one that had not run much of what was launched when its recording ended."""
+    found: dict[str, Stretches] = {}
+    for note in notes:
+        if note.rule is HealthRule.GAP and note.action is HealthAction.NOTED:
+            ran = Stretches.union(times.start, times.end)
+            between = Stretches(ran.end[:-1], ran.start[1:]).longer_than(EMPTY_NS)
+            found = _joined(found, dict.fromkeys(axes, between))
+        elif note.rule is HealthRule.CUT and note.share > _CUT:
+            until = ends(calls).max(initial=0, keepdims=True)
+            behind = {
+                name: Stretches(axes[name].reach[-1:], until).longer_than(_LEAST_NS)
+                for name in note.device.split(", ")
+                if name in axes
+            }
+            found = _joined(found, behind)
+    return found
+
+
+def _outside(axes: Iterable[str], job: Job | None) -> dict[str, Stretches]:
+    """By device, when other ranks of its job were recorded and its own was not, of those that say
+    so and whose clocks agree."""
+    begin, end = {}, {}
+    for one in job.ranks if job is not None else ():
+        if one.begin_ns is not None and one.end_ns is not None and one.aligned is not False:
+            begin[one.rank], end[one.rank] = one.begin_ns, one.end_ns
+    found = {}
+    for name in axes:
+        rank = rank_of_device(name)
+        if rank in begin:
+            starts = np.array([min(begin.values()), end[rank]])
+            until = np.array([begin[rank], max(end.values())])
+            found[name] = Stretches.union(starts, until).longer_than(_LEAST_NS)
+    return found
 
 
 def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str, DeviceAxis]:
@@ -759,31 +779,6 @@ class Ranges(Struct, frozen=True, eq=False):
         noted = (lag.is_not_null() & length.is_not_null()).to_numpy()
         asked = begin + lag.fill_null(0).to_numpy()
         return cls(begin, returned, noted, asked, asked + length.fill_null(0).to_numpy())
-
-
-def has_gaps(notes: Iterable[HealthNote]) -> bool:
-    """Whether a recording is of several parts, with the time between them still in it."""
-    kept = (HealthRule.GAP, HealthAction.NOTED)
-    return any((note.rule, note.action) == kept for note in notes)
-
-
-def recorded_by_rank(job: Job | None) -> dict[int, Stretches]:
-    """From when to when each rank of a job was recorded, of those that say so and whose clocks
-    agree."""
-    ranks = job.ranks if job is not None and len(job.ranks) > 1 else ()
-    return {
-        one.rank: Stretches(np.array([one.begin_ns]), np.array([one.end_ns]))
-        for one in ranks
-        if one.begin_ns is not None and one.end_ns is not None and one.aligned is not False
-    }
-
-
-def cut_devices(notes: Iterable[HealthNote], calls: pl.DataFrame) -> dict[str, int]:
-    """The devices that had not run much of what was launched when the recording ended, and when
-    the last call returned."""
-    cut = [one for one in notes if one.rule is HealthRule.CUT and one.share > _CUT]
-    until = int(ends(calls).max(initial=0)) if cut else 0
-    return {device: until for note in cut for device in note.device.split(", ")}
 
 
 def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from profiler.run.columns import ARGS, TABLES, checked, empty, schema
-from profiler.run.device_timeline import (
-    Axes,
-    RunTiles,
-    axes_of,
-    cut_devices,
-    has_gaps,
-    noted_by_rank,
-    recorded_by_rank,
-    tiles_of,
-)
+from profiler.run.device_timeline import Axes, RunTiles, axes_of, tiles_of
 from profiler.run.intervals import CommandTimes
 from profiler.trace.columns import TrackRow
 from profiler.trace.events import Drop
@@ -118,10 +109,7 @@ class Run(_Derived):
     def axes_of(self, times: CommandTimes) -> Axes:
         """When each device worked; `times` are those of the commands. They are not kept, for their
         size, but the tiles are made of them."""
-        recorded = recorded_by_rank(self.info.job)
-        noted, cut = noted_by_rank(self.calls), cut_devices(self.info.health, self.calls)
-        gaps = has_gaps(self.info.health)
-        axes = axes_of(self.commands, self.flows, times, noted, recorded, cut, gaps=gaps)
+        axes = axes_of(self.commands, self.flows, times, self.calls, self.info)
         if not hasattr(self, "_tiles"):
             object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
         return axes

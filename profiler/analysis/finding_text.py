@@ -69,8 +69,7 @@ def whole_of(analysis: Analysis, submodule: str) -> float:
     as these calls ran at once, on devices of their own."""
     rows = analysis.submodules.filter(submodule=submodule).select("elapsed_ns", "share").rows()
     total = float(end_to_end_ns(analysis))
-    found: float = max([total, *(elapsed / part for elapsed, part in rows if elapsed and part)])
-    return found
+    return max([total, *(float(elapsed / part) for elapsed, part in rows if elapsed and part)])
 
 
 def accelerators(analysis: Analysis) -> pl.DataFrame:

@@ -827,8 +827,7 @@ def fusion_table(
             profile = profiles.get(device)
             least = _least_ns([(work.works[kind], facts[kind][2]) for kind in {*sequence}], profile)
             own_works = [work.works[kind] for kind in sequence]
-            paths = [modules[kind] for kind in sequence]
-            last = _norms_are_last(own_works, op_types, paths)
+            last = _norms_are_last(own_works, op_types, [modules[kind] for kind in sequence])
             for chain in find_chains(own_works, op_types, norms_last=last):
                 members = [sequence[i] for i in chain.members]
                 works = [work.works[kind] for kind in members]

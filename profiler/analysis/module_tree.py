@@ -345,9 +345,7 @@ def _derived() -> Iterator[pl.Expr]:
     rated = pl.col("rated_ns")
     host = (pl.col("blamed_ns") > rated) & (rated > 0)
     known = 2 * pl.col("known_ns") >= rated
-    yield bound_by(
-        terms, known=known, host=host, took=pl.col("known_ns"), graphs=pl.col("graph_ns")
-    ).alias("bound")
+    yield bound_by(terms, known=known, host=host, took=pl.col("known_ns")).alias("bound")
 
 
 # --- What the tree of modules is made of, from the inputs of an analysis.

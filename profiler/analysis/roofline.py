@@ -754,21 +754,20 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             known=pl.col("roofline_ns").is_not_null() & ~too_little,
             host=pl.col("blamed_ns") > pl.col("total_ns"),
             took=pl.col("known_ns"),
-            graphs=pl.col("graph_ns"),
         ),
     )
 
 
 def bound_by(
-    terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr, took: pl.Expr, graphs: pl.Expr
+    terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr, took: pl.Expr
 ) -> pl.Expr:
     """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
     if these are `known`; launching if they are next to nothing of what short commands `took`, and
-    nothing that is known if `graphs` launched most of these."""
+    nothing that is known if graphs launched most of these."""
     longest = pl.max_horizontal(*terms.values())
     short = (took <= SHORT_NS * pl.col("commands")) & (longest < NOTHING * took)
     codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
-    launched = pl.when(2 * graphs <= took).then(pl.lit(Bound.LAUNCH.value))
+    launched = pl.when(2 * pl.col("graph_ns") <= took).then(pl.lit(Bound.LAUNCH.value))
     term = pl.when(short).then(launched).otherwise(pl.coalesce(*codes))
     of_term = pl.when(known & (longest > 0)).then(term)
     return pl.when(host).then(pl.lit(Bound.HOST.value)).otherwise(of_term)
@@ -817,8 +816,6 @@ def _in_graphs(of: Inputs) -> npt.NDArray[np.float64]:
     source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
     names = run.commands["layer"].gather(source).cast(pl.String)
     by_graph = names.str.contains("(?i)graph_?launch").fill_null(value=False).to_numpy()
-    if not by_graph.any():
-        return np.zeros(len(kinds))
     call = run.commands["call"].to_numpy()[target] + 1  # 0 is of no call
     calls = int(run.calls["call"].max() or 0) + 2  # type: ignore[arg-type]
     graphs = np.bincount(call, by_graph, calls) > np.bincount(call, minlength=calls) / 2

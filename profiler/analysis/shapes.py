@@ -461,7 +461,6 @@ def _against(of: Inputs, rows: Rows) -> pl.DataFrame:
                 known=pl.col("roofline_ns").is_not_null(),
                 host=pl.col("blamed_ns") > total,
                 took=total,
-                graphs=pl.col("graph_ns"),
             ),
         )
     )

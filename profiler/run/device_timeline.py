@@ -638,12 +638,9 @@ def _missing(
             found = _joined(found, dict.fromkeys(axes, between))
         elif note.rule is HealthRule.CUT and note.share > _CUT:
             until = ends(calls).max(initial=0, keepdims=True)
-            behind = {
-                name: Stretches(axes[name].reach[-1:], until).longer_than(_LEAST_NS)
-                for name in note.device.split(", ")
-                if name in axes
-            }
-            found = _joined(found, behind)
+            for name in axes.keys() & note.device.split(", "):
+                behind = Stretches(axes[name].reach[-1:], until).longer_than(_LEAST_NS)
+                found = _joined(found, {name: behind})
     return found
 
 

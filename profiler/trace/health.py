@@ -614,8 +614,7 @@ class _Check:
         known = self.launch[self.launch >= 0]
         due = self.by_key.order if len(known) else known  # else nothing says whose work this is
         due = due[((launches.kind != OTHER) & ~launches.captured)[due]]
-        # a call around its driver's is one
-        due = due[np.diff(number[due], prepend=-1) > 0]
+        due = due[np.diff(number[due], prepend=-1) > 0]  # a call around its driver's is one
         served = np.zeros(len(launches) + 1, dtype=np.bool_)
         served[number[known]] = True
         did = served[number[due]]
@@ -722,7 +721,7 @@ class _Check:
             time, unseen = _total(length[some]), _total(length[np.intersect1d(some, last)])
             whole = _total(length[(rows.device == device) & self.kept & ~rows.exempt])
             # nothing behind the last on a stream tells that it took so long
-            more = {"share": unseen / max(whole - unseen, 1), **self._worst(worst)}
+            more = self._worst(worst) | {"share": unseen / max(whole - unseen, 1)}
             self._note(HealthRule.BEYOND_PEERS, device, some, time, **more)
 
     def _gaps(self) -> None:
@@ -866,13 +865,9 @@ class _Check:
     def _by_device(self, found: Bools) -> Iterator[tuple[int, Int64s]]:
         """Yield the devices of some rows with their rows."""
         rows = np.flatnonzero(found)
-        number = len(self.rows.devices) if len(rows) else 0
-        if number > 1:
-            rows = rows[np.argsort(self.rows.device[rows], kind="stable")]
-        counts = np.bincount(self.rows.device[rows], minlength=number) if number else rows
-        ends = np.cumsum(counts)
-        for device in np.flatnonzero(counts).tolist():
-            yield device, rows[ends[device] - counts[device] : ends[device]]
+        on = self.rows.device[rows]
+        for device in np.flatnonzero(np.bincount(on)).tolist():
+            yield device, rows[on == device]
 
 
 def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
@@ -963,11 +958,10 @@ class _ByKey:
 
 def _shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:
     """How many launch numbers several processes use, and which processes there are."""
-    process = launches.process
-    if int(process.min()) == int(process.max()):
-        return 0, process[:1]
+    if not np.ptp(launches.process):
+        return 0, launches.process[:1]
     known = launches.correlation > 0
-    processes = np.unique(process[known])
+    processes = np.unique(launches.process[known])
     if len(processes) < 2:
         return 0, processes
     pairs = np.unique(_keys(launches.process[known], launches.correlation[known]))

@@ -121,8 +121,6 @@ def processes_of(trace: KinetoTrace) -> list[int]:
 def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     """The trace without events of the host that have no time."""
     none = timeless(trace.start_ns - base_ns, trace.end_ns - base_ns)
-    if not none.any():
-        return trace
     none[trace.rows_of(*DEVICE_WORK)] = False
     count = int(none.sum())
     if not count:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ _RUN = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices
 def _file_size_limit(size: int) -> Iterator[None]:
     """Writing beyond `size` bytes fails, as on a disk that is full."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    bytecode = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python would keep a module's .pyc cut at the limit
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -32,6 +35,7 @@ def _file_size_limit(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+        sys.dont_write_bytecode = bytecode
 
 
 def _listed(folder: Path) -> list[str]:

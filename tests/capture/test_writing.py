@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import profiler
-from profiler.capture import FakeClock, Invocation, Options, Session, SourceSummary
-from profiler.capture.operator_source import OperatorTrace
+from profiler.capture import FakeClock, Gaps, Invocation, Options, Session, SourceSummary
+from profiler.capture.operator_source import NewSessions, OperatorTrace, TimedCall
 from profiler.capture.pipelines.steps import ScriptBranches
+from profiler.capture.session import StandaloneSources
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
 from profiler.trace import (
@@ -323,6 +324,52 @@ class Doubling:
 
     def summary(self) -> SourceSummary:
         return SourceSummary()
+
+
+class Summed(Doubling):
+    """A source that traced nothing and has this summary."""
+
+    def __init__(self, summary: SourceSummary) -> None:
+        super().__init__()
+        self._summary = summary
+
+    def summary(self) -> SourceSummary:
+        return self._summary
+
+
+def test_sessions_that_are_gone_are_summed_by_submodule(tmp_path: Path) -> None:
+    """A script that makes a session for each request: two of the unet are one submodule's, whose
+    events, gaps, costs and times are the sums; the encoder's stay apart."""
+    calls = TimedCall(5, True, {}), TimedCall(7, False, {})
+    encoder = SourceSummary(events=1, gaps=Gaps(1, 7.0), total_ns=9)
+    made = (
+        ("unet", _summary(6, Gaps(2, 30.0), NewSessions(4, 1, 9), 1, calls[:1])),
+        ("encoder", encoder),
+        ("unet", _summary(4, Gaps(3, 12.0), NewSessions(2, 1, 3), 1, calls[1:])),
+    )
+    writer, sources = CallWriter(BundleWriter(tmp_path)), StandaloneSources()
+    for name, summary in made:
+        sources.add(name, Summed(summary), gone=lambda: True)
+        sources.write_gone(writer)
+    writer.finish()
+    unet = _summary(10, Gaps(5, 42.0), NewSessions(6, 2, 12), 2, calls)
+    assert sources.let_go() == [("unet", unet), ("encoder", encoder)]
+
+
+def _summary(
+    events: int, gaps: Gaps, new: NewSessions, sessions: int, timed: tuple[TimedCall, ...]
+) -> SourceSummary:
+    """Of a source whose operators took 8 ns an event, 5 of them with a path, in a host event."""
+    return SourceSummary(
+        events=events,
+        gaps=gaps,
+        new_sessions=new,
+        attributed_ns=5 * events,
+        total_ns=8 * events,
+        sessions=sessions,
+        host_events=events,
+        timed=timed,
+    )
 
 
 def test_operators_are_taken_when_the_pipeline_call_ends(tmp_path: Path) -> None:

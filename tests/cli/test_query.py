@@ -93,7 +93,7 @@ def test_outputs(run, tmp_path: Path) -> None:
         (("{bundle}", "SELECT 1", "--parquet", "-"), "Parquet goes to a file"),
         (("{bundle}", "SELECT 1", "--csv", "{bundle}/merged.pb"), "is part of a trace"),
         (("{bundle}", "SELECT 1", "--csv", "x", "--json", "x"), "--csv and --json both name x"),
-        (("{bundle}", "--file", "{bundle}/none.sql"), "cannot read"),
+        (("{bundle}", "--file", "{bundle}/none.sql"), "none.sql: No such file or directory"),
         (("nowhere", "SELECT 1"), "nowhere does not exist"),
     ],
 )

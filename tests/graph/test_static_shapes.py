@@ -57,6 +57,18 @@ def test_values_that_are_no_numbers_warn_of_nothing():
     assert caught == []
 
 
+def test_sizes_of_what_has_no_known_shape():
+    """Of the shape of another domain's result nothing is claimed, and what is known stays."""
+    nodes = [
+        ("own:Thing", ["x"], "a", {}),
+        ("Shape", ["a"], "s", {}),
+        ("Reshape", ["x", "s"], "y", {}),
+        ("Shape", ["x"], "known", {}),
+    ]
+    found = static_shapes(make_model(nodes, {"x": numbers(2, 3)}), {"x": (2, 3)})
+    assert found == {"x": (2, 3), "known": (2,)}
+
+
 def test_fused_operators(tmp_path):
     """Operators of ONNX Runtime's own, of which ONNX knows no shapes, do not end it."""
     pytest.importorskip("sympy")

@@ -129,6 +129,17 @@ def test_steps_have_statistics_and_a_sparkline():
     ]
 
 
+def test_bars_of_two_devices_have_their_names():
+    """One is busy in the first half, the other in the second; each line says whose it is."""
+    halves = [
+        Command(0, "cuda:0", "stream 7", "compute", "k", 0, 100),
+        Command(0, "cuda:1", "stream 7", "compute", "k", 100, 100),
+    ]
+    text = _text(make_run([make_call(0, "t", 0, 200, device="cuda:0")], halves))
+    lines = part_lines(text, "Busy share over time")[:2]
+    assert [re.sub(r"(.)\1+", r"\1", line) for line in lines] == ["cuda:0 █▁", "cuda:1 ▁█"]
+
+
 def test_steps_by_calls_say_so():
     """Without step spans the durations mean something else."""
     text = " ".join(_text(make_run(TINY_CALLS)).split())

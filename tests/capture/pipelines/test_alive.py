@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from profiler.capture.pipelines import script_objects
+from profiler.capture.pipelines.discovery import Together
 from profiler.capture.pipelines.script_objects import instances
 
 
@@ -35,6 +36,19 @@ def test_instances_of_classes_and_of_their_subclasses():
     assert {id(one) for one in instances([Kind])} == {id(one) for one in kept[:3]}
     assert {id(one) for one in instances([Furthest, Other])} == {id(one) for one in kept[2:]}
     assert instances([]) == []
+
+
+def test_names_of_objects_that_no_pipeline_holds():
+    """One keeps its name; the next of that name has the lowest number that no living one has."""
+    first, second, third = (Kind() for _ in range(3))
+    together = Together(net=first)
+    assert [together.add("net", one) for one in (first, second, third)] == ["net", "net_2", "net_3"]
+    assert together.add("net", second) == "net_2"
+    del second
+    gc.collect()
+    fourth = Kind()
+    assert together.add("net", fourth) == "net_2"
+    assert together.alive() == {"net": first, "net_2": fourth, "net_3": third}
 
 
 def test_tuples_that_other_threads_are_making():

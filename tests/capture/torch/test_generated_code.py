@@ -3,7 +3,9 @@ small ones in; what they execute and the layers of a call out."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -94,6 +96,24 @@ def test_many_nodes_make_no_endless_name():
 def test_a_graph_that_is_not_there():
     """Without torch's inductor, or with no graph of that key, there is no code."""
     assert source_of("nowhere") == ""
+
+
+def test_a_graph_by_its_key(monkeypatch):
+    """Of several compiled graphs the code is that of the key, whichever was compiled first."""
+
+    class CompiledFxGraph:
+        def __init__(self, key, code):
+            self._fx_graph_cache_key, self.source_code = key, code
+
+    module = SimpleNamespace(CompiledFxGraph=CompiledFxGraph)
+    monkeypatch.setitem(sys.modules, "torch._inductor.output_code", module)
+    graphs = [CompiledFxGraph(key, f"code of {key}") for key in ("first", "second", "third")]
+    assert [source_of(graph._fx_graph_cache_key) for graph in graphs] == [
+        "code of first",
+        "code of second",
+        "code of third",
+    ]
+    assert source_of("fourth") == ""
 
 
 @pytest.mark.torch

@@ -1,12 +1,13 @@
 """Batches: any size gives what one piece gives."""
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.run import intervals
-from profiler.run.intervals import counts, is_sorted, order_by, stretches
+from profiler.run.intervals import counts, is_sorted, order_by, rows_of_calls, stretches
 
 CODES = st.lists(st.integers(0, 5), max_size=30)
 
@@ -24,6 +25,18 @@ def _size(request, monkeypatch):
 def test_is_sorted(values, expected):
     """A decrease is found also where one batch ends and the next begins."""
     assert is_sorted(np.array(values, dtype=np.int64)) is expected
+
+
+@pytest.mark.usefixtures("_size")
+@pytest.mark.parametrize(
+    ("calls", "rows"),
+    [([0, 1, 2], [1, -1, 2, -1, 0]), ([2, 0, 1], [2, -1, 0, -1, 1]), ([1, 4], [0, -1, -1, -1, -1])],
+)
+@pytest.mark.parametrize("unknown", [3, 7])
+def test_rows_of_calls(calls, rows, unknown):
+    """Of commands of the calls 1, none, 2, one that is not there, and 0; the next number too."""
+    of_command = pl.Series([1, -1, 2, unknown, 0], dtype=pl.Int32)
+    assert rows_of_calls(of_command, pl.Series(calls, dtype=pl.Int32)).tolist() == rows
 
 
 @pytest.mark.usefixtures("_size")

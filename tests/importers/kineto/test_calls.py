@@ -137,6 +137,18 @@ def test_a_controlnet_belongs_to_the_step_of_its_denoiser(tmp_path):
     ]
 
 
+def test_a_controlnet_of_a_single_step(tmp_path):
+    """With one scheduler step, behind it all: what is no ControlNet still comes before the loop."""
+    trace = Trace()
+    trace.frame(PIPELINE, 0, 1000)
+    trace.module("Adapter_0", 20, 10)
+    trace.module("ControlNetModel_0", 100, 10)
+    trace.module("UNet2DConditionModel_0", 120, 10)
+    trace.frame(STEP, 140, 10)
+    stages = [stage for _, stage, *_ in calls(trace.imported(tmp_path))]
+    assert stages == ["encode", "denoise", "denoise"]
+
+
 def test_an_image_is_encoded_before_the_loop(tmp_path):
     """Image-to-image calls the VAE's encode in the encode stage and an image encoder by name."""
     trace = flux()

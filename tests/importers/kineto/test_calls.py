@@ -149,6 +149,18 @@ def test_a_controlnet_of_a_single_step(tmp_path):
     assert stages == ["encode", "denoise", "denoise"]
 
 
+def test_a_pipeline_in_which_nothing_is_called_is_no_call(tmp_path):
+    """Of two frames on one thread, and one elsewhere at the same time, one holds the calls."""
+    trace = flux()
+    trace.frame(PIPELINE, 5000, 1000)
+    trace.frame(PIPELINE, 0, 1000, tid=9)
+    for folder in ("three", "one"):
+        (tmp_path / folder).mkdir()
+    run, alone = trace.imported(tmp_path / "three"), flux().imported(tmp_path / "one")
+    assert run.spans.equals(alone.spans)
+    assert calls(run) == calls(alone)
+
+
 def test_an_image_is_encoded_before_the_loop(tmp_path):
     """Image-to-image calls the VAE's encode in the encode stage and an image encoder by name."""
     trace = flux()

@@ -173,6 +173,13 @@ def test_what_dynamo_forgets_is_counted(dynamo, monkeypatch):
     assert log.new() == ()
 
 
+def test_a_torch_that_knows_how_long_alone():
+    """Without the end of a compilation, its duration; without either it took no time."""
+    for known, duration_ns in (({"duration_us": 3}, 3_000), ({}, 0), ({"end_time_us": 4}, 0)):
+        found = compile._compilation(SimpleNamespace(start_time_us=5, **known), ())
+        assert (found.start_ns, found.duration_ns) == (5_000, duration_ns)
+
+
 @pytest.mark.parametrize("dynamo", [None, SimpleNamespace()])
 def test_a_torch_that_tells_nothing_is_asked_for_nothing(monkeypatch, dynamo):
     """Neither where dynamo is not imported nor where it has no metrics."""

@@ -175,6 +175,14 @@ def test_an_inference_is_a_call_with_its_copies(tmp_path):
     assert busy_ms(run) == 10.0
 
 
+def test_an_inference_without_transfers_has_no_copies(tmp_path):
+    """Their times are in the file, of no length: nothing was copied."""
+    one = row(300.0, 3.0)
+    (path,) = written(tmp_path, timing=[{**one, **_without_copies(one)}])
+    kinds = imported(tmp_path, path).commands["op_type"].cast(pl.String).to_list()
+    assert kinds == ["Inference"]
+
+
 @pytest.mark.parametrize(
     ("summary", "options", "calls"),
     [(None, {}, 2), (SUMMARY, {}, 3), (SUMMARY, {"warmup": "250"}, 1), (None, {"warmup": "0"}, 4)],

@@ -279,7 +279,9 @@ def test_untraced_calls_correct_times():
     calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
     commands = [Command(i, "a:0", "t", "compute", "mlp", times[i][0], 50) for i in range(4)]
     text = _text(make_run(calls, commands), 200)
-    assert "corrected ns" in part_lines(text, "Operators")[1]
+    lead, head = part_lines(text, "Operators")[:2]
+    assert lead.endswith("Corrected: scaled to calls that ran without tracing operators.")
+    assert "corrected ns" in head
     assert "overhead ratio" in part_lines(text, "Submodules")[0]
 
 
@@ -301,6 +303,8 @@ def test_an_overhead_ratio_within_noise_is_said():
     assert "corrected" in place
     assert "50" in operators["mlp", "0"]
     assert "40" in operators["mlp", "1"]
+    alone = _text(make_run(calls, commands, info=make_info("capture", submodules={"a": unclear})))
+    assert "Corrected:" not in alone
     assert "40" not in operators["mlp", "0"]
 
 

@@ -40,6 +40,8 @@ class Job:
     skipped: dict[int, tuple[int, ...]] = field(default_factory=dict)  # rounds a rank lost
     world_size: int | None = None
     devices: int = 8  # of a machine
+    dtype: str = "Float"
+    elements: int = BYTES // 4  # of a message
 
     @property
     def size(self) -> int:
@@ -90,10 +92,10 @@ class Job:
             return {}
         told: dict[str, Any] = {
             "Collective name": "allreduce",
-            "In msg nelems": BYTES // 4,
-            "Out msg nelems": BYTES // 4,
+            "In msg nelems": self.elements,
+            "Out msg nelems": self.elements,
             "Group size": self.size,
-            "dtype": "Float",
+            "dtype": self.dtype,
             "Process Group Name": "0",
             "Process Group Ranks": json.dumps(list(range(self.size))),
         }

@@ -130,6 +130,15 @@ def test_exposed_communication_and_waits_are_exact(tmp_path):
     assert made.collective_arrivals["last_rank"].to_list() == [2] * 12
 
 
+@pytest.mark.parametrize(("dtype", "elements"), [("Posit", BYTES), ("Float", -1)])
+def test_a_message_of_unknown_size_has_no_bytes_and_no_rate(tmp_path, dtype, elements):
+    """Neither 0 nor a negative number, where nobody knows the type or no count was written."""
+    made = analyze(_loaded(Job(rounds=3, dtype=dtype, elements=elements), tmp_path))
+    (row,) = made.collectives.to_dicts()
+    assert (row["message_bytes"], row["bus_gigabytes_per_s"]) == (None, None)
+    assert row["transfer_ns"] == pytest.approx(TRANSFER_NS, abs=_NEAR_NS)
+
+
 def test_the_straggler_is_named(tmp_path):
     """The finding names the rank that others wait for, however far its clock is off; ranks that
     take turns, and one that is late by next to nothing, are none."""

@@ -77,7 +77,7 @@ def test_what_is_missing_is_noticed(chromium, compared, sheets):
             part.evaluate("(part) => { part.style.opacity = 0; }")
             assert len(apart(sheet(report.page), sheets["light"])) == 1, place
             part.evaluate("(part) => { part.style.opacity = 1; }")
-        font = "document.documentElement.style.setProperty('--font', 'DejaVu Serif')"
+        font = "document.documentElement.style.setProperty('--font', 'Liberation Serif')"
         report.page.evaluate(font)
         found = apart(sheet(report.page), sheets["light"])
         assert [line for line in found if not line.startswith("section 0:")] == []

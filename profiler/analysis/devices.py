@@ -51,8 +51,9 @@ from profiler.run.columns import (
     col,
     schema,
 )
-from profiler.run.device_timeline import Busy, RunTiles, device_work, work_axes
+from profiler.run.device_timeline import Busy, RunTiles, work_axes
 from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
+from profiler.run.launches import device_work
 from profiler.run.run import Run
 from profiler.text import Said, counted, joined, percent, said
 from profiler.trace.events import CATEGORIES, NO_RANK, device_kind, rank_of_device

@@ -49,8 +49,8 @@ from profiler.run.columns import (
     empty,
     schema,
 )
-from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
+from profiler.run.launches import device_work
 from profiler.run.run import Run
 from profiler.text import (
     Note,

@@ -24,7 +24,7 @@ from profiler.analysis.roofline import Ratio, profiles
 from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch
 from profiler.analysis.table_text import Sentences, table
 from profiler.run.columns import BOOL, INT64, NS, SHARE, STRING, Column, col, schema
-from profiler.run.device_timeline import Flags
+from profiler.run.launches import Flags
 from profiler.text import Note, NoteCode, duration, joined, notes_text, percent, said, sentence
 
 # --- Words of the tables about denoising steps: closed sets.

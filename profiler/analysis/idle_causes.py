@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, CommandArrays, queue_codes
 from profiler.analysis.timeline import Axis, PipelineCalls
-from profiler.run.device_timeline import Busy, blocking_copies, synchronous
+from profiler.run.device_timeline import Busy
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -29,6 +29,7 @@ from profiler.run.intervals import (
     order_by,
     reaches,
 )
+from profiler.run.launches import blocking_copies, synchronous
 from profiler.run.run import Run
 from profiler.trace.events import CATEGORIES, device_kind
 

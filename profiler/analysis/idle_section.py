@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from profiler.analysis.activity import waits_of
 from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
@@ -67,7 +68,6 @@ from profiler.analysis.table_text import (
     why_no_waits,
 )
 from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS
-from profiler.analysis.waits import waits_of
 from profiler.text import Said, Value, count, filled, said, sentence
 from profiler.trace.events import NO_STEP, device_kind
 from profiler.trace.manifest_fields import Device

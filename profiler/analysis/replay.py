@@ -23,15 +23,8 @@ from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Fact
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import begun
-from profiler.run.device_timeline import (
-    Flags,
-    Launches,
-    Times,
-    device_work,
-    launches_of,
-    streams_of,
-)
-from profiler.run.intervals import ends
+from profiler.run.intervals import Times, ends
+from profiler.run.launches import Flags, Launches, device_work, launches_of, streams_of
 from profiler.run.run import Run
 from profiler.text import Said, count, counted, percent, said
 from profiler.trace.events import GRAPH_CAPTURE

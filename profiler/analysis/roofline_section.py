@@ -32,8 +32,8 @@ from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bou
 from profiler.analysis.runtime import is_rocm
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
-from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Stretches, union_by
+from profiler.run.launches import device_work
 from profiler.text import Said, Value, duration, filled, joined, percent, said, sentence
 from profiler.trace.manifest_fields import Device
 

@@ -48,8 +48,8 @@ from profiler.run.columns import (
     column_of,
     schema,
 )
-from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
+from profiler.run.launches import device_work
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, Said, count, counted, duration, filled, joined, said
 from profiler.trace.events import NO_STEP

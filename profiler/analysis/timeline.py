@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from profiler.analysis.commands import CommandArrays
 from profiler.run.columns import INT32, NS, STEP, Column, col
-from profiler.run.device_timeline import EndToEnd, Ranges, device_work
+from profiler.run.device_timeline import EndToEnd, Ranges
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -26,6 +26,7 @@ from profiler.run.intervals import (
     positions,
     text_codes,
 )
+from profiler.run.launches import device_work
 from profiler.run.run import Run
 from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL, NO_ITERATION, NO_PIPELINE
 

@@ -31,7 +31,7 @@ from profiler.prediction.requests import (
 )
 from profiler.prediction.scenario import DEFAULT_ORDER, Order, PlacementNote, Scenario
 from profiler.prediction.workload import HOST, Task, Workload
-from profiler.run.device_timeline import launches_of
+from profiler.run.launches import launches_of
 from profiler.run.run import Run
 from profiler.text import Note
 from profiler.trace.events import device_kind

@@ -59,8 +59,8 @@ from profiler.prediction.workload import (
     with_spans_of_calls,
     workload_of,
 )
-from profiler.run.device_timeline import device_work, launches_of
 from profiler.run.intervals import Stretches, ends
+from profiler.run.launches import device_work, launches_of
 from profiler.run.run import Run
 from profiler.text import Note
 from profiler.trace.bootstrap import Resampled

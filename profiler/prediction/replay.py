@@ -57,8 +57,8 @@ from profiler.prediction.workload import (
     host_pieces_of,
     with_pieces,
 )
-from profiler.run.device_timeline import Flags, Times
-from profiler.run.intervals import Stretches, ends
+from profiler.run.intervals import Stretches, Times, ends
+from profiler.run.launches import Flags
 from profiler.run.run import Run
 from profiler.text import Note
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.waits import waits_of
+from profiler.analysis.activity import waits_of
 from profiler.tools.sources import load
 from tests.analysis.asked import asked
 from tests.runs import Command, make_call, make_run, make_span

@@ -16,6 +16,7 @@ import polars as pl
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from profiler.analysis.activity import wait_name, waits_of
 from profiler.analysis.document import TableView
 from profiler.analysis.idle import busy_timeline, gaps_of
 from profiler.analysis.module_tree import MODULE_TREE, nodes_of
@@ -29,7 +30,6 @@ from profiler.analysis.table_text import (
     renamed,
     worded_column,
 )
-from profiler.analysis.waits import wait_name, waits_of
 from profiler.compare.report import Difference
 from profiler.compare.text import difference_text
 from profiler.report.html.timeline import LANES, SpanLane, Timeline

@@ -23,7 +23,6 @@ from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_spans
 from profiler.analysis.timeline import Axis, PipelineCalls, stage_parts
 from profiler.run.columns import TEXT
-from profiler.run.device_timeline import device_work
 from profiler.run.intervals import (
     Codes,
     Times,
@@ -33,6 +32,7 @@ from profiler.run.intervals import (
     rows_of_calls,
     text_codes,
 )
+from profiler.run.launches import device_work
 from profiler.run.load import places_by_layer
 from profiler.run.run import Run
 from profiler.text import said

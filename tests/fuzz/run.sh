@@ -2,7 +2,7 @@
 # Fuzz targets of the trace core under AddressSanitizer and UBSan; see tests/fuzz/README.md.
 #
 #   tests/fuzz/run.sh                        build, replay corpus.zip and the bombs: a minute or two
-#   tests/fuzz/run.sh fuzz decode SECONDS    fuzz on from there (or `encode`, `profile`, `kineto`); needs clang
+#   tests/fuzz/run.sh fuzz decode SECONDS    fuzz on from there (or `encode`, `profile`, `kineto`, `columns`); needs clang
 #   tests/fuzz/run.sh mutate SECONDS         tests.fuzz.mutations, whose Python has the core so built
 #   tests/fuzz/run.sh keep                   put the smallest inputs that cover as much into corpus.zip
 #
@@ -48,7 +48,7 @@ python3 -m zipfile -e tests/fuzz/corpus.zip "$kept"
 case $action in
   replay)
     python3 -m tests.fuzz.bombs build/fuzz/bombs --size 100000
-    for target in decode encode profile kineto; do
+    for target in decode encode profile kineto columns; do
       "$work/tests/fuzz/${target}_replay" "$kept/$target" >build/fuzz/replay.log 2>&1 ||
         { cat build/fuzz/replay.log; exit 1; }
       tail -n 1 build/fuzz/replay.log
@@ -68,7 +68,7 @@ case $action in
     ;;
   keep)
     rm -rf build/fuzz/smallest
-    for target in decode encode profile kineto; do
+    for target in decode encode profile kineto columns; do
       mkdir -p "build/fuzz/smallest/$target" "build/fuzz/$target"
       "$work/tests/fuzz/${target}_fuzzer" -merge=1 -use_counters=0 -max_len=2048 \
         "build/fuzz/smallest/$target" "$kept/$target" "build/fuzz/$target"
@@ -77,6 +77,6 @@ case $action in
         mv -n "$input" "build/fuzz/smallest/$target/${name:0:10}"
       done
     done
-    (cd build/fuzz/smallest && python3 -m zipfile -c ../../../tests/fuzz/corpus.zip decode encode profile kineto)
+    (cd build/fuzz/smallest && python3 -m zipfile -c ../../../tests/fuzz/corpus.zip decode encode profile kineto columns)
     ;;
 esac

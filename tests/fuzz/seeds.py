@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.seeds FOLDER
 
-writes FOLDER/decode, FOLDER/encode, FOLDER/profile, FOLDER/kineto and FOLDER/trace.dict.
+writes FOLDER/decode, FOLDER/encode, FOLDER/profile, FOLDER/kineto, FOLDER/columns and
+FOLDER/trace.dict.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from profiler.trace import ROOT_DEVICE, encode_call, encode_host
 from tests.corpus import PERFETTO_TESTS
 from tests.fuzz.messages import field, varint
 from tests.fuzz.profiles import WORDS, profiles
+from tests.importers.test_sqlite_file import written
 from tests.kineto.documents import documents
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
@@ -199,6 +202,26 @@ def _dictionary() -> Iterator[str]:
         yield f'largest_{bits}="{largest}"'
 
 
+def _columns() -> Iterator[bytes]:
+    """CSV, files of SQLite with pages of 512 bytes, and what few changed bytes make of these."""
+    chance = random.Random(1)
+    fields = ("1", "-7", "", "12345678901234567890", '"a, ""b"""', "x\r", '"', "é\n")
+    for _ in range(_EXAMPLES):
+        rows = (",".join(chance.choices(fields, k=chance.choice((3, 4, 4, 4)))) for _ in range(6))
+        yield "\n".join(rows).encode()
+    for count in (0, 1, 3, 12):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.sqlite"
+            written(path, [(n, n * n, "x" * (n * 70), n) for n in range(count)], 512, more=False)
+            file = path.read_bytes()
+        yield file
+        for _ in range(_EXAMPLES // 3):
+            changed = bytearray(file)
+            for at in chance.choices(range(16, len(file)), k=chance.randint(1, 6)):
+                changed[at] = chance.randrange(256)
+            yield bytes(changed)
+
+
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -208,6 +231,7 @@ def _main() -> None:
         "encode": _encode_seeds(),
         "profile": profiles(),
         "kineto": _examples(documents),
+        "columns": _columns(),
     }
     for name, seeds in targets.items():
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -309,20 +309,23 @@ class CommandWriter:
             if (one.occupancy, one.blocks, one.warps) != (None, None, None):
                 kernels.setdefault((device, events.names[name]), []).append((one, length))
         for (device, kernel), executions in kernels.items():
-            means = {
-                name: _mean(
-                    [fraction(getattr(one, name)) for one, _ in executions],
-                    [length for _, length in executions],
-                )
+            lengths = [length for _, length in executions]
+            shares, blocks, warps = (
+                [fraction(getattr(one, name)) for one, _ in executions]
                 for name in ("occupancy", "blocks", "warps")
-            }
-            share = means["occupancy"]
+            )
+            # Kineto has 0 for kernels with more shared memory than its estimate knows of
+            shares = [
+                None if share == 0 and (count or 0) >= 1 else share
+                for share, count in zip(shares, warps, strict=True)
+            ]
+            share = _mean(shares, lengths)
             yield Occupancy(
                 device=device,
                 kernel=kernel,
                 occupancy_share=None if share is None or share > 100 else share / 100,
-                blocks_per_sm=means["blocks"],
-                warps_per_sm=means["warps"],
+                blocks_per_sm=_mean(blocks, lengths),
+                warps_per_sm=_mean(warps, lengths),
             )
 
     def device_of(self, call: int) -> str:

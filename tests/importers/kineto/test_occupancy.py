@@ -27,19 +27,24 @@ def _told(occupancy, blocks, warps):
 
 def test_kernels_have_the_means_of_their_launches(tmp_path):
     """A launch of 30 µs weighs three times as much as one of 10; texts are numbers, too; what is no
-    share or no number is not known, and a kernel of which nothing was said has none."""
+    share or no number is not known, nor 0 with 12 warps on each processor, as Kineto estimates for
+    kernels with much shared memory; a kernel of which nothing was said has none."""
     trace = flux()
     trace.kernel("gemm", 60, 10, launched=23, **_told(20, 1.0, 8.0))
     trace.kernel("gemm", 70, 30, launched=24, **_told("60", "2.0", 16))
     trace.kernel("odd", 100, 10, launched=25, **_told(250, "none", -1))
     trace.kernel("plain", 110, 10, launched=26)
+    trace.kernel("much shared memory", 120, 10, launched=27, **_told(0, 1.0, 12.0))
+    trace.kernel("one block", 130, 10, launched=28, **_told(0, 0.01, 0.3))
     analysis = analyze(trace.imported(tmp_path))
     rows = analysis.kernels.select(
         "kernel", "occupancy_share", "blocks_per_sm", "warps_per_sm"
     ).sort("kernel")
     assert rows.rows() == [
         ("gemm", 0.5, 1.75, 14.0),
+        ("much shared memory", None, 1.0, 12.0),
         ("odd", None, None, None),
+        ("one block", 0.0, 0.01, 0.3),
         ("plain", None, None, None),
     ]
     shapes = dict(analysis.shapes.select("kernel", "occupancy_share").iter_rows())

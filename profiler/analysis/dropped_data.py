@@ -109,7 +109,10 @@ CONSEQUENCES: Mapping[str, tuple[str, str, str]] = {
     ),
     "launches": (
         "idle",
-        said("The trace has no launches: what devices waited for within calls is not known."),
+        said(
+            "The trace has no launches: whether devices waited for the host within calls is not "
+            "known."
+        ),
         said("launches"),
     ),
     "memory": (

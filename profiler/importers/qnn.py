@@ -530,11 +530,10 @@ def _stem(path: Path) -> str:
 
 
 class _Counters:
-    """Samples of the device by name: what an execution counted, and cycles of nodes added up."""
+    """Samples of the device by name: what an execution counted, and the cycles of each node."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        self._cycles = 0
 
     def __bool__(self) -> bool:
         return bool(self._samples)
@@ -551,8 +550,7 @@ class _Counters:
             self._add(f"DRAM {name}", "bytes", at, value)
 
     def spent(self, at: int, cycles: int) -> None:
-        self._cycles += cycles
-        self._add("cycles of nodes", "count", at, self._cycles)
+        self._add("cycles of nodes", "count", at, cycles)
 
     def _add(self, name: str, unit: str, at: int, value: int) -> None:
         if value >= 0:

@@ -114,7 +114,7 @@ def test_the_totals_of_the_corpus(tmp_path):
     assert busy // 1000 == sum(told["Accelerator (execute excluding wait) time"])
     names = run.counters["name"].cast(pl.String)
     values = run.counters.filter(names == "cycles of nodes")["value"].to_list()
-    assert values[-1] == sum(truth["node_cycles_per_execution"])
+    assert sum(values) == sum(truth["node_cycles_per_execution"])
     whole = run.counters.filter(names == "Accelerator (execute) time (cycles)")["value"].to_list()
     assert whole == told["Accelerator (execute) time (cycles)"]
     top = own.group_by(pl.col("layer").cast(pl.String)).agg(pl.col("duration_ns").sum())

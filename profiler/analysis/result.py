@@ -64,7 +64,7 @@ class StepSummary(Struct, frozen=True):
     """Statistics over the rows of `steps`; times are 0 if there are none.
 
     `median_ns` is that of the steady steps, in which no submodule is called for the first time or
-    compiles; of all if none is steady. `diff` compares these, too. If a step cache was on,
+    compiles; of all if fewer than two are. `diff` compares these, too. If a step cache was on,
     `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
     medians; None if no cache was on, and if there is no such step.
     `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 if there are

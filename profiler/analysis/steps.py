@@ -661,7 +661,7 @@ def _durations(analysis: Analysis) -> Part:
     rule = said(
         "A step lasts from the first to the last tile of its calls; {measured_by} define the "
         "steps. The median is that of steady steps, in which no submodule is called for the first "
-        "time or compiles. An outlier is {rule}.",
+        "time or compiles, of all if fewer than two are. An outlier is {rule}.",
         measured_by=label(summary.measured_by),
         rule=worded_note(summary.rule),
     )

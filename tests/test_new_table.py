@@ -124,8 +124,8 @@ def test_column_docs() -> None:
     """The generated page has its heading, what a row is, and each column."""
     page = markdown().partition("## longest_calls\n\n")[2]
     assert page.startswith("A row is one submodule with its longest call. It is made by a test.")
-    assert "| `part` | Float64, ratio | longest_ns / all of its calls |" in page
-    assert "| `steps` | List(Int32) | steps in which it was called |" in page
+    assert "- `part` (Float64, ratio): longest_ns / all of its calls\n" in page
+    assert "- `steps` (List(Int32)): steps in which it was called\n" in page
 
 
 @pytest.mark.usefixtures("added")

@@ -340,7 +340,7 @@ ASKED: dict[int, Asked] = {
     ),
     19: Asked(
         "analyze {copies} --section idle",
-        ("Copies, whole run", "hidden %"),
+        ("Copies, whole run", "overlapped %"),
         ("device to host",),
         (Figure(r"host to device[^\n]* ([\d.]+)\n", lambda: 50.0),),
     ),

@@ -8,7 +8,6 @@ call of each submodule represents all of them.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -523,7 +522,6 @@ _BEGINS_NORM = word_set("pow square to _to_copy copy cast")  # of one written ou
 _FUSIBLE = (Family.ELEMENTWISE, Family.NORM, Family.SOFTMAX, Family.REDUCTION)
 _WINDOW = 8  # commands, views and arithmetic on shapes not counted
 _LONGEST = 64  # commands of a chain
-_BLOCK = re.compile(r"\w+[_.]\d+(?=[./]|$)")  # in a module's path, the outermost
 _SHAPE_BYTES = 256  # integers that take no more are shapes
 
 
@@ -742,13 +740,26 @@ def _norms_are_last(
     residual stream is what the norms give (BERT), else the sums that they read (GPT-2)."""
     last: dict[str, tuple[bool, str]] = {}
     for work, op_type, module in zip(works, op_types, modules, strict=True):
-        block = _BLOCK.search(module or "")
-        if block is not None and work is not None and work.family != Family.VIEW:
-            product = work.family == Family.MATMUL or last.get(block[0], (False, ""))[0]
-            last[block[0]] = product, op_type
+        block = _block_of(module or "")
+        if block and work is not None and work.family != Family.VIEW:
+            product = work.family == Family.MATMUL or last.get(block, (False, ""))[0]
+            last[block] = product, op_type
     ends = [op_type for product, op_type in last.values() if product][:-1]
     norms = sum(bool(operation_of(one).norm_kind) for one in ends)
     return 2 * norms > len(ends)
+
+
+def _block_of(module: str) -> str:
+    """The outermost numbered part of a module's path, `"layers.3"` or `"layer_3"`; "" if there is
+    none. In one pass: names of traces may be long."""
+    for piece in module.split("/"):
+        parts = piece.split(".")
+        for part, after in zip(parts, [*parts[1:], ""], strict=True):
+            if part and after.isdecimal():
+                return f"{part}.{after}"
+            if part.rpartition("_")[0] and part.rpartition("_")[2].isdecimal():
+                return part
+    return ""
 
 
 def _adds_tensors(work: Work, operation: Operation) -> bool:

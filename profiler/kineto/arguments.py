@@ -148,7 +148,10 @@ class Arguments(Sequence[Args | None]):
                 kinds.append(alike)
         numbers = [np.array(column, dtype=np.int64) for column in columns.values()]
         return cls(
-            np.array(rows, dtype=np.int32), np.array(kind, dtype=np.int32), told(numbers), kinds
+            np.array(rows, dtype=np.int32),
+            np.array(kind, dtype=np.int32),
+            known_numbers(numbers),
+            kinds,
         )
 
     @classmethod
@@ -257,7 +260,7 @@ class Arguments(Sequence[Args | None]):
         column[self.row[events]] = numbers
 
 
-def told(numbers: Sequence[Int64s]) -> dict[str, Int64s]:
+def known_numbers(numbers: Sequence[Int64s]) -> dict[str, Int64s]:
     """The columns of the `NUMBERS` that any event has."""
     return {
         name: column

@@ -20,7 +20,15 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.files import decoded, decoder_of
-from profiler.kineto.arguments import NO_NUMBER, NUMBERS, OF_MTIA, RAW, Args, Arguments, told
+from profiler.kineto.arguments import (
+    NO_NUMBER,
+    NUMBERS,
+    OF_MTIA,
+    RAW,
+    Args,
+    Arguments,
+    known_numbers,
+)
 from profiler.kineto.json_text import WRONG, Text
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
 from profiler.trace import _core
@@ -353,7 +361,7 @@ class EventColumns:
             return None
         categories = self._of_categories.codes(category, table.categories)
         names = self._of_names.codes(name, table.names)
-        arguments = Arguments(row, kind, told(numbers), self._kinds)
+        arguments = Arguments(row, kind, known_numbers(numbers), self._kinds)
         if _COPIES in self._categories:
             self._name_copies(names, arguments)
         begin, end = table.span

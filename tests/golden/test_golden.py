@@ -7,14 +7,12 @@ A bundle that differs prints its differences; after a change that is meant, reco
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 
 import pytest
 
 from tests.golden.bundles import BUNDLES
-from tests.golden.store import FROZEN, read
+from tests.golden.fresh import outputs_of
+from tests.golden.store import FROZEN, differences, environment_differs, read
 
 _EXTRAS = ("distributed", "duckdb", "fsspec", "zstandard")
 _MISSING = [name for name in _EXTRAS if importlib.util.find_spec(name) is None]
@@ -27,16 +25,9 @@ def test_says_what_it_said(bundle, record_property):
     record_property("proves", bundle.says)
     if not bundle.possible:
         pytest.skip("needs ../shared/corpus")
-    compare = (sys.executable, "-m", "tests.golden", "compare", "--workers", "1")
-    done = subprocess.run(
-        [*compare, "--only", f"^{bundle.name}$"],
-        cwd=FROZEN.parents[2],
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{bundle.says}\n{done.stdout}{done.stderr}"
+    ((_, outputs, _),) = outputs_of([bundle.name])
+    differ = [f"=== {name}\n{text}" for name, text in differences(read(bundle.name), outputs)]
+    assert differ == [], "\n".join([bundle.says, environment_differs(), *differ])
 
 
 def test_each_golden_has_its_bundle():

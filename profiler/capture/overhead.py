@@ -218,8 +218,7 @@ class EventCost:
 # than later ones, if the program's own session had run before.
 
 
-_NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
-_NOISE_OF_ONE = 0.07  # of a single call, which is its process's first
+_NOISE = 0.075  # of what a program takes: it differs by at least that from process to process
 _STUDENTS_T = (4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27)  # of 2 degrees of freedom, 3, …
 
 
@@ -304,8 +303,7 @@ def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:
     has more to do than it has cores (`crowding`), by as much more."""
     ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
     steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
-    share = _NOISE if len(ordered) > 1 else _NOISE_OF_ONE
-    least = share * max(crowding, 1.0) * recorder.traced_ns
+    least = _NOISE * max(crowding, 1.0) * recorder.traced_ns
     if len(steady) < _FEWEST:
         return least
     times = _students_t(len(steady) - 1)

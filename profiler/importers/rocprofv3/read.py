@@ -29,7 +29,7 @@ from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
 from profiler.importers.rocprofv3.text_files import add_csv, add_json
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
 from profiler.trace.columns import ARG_KINDS, Int64s, TraceColumns, TrackRow, read_trace
-from profiler.trace.events import DropReason
+from profiler.trace.events import DropKind, DropReason
 
 # --- rocpd: the SQLite file that rocprofv3 writes by default since ROCm 7, in both of its layouts.
 #
@@ -336,6 +336,8 @@ def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
     name = _name(paths[0])
     recorded = rows.recorded(given).timed(name)
     if not len(recorded.work):
+        if any(drop.kind == DropKind.TRUNCATED_FILE for drop in rows.drops):
+            raise InputError(f"{paths[0]} is cut before the first kernel or copy: copy it again")
         raise InputError(
             f"{paths[0]} holds no kernel and no copy of a GPU: record with "
             "`rocprofv3 --kernel-trace --memory-copy-trace --hip-trace --marker-trace`"

@@ -25,9 +25,8 @@ from profiler.importers.gpu_calls import (
     global_ids,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded
-from profiler.text import Value
 from profiler.trace.columns import Counter, Int64s, distinct
-from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
+from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 
 # --- What the files of a run have, gathered process by process and form by form, in their times.
@@ -144,9 +143,14 @@ class Rows:
             lost_dispatches=self._lost_dispatches() if self._dispatches else (0, 0),
         )
 
-    def drop(self, count: int, unit: str, reason: DropReason, where: str, **values: Value) -> None:
+    def drop(self, count: int, unit: str, reason: DropReason, where: str) -> None:
         """Report events that are not read."""
-        self.drops += drops_of(DropKind.DROPPED_EVENTS, count, unit, reason, where, **values)
+        self.drops += drops_of(DropKind.DROPPED_EVENTS, count, unit, reason, where)
+
+    def cut(self, where: str) -> None:
+        """Report that a file is cut."""
+        cut, reason = DropKind.TRUNCATED_FILE, DropReason.ENTRIES_CUT
+        self.drops += drops_of(cut, UNKNOWN, "events", reason, where)
 
     def machine(self, work: Work) -> Machine:
         """The devices of `work`, which is timed; there is no wall time in any form."""

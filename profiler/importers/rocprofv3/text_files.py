@@ -36,7 +36,7 @@ from profiler.importers.rocprofv3.rows import (
 )
 from profiler.trace import _core
 from profiler.trace.columns import Int64s
-from profiler.trace.events import UNKNOWN, DropReason
+from profiler.trace.events import DropReason
 
 # --- Columns of a CSV as numbers and texts, by their names in the header.
 
@@ -48,10 +48,12 @@ _NOT_A_NUMBER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class CsvColumns:
-    """n whole rows; `damaged` others have too few or too many fields, or do not end."""
+    """n whole rows; `damaged` others have too few or too many fields, or do not end. If the file
+    is `cut`, its last row is one of them."""
 
     count: int
     damaged: int
+    cut: bool
     _numbers: Mapping[str, Int64s]
     _texts: Mapping[str, tuple[list[str], Int64s]]
 
@@ -73,9 +75,12 @@ class CsvColumns:
 def header_of(head: Buffer) -> tuple[str, ...]:
     """The names in the first line, () if it is no line of names."""
     end = head.find(b"\n", 0, _LONGEST_HEADER)
-    line = head[: end if end >= 0 else _LONGEST_HEADER].decode("utf-8-sig", "replace").strip()
+    return _fields(head[: end if end >= 0 else _LONGEST_HEADER])
+
+
+def _fields(line: bytes) -> tuple[str, ...]:
     try:
-        return tuple(next(csv.reader([line]), ()))
+        return tuple(next(csv.reader([line.decode("utf-8-sig", "replace").strip()]), ()))
     except csv.Error:
         return ()
 
@@ -88,9 +93,11 @@ def read_csv(data: Buffer, numbers: Sequence[str], texts: Sequence[str]) -> CsvC
     places = ([*map(header.index, names)] for names in (numbers, texts))
     begin = data.find(b"\n") + 1 or len(data)
     count, damaged, values, codes = _core.csv_columns(data, begin, len(header), *places)
+    last = data[max(begin, data.rfind(b"\n") + 1) :]
     return CsvColumns(
         count,
         damaged,
+        bool(damaged and last) and len(_fields(last)) != len(header),
         dict(zip(numbers, values, strict=True)),
         {
             name: ([*map(_text, found)], place)
@@ -201,8 +208,9 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
     for file in files:
         with _content(file.path) as (data, cut):
             table = read_csv(data, *file.kind.value[1:])
-        if table.damaged or cut:
-            rows.drop(max(table.damaged, 1), "events", DropReason.DAMAGED, file.path.name)
+        if cut or table.cut:
+            rows.cut(file.path.name)
+        rows.drop(table.damaged - table.cut, "events", DropReason.DAMAGED, file.path.name)
         tables.append((file, table))
     agents = Agents.of(
         agent
@@ -518,8 +526,7 @@ def _document(path: Path, rows: Rows) -> Document:
             raise _damaged(path, error) from error
         cut = True
     if cut:
-        size, reason = len(data), DropReason.CUT_SHORT
-        rows.drop(UNKNOWN, "events", reason, path.name, at=size, size=size)
+        rows.cut(path.name)
     return found
 
 

@@ -47,7 +47,7 @@ def test_half_a_json_is_read_as_far_as_it_is_whole(tmp_path):
         path.write_bytes(data)
         run = load(import_trace(path, tmp_path / "traces"))
         assert kernels(run)["start_ns"].to_list() == list(range(20, 320, 10))
-        assert dropped(run) == [(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "events")]
+        assert dropped(run) == [(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events")]
 
 
 def test_a_json_cut_before_its_records(tmp_path):
@@ -55,7 +55,7 @@ def test_a_json_cut_before_its_records(tmp_path):
     text = as_json(told(), tmp_path).read_bytes()
     cut = tmp_path / "cut.json"
     cut.write_bytes(text[: text.index(b'"kernel_symbols"')])
-    with pytest.raises(InputError, match="holds no kernel"):
+    with pytest.raises(InputError, match="is cut before the first kernel"):
         import_trace(cut, tmp_path / "traces")
     cut.write_bytes(b'{"rocprofiler-sdk-tool": nonsense')
     with pytest.raises(InputError, match="is damaged"):
@@ -67,7 +67,7 @@ def test_a_json_cut_before_its_records(tmp_path):
 
 
 def test_half_a_csv_is_read_as_far_as_it_is_whole(tmp_path):
-    """Cut in a row, plain and packed, quoted and not: the rows before it, and a drop of one."""
+    """Cut in a row, plain and packed, quoted and not: the rows before it, and that it is cut."""
     for number, quoted in enumerate((True, False)):
         folder = as_csv(told(), tmp_path / f"csv{number}", quoted=quoted)
         text = (folder / "4242_kernel_trace.csv").read_bytes()
@@ -79,7 +79,7 @@ def test_half_a_csv_is_read_as_far_as_it_is_whole(tmp_path):
             path.write_bytes(data)
             run = load(import_trace(path, tmp_path / "traces"))
             assert 20 < len(kernels(run)) < 30
-            assert dropped(run) == [(DropKind.DROPPED_EVENTS, path.name, 1, "events")]
+            assert dropped(run) == [(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events")]
 
 
 def test_rows_that_are_no_rows(tmp_path):

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from profiler.errors import InputError
 from profiler.plugins import let_pass
-from profiler.trace import schema
 from profiler.trace.events import (
     NO_ITERATION,
     NO_PIPELINE,
@@ -411,7 +410,7 @@ def abandon_in_children(session: Any) -> None:
     """Call `session.abandon()` in every child that is forked while the session exists."""
     if not _watching and hasattr(os, "register_at_fork"):
         _watching.append(True)
-        os.register_at_fork(before=_before, after_in_child=_in_child)
+        os.register_at_fork(after_in_child=_in_child)
     _SESSIONS.add(session)
 
 
@@ -419,11 +418,6 @@ def forget_in_children(forget: Callable[[], None]) -> None:
     """Call `forget()`, once sessions are abandoned, in every child that is forked of a process that
     has had one."""
     _forgetting.append(forget)
-
-
-def _before() -> None:
-    """Let a writing thread end its first import: a child could never take that module's lock."""
-    schema.load()
 
 
 def _in_child() -> None:

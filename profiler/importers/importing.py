@@ -130,12 +130,18 @@ def built_in() -> tuple[Importer, ...]:
     return tuple(sorted((*IMPORTERS, *found), key=lambda importer: importer.name))
 
 
-def importers() -> tuple[Importer, ...]:
-    """All importers: those of this package, then those of others, each name once."""
+def of_others() -> tuple[Importer, ...]:
+    """The importers of other packages, each name once and none of ours."""
     by_name: dict[str, Importer] = {}
-    for importer in (*built_in(), *plugins(GROUP, *_NEEDS)):
+    for importer in plugins(GROUP, *_NEEDS):
         by_name.setdefault(importer.name, importer)
-    return tuple(by_name.values())
+    ours = {importer.name for importer in built_in()}
+    return tuple(importer for name, importer in by_name.items() if name not in ours)
+
+
+def importers() -> tuple[Importer, ...]:
+    """All importers: those of this package, then those of others."""
+    return (*built_in(), *of_others())
 
 
 def recognised(paths: Sequence[Path]) -> Importer | None:
@@ -145,7 +151,12 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     if len(paths) == 1:  # among several it may be what another needs beside it
         refuse(paths, heads)
     given = list(zip(paths, heads, strict=True))
-    matching = (one for one in importers() if all(recognised_by(*each, one) for each in given))
+    matching = (
+        one
+        for there in (built_in, of_others)  # plug-ins are looked for if none of ours reads it
+        for one in there()
+        if all(recognised_by(*each, one) for each in given)
+    )
     found = next(matching, None)
     if len(paths) == 1 and paths[0].is_dir():
         return _of_folder(paths[0], found)

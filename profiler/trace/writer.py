@@ -37,90 +37,61 @@ from profiler.trace.events import (
     Span,
     Track,
 )
+from profiler.trace.schema import serialized
 
 # --- Calls and spans as slices of their tracks, with the fields of our extension.
 
 
 class SpanSlice(Struct, frozen=True):
-    """A call or a span; `fields` are those of its extension. Slices of one `correlation` have one
-    colour in the Perfetto UI, if names that differ in their digits would share theirs."""
+    """A call or a span; `event` is the serialized TrackEvent that starts the slice."""
 
     track: Track
     name: str
     start_ns: int
     duration_ns: int
-    extension: Any
-    fields: dict[str, Any]
-    correlation: str = ""
+    event: bytes
 
-    def event(self) -> bytes:
-        """The serialized TrackEvent that starts the slice."""
-        event = schema.TrackEvent()
-        if self.correlation:
-            event.correlation_id_str = encodable(self.correlation)
-        message = event.Extensions[self.extension]
-        for name, value in self.fields.items():
-            if name == "inputs":
-                for entry in value:
-                    message.inputs.add(**entry)
-            else:
-                setattr(message, name, encodable(value) if isinstance(value, str) else value)
-        data: bytes = event.SerializeToString()
-        return data
+
+_CALL, _SPAN = 9901, 9902  # extensions of TrackEvent; their fields: schemas/profile_sd3.proto
+_CORRELATION = (
+    53  # slices of one have one colour in the Perfetto UI, whatever digits names end with
+)
 
 
 def call_slice(call: Call) -> SpanSlice:
     """A call on the track of its device's calls."""
-    inputs = [
-        {"name": encodable(name), "shape": encodable(shape)}
-        for name, shape in call.input_shapes.items()
+    fields: list[tuple[int, int | str | bytes]] = [
+        (1, call.index),
+        (2, call.submodule),
+        (3, call.stage),
+        (4, call.branch),
+        (5, call.step),
+        (6, call.device),
+        (7, call.ops_traced),
+        *((8, serialized((1, name), (2, shape))) for name, shape in call.input_shapes.items()),
     ]
-    fields = {
-        "index": call.index,
-        "submodule": call.submodule,
-        "stage": call.stage,
-        "branch": call.branch,
-        "step": call.step,
-        "device": call.device,
-        "ops_traced": call.ops_traced,
-        "inputs": inputs,
-        **_pipeline(call.pipeline),
-    }
+    if call.pipeline != NO_PIPELINE:
+        fields.append((9, call.pipeline))
     if call.iteration != NO_ITERATION:
-        fields["iteration"] = call.iteration
+        fields.append((10, call.iteration))
     if call.device_duration_ns != UNKNOWN:
-        fields["device_lag_ns"] = call.device_lag_ns
-        fields["device_duration_ns"] = call.device_duration_ns
+        fields += ((11, call.device_lag_ns), (12, call.device_duration_ns))
     track = Track(call.device, CALLS_TRACK, "other")
-    return SpanSlice(
-        track,
-        call.submodule,
-        call.start_ns,
-        call.duration_ns,
-        schema.CALL,
-        fields,
-        correlation=call.submodule,
-    )
+    colour = [(_CORRELATION, call.submodule)] if call.submodule else []
+    event = serialized(*colour, (_CALL, serialized(*fields)))
+    return SpanSlice(track, call.submodule, call.start_ns, call.duration_ns, event)
 
 
 def span_slice(span: Span, device: str) -> SpanSlice:
     """A pipeline, stage or step on the pipeline track of the root `device`; our own work on a track
     beside it, for it need not nest with them."""
-    fields: dict[str, Any] = {"kind": span.kind, "stage": span.stage, "step": span.step}
-    fields |= _pipeline(span.pipeline)
+    fields: list[tuple[int, int | str]] = [(1, span.kind), (2, span.stage), (3, span.step)]
+    if span.pipeline != NO_PIPELINE:
+        fields.append((4, span.pipeline))
     own = span.kind == "profiler"
     track = Track(device, PROFILER_TRACK if own else PIPELINE_TRACK, "other")
-    return SpanSlice(track, span.name, span.start_ns, span.duration_ns, schema.SPAN, fields)
-
-
-def _pipeline(number: int) -> dict[str, int]:
-    """The field of a pipeline call's number; what lies in none has none."""
-    return {} if number == NO_PIPELINE else {"pipeline": number}
-
-
-def encodable(text: str) -> str:
-    """`text` without lone surrogates, which JSON may hold and UTF-8 may not."""
-    return text.encode("utf-8", "replace").decode()
+    event = serialized((_SPAN, serialized(*fields)))
+    return SpanSlice(track, span.name, span.start_ns, span.duration_ns, event)
 
 
 # --- A file of a bundle that grows through the run under a temporary name until it is complete.
@@ -285,26 +256,27 @@ class _Writer:
         encoder = self._encoder(tracks, counters)
         lanes = [tracks[track] for track in encoder.place(self._texts)]
         uuids = [(number << 32) | self._sequence for number in range(1, len(lanes) + 1)]
-        head = schema.Trace()
-        self._start(head, encoder.base_ns)
-        self._describe_devices(head, {track.device for track in lanes}, counters)
-        for track, uuid in zip(lanes, uuids, strict=True):
-            self._describe_lane(head, track, uuid)
-        self._describe_counters(head, counters)
-        encoder.start(head.SerializeToString(), uuids)
+        head = [
+            *self._start(encoder.base_ns),
+            *self._devices({track.device for track in lanes}, counters),
+            *(self._lane(track, uuid) for track, uuid in zip(lanes, uuids, strict=True)),
+            *map(self._counter, counters),
+        ]
+        encoder.start(serialized(*((1, packet) for packet in head)), uuids)
         while chunk := encoder.chunk():
             yield chunk
 
     def _encoder(self, tracks: Sequence[Track], counters: Sequence[Counter]) -> _core.TraceEncoder:
         encoder = _core.TraceEncoder(
-            self._sequence, [encodable(track.category) for track in tracks]
+            self._sequence,
+            [track.category.encode("utf-8", "replace").decode() for track in tracks],
         )
         numbers = {track: number for number, track in enumerate(tracks)}
         if len(self._commands):
             self._add_commands(encoder, tracks, numbers)
         for s in self._slices:
             end_ns = UNKNOWN if s.duration_ns == UNKNOWN else s.start_ns + s.duration_ns
-            encoder.add_slice(numbers[s.track], s.name, s.start_ns, end_ns, s.event())
+            encoder.add_slice(numbers[s.track], s.name, s.start_ns, end_ns, s.event)
         for counter in counters:
             order = np.lexsort((counter.values, counter.times_ns))
             real = counter.values.dtype == np.float64
@@ -336,48 +308,47 @@ class _Writer:
             _column(commands.flows, np.int64),
         )
 
-    def _packet(self, trace: Any) -> Any:
-        return trace.packet.add(trusted_packet_sequence_id=self._sequence)
+    # Packets, with the numbers of schemas/perfetto_subset.proto
 
-    def _start(self, trace: Any, base_ns: int) -> None:
+    def _start(self, base_ns: int) -> tuple[bytes, bytes]:
         if base_ns < 0:
             raise InputError(
                 f"a trace cannot start before the epoch, but one starts at {base_ns} ns"
             )
-        packet = self._packet(trace)
-        packet.sequence_flags = schema.INCREMENTAL_STATE_CLEARED
-        packet.trace_packet_defaults.timestamp_clock_id = schema.FIRST_SEQUENCE_CLOCK
-        snapshot = packet.clock_snapshot
-        snapshot.primary_trace_clock = schema.CLOCK_REALTIME
-        snapshot.clocks.add(clock_id=schema.CLOCK_REALTIME, timestamp=base_ns)
-        snapshot.clocks.add(
-            clock_id=schema.FIRST_SEQUENCE_CLOCK, timestamp=base_ns, is_incremental=True
+        clocks = (
+            (1, serialized((1, schema.CLOCK_REALTIME), (2, base_ns))),
+            (1, serialized((1, schema.FIRST_SEQUENCE_CLOCK), (2, base_ns), (3, True))),
         )
-        self._packet(trace).extension_descriptor.extension_set = schema.EXTENSION_SET
+        first = serialized(
+            (6, serialized(*clocks, (2, schema.CLOCK_REALTIME))),
+            (10, self._sequence),
+            (13, schema.INCREMENTAL_STATE_CLEARED),
+            (59, serialized((58, schema.FIRST_SEQUENCE_CLOCK))),
+        )
+        return first, serialized((10, self._sequence), (72, serialized((1, schema.EXTENSION_SET))))
 
-    def _describe_devices(self, trace: Any, devices: set[str], counters: Sequence[Counter]) -> None:
+    def _descriptor(self, *fields: tuple[int, int | str | bytes]) -> bytes:
+        return serialized((10, self._sequence), (60, serialized(*fields)))
+
+    def _devices(self, devices: set[str], counters: Sequence[Counter]) -> Iterator[bytes]:
         for device in sorted(devices | {counter.device for counter in counters}):
-            descriptor = self._packet(trace).track_descriptor
-            descriptor.uuid = track_uuid(device)
-            descriptor.name = encodable(device)
-            descriptor.child_ordering = schema.ORDER_EXPLICIT
-
-    def _describe_lane(self, trace: Any, track: Track, uuid: int) -> None:
-        descriptor = self._packet(trace).track_descriptor
-        descriptor.uuid, descriptor.parent_uuid = uuid, track_uuid(track.device)
-        descriptor.name = encodable(track.name)
-        descriptor.sibling_order_rank = _rank(track)
-
-    def _describe_counters(self, trace: Any, counters: Sequence[Counter]) -> None:
-        for counter in counters:
-            descriptor = self._packet(trace).track_descriptor
-            descriptor.uuid = track_uuid(counter.device, counter.name)
-            descriptor.parent_uuid = track_uuid(counter.device)
-            descriptor.name = encodable(counter.name)
-            descriptor.sibling_order_rank = _COUNTER_RANK
-            descriptor.counter.unit = (
-                schema.UNIT_BYTES if counter.unit == "bytes" else schema.UNIT_COUNT
+            yield self._descriptor(
+                (1, track_uuid(device)), (2, device), (11, schema.ORDER_EXPLICIT)
             )
+
+    def _lane(self, track: Track, uuid: int) -> bytes:
+        parent = track_uuid(track.device)
+        return self._descriptor((1, uuid), (2, track.name), (5, parent), (12, _rank(track)))
+
+    def _counter(self, counter: Counter) -> bytes:
+        unit = schema.UNIT_BYTES if counter.unit == "bytes" else schema.UNIT_COUNT
+        return self._descriptor(
+            (1, track_uuid(counter.device, counter.name)),
+            (2, counter.name),
+            (5, track_uuid(counter.device)),
+            (8, serialized((3, unit))),
+            (12, _COUNTER_RANK),
+        )
 
 
 def _column(values: Any, dtype: type[np.generic]) -> Any:

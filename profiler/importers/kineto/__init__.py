@@ -6,18 +6,36 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profiler.files import opened
-from profiler.importers.importer import Importer, Option, reader
+from profiler.importers.importer import Importer, Option, head_of, reader
 
 _LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
+_RANK_FILE_ENDINGS = (".json", ".json.gz")
+_JOB = b'"distributedInfo"'
+_LOOKED_AT = 64  # files of a folder, before it is none of a job
+
+
+def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
+    """The traces in a folder that say of which rank they are; with a `limit` at most the first."""
+    named = sorted(path for path in folder.iterdir() if path.name.endswith(_RANK_FILE_ENDINGS))
+    found = []
+    for path in named if limit is None else named[:_LOOKED_AT]:
+        if path.is_file() and says_its_rank(path):
+            found.append(path)
+            if len(found) == limit:
+                break
+    return found
+
+
+def says_its_rank(path: Path) -> bool:
+    """Whether a trace says of which rank of a job it is."""
+    return _JOB in head_of(path)
 
 
 def _recognises(path: Path, head: bytes) -> bool:
+    if path.is_dir():
+        return bool(traces_in(path, 1))
     from profiler.kineto import holds_trace, is_trace, packed_as
 
-    if path.is_dir():
-        from profiler.importers.kineto.read import traces_in
-
-        return bool(traces_in(path, 1))
     if packed_as(head) in ("zip", "tar"):
         with opened(path) as file:
             return holds_trace(file, _LIMIT)
@@ -26,8 +44,6 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def _together(paths: Sequence[Path]) -> list[list[Path]]:
     """The traces that say of which rank they are; each of the others alone."""
-    from profiler.importers.kineto.read import says_its_rank
-
     ranks = [path for path in paths if says_its_rank(path)]
     return [*([ranks] if ranks else []), *([path] for path in paths if path not in ranks)]
 

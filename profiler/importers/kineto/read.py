@@ -28,7 +28,7 @@ from profiler.importers.foreign_run import (
     call_at,
     without_work,
 )
-from profiler.importers.importer import head_of, only_path
+from profiler.importers.importer import only_path
 from profiler.importers.job_run import (
     InJob,
     JobRun,
@@ -38,7 +38,7 @@ from profiler.importers.job_run import (
     name_of,
     placed_ranks,
 )
-from profiler.importers.kineto import IMPORTER
+from profiler.importers.kineto import IMPORTER, traces_in
 from profiler.importers.kineto.calls import (
     CallRange,
     SubmoduleNames,
@@ -570,28 +570,6 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
 # They belong together by what `distributedInfo` says: the same number of processes and the same
 # backend, each rank once. Their times are laid onto the clock of the lowest rank by collectives
 # (`rank_clocks`); a rank that too few relate to the others keeps its own, and a drop says so.
-
-
-_RANK_FILE_ENDINGS = (".json", ".json.gz")
-_JOB = b'"distributedInfo"'
-_LOOKED_AT = 64  # files of a folder, before it is none of a job
-
-
-def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
-    """The traces in a folder that say of which rank they are; with a `limit` at most the first."""
-    named = sorted(path for path in folder.iterdir() if path.name.endswith(_RANK_FILE_ENDINGS))
-    found = []
-    for path in named if limit is None else named[:_LOOKED_AT]:
-        if path.is_file() and says_its_rank(path):
-            found.append(path)
-            if len(found) == limit:
-                break
-    return found
-
-
-def says_its_rank(path: Path) -> bool:
-    """Whether a trace says of which rank of a job it is."""
-    return _JOB in head_of(path)
 
 
 def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:

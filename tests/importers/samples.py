@@ -2,7 +2,7 @@
 
     python -m tests.importers.samples                 # prints the table
     python -m tests.importers.samples torch/ nsys/    # of these alone
-    python -m tests.importers.samples --write         # also into docs/importers.md
+    python -m tests.importers.samples --write         # also into samples.md beside this file
 
 Each sample is imported and analyzed in a process of its own: seconds are processor time from the
 path to the written bundle, MB the most memory that the process had. True busy times are those of
@@ -28,7 +28,7 @@ from pathlib import Path
 
 from tests.corpus import CORPUS
 
-PAGE = Path(__file__).parents[2] / "docs" / "importers.md"
+PAGE = Path(__file__).with_name("samples.md")
 BEGIN, END = "<!-- samples -->", "<!-- end of samples -->"
 _HEAD = ("sample", "importer", "events", "commands", "dropped", "busy, ms", "true", "s", "MB")
 _NOTHING = "\N{EN DASH}"

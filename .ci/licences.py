@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def table() -> str:
-    """An item for each licence: the packages that state it, with their versions."""
+    """An item for each licence: the packages that state it."""
     pinned = (_ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
     packages: dict[str, list[str]] = {}
     for name in re.findall(r"^([\w.-]+)==", pinned, re.MULTILINE):
@@ -35,7 +35,7 @@ def table() -> str:
             known = metadata.distribution(name)
         except metadata.PackageNotFoundError:  # of another system, such as CUDA's
             continue
-        packages.setdefault(licence_of(known.metadata), []).append(f"{name} {known.version}")
+        packages.setdefault(licence_of(known.metadata), []).append(name)
     items = (f"- {licence}: {', '.join(names)}" for licence, names in sorted(packages.items()))
     return "\n".join(items)
 

@@ -231,8 +231,7 @@ TABLES = (
         columns=GUIDANCE,
         make=_guidance,
         title="Cost of classifier-free guidance",
-        about="The table gives the cost of classifier-free guidance, the negative prompt and "
-        "skip-layer guidance for each submodule. [steps.md](steps.md) has details.",
+        about="[steps.md](steps.md#guidance) has details.",
         reads=("branches", "calls", "submodules"),
     ),
 )

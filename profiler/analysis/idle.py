@@ -586,8 +586,7 @@ TABLES = (
         make=if_times_recorded(IDLE, lambda of: idle_table(gaps_of(of), of.everything)),
         title="What devices waited for, whole run",
         about="Rows cover the whole run: there is one for each device that computed or "
-        "transferred data, in order of names. It shows what the device waited for while nothing "
-        "ran on it. [idle.md](idle.md) describes the rules.",
+        "transferred data, in order of names. [idle.md](idle.md) describes the rules.",
     ),
     Table(
         name="busy_timeline",
@@ -596,8 +595,8 @@ TABLES = (
         columns=BUSY_TIMELINE,
         make=if_times_recorded(BUSY_TIMELINE, lambda of: busy_timeline(gaps_of(of), of.axis)),
         title="Busy share over time",
-        about="Each device of the idle table has 200 intervals of equal length, from the start "
-        "of the first pipeline call to the end of the last.",
+        about="They have equal length, from the start of the first pipeline call to the end of "
+        "the last.",
         figure=FigureSpec(
             "curves", {"series": ("device",), "time": ("begin_ns",), "share": ("busy_share",)}
         ),

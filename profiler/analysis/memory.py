@@ -733,8 +733,7 @@ TABLES = (
         columns=MEMORY,
         make=lambda of: _memory(of).holders,
         title="What held memory at the peak",
-        about="The table shows what held memory at the peak; a row without submodule stands for "
-        "the rest. [memory.md](memory.md) has details.",
+        about="[memory.md](memory.md) has details.",
     ),
     Table(
         name="memory_timeline",
@@ -743,8 +742,7 @@ TABLES = (
         columns=MEMORY_TIMELINE,
         make=lambda of: _memory(of).timeline,
         title="Memory over time",
-        about="The table shows how memory develops, in at most 256 intervals per device, and what "
-        "was held in the end.",
+        about="At most 256 intervals per device, and what was held in the end.",
     ),
 )
 

@@ -531,17 +531,14 @@ TABLES = (
         make=_module_tree,
         title="Module tree",
         about="Rows are in depth-first order: a node comes before the nodes in it, of which the "
-        "longest come first. At every node, `elapsed_ns` is the sum of `self_ns` and the "
-        "`elapsed_ns` of the nodes in it. Within a call, each moment of its tile belongs to one "
-        "command: of those that were running, the one that started first. Together the commands of "
-        "a call have the union of their times, and the submodule itself has the rest, in which "
-        "nothing ran. A stage has the host work and idle time between its calls, together with "
-        "device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
+        "longest come first. Within a call, each moment of its tile belongs to one command: of "
+        "those that were running, the one that started first. The submodule itself has the rest, "
+        "in which nothing ran. A stage has the host work and idle time between its calls, together "
+        "with device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
         "if calls overlapped or ran outside of pipeline calls: a note says so. For a selection, it "
-        "is the sum of the selected calls. Equal blocks are one node, which gives the minimum, "
-        "median and maximum over these blocks. If layers do not name modules, operators are "
-        "grouped by role. The table is empty without calls. [Why it is so](why.md#module-tree) "
-        "has details.",
+        "is the sum of the selected calls. Equal blocks are one node. If layers do not name "
+        "modules, operators are grouped by role. The table is empty without calls. "
+        "[Why it is so](why.md#module-tree) has details.",
         reads=("calls",),
         shown=40,
         figure=FigureSpec(

@@ -233,8 +233,6 @@ def markdown() -> str:
         "`analysis.commands` is not one of these tables: it has the selected commands one by one,",
         "with role, FLOPs and bytes, in the columns of [columns.md](columns.md#commands).",
         "",
-        ",\n".join(f"[{table.name}](#{table.name})" for table in tables()),
-        "",
         "## Columns of several tables",
         "",
         'Tables that have these columns only name them, under "also":',

@@ -227,9 +227,8 @@ TABLES = (
         make=_requests,
         title="Requests, the slowest",
         about="Rows cover the whole run. The table is empty if the run has a single pipeline "
-        "call. `latency_ns` is the span of the request. `queue_ns` and `compute_ns` are each a "
-        "union over the request's calls; if calls run side by side, the same moment may count "
-        "in both. Only traces of servers record queues.",
+        "call. If calls of a request run side by side, the same moment may count in `queue_ns` "
+        "and in `compute_ns`.",
         rank=("-latency_ns",),
     ),
     Table(

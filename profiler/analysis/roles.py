@@ -315,8 +315,7 @@ TABLES = (
         columns=ROLES,
         make=_roles,
         title="What the device time of each submodule is for",
-        about="Rows are grouped by submodule, longest first, and show what the time of its "
-        "device commands is for. [roles.md](roles.md) has details.",
+        about="Rows are grouped by submodule, longest first. [roles.md](roles.md) has details.",
         reads=("submodules",),
         rank=("submodule", "-total_ns"),
     ),
@@ -327,8 +326,7 @@ TABLES = (
         columns=BLOCKS,
         make=_blocks,
         title="Norms and modulation in blocks",
-        about="A block is a module with a number in its path. Its row shows how much of its time "
-        "goes into norms and modulation. [roles.md](roles.md) has details.",
+        about="A block is a module with a number in its path.",
     ),
 )
 

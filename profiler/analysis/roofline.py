@@ -833,9 +833,8 @@ TABLES = (
         columns=ROOFLINE,
         make=lambda of: operator_roofline(kind_bounds(of), of.kinds),
         title="Operators against the roofline",
-        about="Rows are in order of `total_ns`, longest first. They show what the operator "
-        "computed and moved, and how fast the device could have done so. "
-        "[roofline.md](roofline.md) has the formulas and the rule for the bound.",
+        about="Rows are in order of `total_ns`, longest first. [roofline.md](roofline.md) has the "
+        "formulas and the rule for the bound.",
         rank=("-total_ns",),
     ),
     Table(
@@ -845,8 +844,7 @@ TABLES = (
         columns=ROOFLINE_ROLES,
         make=lambda of: role_roofline(kind_bounds(of), of.kinds, kind_roles(of)["role"]),
         title="Roles against the roofline",
-        about="The table has the columns of [roofline](#roofline), by role. It is empty if no "
-        "roles are known.",
+        about="The table is empty if no roles are known.",
         rank=("-total_ns",),
     ),
 )

@@ -662,8 +662,7 @@ TABLES = (
         columns=STEP_TIMES,
         make=lambda of: steps_matrix(of).cells(),
         title="Operators by step",
-        about="This is the step matrix: it has a row for each part and each step in which that "
-        "part was traced and ran.",
+        about="This is the step matrix, of the steps in which the part was traced and ran.",
         reads=("steps",),
     ),
 )

@@ -329,9 +329,7 @@ TABLES = (
         make=_outliers,
         title="Outliers and what explains them",
         about="The table lists outliers of at least a thousandth of a step, largest `excess_ns` "
-        "first, and what in the rest of the trace explains each of them. It has at most the 50 "
-        "outliers that cost most. `step_outliers_total` in JSON is the number of all outliers, "
-        "which is the sum of `outliers` in [step_operators](#step_operators).",
+        "first, 50 at most. `step_outliers_total` in JSON is the number of all outliers.",
         reads=("steps",),
         rank=("-excess_ns",),
     ),

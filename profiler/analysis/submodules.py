@@ -592,8 +592,7 @@ TABLES = (
         columns=CALLS,
         make=_calls,
         title="Calls",
-        about="Rows are in order of calls. The time of a call is its tile on its device's axis; "
-        "`duration_ns` is how long its caller waited.",
+        about="Rows are in order of calls.",
         shown=15,
     ),
 )

@@ -8,7 +8,7 @@ sizes). Calls and labels are held against `PROGRAMS`, what each program's text l
 What its calls took is what the program sees: a stop watch around the calls that `PROGRAMS` names,
 from the call to its return, first use included; with `--processor`, for busy machines, in its
 thread's processor time. The true share is 1 - untraced / traced of a round; the stated interval
-holds it or not. What is printed is the table of docs/capture.md, in Markdown.
+holds it or not. What is printed is a table in Markdown, of which docs/capture.md has the sum.
 """
 
 from __future__ import annotations

@@ -177,11 +177,3 @@ def test_names_are_no_markup() -> None:
     assert "<script>x" not in page
     assert "&startupCommands=" in ui_address("a&b=c")
     assert "a%26b%3Dc" in ui_address("a&b=c")
-
-
-def test_the_docs_list_the_ready_queries() -> None:
-    """`docs/view.md` has a row for each, in their order, with the question it answers."""
-    page = (Path(__file__).parents[3] / "docs" / "view.md").read_text("utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    start = rows.index(["query", "answers"]) + 1
-    assert rows[start:] == [[query.title, query.question] for query in QUERIES]

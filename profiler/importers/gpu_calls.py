@@ -42,6 +42,7 @@ OPEN = (1 << 61) - 1
 """The end of a range that has none."""
 LATEST = 1 << 61
 """ns, the year 2043: times are before it, so that a session's start can be added."""
+Integers = npt.NDArray[np.signedinteger[Any]]  # int32 where there are millions
 _MASK = 0xFFFFFF  # of a process or thread in a global id
 
 
@@ -50,10 +51,10 @@ class _Timed:
     """n rows, of each a number in every column: `name` indexes `names`, `pid` is -1 if the file
     does not say it."""
 
-    name: Int64s
+    name: Integers
     start: Int64s
     end: Int64s
-    pid: Int64s
+    pid: Integers
     correlation: Int64s
     names: tuple[str, ...] = ()
 
@@ -89,7 +90,7 @@ class Work(_Timed):
     """Kernels, copies, sets and replayed graphs: `kind` indexes `KINDS`; `bytes` is -1 for kernels,
     `stream` if the file does not say it. `lane` is what a stream is called."""
 
-    kind: Int64s
+    kind: Integers
     device: Int64s
     stream: Int64s
     bytes: Int64s
@@ -117,10 +118,10 @@ class Names:
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
 
-    def of(self, texts: Sequence[str], place: Int64s) -> Int64s:
+    def of(self, texts: Sequence[str], place: Int64s) -> Int32s:
         """The code of each of `texts[place]`."""
         codes = [self.codes.setdefault(text, len(self.codes)) for text in texts]
-        return np.array(codes, dtype=np.int64)[place] if codes else np.zeros(0, dtype=np.int64)
+        return np.array(codes, dtype=np.int32)[place] if codes else np.zeros(0, dtype=np.int32)
 
 
 def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
@@ -129,14 +130,14 @@ def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
     return ids
 
 
-def process_of(identity: Int64s) -> Int64s:
+def process_of(identity: Int64s) -> Int32s:
     """The process in global ids of processes or threads, -1 if there is none."""
-    return np.where(identity == _NONE, _NONE, (identity >> 24) & _MASK)
+    return np.where(identity == _NONE, _NONE, (identity >> 24) & _MASK).astype(np.int32)
 
 
-def keys_of(pid: Int64s, correlation: Int64s) -> Int64s:
+def keys_of(pid: Integers, correlation: Int64s) -> Int64s:
     """A number for each pair of process and correlation id."""
-    keys: Int64s = (pid << 32) | (correlation & 0xFFFFFFFF)
+    keys: Int64s = (pid.astype(np.int64) << 32) | (correlation & 0xFFFFFFFF)
     return keys
 
 

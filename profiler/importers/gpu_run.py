@@ -259,14 +259,15 @@ def _sorts(
     work: Work, api: Api, marks: Marks, launch: Int64s, texts: dict[str, int]
 ) -> tuple[Int64s, Int32s]:
     """The texts of each sort of work, int64 [sorts, texts], and which sort each piece of it is."""
-    threads = threads_of(marks, api)
-    thread = np.searchsorted(threads, api.thread).astype(np.int32)
+    threads, launched = threads_of(marks, api), launch >= 0
+    thread = np.searchsorted(threads, api.thread[launch[launched]]).astype(np.int32)
+    start = api.start[launch[launched]]
 
     def around(texts: Bools) -> Int64s:
         """The innermost range with a marked text around each launch, -1 for none."""
-        ranges = marks.ranges(texts, threads)
-        inside = np.append(ranges.row, -1)[ranges.innermost(thread, api.start)]
-        return np.append(inside, -1)[launch]
+        ranges, found = marks.ranges(texts, threads), np.full(len(launch), -1, dtype=np.int64)
+        found[launched] = np.append(ranges.row, -1)[ranges.innermost(thread, start)]
+        return found
 
     row = around(marks.operators)
     at = (
@@ -425,6 +426,7 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
     launch = launches(work, api)
     placing = place(work, api, launch, marks)
     call = np.concatenate((placing.work, placing.api))
+    placing = replace(placing, work=call[: len(work)], api=call[len(work) :])  # no second copy
     commands = Commands.of(work, api, marks, machine.placed, launch, call)
     run.capability(
         timeline=True,

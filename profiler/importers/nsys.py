@@ -343,9 +343,9 @@ def _copy_name(kind: int, source: int, target: int) -> str:
     return f"{name} ({memory[0]} -> {memory[1]})" if all(memory) and "(" not in name else name
 
 
-def _work(kind: str, found: dict[str, Int64s], name: Int64s) -> Work:
+def _work(kind: str, found: dict[str, Int64s], name: Int32s) -> Work:
     return Work(
-        kind=np.full(len(name), KINDS.index(kind), dtype=np.int64),
+        kind=np.full(len(name), KINDS.index(kind), dtype=np.int32),
         name=name,
         start=found["start"],
         end=found["end"],
@@ -388,7 +388,7 @@ def _nameless(recorded: Recorded, where: str) -> tuple[Drop, ...]:
     return drops_of(DropKind.DROPPED_EVENTS, count, "names", DropReason.DAMAGED, where)
 
 
-def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int64s:
+def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int32s:
     """The text of each id in `StringIds`; `what` and the id if it is not there."""
     unique, place = np.unique(ids, return_inverse=True)
     texts = shared_texts(database, unique.tolist())

@@ -625,8 +625,11 @@ class Ranges(Struct, frozen=True, eq=False):
     def of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
         """Sort and nest ranges given in any order; equal ones nest in the order given."""
         order = np.lexsort((-end_ns, start_ns, thread))
-        thread, start_ns, end_ns = thread[order], start_ns[order], end_ns[order]
-        return cls(row[order], thread, start_ns, end_ns, _core.parents(thread, start_ns, end_ns))
+        start_ns = start_ns[order]  # one by one, for each frees what it replaces
+        end_ns = end_ns[order]
+        thread, row = thread[order], row[order]
+        del order
+        return cls(row, thread, start_ns, end_ns, _core.parents(thread, start_ns, end_ns))
 
     @classmethod
     def outermost_of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
@@ -691,9 +694,10 @@ def _last_open(end_ns: Int64s, first: Int64s, last: Int64s, time_ns: Int64s) -> 
     """Of the ranges from `first` to `last` the last that ends after each time, -1 for none.
 
     Backwards through blocks that double, by the latest end in each, to one in which a range ends
-    after the time, and down in it: as many passes as the number of ranges has bits.
+    after the time, and down in it: as many passes as the number of ranges has bits. `last` is
+    used up.
     """
-    found = last.copy()
+    found = last
     over = last >= first
     over[over] = end_ns[last[over]] <= time_ns[over]
     asked = np.flatnonzero(over)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,7 @@ class HostLaunches:
     end: Int64s
     process: Int64s
     correlation: Int64s
-    kind: Int64s
+    kind: npt.NDArray[np.int8]
     captured: Bools
     dependent: Bools
 
@@ -90,7 +91,7 @@ class DeviceSyncs:
 
 def host_calls(
     names: Sequence[str],
-    name: Int64s,
+    name: npt.NDArray[np.signedinteger[Any]],
     start: Int64s,
     end: Int64s,
     process: Int64s,
@@ -106,11 +107,12 @@ def host_calls(
     marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
     waiting, early = ([one is not None for one in found] for found in (wait, extended))
     kind, mark, waits, dependent = (
-        np.array([*values, 0], dtype=np.int64)[name] for values in (kinds, marks, waiting, early)
+        np.array([*values, 0], dtype=np.int8)[name] for values in (kinds, marks, waiting, early)
     )
-    numbered, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
+    row, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
+    numbered = row if len(row) < len(name) else slice(None)  # no copy of millions of calls
     calls = HostLaunches(
-        row=numbered,
+        row=row,
         start=start[numbered],
         end=end[numbered],
         process=process[numbered],
@@ -123,7 +125,7 @@ def host_calls(
     return calls, DeviceSyncs(start[waited], end[waited], process[waited], nowhere)
 
 
-def _captured(mark: Int64s, thread: Int64s, start: Int64s) -> Bools:
+def _captured(mark: npt.NDArray[np.int8], thread: Int64s, start: Int64s) -> Bools:
     """Which calls lie between start and end of a capture on their thread."""
     found = np.zeros(len(mark), dtype=np.bool_)
     if not mark.any():

@@ -25,7 +25,7 @@ from profiler.importers.gpu_calls import (
     global_ids,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded
-from profiler.trace.columns import Counter, Int64s, distinct
+from profiler.trace.columns import Counter, Int32s, Int64s, distinct
 from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 
@@ -196,7 +196,7 @@ class Rows:
 
 
 def _work(
-    kind: str, times: Times, name: Int64s, device: Int64s, queue: Int64s, size: Int64s
+    kind: str, times: Times, name: Int32s, device: Int64s, queue: Int64s, size: Int64s
 ) -> Work:
     return Work(
         kind=np.full(len(name), KINDS.index(kind), dtype=np.int64),

@@ -2,7 +2,7 @@
 
 A private pool keeps us clear of the `perfetto` package, which registers messages of the same
 shape in the default pool. Classes and extensions are made when one is first asked for: traces are
-read and written without protobuf, whose import takes 40 ms.
+read and written without protobuf, whose import takes up to 40 ms.
 """
 
 from __future__ import annotations

@@ -49,3 +49,38 @@ def test_extension_needs_no_perfetto_definitions() -> None:
     event = pool.FindMessageTypeByName("perfetto.protos.TrackEvent")
     found = {extension.number: extension.name for extension in pool.FindAllExtensions(event)}
     assert found == {9900: "command", 9901: "call", 9902: "span"}
+
+
+def test_messages_are_those_of_protobuf() -> None:
+    """Numbers at the ends of their types, truth values, texts, lone surrogates and messages within
+    messages have the bytes that protobuf gives them."""
+    from profiler.trace import schema
+
+    event = schema.TrackEvent(correlation_id_str="vae?")
+    call = event.Extensions[schema.CALL]
+    call.index, call.step, call.ops_traced, call.submodule = 2**31 - 1, -1, True, ""
+    call.inputs.add(name="é", shape="x" * 200)
+    call.device_lag_ns = -(2**63)
+    own = schema.serialized(
+        (1, 2**31 - 1),
+        (2, ""),
+        (5, -1),
+        (7, True),
+        (8, schema.serialized((1, "é"), (2, "x" * 200))),
+        (11, -(2**63)),
+    )
+    assert schema.serialized((53, "vae\ud800"), (9901, own)) == event.SerializeToString()
+
+
+def test_a_trace_is_written_without_protobuf() -> None:
+    """Its import would take time from the first call that is recorded, and from every import."""
+    _python(
+        "-c",
+        "import sys\n"
+        "from profiler.trace.columns import CommandBuilder\n"
+        "from profiler.trace.events import Span\n"
+        "from profiler.trace.writer import encode_host\n"
+        "spans = [Span('pipeline', 'SD3', '', -1, 1, 2)]\n"
+        "assert encode_host(spans, CommandBuilder().build(), 'cpu:0', compress='deflate')\n"
+        "assert 'google.protobuf' not in sys.modules",
+    )

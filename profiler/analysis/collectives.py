@@ -384,15 +384,25 @@ def computed_on(run: Run, device: str) -> Stretches:
 
 
 @shared
+def work_shares(of: Inputs) -> dict[str, tuple[float, float]]:
+    """By device with collectives, the share of the end-to-end time in which it computed, and that
+    in which a collective ran on it and it computed nothing; empty if there is no such time."""
+    counted, found = of.axis.counted, {}
+    for (device,), rows in members(of).group_by("device", maintain_order=True):
+        computed = computed_on(of.run, device)
+        exposed = stretches_of(rows).minus(computed)
+        if total := counted.length:
+            found[device] = (
+                computed.both(counted).length / total,
+                exposed.both(counted).length / total,
+            )
+    return found
+
+
 def exposed_shares(of: Inputs) -> dict[str, float]:
     """By device with collectives, the share of the end-to-end time in which one ran on it and it
     computed nothing; empty if there is no such time."""
-    counted, found = of.axis.counted, {}
-    for (device,), rows in members(of).group_by("device", maintain_order=True):
-        exposed = stretches_of(rows).minus(computed_on(of.run, device))
-        if counted.length:
-            found[device] = exposed.both(counted).length / counted.length
-    return found
+    return {device: exposed for device, (_, exposed) in work_shares(of).items()}
 
 
 def _recorded_times(run: Run) -> pl.DataFrame:

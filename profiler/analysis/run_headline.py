@@ -10,12 +10,12 @@ that takes all of it, waiting that is little.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from profiler.analysis.collectives import exposed_shares
+from profiler.analysis.collectives import exposed_shares, work_shares
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays, only_captures
@@ -35,7 +35,8 @@ _WAITS = 0.05  # share of waiting that is named
 _EXPOSED = 0.05  # share of exposed communication that is named
 _UNRECORDED = 0.05  # share of time that counts nowhere: the headline has the whole, too
 _AROUND = 0.1  # share of time around operators that is named
-_MOVED = 0.01  # share of busy time that is not computing
+_MOVED = 0.01  # of the run: so much transferring is no computing
+_COMMUNICATED = 0.01  # of busy time: so much communicating is no computing
 _ENCODERS = "text_encoder"
 _SEVERAL_ENCODERS = said("text encoders")
 
@@ -49,6 +50,8 @@ _CAUSES = {  # column of the idle table: what one device does, what several do
     _BETWEEN: (said("is idle outside of calls"), said("are idle outside of calls")),
 }
 _IDLE = (said("is idle"), said("are idle"))
+_COMMUNICATES = (said("only communicates {share}"), said("only communicate {share}"))
+_TRANSFERS = (said("only transfers {share}"), said("only transfer {share}"))
 _GPU = (said("the GPU"), "GPU")
 _NPU = (said("the NPU"), "NPU")
 _KINDS = {  # of devices: one of them, and the noun
@@ -142,35 +145,41 @@ def _devices(analysis: Analysis) -> str:
     if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
         return ""
     damaged = busy_unknown(info.health)
-    every = analysis.devices.rows(named=True)
-    rows = [row for row in every if row["device"] not in damaged]
-    driven = has_accelerators(row["device"] for row in every)
-    known = [row for row in rows if row["idle_share"] is not None]
+    rows = analysis.devices.rows(named=True)
+    driven = has_accelerators(row["device"] for row in rows)
     without_call = sorted(
         (1 - row["calls_share"], row["device"])
         for row in rows
-        if row not in known
+        if row["idle_share"] is None
+        and row["device"] not in damaged
         and row["calls"]
         and row["calls_share"] is not None
         and is_accelerator(row["device"]) == driven
     )
-    parts = _known(analysis, known)
+    parts = [_did(analysis, some, name) for some, name in _groups(analysis)]
     if without_call and without_call[-1][0] >= _WAITS:
         parts.append(_without_call(without_call))
     return joined("; ", parts)
 
 
-def _known(analysis: Analysis, devices: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What devices did: those of one kind together, or a few of several kinds by name."""
+def _groups(analysis: Analysis) -> list[tuple[list[dict[str, Any]], str]]:
+    """The devices of which it is known what they did, with their name: those of one kind together,
+    or a few of several kinds one by one."""
+    damaged = busy_unknown(analysis.inputs.run.info.health)
+    devices = [
+        row
+        for row in analysis.devices.rows(named=True)
+        if row["device"] not in damaged and row["idle_share"] is not None
+    ]
     kinds = {device_kind(row["device"]) for row in devices}
     if len(kinds) > 1 and len(devices) <= _MOST:
-        return [_did(analysis, [row], row["device"]) for row in devices]
+        return [([row], row["device"]) for row in devices]
     if not devices:
         return []
     one, noun = _KINDS.get(min(kinds), ("", "device")) if len(kinds) == 1 else ("", "device")
     if len(devices) == 1:
-        return [_did(analysis, devices, one or devices[0]["device"])]
-    return [_did(analysis, devices, counted(len(devices), noun))]
+        return [(devices, one or devices[0]["device"])]
+    return [(devices, counted(len(devices), noun))]
 
 
 def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -179,23 +188,51 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
     names = {row["device"] for row in devices}
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
     waits = [row for row in analysis.idle.rows(named=True) if row["device"] in names]
-    words = {"device": name, "busy": _range(row["utilization"] for row in devices)}
-    words["works"] = said("compute") if several else said("computes")
-    moved = [row["data_ns"] + row["exposed_ns"] for row in waits]
-    if total and max(moved, default=0) > _MOVED * total:
-        words["works"] = said("are busy") if several else said("is busy")
-    alone = [row["data_ns"] / total for row in waits] if total else []
-    if max(alone, default=0) >= _WAITS:
-        words["busy"] = said("{busy} ({alone} in transfers alone)", **words, alone=_range(alone))
+    moved = [row["data_ns"] / total for row in waits] if total else []
+    worked = _communicated if _communicate(analysis, devices) else _worked
+    did = joined(", ", worked(analysis, devices, name, moved))
     cause, shares = _most(waits, total)
     phrase = _CAUSES.get(cause, _IDLE)
     if cause not in _CAUSES:
         shares = [row["idle_share"] for row in devices]
     if max(shares) < _WAITS:
-        return said("{device} {works} {busy}", **words)
-    share = _range(shares)
-    return said(
-        "{device} {works} {busy} and {waits} {share}", **words, waits=phrase[several], share=share
+        return did
+    return said("{did} and {waits} {share}", did=did, waits=phrase[several], share=_range(shares))
+
+
+def _worked(
+    _: Analysis, devices: Sequence[Mapping[str, Any]], name: str, moved: Sequence[float]
+) -> Iterator[str]:
+    """How busy devices were, and how much of that are transfers alone."""
+    several, most = len(devices) > 1, max(moved, default=0)
+    words = {"device": name, "busy": _range(row["utilization"] for row in devices)}
+    words["works"] = said("compute") if several else said("computes")
+    if most > _MOVED:
+        words["works"] = said("are busy") if several else said("is busy")
+    if most >= _WAITS:
+        words["busy"] = said("{busy} ({alone} in transfers alone)", **words, alone=_range(moved))
+    yield said("{device} {works} {busy}", **words)
+
+
+def _communicated(
+    analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str, moved: Sequence[float]
+) -> Iterator[str]:
+    """How long devices computed, only communicated, and only transferred: no moment is in two."""
+    several, shares = len(devices) > 1, work_shares(analysis.inputs)
+    each = [shares.get(row["device"], (row["utilization"], 0.0)) for row in devices]
+    works = said("compute") if several else said("computes")
+    busy = _range(computed for computed, _ in each)
+    yield said("{device} {works} {busy}", device=name, works=works, busy=busy)
+    yield filled(_COMMUNICATES[several], {"share": _range(exposed for _, exposed in each)})
+    if max(moved, default=0) >= _WAITS:
+        yield filled(_TRANSFERS[several], {"share": _range(moved)})
+
+
+def _communicate(analysis: Analysis, devices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether collectives that nothing hides are a noticeable part of the busy time of a device."""
+    shares = exposed_shares(analysis.inputs)
+    return any(
+        shares.get(row["device"], 0.0) > _COMMUNICATED * row["utilization"] for row in devices
     )
 
 
@@ -220,16 +257,18 @@ def _range(shares: Iterable[float]) -> str:
 
 
 def _ranks(analysis: Analysis) -> str:
-    """`"exposed communication takes 30 % on rank 1, the slowest: the others wait at least 27.1 ms
-    longer in 4 collectives"`: without the one that is little or not known, on all devices if no
-    rank is known to be the slowest. "" for a selection, and if it was not recorded when commands
+    """`"rank 1 is the slowest: the others wait at least 27.1 ms longer in 4 collectives"`, with the
+    share of exposed communication on devices of which nothing else is said: of that rank, of all if
+    no rank is known to be the slowest. "" for a selection, and if it was not recorded when commands
     ran."""
     of = analysis.inputs
     info = of.run.info
     if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
         return ""
     damaged, slowest = busy_unknown(info.health), slowest_rank(of)
-    shares = {name: share for name, share in exposed_shares(of).items() if name not in damaged}
+    told = {row["device"] for some, _ in _groups(analysis) for row in some}
+    left_out = {*damaged, *told}
+    shares = {name: share for name, share in exposed_shares(of).items() if name not in left_out}
     if slowest is None:
         exposed = max(shares.values(), default=0) >= _EXPOSED
         share = _range(shares.values()) if exposed else ""

@@ -96,6 +96,25 @@ def test_unknown_work_makes_shares_of_peaks_the_least():
     assert float(part.value.split()[-2]) < float(whole.value.split()[-2])
 
 
+@pytest.mark.parametrize("collective", [(30, 80), (30, 40)], ids=["exposed", "hidden"])
+def test_what_devices_communicate_is_not_called_computing(collective):
+    """In 100 ns one GPU computes 40 and the other 60, and the first one communicates, in 10 ns of
+    these too: each nanosecond counts once, as computing if it is both; what computing hides is not
+    told."""
+    work = (("cuda:0", "compute", 0, 40), ("cuda:1", "compute", 0, 60))
+    work = (*work, ("cuda:0", "collective", *collective))
+    calls = [make_call(n, "t", 0, 100, device=f"cuda:{n}") for n in range(2)]
+    commands = [
+        Command(int(on[-1]), on, f"stream {kind}", kind, "l", begin, end - begin)
+        for on, kind, begin, end in work
+    ]
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    headline = _plain(report_of(analyze(make_run(calls, commands, spans))).summary.headline)
+    alone = len({*range(*collective)} - {*range(40)})
+    told = f", only communicate 0 % to {alone} %" if alone else ""
+    assert f": 2 GPUs compute 40 % to 60 %{told} and wait for the host " in headline
+
+
 def test_many_devices_are_a_range_and_the_idlest():
     """Eight devices take two lines; the idlest has its own."""
     calls = [make_call(n, "t", 0, 100, device=f"cuda:{n}") for n in range(8)]

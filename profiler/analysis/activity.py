@@ -144,6 +144,8 @@ def _between_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
         yield *key, Activity.IDLE, None, row["idle_ns"]
     for row in stages.drop_nulls("host_ns").iter_rows(named=True):
         inner = steps if row["stage"] == "denoise" else steps.clear()
+        # Whatever is known of when commands ran, the parts of a stage add up to it.
+        row["idle_ns"] = row["elapsed_ns"] - row["calls_ns"] - row["host_ns"]
         for what, name in ((Activity.HOST_WORK, "host_ns"), (Activity.IDLE, "idle_ns")):
             yield -1, row["stage"], NO_STEP, what, None, row[name] - int(inner[name].sum())
 

@@ -11,7 +11,13 @@ from profiler.analysis.document import Opens, Part, SectionGroup, SectionKind
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.result import ReportInput
 from profiler.analysis.submodules import CALLS, are_hidden, hidden_notes
-from profiler.analysis.table_text import by_pattern, renamed, table, with_known_work
+from profiler.analysis.table_text import (
+    by_pattern,
+    renamed,
+    table,
+    with_known_idle,
+    with_known_work,
+)
 from profiler.text import said
 
 _CALLS = (
@@ -92,7 +98,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             "calls",
             shown,
             CALLS,
-            with_known_work(calls, calls, "call"),
+            with_known_idle(with_known_work(calls, calls, "call"), analysis.inputs.run.info),
             shown=15,
             search=True,
             opens=Opens.CALL,

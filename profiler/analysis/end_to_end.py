@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.commands import (
     are_single,
+    times_recorded,
 )
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.question import Table
@@ -78,6 +79,13 @@ class NoAccount(NoteCode):
 # --- The columns of stages and pipeline calls.
 
 
+_IDLE = column_of(
+    ON_AXIS,
+    "idle_ns",
+    nullable=True,
+    meaning="elapsed_ns - calls_ns - host_ns; null if it was not recorded when commands ran",
+)
+
 PIPELINES: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
     col("name", STRING, "class of the pipeline", label="pipeline"),
@@ -106,7 +114,7 @@ PIPELINES: tuple[Column, ...] = (
     col("calls", INT64, "its submodule calls", importance=3),
     column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls' tiles"),
     column_of(ON_AXIS, "host_ns", nullable=True),
-    column_of(ON_AXIS, "idle_ns", nullable=True),
+    _IDLE,
     col(
         "unrecorded_ns",
         NS,
@@ -159,7 +167,7 @@ STAGES: tuple[Column, ...] = (
     col("calls", INT64, "calls in the stage", importance=1),
     column_of(ON_AXIS, "calls_ns"),
     column_of(ON_AXIS, "host_ns", nullable=True),
-    column_of(ON_AXIS, "idle_ns", nullable=True),
+    _IDLE,
     col("share", SHARE, "elapsed_ns / end-to-end time", True, importance=2),
 )
 
@@ -302,10 +310,11 @@ def account(
             residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
             before_after_ns=int(balance.outside.sum()),
         )
+    known = times_recorded(run.info)
     return (
         accounting,
-        _stage_table(rows, balance, accounting),
-        _pipeline_table(run, rows, pipelines, apart, accounting),
+        _stage_table(rows, balance, accounting, known=known),
+        _pipeline_table(run, rows, pipelines, apart, accounting, known=known),
     )
 
 
@@ -324,8 +333,11 @@ def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
     )
 
 
-def _stage_table(rows: StageRows, balance: _Balance, accounting: Accounting) -> pl.DataFrame:
-    """The stages, those without a span included; nulls if the accounting is not possible."""
+def _stage_table(
+    rows: StageRows, balance: _Balance, accounting: Accounting, *, known: bool
+) -> pl.DataFrame:
+    """The stages, those without a span included; nulls if the accounting is not possible. `known`
+    is whether it was recorded when commands ran."""
     possible, end_to_end = accounting.possible, accounting.end_to_end_ns
     begun = pl.concat([stage_starts(rows.stage_spans), stage_starts(rows.calls)])
     count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
@@ -340,7 +352,7 @@ def _stage_table(rows: StageRows, balance: _Balance, accounting: Accounting) -> 
             count.get(name, 0),
             in_calls,
             host if possible else None,
-            idle if possible else None,
+            idle if possible and known else None,
             elapsed / end_to_end if possible and end_to_end else None,
         )
         for name, (elapsed, in_calls, host, idle) in zip(
@@ -360,10 +372,16 @@ def _recorded(rows: StageRows) -> dict[str, int]:
 
 
 def _pipeline_table(
-    run: Run, rows: StageRows, pipelines: PipelineCalls, balance: _Balance, accounting: Accounting
+    run: Run,
+    rows: StageRows,
+    pipelines: PipelineCalls,
+    balance: _Balance,
+    accounting: Accounting,
+    *,
+    known: bool,
 ) -> pl.DataFrame:
     """The pipeline calls that have a span, each accounted for by itself; nulls if that is not
-    possible."""
+    possible. `known` is whether it was recorded when commands ran."""
     groups = len(pipelines.numbers)
     if not groups:
         return empty(PIPELINES)
@@ -392,6 +410,8 @@ def _pipeline_table(
     if not accounting.possible:
         unknown = [column.name for column in PIPELINES if column.nullable]
         table = table.with_columns(pl.lit(None).alias(name) for name in unknown)
+    if not known:
+        table = table.with_columns(idle_ns=None)
     ordered = table.sort("start_ns", "pipeline")
     return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(PIPELINES).items())
 
@@ -482,7 +502,8 @@ TABLES = (
         make=lambda of: _account(of)[1],
         title="Stages",
         about="Rows cover the whole run, in order of time. `duration_ns`, `host_ns`, `idle_ns` "
-        "and `share` are null if `accounting.possible` is false.",
+        "and `share` are null if `accounting.possible` is false; `idle_ns` is null also if it was "
+        "not recorded when commands ran.",
     ),
 )
 

@@ -16,7 +16,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from profiler.analysis.as_recorded import as_recorded_facts
-from profiler.analysis.commands import are_apart, timelines_of
+from profiler.analysis.commands import are_apart, timelines_of, times_recorded
 from profiler.analysis.devices import device_facts
 from profiler.analysis.document import (
     Advice,
@@ -68,7 +68,6 @@ from profiler.analysis.profiling_overhead import (
 from profiler.analysis.replay import replay_facts
 from profiler.analysis.requests import of_requests, request_facts
 from profiler.analysis.result import (
-    Accounting,
     Analysis,
     Finding,
     ReportInput,
@@ -87,6 +86,7 @@ from profiler.analysis.table_text import (
     renamed,
     table,
     why_not,
+    with_known_idle,
     with_known_work,
     worded_note,
 )
@@ -538,7 +538,7 @@ def _accounting(analysis: Analysis) -> Iterator[str]:
     if not account.possible:
         yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
     else:
-        yield from _identity(account, work_in_no_call(analysis.inputs))
+        yield from _identity(analysis)
     if account.profiler_ns:
         took = duration(account.profiler_ns)
         yield said("This leaves out {took} spent waiting for the profiler.", took=took)
@@ -552,15 +552,21 @@ def _accounting(analysis: Analysis) -> Iterator[str]:
         )
 
 
-def _identity(account: Accounting, worked_ns: int) -> Iterator[str]:
+def _identity(analysis: Analysis) -> Iterator[str]:
+    account = analysis.accounting
     names = ("calls", "host", "idle")
     sums = {n: sum(getattr(stage, f"{n}_ns") for stage in account.stages) for n in names}
-    worked_ns = min(worked_ns, sums["idle"])
+    worked_ns = min(work_in_no_call(analysis.inputs), sums["idle"])
     template = said(
         "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
         "+ unaccounted {residual} ({share})."
     )
-    if worked_ns:
+    if not times_recorded(analysis.inputs.run.info):
+        template = said(
+            "End to end {total} = calls {calls} + time between them {between} + unaccounted "
+            "{residual} ({share}); idle time is not known."
+        )
+    elif worked_ns:
         template = said(
             "End to end {total} = calls {calls} + host work between them {host} + work of devices "
             "in no call {worked} + idle {idle} + unaccounted {residual} ({share})."
@@ -570,6 +576,7 @@ def _identity(account: Accounting, worked_ns: int) -> Iterator[str]:
         "share": percent(account.residual_share),
         "residual": duration(account.unaccounted_ns),
         "worked": duration(worked_ns),
+        "between": duration(sums["host"] + sums["idle"]),
         **{name: duration(ns) for name, ns in (sums | {"idle": sums["idle"] - worked_ns}).items()},
     }
     yield filled(template, values)
@@ -728,6 +735,7 @@ def _submodules(of: ReportInput) -> TableView | None:
     """The largest submodules by elapsed time."""
     rows = of.analysis.submodules.filter(pl.col("calls") > 0)
     rows = with_known_work(rows, of.analysis.calls, "submodule")
+    rows = with_known_idle(rows, of.analysis.inputs.run.info)
     shown = min(of.most(_LARGEST), len(rows))
     title = said("Submodules by elapsed time")
     if shown < len(rows):

@@ -17,7 +17,7 @@ from profiler.analysis.roofline import Bound, call_costs
 from profiler.analysis.step_matrix import times_batch
 from profiler.analysis.steps import step_section_parts
 from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden, hidden_notes
-from profiler.analysis.table_text import renamed, table, with_known_work
+from profiler.analysis.table_text import renamed, table, with_known_idle, with_known_work
 from profiler.analysis.timeline import begun
 from profiler.run.columns import Column
 from profiler.run.intervals import Stretches
@@ -301,12 +301,13 @@ def submodule_names(analysis: Analysis) -> list[str]:
 
 def submodules_part(analysis: Analysis) -> Part:
     """The submodules, in order of first calls."""
+    rows = with_known_work(analysis.submodules, analysis.calls, "submodule")
     submodules = table(
         "submodules",
         "submodules",
         _shown(_SUBMODULES, analysis.submodules),
         SUBMODULES,
-        with_known_work(analysis.submodules, analysis.calls, "submodule"),
+        with_known_idle(rows, analysis.inputs.run.info),
         shown=20,
     )
     note = said(
@@ -349,7 +350,7 @@ def _stage_table(analysis: Analysis) -> TableView | None:
     account, found = analysis.accounting, analysis.stages
     totals = None
     if account.possible and account.end_to_end_ns:
-        sums = {name: [None, found[name].sum()] for name in ("calls", *_SUMMED)}
+        sums = {name: [None, _sum(found[name])] for name in ("calls", *_SUMMED)}
         totals = pl.DataFrame(
             {
                 "stage": [said("unaccounted"), said("end to end")],
@@ -363,6 +364,11 @@ def _stage_table(analysis: Analysis) -> TableView | None:
 
 
 _SUMMED = ("calls_ns", "host_ns", "idle_ns", "duration_ns")
+
+
+def _sum(times: pl.Series) -> int | None:
+    """Their sum; None if none of them is known."""
+    return None if times.null_count() == len(times) else int(times.sum())
 
 
 def _pipelines(of: ReportInput) -> Iterator[Part]:

@@ -20,6 +20,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from profiler.analysis.commands import times_recorded
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Bars, Figure, Opens, TableView
 from profiler.analysis.question import Table, question_modules
@@ -40,6 +41,7 @@ from profiler.text import (
     said,
     size,
 )
+from profiler.trace.manifest import RunInfo
 
 # --- Words of the module tree: closed sets.
 
@@ -255,12 +257,14 @@ def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(rate=of_flops / 1e3, bandwidth=of_bytes)
 
 
-# --- What is known of devices' work: nothing of calls whose operators were not traced.
+# --- What is known of devices' work: nothing of calls whose operators were not traced; and of their
+# idle time: nothing if it was not recorded when commands ran.
 #
 # The tables of an analysis have 0 there, for what was recorded adds up to that; a reader takes it
-# for a device that did nothing.
+# for a device that did nothing, or was never idle.
 
 
+_OF_IDLE = ("idle_inside_ns", "launch_bound_ns", "before_kernel_ns")
 _OF_WORK = ("busy_ns", "idle_inside_ns", "launch_bound_ns", "before_kernel_ns", "hidden_ns")
 
 
@@ -277,6 +281,13 @@ def with_known_work(frame: pl.DataFrame, calls: pl.DataFrame, *by: str) -> pl.Da
     columns = [name for name in _OF_WORK if name in frame.columns]
     shown = found.with_columns(pl.when(known).then(pl.col(name)).alias(name) for name in columns)
     return shown.drop("untraced")
+
+
+def with_known_idle(frame: pl.DataFrame, info: RunInfo) -> pl.DataFrame:
+    """Calls, or groups of calls, without idle time (null) if it was not recorded when the commands
+    of that run ran."""
+    columns = [name for name in _OF_IDLE if name in frame.columns]
+    return frame if times_recorded(info) else frame.with_columns(**dict.fromkeys(columns))
 
 
 # --- Operators of repeated blocks, folded: `transformer_blocks.7.ff` → `transformer_blocks.*.ff`.

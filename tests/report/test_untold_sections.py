@@ -15,6 +15,8 @@ from profiler.report import build_report
 from profiler.text import Noun
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
+from tests.report.rendered import report_of
+from tests.runs import Command, make_call, make_info, make_run, make_span
 
 FIGURES = "figures"
 WHY = {
@@ -147,6 +149,33 @@ def test_rules_say_what_they_cannot_look_at(sample):
     assert len(named) == len(set(named))
     assert bool(named) == bool(lacking)
     assert ("shapes" in named) == ("shapes" in lacking)
+
+
+@pytest.mark.parametrize("told", [("timeline",), ("averages",)])
+def test_idle_time_is_no_zero_where_nobody_recorded_when_commands_ran(told):
+    """Of 100 ns a call takes 60, its command 50. Without start times the stages and the pipeline
+    call have no idle time, the calls none within them, and no table or sentence says 0; what is in
+    no call is in the activity all the same, so that a stage adds up."""
+    known = told == ("timeline",)
+    work = Command(0, "cuda:0", "s", "compute", "Conv_0", 0, 50)
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    calls = [make_call(0, "unet", 0, 60, device="cuda:0")]
+    run = make_run(calls, [work], spans, info=make_info(capabilities=told))
+    analysis = analyze(run)
+    assert analysis.stages["idle_ns"].to_list() == [100 - 60 if known else None]
+    assert analysis.pipelines["idle_ns"].to_list() == analysis.stages["idle_ns"].to_list()
+    assert analysis.activity["elapsed_ns"].sum() == 100
+    report = report_of(analysis)
+    shown = {
+        part.table.key: {column.name for column in part.table.columns}
+        for section in report.sections
+        for part in section.parts
+        if part.table is not None
+    }
+    assert ("idle_ns" in shown["stages"]) == known
+    assert all(("idle_inside_ns" in shown[key]) == known for key in ("submodules", "calls"))
+    text = report.summary.accounting.replace("\N{NO-BREAK SPACE}", " ")
+    assert ("idle 40 ns" in text, "idle time is not known" in text) == (known, not known)
 
 
 @needs_corpus

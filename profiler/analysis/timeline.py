@@ -70,6 +70,26 @@ def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]
     return found
 
 
+def calls_on_axis(run: Run) -> pl.DataFrame:
+    """The calls, on devices with recorded launches, and on those that noted calls, with start and
+    length of their tiles, so that they lie above their kernels; `host_ns` is how long the host's
+    range is."""
+    tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "queue_lead_ns")
+    calls = run.calls.with_columns(host_ns=pl.col("duration_ns")).join(
+        tiles, on="call", how="left", maintain_order="left"
+    )
+    device = pl.col("device").cast(pl.String)
+    recorded = pl.col("queue_lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
+    launched = recorded.any().over("tile_device")
+    there = launched & (device == pl.col("tile_device"))
+    return calls.with_columns(
+        start_ns=pl.when(there).then("begin_ns").otherwise("start_ns"),
+        duration_ns=pl.when(there)
+        .then(pl.col("end_ns") - pl.col("begin_ns"))
+        .otherwise("duration_ns"),
+    )
+
+
 def begun(run: Run, begin: Times, end: Times) -> Times:
     """When the host turned to each call of `run`, int64 [n]: as the call before it in its step, or
     outside of steps, had ended; without one as it began. `begin` and `end` are those of calls on

@@ -21,7 +21,7 @@ from profiler.analysis.overview import extent
 from profiler.analysis.provenance import Table
 from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_spans
-from profiler.analysis.timeline import Axis, PipelineCalls, stage_parts
+from profiler.analysis.timeline import Axis, PipelineCalls, calls_on_axis, stage_parts
 from profiler.run.columns import TEXT
 from profiler.run.intervals import (
     Codes,
@@ -469,7 +469,7 @@ def _device_lanes(
     bounds: pl.DataFrame | None,
 ) -> Iterator[dict[str, Any]]:
     """For each device its calls, its host track, its other tracks; fills `tables`."""
-    calls = _on_axis(run).sort(pl.col("device").cast(pl.String), "start_ns")
+    calls = calls_on_axis(run).sort(pl.col("device").cast(pl.String), "start_ns")
     places, modules = _places(commands), module_stretches(commands, calls)
     lane = _lane_of(commands, places)
     order = _in_lanes(commands, lane, len(places))
@@ -535,26 +535,6 @@ def _with_counters(
         if last[lane["device"]] == position and lane["device"]:
             with_counters.extend(found.pop(lane["device"], []))
     return [*with_counters, *(lane for device in sorted(found) for lane in found[device])]
-
-
-def _on_axis(run: Run) -> pl.DataFrame:
-    """The calls, on devices with recorded launches, and on those that noted calls, with start and
-    length of their tiles, so that they lie above their kernels; `host_ns` is how long the host's
-    range is."""
-    tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "queue_lead_ns")
-    calls = run.calls.with_columns(host_ns=pl.col("duration_ns")).join(
-        tiles, on="call", how="left", maintain_order="left"
-    )
-    device = pl.col("device").cast(pl.String)
-    recorded = pl.col("queue_lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
-    launched = recorded.any().over("tile_device")
-    there = launched & (device == pl.col("tile_device"))
-    return calls.with_columns(
-        start_ns=pl.when(there).then("begin_ns").otherwise("start_ns"),
-        duration_ns=pl.when(there)
-        .then(pl.col("end_ns") - pl.col("begin_ns"))
-        .otherwise("duration_ns"),
-    )
 
 
 def _lane_of(commands: pl.DataFrame, places: pl.DataFrame) -> npt.NDArray[np.int64]:

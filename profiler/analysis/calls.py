@@ -18,8 +18,25 @@ from profiler.analysis.table_text import (
     with_known_idle,
     with_known_work,
 )
+from profiler.analysis.timeline import calls_on_axis
+from profiler.run.columns import NS, col
 from profiler.text import said
 
+_BEGIN = col(
+    "drawn_ns",
+    NS,
+    "begin of its tile, from the start of the run, where the timeline draws it; the host's begin "
+    "if nothing tells when its device worked for it",
+    label="start",
+    importance=3,
+)
+_HOST_BEGIN = renamed(
+    CALLS,
+    "start_ns",
+    label="host start",
+    meaning="begin of its range on the host, from the start of the run",
+    importance=16,
+)
 _CALLS = (
     "call",
     "pipeline",
@@ -30,6 +47,8 @@ _CALLS = (
     "iteration",
     "rank",
     "device",
+    _BEGIN,
+    _HOST_BEGIN,
     "start_ns",
     "elapsed_ns",
     "span_ns",
@@ -79,8 +98,14 @@ _SELF = said(
 def _parts(of: ReportInput) -> Iterator[Part]:
     """Calls in the order of their returns; starts are those since the start of the run."""
     analysis = of.analysis
-    calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
+    drawn = calls_on_axis(analysis.inputs.run).select("call", drawn_ns="start_ns")
+    calls = analysis.calls.join(drawn, on="call", how="left", maintain_order="left")
+    calls = calls.with_columns(pl.col("start_ns", "drawn_ns") - of.begin_ns)
+    behind = not calls["start_ns"].equals(calls["drawn_ns"])
     by_column = {
+        _BEGIN: behind,
+        _HOST_BEGIN: behind,
+        "start_ns": not behind,
         "pipeline": len(analysis.pipelines) > 1,
         "iteration": (calls["iteration"] >= 0).any(),
         "rank": calls["rank"].n_unique() > 1,

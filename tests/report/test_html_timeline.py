@@ -17,6 +17,7 @@ from profiler.run import COUNTERS, FLOWS, Run, schema
 from profiler.trace import HOST_TRACK, ActivityKind, Drop, DropKind, HostActivity
 from tests.analysis.linked_runs import gpu, host, linked
 from tests.queued_runs import QueuedCall, QueuedPipeline
+from tests.report.rendered import report_of
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, tiny_run, why
 
 
@@ -336,3 +337,23 @@ def test_calls_of_devices_that_work_behind_the_host_are_drawn_as_their_tiles():
         [60, 30],
         [10, 10],
     ]
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_calls_start_in_their_table_where_the_timeline_draws_them(launched):
+    """The call that is asked for at 10 starts at 60, behind the first one's work, with the host's
+    begin beside; if no launch was recorded both are drawn as the host's, and nothing is beside."""
+    calls = [make_call(i, "t", s, e, device="cuda:0") for i, s, e in ((0, 0, 10), (1, 10, 20))]
+    commands = [host(0, 0, 4), gpu(0, 5, 60), host(1, 10, 14), gpu(1, 60, 90)]
+    run = make_run(calls, commands)
+    run = linked(run, (0, 1), (2, 3)) if launched else run
+    (shown,) = (
+        part.table
+        for section in report_of(analyze(run)).sections
+        for part in section.parts
+        if part.table is not None and part.table.key == "calls"
+    )
+    begins = {column.label: shown.frame[column.name].to_list() for column in shown.columns}
+    assert begins["start"] == timeline_of(run).tables["calls"]["start"].tolist()
+    assert begins["start"] == [0, 60 if launched else 10]
+    assert begins.get("host start") == ([0, 10] if launched else None)

@@ -77,7 +77,7 @@ from profiler.analysis.result import (
 from profiler.analysis.roofline_section import OF_PEAK, peak_facts, with_of_peak
 from profiler.analysis.run_headline import headline
 from profiler.analysis.self_check import contradiction_facts
-from profiler.analysis.shapes import SHAPES, costliest_shapes
+from profiler.analysis.shapes import SHAPES, costliest_shapes, once
 from profiler.analysis.stages import calls_overlap
 from profiler.analysis.steps import by_cache, step_bars
 from profiler.analysis.submodules import SUBMODULES, are_hidden
@@ -790,7 +790,7 @@ def _shapes(of: ReportInput) -> TableView | None:
     """The costliest shapes, or what ran if no shapes are known. The costliest matrix product
     is among them: below the others, if it is none of them."""
     timelines = timelines_of(of.analysis.calls, of.analysis.drops)
-    rows = _once(costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak))
+    rows = once(costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak))
     shown = min(of.most(_COSTLIEST), len(rows))
     known = rows["shapes"].null_count() < len(rows)
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)
@@ -815,17 +815,6 @@ def _shapes(of: ReportInput) -> TableView | None:
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
-
-
-def _once(shapes: pl.DataFrame) -> pl.DataFrame:
-    """The rows of shapes, longest first, of those that several devices ran in a submodule that of
-    one of them, whose device says how many more there are (`tpu:1, 3 more`)."""
-    own = pl.int_range(pl.len()).over("label", "submodule", "device")  # a label may be several
-    key = ["label", "submodule", "own"]
-    device, more = pl.col("device").cast(pl.String), pl.len().over(key) - 1
-    text = pl.when(more > 0).then(pl.format("{}, {} more", device, more)).otherwise(device)
-    counted = shapes.with_columns(own=own).with_columns(device=text, several=more > 0)
-    return counted.unique(key, keep="first", maintain_order=True)
 
 
 def _works_outside(shapes: pl.DataFrame) -> bool:

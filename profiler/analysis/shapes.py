@@ -167,6 +167,17 @@ def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFr
     return rows if kept.is_empty() else kept
 
 
+def once(shapes: pl.DataFrame) -> pl.DataFrame:
+    """The rows of shapes, longest first, of those that several devices ran in a submodule that of
+    one of them, whose device says how many more there are (`tpu:1, 3 more`)."""
+    own = pl.int_range(pl.len()).over("label", "submodule", "device")  # a label may be several
+    key = ["label", "submodule", "own"]
+    device, more = pl.col("device").cast(pl.String), pl.len().over(key) - 1
+    text = pl.when(more > 0).then(pl.format("{}, {} more", device, more)).otherwise(device)
+    counted = shapes.with_columns(own=own).with_columns(device=text, several=more > 0)
+    return counted.unique(key, keep="first", maintain_order=True)
+
+
 # --- What a shape is called: `mm 8192×2432×9728 bf16`, `attention B2 H38 S4429 D64 bf16`.
 #
 # A matrix product is M×K×N, with its batch before if each of the batch has matrices of its own.

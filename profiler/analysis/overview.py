@@ -798,8 +798,8 @@ def _shapes(of: ReportInput) -> TableView | None:
     title = said("Costliest shapes, {which}", which=which)
     columns: list[str | Column] = [*_SHAPES]
     if not known:
-        columns[0] = renamed(SHAPES, "label", label=said("operator"))
-        title = said("Costliest operators, {which}: no shapes were recorded", which=which)
+        columns[0] = renamed(SHAPES, "label", label=said("op type"))
+        title = said("Costliest op types, {which}: no shapes were recorded", which=which)
     elif shown == _COSTLIEST and len(products) and products["row"][0] >= shown:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])

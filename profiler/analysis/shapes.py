@@ -49,7 +49,7 @@ from profiler.run.columns import (
     schema,
 )
 from profiler.run.run import Run
-from profiler.text import duration, percent, said
+from profiler.text import count, duration, percent, said
 
 # --- The columns of operators by shape.
 
@@ -564,8 +564,26 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             held=_HELD,
             search=True,
         ),
+        notes=tuple(_counted(rows, costliest_shapes(rows, timelines))),
         anchor="shapes",
     )
+
+
+def _counted(rows: pl.DataFrame, costliest: pl.DataFrame) -> Iterator[str]:
+    """How many shapes these rows are, if the first screen counts fewer: it leaves out what is none
+    of the `costliest`, and counts several devices once."""
+    shapes = len(once(costliest))
+    if shapes < len(costliest):
+        yield said(
+            "Shapes of calls: {shapes}, in {rows} rows: each device that ran one has its own row.",
+            rows=count(len(costliest)),
+            shapes=count(shapes),
+        )
+    outside = rows["submodule"].null_count() if len(costliest) < len(rows) else 0
+    if outside:
+        yield said("Rows of work in no call: {rows}.", rows=count(outside))
+    if rest := len(rows) - len(costliest) - outside:
+        yield said("Rows of parts whose shapes were not recorded: {rows}.", rows=count(rest))
 
 
 def _costliest(rows: pl.DataFrame) -> str:

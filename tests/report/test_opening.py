@@ -357,6 +357,31 @@ def test_a_shape_of_several_devices_is_one_row():
     assert str(shapes.name).endswith("; of several devices the slowest")
 
 
+@pytest.mark.parametrize("outside", [0, 1])
+def test_counts_of_shapes_say_what_they_count(outside):
+    """Of one shape on two devices, one on the first alone, and one outside of calls: the first
+    screen counts two, and their section says how its rows come to be more."""
+    work = (("cuda:0", "mm"), ("cuda:1", "mm"), ("cuda:0", "add"), ("cuda:0", "late"))
+    calls = [make_call(n, "t", 0, 50, device=f"cuda:{n}") for n in range(2)]
+    commands = [
+        Command(-1 if layer == "late" else int(on[-1]), on, "s", "compute", layer, 10 * n, 9, layer)
+        for n, (on, layer) in enumerate(work[: 3 + outside])
+    ]
+    run = make_run(calls, commands)
+    known = run.commands.with_columns(shapes=pl.lit("float[2,3]").cast(pl.Categorical))
+    report = report_of(analyze(replace(run, commands=known)))
+    distinct = {layer for _, layer in work if layer != "late"}
+    assert f", all {len(distinct)}" in report.opening.shapes.name
+    (part,) = [
+        part for section in report.sections if section.key == "shapes" for part in section.parts
+    ]
+    assert len(part.table.frame) == 3 + outside
+    assert [*part.notes] == [
+        "Shapes of calls: 2, in 3 rows: each device that ran one has its own row.",
+        *["Rows of work in no call: 1."] * outside,
+    ]
+
+
 def test_the_largest_of_submodules_and_shapes(generated):
     """Three submodules, five shapes, and at most five rungs; `top` limits them further."""
     opening = _opening(generated)

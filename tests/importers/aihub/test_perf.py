@@ -74,7 +74,7 @@ def test_the_first_lines_tell_components_apart(tmp_path, cli):
     path.write_text(as_yaml(document()))
     code, out, err = cli("analyze", path, "--no-html", "--import", "device=Phone")
     assert code == 0, err
-    costliest = out[out.index("Costliest operators") :]
+    costliest = out[out.index("Costliest op types") :]
     assert "Inference  unet" in costliest
     assert "Inference  text_encoder" in costliest
 

@@ -75,6 +75,7 @@ KERNELS: tuple[Column, ...] = (
         "total_ns / total_ns of all work of the device except waits; if parts were recorded "
         "one by one, only of the parts in which it ran",
         True,
+        label="of work",
     ),
     col("mean_ns", NS, "mean of its executions", label="mean", importance=2),
     col("p50_ns", NS, "median of its executions", label="p50"),

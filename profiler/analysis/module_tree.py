@@ -35,6 +35,7 @@ from profiler.analysis.table_text import (
     declared_drawing,
     inwards,
     labelled,
+    renamed,
     table,
 )
 from profiler.analysis.timeline import GroupAxis
@@ -559,13 +560,16 @@ _LABEL = col(
 )
 _COLUMNS = (
     _LABEL,
-    "elapsed_ns self_ns share executions min_ns median_ns max_ns total_ns commands",
+    "elapsed_ns self_ns",
+    "share",
+    "executions min_ns median_ns max_ns total_ns commands",
     "teraflops_per_s flops_of_peak bound role kind",
 )
 _ROWS = 2 * TOP
 _HELD = 2_000  # nodes of a page
-_LEAST = 0.01  # share of a node on paper
+_LEAST = 0.01  # share of a node on paper, and of one whose rates have a note
 _BESIDE = 1.01  # times the end-to-end time: more is no rounding
+_MOSTLY = 0.95  # of the time of a node: so much is what its rates are of
 
 
 def icicle_figure(analysis: Analysis) -> Figure:
@@ -595,15 +599,16 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     inner = tree.filter(pl.col("depth") > 2)
     if inner.is_empty():
         return
-    held = longest(tree, _HELD)
+    held, adds_up = longest(tree, _HELD), _adds_up(of.analysis, tree)
+    share = renamed(MODULE_TREE, "share", label="of the sum") if adds_up else "share"
     large = tree.filter((pl.col("share").fill_null(1) >= _LEAST) & (pl.col("depth") > 0))
     paper = large.with_columns(label=inwards(pl.col("depth") - 1) + pl.col("label"))
     yield Part(
-        lead=_most(tree),
+        lead=_most(tree, said("the sum over devices") if adds_up else said("the whole")),
         table=table(
             "module_tree",
             "module tree",
-            _COLUMNS,
+            [share if name == "share" else name for name in _COLUMNS],
             MODULE_TREE,
             _unfolding(held),
             shown=of.rows(_ROWS),
@@ -624,15 +629,40 @@ def _notes(analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame) -> Iterat
             held=count(len(held)),
             total=count(len(tree)),
         )
-    account = analysis.accounting
-    whole = int(tree["elapsed_ns"].max() or 0)  # type: ignore[arg-type]
-    passed = account.end_to_end_ns
-    if not analysis.run.selection and passed and whole > _BESIDE * passed:
+    if _adds_up(analysis, tree):
         yield said(
             "Calls ran at the same time on several devices: the run took {passed} end to end, and "
             "the times of the tree add up to {whole}, to which its shares refer.",
-            passed=duration(passed),
-            whole=duration(whole),
+            passed=duration(analysis.accounting.end_to_end_ns),
+            whole=duration(_whole(tree)),
+        )
+    yield from _known_flops(tree)
+
+
+def _whole(tree: pl.DataFrame) -> int:
+    return int(tree["elapsed_ns"].max() or 0)  # type: ignore[arg-type]
+
+
+def _adds_up(analysis: Analysis, tree: pl.DataFrame) -> bool:
+    """Whether the times of the tree are those of several devices, longer than the run."""
+    passed = analysis.accounting.end_to_end_ns
+    return bool(passed) and not analysis.run.selection and _whole(tree) > _BESIDE * passed
+
+
+def _known_flops(tree: pl.DataFrame) -> Iterator[str]:
+    """Of what time rates are, if that is clearly less than a node's, by the longest such node."""
+    known = (pl.col("flops") / pl.col("teraflops_per_s") / 1e3).alias("known_ns")
+    around = pl.col("kind").is_in((Node.SUBMODULE, Node.MODULE, Node.ROLE))
+    inner = tree.filter(around & (pl.col("share").fill_null(1) >= _LEAST))
+    partly = inner.with_columns(known).filter(pl.col("known_ns") < _MOSTLY * pl.col("total_ns"))
+    if len(partly):
+        row = partly.sort("total_ns", descending=True, maintain_order=True).row(0, named=True)
+        yield said(
+            "Rates are of the time of operators whose FLOPs are known: of {node} {known} of "
+            "{total}.",
+            node=row["label"],
+            known=duration(row["known_ns"]),
+            total=duration(row["total_ns"]),
         )
 
 
@@ -649,8 +679,9 @@ def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
     return tree.select(*shown, "depth", name=name)
 
 
-def _most(tree: pl.DataFrame) -> str:
-    """Which modules take most: the blocks, else the modules directly in a submodule."""
+def _most(tree: pl.DataFrame, whole: str) -> str:
+    """Which modules take most, and what share of `whole`: the blocks, else the modules directly in
+    a submodule."""
     modules = tree.filter(pl.col("kind") == Node.MODULE)
     blocks = modules.filter((pl.col("count") > 1) & (pl.col("median_ns") > 0))
     found = blocks if len(blocks) else modules
@@ -662,16 +693,17 @@ def _most(tree: pl.DataFrame) -> str:
         "submodule": first["submodule"],
         "time": duration(first["elapsed_ns"]),
         "share": percent(first["share"] or 0),
+        "whole": whole,
     }
     if len(blocks):
         return said(
-            "{node} of {submodule} take {time}, {share} of the whole; one of them takes {least} to "
+            "{node} of {submodule} take {time}, {share} of {whole}; one of them takes {least} to "
             "{most}.",
             **words,
             least=duration(first["min_ns"]),
             most=duration(first["max_ns"]),
         )
-    return said("{node} of {submodule} takes {time}, {share} of the whole.", **words)
+    return said("{node} of {submodule} takes {time}, {share} of {whole}.", **words)
 
 
 SECTION = SectionKind(

@@ -240,7 +240,7 @@ _OPERATORS = (
     LAYERS,
     renamed(OPERATORS, "commands", importance=3),
     "calls total_ns",
-    renamed(OPERATORS, "share", adds=Adds("total_ns", within=())),
+    renamed(OPERATORS, "share", label="of total", adds=Adds("total_ns", within=())),
     renamed(OPERATORS, "wall_ns", importance=2),
     renamed(OPERATORS, "parallel_utilization", importance=4),
     renamed(OPERATORS, "imbalance", label="imbal."),

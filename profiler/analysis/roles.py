@@ -81,6 +81,7 @@ ROLES: tuple[Column, ...] = (
         SHARE,
         "total_ns / that of all roles of the submodule",
         True,
+        label="of submodule",
         adds=Adds("total_ns", within=("submodule",)),
     ),
     col(

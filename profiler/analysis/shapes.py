@@ -86,6 +86,7 @@ SHAPES: tuple[Column, ...] = (
         "total_ns / total_ns of all work of its device in calls, except waits; if parts were "
         "recorded one by one, only of its own parts",
         True,
+        label="of work",
     ),
     col(
         "teraflops_per_s",

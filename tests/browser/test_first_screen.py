@@ -17,7 +17,7 @@ from profiler.run import Run
 from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, chips, opened, page_of
 from tests.corpus import CORPUS, needs_corpus
-from tests.runs import Command, make_call, make_info, make_run
+from tests.runs import Command, make_call, make_info, make_run, make_span
 
 pytestmark = pytest.mark.browser
 
@@ -324,6 +324,29 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
             usable(report)
             entries = report.page.locator("#first-strip .legend li")
             assert entries.all_inner_texts() == names
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_busy_share_of_a_run_is_of_any_of_its_devices(
+    chromium: Any, tmp_path: Path, devices: int
+) -> None:
+    """Two calls, one after the other, work 30 and 20 of 100 ns each: some device is busy for 25 %
+    of the run, which is no share of one device if there are two."""
+    calls = [
+        make_call(n, "t", 100 * n, 100 * n + 100, device=f"cuda:{n % devices}") for n in range(2)
+    ]
+    commands = [
+        Command(n, f"cuda:{n % devices}", "s", "compute", "k", 100 * n, took)
+        for n, took in enumerate((30, 20))
+    ]
+    spans = [make_span("pipeline", "P", 0, 200), make_span("stage", "denoise", 0, 200)]
+    page = page_of(make_run(calls, commands, spans), tmp_path)
+    with opened(chromium, page, viewport=_SCREEN) as report:
+        usable(report)
+        report.page.locator("#first-icicle canvas").focus()
+        text = status(report, "icicle").replace("\N{NO-BREAK SPACE}", " ")
+        of_any = " (any device)" if devices > 1 else ""
+        assert text.endswith(f"25 % busy, 75 % waiting{of_any}")
 
 
 def test_time_outside_of_operators_is_not_called_busy(chromium: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from profiler.report import build_report, table_json
 from profiler.report.html.tables import icicle_json
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.report.rendered import printed
-from tests.runs import tiny_run
+from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -102,6 +103,43 @@ def test_the_longest_nodes_are_held_with_what_they_are_in():
             if held < len(tree)
             else True
         )
+
+
+@pytest.mark.parametrize(("begin", "base"), [(0, "of the sum"), (100, "share")])
+def test_shares_of_a_tree_longer_than_the_run_are_of_its_sum(begin, base):
+    """Two calls of 100 ns on two devices: one after the other their shares are of the run, at once
+    of 200 ns, twice the run, and the column says so."""
+    calls = [
+        make_call(n, name, at, at + 100, device=f"cuda:{n}")
+        for n, (name, at) in enumerate((("a", 0), ("b", begin)))
+    ]
+    commands = [
+        Command(0, "cuda:0", "s", "compute", "k", 0, 90, "k"),
+        Command(1, "cuda:1", "s", "compute", "k", begin, 60, "k"),
+    ]
+    spans = [make_span("pipeline", "P", 0, begin + 100)]
+    view = _view(make_run(calls, commands, [*spans, make_span("stage", "denoise", 0, begin + 100)]))
+    (column,) = [one for one in view.columns if one.name == "share"]
+    assert column.label == base
+    held = dict(view.frame.select("label", "share").rows())
+    assert (held["a"], held["b"]) == (100 / 200, 100 / 200)
+
+
+@pytest.mark.parametrize(("unknown", "noted"), [(60, True), (2, False)])
+def test_rates_say_of_what_time_they_are(unknown, noted):
+    """A product of 65,536 FLOPs takes 100 ns: the rate of its submodule is of these, although the
+    kernel beside it, of which nobody knows any, takes time, too."""
+    work = (("aten::mm", 0, 100), ("own", 100, unknown))
+    commands = [Command(0, "cuda:0", "s", "compute", *one, one[0]) for one in work]
+    run = make_run([make_call(0, "t", 0, 200, device="cuda:0")], commands)
+    shapes = pl.Series(["in: bfloat16[64,32] bfloat16[32,16]", None], dtype=pl.Categorical)
+    run = replace(run, commands=run.commands.with_columns(shapes=shapes))
+    report = build_report(ReportInput(analyze(run), *extent(run)))
+    (part,) = next(one for one in report.sections if one.key == "modules").parts
+    (row,) = part.table.frame.filter(pl.col("label") == "t").to_dicts()
+    assert row["teraflops_per_s"] == pytest.approx(2 * 64 * 32 * 16 / 100 / 1e3)
+    text = " ".join(part.notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert (f"of t 100 ns of {100 + unknown} ns." in text) == noted
 
 
 def test_names_of_modules_are_text_in_the_page():

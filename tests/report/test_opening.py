@@ -293,7 +293,7 @@ def test_elapsed_that_adds_up_devices_says_so(devices, begins, elapsed_ns, at_on
     assert part.table.frame["elapsed_ns"].to_list() == [elapsed_ns]
 
 
-@pytest.mark.parametrize(("free", "base"), [(0, "share"), (25, "of work in calls")])
+@pytest.mark.parametrize(("free", "base"), [(0, "of work"), (25, "of work in calls")])
 def test_shares_of_shapes_say_that_they_are_of_the_work_in_calls(free, base):
     """Of 100 ns two operators in a call take 60 and 15, one in none 25: shares are of the 75."""
     commands = [

@@ -482,6 +482,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     those of columns of words. Only leaves have a bound, and only these and roles have a role.
     `together` says how many devices the times are the sum of, and how long the run took, if these
     are longer: then the run is that time of each device, and what is in none of its calls a node.
+    `several` is true if several devices had calls: the run is busy while any of them works.
     `waits_lack` is true if devices also waited in calls whose operators were not traced. None if
     nothing took any time."""
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
@@ -510,6 +511,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
         "parent": [above if above < at else -1 for at, above in enumerate(above_each)],
         "words": [said(word) for word in sorted(word for word in words if word)],
         "together": together,
+        "several": len(analysis.devices.filter(pl.col("calls_ns") > 0)) > 1,
         "waits_lack": waits_lack,
     }
 

@@ -130,12 +130,13 @@ export class Icicle extends FirstCanvas {
   // Of what the time of a node with others in it consists: a parent is what its children are.
   mix(node) {
     const whole = this.values.elapsed_ns[node], outside = this.outside[node] / whole, waits = this.waited[node] / whole;
-    const { together, waits_lack } = page.icicle; // of several devices, or not all: no share of the run
-    const unknown = (together || waits_lack) && this.is(node, "run", "stage");
+    const { together, several, waits_lack } = page.icicle; // of several devices, or not all: no share of the run
+    const around = this.is(node, "run", "stage"), unknown = (together || waits_lack) && around;
     if (!this.children[node].length || !(waits || outside) || unknown) return "";
     const shares = { busy: format.percent(1 - waits - outside), waits: format.percent(waits), outside: format.percent(outside) };
     if (!waits) return say("{busy} in operators, {outside} outside of them", shares);
-    return outside ? say("{busy} busy, {waits} waiting, {outside} outside of operators", shares) : say("{busy} busy, {waits} waiting", shares);
+    const mix = outside ? say("{busy} busy, {waits} waiting, {outside} outside of operators", shares) : say("{busy} busy, {waits} waiting", shares);
+    return several && around ? say("{mix} (any device)", { mix }) : mix;
   }
 
   // Of the end-to-end time: of as many as there are devices, if these are added up.

@@ -140,7 +140,7 @@ def test_shares_of_a_selection_say_of_what_they_are(report):
     choose(report, step=1)
     rows = values(report, "operators", "share")
     assert sum(row["share"] for row in rows) == pytest.approx(1)
-    said = "Selection: step 1. Of the selection, not of the run: share."
+    said = "Selection: step 1. Of the selection, not of the run: of total."
     assert scope(report, "operators").startswith(said)
     assert title.get_attribute("title") == f"{whole}; here of the selection, not of the run"
     report.page.evaluate("profileReport.choice.clear()")

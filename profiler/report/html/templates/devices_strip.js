@@ -7,6 +7,7 @@ import { FirstCanvas } from "./first_canvas.js";
 import { format, shortened } from "./format.js";
 import { message, say } from "./language.js";
 import { ticks } from "./marks.js";
+import { rowNames } from "./row_names.js";
 
 const STRIP = { label: 132, ruler: 18, steps: 15, row: 38, least: 9, most: 190, gap: 4 }; // pixels
 const OF_CALLS = 0.42; // of a device's row, where its busy share is known
@@ -168,16 +169,17 @@ export class DevicesStrip extends FirstCanvas {
       context.fillStyle = this.inks.muted;
       if (x + 3 + context.measureText(text(time)).width <= this.width) context.fillText(text(time), x + 3, STRIP.ruler / 2);
     }
-    const names = this.devices.flatMap(({ device, busy }, row) => {
+    const devices = rowNames(this.devices.map(({ device }) => device), (text) => context.measureText(text).width <= this.left - 8);
+    const names = this.devices.flatMap(({ busy }, row) => {
       const { top, height } = this.callsOf(row), place = this.busyOf(row);
-      if (!place || place.height < 10) return [[device, this.top + (row + 0.5) * this.row - STRIP.gap / 2]];
+      if (!place || place.height < 10) return [[devices[row], this.top + (row + 0.5) * this.row - STRIP.gap / 2]];
       const share = format.percent(busy ? busy.share : this.inside(row)), text = busy ? say("busy {share}", { share }) : say("{share} in operators", { share });
-      return [[device, top + height / 2], [text, place.top + place.height / 2, share]];
+      return [[devices[row], top + height / 2], [text, place.top + place.height / 2, share]];
     });
     if (this.top > STRIP.ruler) names.unshift([say("Steps"), STRIP.ruler + STRIP.steps / 2 - 1]);
-    for (const [name, y, short = shortened(name, 20)] of this.row > 10 ? names : []) {
+    for (const [name, y, short] of this.row > 10 ? names : []) {
       context.fillStyle = this.inks.muted;
-      context.fillText(this.fitted(context, [name, short, shortened(name, 10)], this.left - 8), 0, y);
+      context.fillText(this.fitted(context, [name, short], this.left - 8), 0, y);
     }
     if (this.top > STRIP.ruler) this.drawSteps(context);
   }

@@ -2,6 +2,7 @@
 
 import { literal, shortened } from "./format.js";
 import { LEGEND_LINE, LEGEND_LINES, legendLines, legendRoom } from "./rooms.js";
+import { rowNames } from "./row_names.js";
 
 const NARROW = 640; // pixels of a figure
 const NARROW_NAME = 20; // characters of the name of a row there
@@ -12,7 +13,7 @@ export function fitted(data, layout, width) {
   const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
   const narrow = width < NARROW, rows = layout.yaxis.ticktext, columns = layout.meta?.columns;
   if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.35 : 1)];
-  if (narrow && rows) made.yaxis = { ...layout.yaxis, ticktext: rows.map((name) => literal(shortened(plain(name), NARROW_NAME))) };
+  if (narrow && rows) made.yaxis = { ...layout.yaxis, ticktext: narrowNames(rows.map(plain)).map(literal) };
   if (narrow && columns) axis.ticktext = columns;
   if (axis.tickvals) {
     const room = width - (rows ? (narrow ? 150 : 320) : 0);
@@ -26,6 +27,12 @@ export function fitted(data, layout, width) {
     made.legend = { ...layout.legend, maxheight: LEGEND_LINE * (lines + 1) };
   }
   return made;
+}
+
+// A path keeps its end, unless another row would be called the same.
+function narrowNames(names) {
+  const short = names.map((name) => shortened(name, NARROW_NAME)), distinct = new Set(names).size;
+  return new Set(short).size === distinct ? short : rowNames(names, (text) => text.length <= NARROW_NAME);
 }
 
 // The text that `literal` made this of.

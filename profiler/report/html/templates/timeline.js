@@ -8,6 +8,7 @@ import { say } from "./language.js";
 import { counted, moduleNames, ticks } from "./marks.js";
 import { drawOverview } from "./overview.js";
 import { Cover, Labels, Paints, TINTS } from "./paint.js";
+import { cutToRoom } from "./row_names.js";
 import { useLanes } from "./use.js";
 
 const SHORTEST = 50; // ns; the shortest window
@@ -77,6 +78,7 @@ export class Timeline {
     this.placed = bands.flatMap((band) => band.lanes);
     this.labelColumn.replaceChildren(...bands.map((band) => this.bandLabels(band)));
     this.labelColumn.style.height = `${height}px`;
+    this.cutLabels();
     this.width = Math.max(Math.floor(this.body.clientWidth - this.labelColumn.offsetWidth), 50);
     this.ratio = window.devicePixelRatio || 1;
     this.painted = null;
@@ -87,6 +89,12 @@ export class Timeline {
       canvas.style.height = `${tall}px`;
     }
     this.draw();
+  }
+
+  // Bands by their names, lanes of a band among each other.
+  cutLabels() {
+    cutToRoom([...this.labelColumn.querySelectorAll(".device .name")]);
+    for (const band of this.labelColumn.children) cutToRoom([...band.querySelectorAll(".lane > span")]);
   }
 
   bandLabels(band) {

@@ -6,6 +6,7 @@ import { FirstCanvas } from "./first_canvas.js";
 import { format, shortened } from "./format.js";
 import { message, say } from "./language.js";
 import { ticks } from "./marks.js";
+import { rowNames } from "./row_names.js";
 
 const TWO = { label: 132, ruler: 18, calls: 13, row: 17, least: 6, most: 90, gap: 2, between: 9 }; // pixels
 
@@ -115,10 +116,8 @@ export class TwoTimelines extends FirstCanvas {
       context.fillStyle = this.inks.text;
       context.fillText(this.name(number), 0, top + (TWO.calls - TWO.gap) / 2);
       context.fillStyle = this.inks.muted;
-      this.lanes[number].forEach((device, lane) => {
-        const y = top + TWO.calls + lane * this.row + (this.row - TWO.gap) / 2, name = this.text(device) ?? "";
-        if (this.row > 10) context.fillText(this.fitted(context, [name, shortened(name, 20), shortened(name, 10)], this.left - 8), 0, y);
-      });
+      const names = this.row > 10 ? rowNames(this.lanes[number].map((device) => this.text(device) ?? ""), (text) => context.measureText(text).width <= this.left - 8) : [];
+      names.forEach((name, lane) => context.fillText(name, 0, top + TWO.calls + lane * this.row + (this.row - TWO.gap) / 2));
     });
   }
 

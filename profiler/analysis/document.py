@@ -308,18 +308,20 @@ PAGE = {  # custom properties of the HTML page
     "warning": Colour("#b08e09", "#d6b53e"),
     "alert-ground": Colour("#fdf0ee", "#2c1a1a"),
     "part-fill": Colour("#9db7e4", "#3f5e90"),
-    "parent": Colour("#e9edf1", "#2b3139"),  # what is around others in a tree of time
-    "busy": Colour("#3c4654", "#b3bdc9"),  # time in which a device worked, whatever at
+    "parent": Colour("#dce2e9", "#363e48"),  # what is around others in a tree of time
+    "busy": Colour("#1d252f", "#dde4ec"),  # time in which a device worked, whatever at
     "wait": Colour("#f6efdf", "#3b3425"),  # time in which it waited, and the lines across it
-    "wait-line": Colour("#d3bd8d", "#8d7a4d"),
+    "wait-line": Colour("#a5915a", "#8d7a4d"),
+    # outlines of stages, steps and what is in no call; dots and lines of what was not recorded
+    "frame": Colour("#868e98", "#6f7883"),
 }
 
 _RAMP = (  # of submodules, which names distinguish: hues are the roles'
-    Colour("#798594", "#5c6877"),
-    Colour("#6c7786", "#687483"),
-    Colour("#5e6978", "#8a96a5"),
-    Colour("#515c6a", "#99a5b4"),
-    Colour("#444f5e", "#a9b5c3"),
+    Colour("#717d8c", "#5c6877"),
+    Colour("#64707f", "#667280"),
+    Colour("#586472", "#929eac"),
+    Colour("#4c5765", "#9eaab8"),
+    Colour("#404b59", "#abb6c4"),
 )
 
 DEVICE_COLOURS = (  # of several in a chart, whose lines dashes distinguish as well

@@ -11,6 +11,7 @@ from profiler.analysis import SURFACE, submodule_colours
 from profiler.analysis.document import (
     CATEGORY_COLOURS,
     DEVICE_COLOURS,
+    HOST,
     MUTED,
     PAGE,
     ROLE_COLOURS,
@@ -18,6 +19,8 @@ from profiler.analysis.document import (
     TEXT,
     Colour,
 )
+from profiler.report.charts.style import _FILLS
+from profiler.report.charts.time import _CAUSES
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB.
 VIEWERS = {
@@ -175,6 +178,36 @@ def test_twins_of_before_are_noticed(one, other):
     pair = {"attention": Colour(one, one), "mlp": Colour(other, other)}
     viewers = {viewer for _, viewer, _, _ in twins(pair, "light")}
     assert {"normal", "tritan"} <= viewers
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_greys_of_one_screen_stay_apart(theme):
+    """What is grey and filled differs in lightness by meaning: work, what runs on a host, names of
+    submodules, what is around others. All else is dots, lines or an outline, which can be seen."""
+
+    def seen(colour):
+        return cielab(colour.on(theme), VIEWERS["normal"])
+
+    known = ["transformer", "text_encoder", "text_encoder_2", "text_encoder_3", "vae"]
+    submodules = submodule_colours(known).values()
+    solid = [PAGE["busy"], HOST, PAGE["parent"], ROLE_COLOURS["other"]]
+    distances = [ciede2000(seen(a), seen(b)) for a, b in itertools.combinations(solid, 2)]
+    assert min(distances) > 15
+    least = {PAGE["busy"]: 11, HOST: 7, PAGE["parent"]: 14}
+    for colour, distance in least.items():
+        assert min(ciede2000(seen(colour), seen(shade)) for shade in submodules) > distance
+    for ground in ("surface", "band"):
+        assert contrast(PAGE["frame"].on(theme), PAGE[ground].on(theme)) >= 3
+    assert contrast(PAGE["wait-line"].on(theme), SURFACE.on(theme)) >= 3
+
+
+def test_a_look_has_one_meaning_in_a_chart():
+    """No two causes of waiting, and no two kinds of time in a stage, have one colour and shape."""
+    for looks in (
+        [(colour, shape) for _, _, colour, shape in _CAUSES],
+        [*_FILLS.values()],
+    ):
+        assert len({(colour.light, shape) for colour, shape in looks}) == len(looks)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -17,7 +17,6 @@ from msgspec import Struct
 from profiler.analysis.activity import Activity
 from profiler.analysis.document import (
     DEVICE_COLOURS,
-    HOST,
     HOST_WORK,
     LINE,
     MUTED,
@@ -46,6 +45,7 @@ FONT = (
     '"Noto Sans CJK KR", NanumGothic, sans-serif'
 )
 HOVER = "%{customdata}<extra></extra>"
+FRAMED = "framed"  # in place of the shape of lines: an outline alone
 
 Chart = dict[str, Any]
 
@@ -193,8 +193,11 @@ def picking(trace: dict[str, Any], picks: Iterable[Pick]) -> dict[str, Any]:
 
 
 def hatching(theme: Theme, line: Colour, shape: str = "/") -> dict[str, Any]:
-    """What makes the marker of bars look as waiting does everywhere: lines across a ground."""
-    ground = PAGE["wait"].on(theme)
+    """What makes the marker of bars look as waiting does everywhere: lines across a ground. What is
+    not known to be waiting has the colour `frame`, and the page's ground."""
+    ground = (SURFACE if line == PAGE["frame"] else PAGE["wait"]).on(theme)
+    if shape == FRAMED:
+        return {"color": ground, "line": {"color": line.on(theme), "width": 1.5}}
     lines = {"shape": shape, "fgcolor": line.on(theme), "size": 6, "solidity": 0.35}
     return {"color": ground, "pattern": {**lines, "bgcolor": ground}}
 
@@ -427,8 +430,8 @@ _SMALL = 0.01  # of all: roles with less are drawn as "other"
 _OTHER = "other"
 _FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the shape of the lines of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
-    Activity.UNTRACED: (HOST, ""),
-    Activity.NO_OPERATOR: (HOST, ""),
+    Activity.UNTRACED: (PAGE["frame"], "."),
+    Activity.NO_OPERATOR: (PAGE["frame"], "\\"),
     Activity.LAUNCH_BOUND: (PAGE["wait-line"], "/"),
     Activity.WAIT: (PAGE["wait-line"], "\\"),
     Activity.HOST_WORK: (HOST_WORK, "x"),

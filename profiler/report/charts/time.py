@@ -27,6 +27,7 @@ from profiler.analysis.document import (
 from profiler.analysis.result import Accounting
 from profiler.analysis.table_text import labels, path_by_part
 from profiler.report.charts.style import (
+    FRAMED,
     HOVER,
     Bar,
     Chart,
@@ -231,9 +232,9 @@ _CAUSES = (  # column, what it is called, its colour, the shape of the lines of 
     ("queue_ns", said("queued"), PAGE["wait-line"], "."),
     ("host_work_ns", said("between calls, host work"), HOST_WORK, "x"),
     ("host_ns", said("between calls, nothing"), PAGE["wait-line"], "-"),
-    ("before_after_ns", said("outside of end to end"), PAGE["edge"], ""),
+    ("before_after_ns", said("outside of end to end"), PAGE["frame"], FRAMED),
     ("unallocated_ns", said("before and after its work"), PAGE["counter"], "/"),
-    ("unrecorded_ns", said("not recorded"), PAGE["line"], ""),
+    ("unrecorded_ns", said("not recorded"), PAGE["frame"], "."),
 )
 
 

@@ -14,6 +14,12 @@ function luminance(colour) {
   return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
 }
 
+// WCAG's contrast of two colours, from 1 to 21.
+export function contrast(one, other) {
+  const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+}
+
 // Black or white, of which one has a contrast of 4.5 on any colour (WCAG AA).
 export function readable(fill) {
   return luminance(fill) > 0.179 ? "#000000" : "#ffffff";
@@ -22,24 +28,30 @@ export function readable(fill) {
 const HATCH = 7; // pixels from one line to the next
 const hatchings = new Map();
 
-// Lines across a ground, for a canvas to fill with; `ratio` is of its pixels to those of the page.
-export function hatching(ground, line, ratio = 1) {
-  const key = [ground, line, ratio].join(" ");
-  if (!hatchings.has(key)) hatchings.set(key, madeHatching(ground, line, Math.round(HATCH * ratio)));
+// What fills a canvas where no colour alone would be understood: names of the palette's ground and line, and
+// the shape of the lines, as plotly calls it. CSS has the same for swatches.
+export const LOOKS = { hatched: ["wait", "wait-line", "/"], dotted: ["surface", "frame", "."], lined: ["surface", "frame", "\\"] };
+
+// Lines or dots on a ground, for a canvas to fill with; `ratio` is of its pixels to those of the page.
+export function hatching(ground, line, ratio = 1, shape = "/") {
+  const key = [ground, line, ratio, shape].join(" ");
+  if (!hatchings.has(key)) hatchings.set(key, madeHatching(ground, line, Math.round(HATCH * ratio), shape));
   return hatchings.get(key);
 }
 
-function madeHatching(ground, line, side) {
+function madeHatching(ground, line, side, shape) {
   const tile = new OffscreenCanvas(side, side), context = tile.getContext("2d");
   context.fillStyle = ground;
   context.fillRect(0, 0, side, side);
-  context.strokeStyle = line;
+  context.strokeStyle = context.fillStyle = line;
   context.lineWidth = (1.2 * side) / HATCH;
-  for (const x of [-side, 0, side]) {
-    context.moveTo(x, side);
-    context.lineTo(x + side, 0);
+  const [from, to] = shape === "/" ? [side, 0] : [0, side], dot = (1.8 * side) / HATCH;
+  for (const x of shape === "." ? [] : [-side, 0, side]) {
+    context.moveTo(x, from);
+    context.lineTo(x + side, to);
   }
   context.stroke();
+  for (const at of shape === "." ? [0.25, 0.75] : []) context.fillRect(at * side - dot / 2, at * side - dot / 2, dot, dot);
   const pattern = context.createPattern(tile, "repeat");
   pattern.setTransform(new DOMMatrix().scale(HATCH / side));
   return pattern;

@@ -120,10 +120,13 @@ export class DevicesStrip extends FirstCanvas {
     this.devices.forEach((device, row) => device.busy && this.curve(context, row));
     for (const item of this.items) {
       const { left, top, width, height } = this.box(item), { submodule } = this.told(item);
-      const pair = page.palette.submodules[submodule] ?? page.palette.host, fill = this.fill(pair[this.theme], item);
-      context.fillStyle = fill;
-      context.fillRect(left, top, width - (width > 3 ? 0.8 : 0), height);
-      if (width > 20 && height > 10) this.label(context, [submodule ?? say("no call"), shortened(submodule ?? "", 12)], left, top, width, height, fill);
+      const pair = page.palette.submodules[submodule], drawn = width - (width > 3 ? 0.8 : 0), named = width > 20 && height > 10;
+      if (!pair) this.frame(context, left, top, drawn, height, named ? [say("no call")] : [], item);
+      else {
+        const fill = context.fillStyle = this.fill(pair[this.theme], item);
+        context.fillRect(left, top, drawn, height);
+        if (named) this.label(context, [submodule, shortened(submodule, 12)], left, top, width, height, fill);
+      }
       if (item.device.inside) this.share(context, item, left, width);
     }
   }
@@ -131,8 +134,7 @@ export class DevicesStrip extends FirstCanvas {
   // How much of a call operators take, and what is around them: when they ran is not known.
   share(context, item, left, width) {
     const { top, height } = this.busyOf(item.row), inside = width * item.device.inside[item.i];
-    context.fillStyle = this.fill(page.palette.host[this.theme], item);
-    context.fillRect(left, top, width - (width > 3 ? 0.8 : 0), height);
+    this.hatch(context, left, top, width - (width > 3 ? 0.8 : 0), height, [], item, "lined");
     context.fillStyle = this.fill(this.inks.busy, item);
     context.fillRect(left, top, inside, height);
   }
@@ -142,8 +144,8 @@ export class DevicesStrip extends FirstCanvas {
     const { busy: { busy, lost, start, step } } = this.devices[row], { top, height } = this.busyOf(row);
     const item = { row, part: 0, device: this.devices[row] }, left = this.x(start), right = this.x(start + step * busy.length);
     this.hatch(context, left, top, right - left, height, [], item);
-    const bars = (shares, colour, from) => {
-      context.fillStyle = this.fill(colour, item);
+    const bars = (shares, fill, from) => {
+      context.fillStyle = fill;
       context.beginPath();
       context.moveTo(left, from);
       shares.forEach((share, part) => {
@@ -154,8 +156,8 @@ export class DevicesStrip extends FirstCanvas {
       context.lineTo(right, from);
       context.fill();
     };
-    bars(busy, this.inks.busy, top + height);
-    if (lost.some((share) => share > 0)) bars(lost, this.inks.line, top);
+    bars(busy, this.fill(this.inks.busy, item), top + height);
+    if (lost.some((share) => share > 0)) bars(lost, this.pattern("dotted", item), top);
   }
 
   // Names of devices, instants and steps.
@@ -189,12 +191,11 @@ export class DevicesStrip extends FirstCanvas {
     let last = -Infinity;
     start.forEach((begin, i) => {
       const left = this.x(begin), width = this.x(begin + duration[i]) - left, number = String(step[i]);
-      context.fillStyle = i % 2 ? this.inks.line : this.inks.band;
-      context.fillRect(left, STRIP.ruler, Math.max(width, 0.5), STRIP.steps - 3);
-      if (left < last || context.measureText(number).width > width - 4) return;
+      this.frame(context, left, STRIP.ruler, Math.max(width - 1, 0.5), STRIP.steps - 3);
+      if (left < last || context.measureText(number).width > width - 6) return;
       last = left + width;
-      context.fillStyle = this.inks.muted;
-      context.fillText(number, left + 2, STRIP.ruler + STRIP.steps / 2 - 1);
+      context.fillStyle = this.inks.text;
+      context.fillText(number, left + 4, STRIP.ruler + STRIP.steps / 2 - 1);
     });
   }
 
@@ -218,11 +219,11 @@ export class DevicesStrip extends FirstCanvas {
   // Calls are distinguished by their names.
   legend() {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
-    const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), true]] : [];
-    if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.line, say("not recorded")]);
-    if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.host, say("no call")]);
+    const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), "hatched"]] : [];
+    if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.frame, say("not recorded"), "dotted"]);
+    if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.page.frame, say("no call"), "framed"]);
     if (this.devices.some((device) => device.inside)) {
-      found.push([palette.page.busy, say("in operators (when is not known)")], [palette.host, say("outside of operators")]);
+      found.push([palette.page.busy, say("in operators (when is not known)")], [palette.page.frame, say("outside of operators"), "lined"]);
     }
     const { before } = page.strip;
     if (before) found.push([null, say("before: {name}, {time}", { name: before.name, time: format.duration(before.duration) })]);

@@ -1,7 +1,7 @@
 // What the canvases of the first screen share: size, theme, pointer, keys, the line that says what is
 // under them, their table. A canvas has `items`, each with a box; what it draws is its own.
 
-import { hatching, mixed, readable } from "./contrast.js";
+import { hatching, LOOKS, mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 import { sameValue } from "./dimensions.js";
 import { element } from "./format.js";
@@ -104,10 +104,16 @@ export class FirstCanvas {
     context.fillText(text, begin, top + height / 2 + 0.5);
   }
 
-  // A box of waiting: lines across its ground, and its text on the ground alone.
-  hatch(context, left, top, width, height, texts = [], item = null) {
-    const ground = this.fill(this.inks.wait, item);
-    context.fillStyle = hatching(ground, this.fill(this.inks["wait-line"], item), this.ratio);
+  // What fills a box of that look.
+  pattern(look, item) {
+    const [ground, line, shape] = LOOKS[look];
+    return hatching(this.fill(this.inks[ground], item), this.fill(this.inks[line], item), this.ratio, shape);
+  }
+
+  // A box of waiting, or of another look: lines across its ground, and its text on the ground alone.
+  hatch(context, left, top, width, height, texts = [], item = null, look = "hatched") {
+    const ground = this.fill(this.inks[LOOKS[look][0]], item);
+    context.fillStyle = this.pattern(look, item);
     context.fillRect(left, top, width, height);
     const begin = Math.max(left, 0) + 4, text = this.fitted(context, texts, left + width - begin - 4);
     if (!text) return;
@@ -117,13 +123,23 @@ export class FirstCanvas {
     context.fillText(text, begin, top + height / 2 + 0.5);
   }
 
+  // A box that is only an outline, with its text.
+  frame(context, left, top, width, height, texts = [], item = null) {
+    const ground = page.palette.surface[this.theme];
+    context.fillStyle = this.fill(this.inks.frame, item);
+    context.fillRect(left, top, width, height);
+    context.fillStyle = ground;
+    if (width > 2) context.fillRect(left + 1, top + 1, width - 2, height - 2);
+    this.label(context, texts, left, top, width, height, ground);
+  }
+
   fitted(context, texts, room) { return texts.find((text) => text && context.measureText(text).width <= room) ?? ""; }
 
   drawLegend() {
     const entries = this.legend(), key = JSON.stringify([entries, speech.language]);
     if (key === this.told_legend) return;
     this.told_legend = key;
-    this.legendPlace.replaceChildren(...entries.map(([pair, name, hatched]) => element("li", {}, ...(pair ? [swatch(pair, hatched)] : []), name)));
+    this.legendPlace.replaceChildren(...entries.map(([pair, name, look]) => element("li", {}, ...(pair ? [swatch(pair, look)] : []), name)));
   }
 
   say(item = this.hovered ?? (document.activeElement === this.canvas ? this.items[this.at] : null)) {

@@ -10,6 +10,7 @@ import { Nodes } from "./nodes.js";
 import { report } from "./theme.js";
 
 const ICICLE = { row: 22, rows: 7, gap: 1 }; // pixels, rows that are seen at once
+const NO_WORK = { waiting: "hatched", no_operator: "lined", no_call: "framed", untraced: "dotted" }; // looks of kinds of nodes
 const PEAKS = [0.1, 0.25, 0.5, 0.75]; // of peak: where the colours change
 
 export class Icicle extends FirstCanvas {
@@ -151,7 +152,6 @@ export class Icicle extends FirstCanvas {
 
   pair(node) {
     const { palette, icicle: { codes } } = page, plain = palette.page.parent;
-    if (this.is(node, "no_call", "no_operator")) return palette.host;
     if (this.children[node].length && !(this.mode === "role" && this.is(node, "role"))) return plain;
     if (this.mode === "bound") return palette.bounds[codes.bound[node]] ?? plain;
     if (this.mode === "peak") {
@@ -159,6 +159,14 @@ export class Icicle extends FirstCanvas {
       return part === null ? plain : palette.peaks[PEAKS.filter((limit) => part >= limit).length];
     }
     return palette.roles[this.values.role[node]] ?? plain;
+  }
+
+  // How time is drawn that no operator took, "" for what has a colour.
+  look(node) { return NO_WORK[page.icicle.codes.kind[node]] ?? ""; }
+
+  drawLook(context, look, ...place) {
+    if (look === "framed") this.frame(context, ...place);
+    else this.hatch(context, ...place, look);
   }
 
   // The name with what the colour says, as far as there is room.
@@ -175,9 +183,9 @@ export class Icicle extends FirstCanvas {
     for (const item of this.items) {
       const { left, top, width, height } = this.box(item);
       if (width < 0.3) continue; // the table has it
-      const drawn = Math.max(width - (width > 3 ? 1 : 0), 0.3);
-      if (this.is(item.node, "waiting")) {
-        this.hatch(context, left, top, drawn, height, width > 26 ? this.texts(item.node) : [], item);
+      const drawn = Math.max(width - (width > 3 ? 1 : 0), 0.3), look = this.look(item.node);
+      if (look) {
+        this.drawLook(context, look, left, top, drawn, height, width > 26 ? this.texts(item.node) : [], item);
         continue;
       }
       const fill = this.fill(this.pair(item.node)[this.theme], item);
@@ -197,7 +205,7 @@ export class Icicle extends FirstCanvas {
       const next = rest.pop(), left = (this.begin[next] - this.begin[this.zoomed]) * scale, width = this.values.elapsed_ns[next] * scale;
       if (width < 0.3) continue;
       if (this.children[next].length) rest.push(...this.children[next]);
-      else if (this.is(next, "waiting")) this.hatch(context, left, top, width, height, [], { node: next });
+      else if (this.look(next)) this.drawLook(context, this.look(next), left, top, width, height, [], { node: next });
       else {
         context.fillStyle = this.fill(this.pair(next)[this.theme], { node: next });
         context.fillRect(left, top, width, height);
@@ -206,9 +214,12 @@ export class Icicle extends FirstCanvas {
   }
 
   legend() {
-    const waits = this.waited[this.zoomed] > 0 ? [[page.palette.page.wait, say("waiting"), true]] : [];
-    const outside = this.outside[this.zoomed] > 0 ? [[page.palette.host, say("outside of operators")]] : [];
-    return [...this.entries(), ...outside, ...waits];
+    const { parent, wait, frame } = page.palette.page, kinds = new Set(this.drawn().map((node) => page.icicle.codes.kind[node]));
+    const plain = [
+      ["no_operator", frame, say("outside of operators")], ["no_call", frame, say("outside of its calls")],
+      ["untraced", frame, say("not recorded")], ["waiting", wait, say("waiting")],
+    ].filter(([kind]) => kinds.has(kind)).map(([kind, pair, name]) => [pair, name, NO_WORK[kind]]);
+    return [...this.entries(), ...plain, [parent, say("contains what is below")]];
   }
 
   // All nodes in the one over the whole width: the last row shows leaves of what has no room below it.

@@ -2,7 +2,7 @@
 
 import { Address } from "./address.js";
 import { Cells } from "./cells.js";
-import { colourEntries } from "./colourings.js";
+import { colourEntries, restEntries } from "./colourings.js";
 import { inflated, packedTables, page } from "./data.js";
 import { Details } from "./details.js";
 import { DIMENSIONS } from "./dimensions.js";
@@ -57,10 +57,10 @@ function startLegend(choice) {
     const categories = new Set(page.timeline.lanes.flatMap((lane) => lane.category.split(", ")));
     const seen = ([, name, value]) => (mode === "category" ? categories.has(name) : value === undefined || choice.exists(mode, value));
     const focused = [...legend.children].findIndex((entry) => entry.contains(document.activeElement));
-    const waits = categories.has("sync") && mode !== "category" ? [[page.palette.page.wait, say("waiting"), undefined, true]] : [];
-    legend.replaceChildren(...[...colourEntries(mode, tables).filter(seen), ...waits].map(([pair, name, value, hatched = mode === "category" && value === "sync"]) => element("li", {},
+    const waits = categories.has("sync") && mode !== "category" ? [[page.palette.page.wait, say("waiting"), undefined, "hatched"]] : [];
+    legend.replaceChildren(...[...colourEntries(mode, tables).filter(seen), ...restEntries(mode, tables), ...waits].map(([pair, name, value, look = mode === "category" && value === "sync" ? "hatched" : ""]) => element("li", {},
       DIMENSIONS.includes(mode) && choice.exists(mode, value)
-        ? pickButton(choice, { [mode]: value }, swatch(pair), name) : [swatch(pair, hatched), name])));
+        ? pickButton(choice, { [mode]: value }, swatch(pair), name) : [swatch(pair, look), name])));
     if (focused >= 0) legend.children[focused]?.querySelector("button")?.focus();
   };
   document.getElementById("timeline-colour").addEventListener("change", draw);

@@ -2,10 +2,12 @@
 // for each pixel and drawn as strongly as they cover it: nothing is left out at any zoom.
 
 import { colouring } from "./colourings.js";
-import { hatching, mixed, readable } from "./contrast.js";
+import { contrast, hatching, mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 
 export const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
+const SEEN = 3, READ = 4.5; // least contrast of a bar to the surface, of text to its bar
+const EDGE = 2; // pixels in full colour below what is drawn by how much it covers: that it is there is seen
 const PALE = 0.2; // what is left of the colour of events that were not chosen
 
 // The fill and the text colour of every event, by the chosen colouring.
@@ -16,6 +18,7 @@ export class Paints {
     this.fills = [];
     this.pales = [];
     this.inks = [];
+    this.quiet = []; // of text on pales
     this.words = []; // the fills as a little-endian image has them, transparent
     this.known = new Map();
     const { calls, commands } = tables;
@@ -24,6 +27,7 @@ export class Paints {
       this.key(page.palette.submodules[text[calls.submodule[i]]]));
     this.modules = Uint16Array.from({ length: tables.modules.rows }, (_, i) =>
       this.calls[tables.modules.call[i]] + 2);
+    this.spans = this.key(page.palette.page.frame);
     const categories = page.timeline.categories.map((name) => this.key(page.palette.categories[name]));
     this.bases = Uint16Array.from(commands.category, (code) => categories[code]);
     this.paint(colouring(mode, tables));
@@ -57,17 +61,27 @@ export class Paints {
     const colour = pair[this.theme];
     if (!this.known.has(colour)) {
       this.known.set(colour, this.fills.length);
-      for (const tint of TINTS) {
-        const fill = mixed(colour, page.palette.surface[this.theme], tint);
+      for (const fill of tinted(colour, this.theme)) {
         const channel = (i) => parseInt(fill.slice(i, i + 2), 16);
         this.fills.push(fill);
-        this.pales.push(mixed(fill, page.palette.surface[this.theme], 1 - PALE));
+        const pale = mixed(fill, page.palette.surface[this.theme], 1 - PALE), muted = page.palette.page.muted[this.theme];
+        this.pales.push(pale);
+        this.quiet.push(contrast(muted, pale) < READ ? readable(pale) : muted);
         this.inks.push(readable(fill));
         this.words.push(channel(1) | (channel(3) << 8) | (channel(5) << 16));
       }
     }
     return this.known.get(colour);
   }
+}
+
+// A colour and its tints: towards the surface, or away from it where they could not be seen there.
+export function tinted(colour, theme) {
+  const { surface, page: { text } } = page.palette;
+  return TINTS.map((tint) => {
+    const fill = mixed(colour, surface[theme], tint);
+    return tint && contrast(fill, surface[theme]) < SEEN ? mixed(colour, text[theme], tint) : fill;
+  });
 }
 
 // Sums of events narrower than a pixel, for rows of lanes: how much of each pixel they cover, and
@@ -80,7 +94,7 @@ export class Cover {
     const size = width * rows;
     this.all = { part: new Float32Array(size), longest: new Float32Array(size), key: new Uint16Array(size) };
     this.chosen = { part: new Float32Array(size), longest: new Float32Array(size), key: new Uint16Array(size) };
-    this.image = new OffscreenCanvas(Math.max(width, 1), Math.max(rows, 1));
+    this.image = new OffscreenCanvas(Math.max(width, 1), Math.max(2 * rows, 1)); // covers, then full colours
     this.context = this.image.getContext("2d");
     this.pixels = this.context.createImageData(this.image.width, this.image.height);
     this.colours = new Uint32Array(this.pixels.data.buffer);
@@ -108,21 +122,24 @@ export class Cover {
     }
   }
 
-  // Colours of all pixels; where something was chosen the rest is pale.
+  // Colours of all pixels, and of the edge below that shows in full where anything is; where something was
+  // chosen the rest is pale.
   finish(words, choosing) {
-    const { all, chosen, colours } = this;
-    for (let at = 0; at < all.part.length; at++) {
-      if (all.part[at] === 0) colours[at] = 0;
-      else if (!choosing) colours[at] = words[all.key[at]] | (strength(all.part[at], 0.17) << 24);
-      else if (chosen.part[at] > 0) colours[at] = words[chosen.key[at]] | (strength(chosen.part[at], 0.5) << 24);
-      else colours[at] = words[all.key[at]] | ((strength(all.part[at], 0.17) * PALE) << 24);
+    const { all, chosen, colours } = this, edge = all.part.length;
+    for (let at = 0; at < edge; at++) {
+      const kept = choosing && chosen.part[at] > 0, word = words[(kept ? chosen : all).key[at]];
+      if (all.part[at] === 0) colours[at] = colours[edge + at] = 0;
+      else if (kept) colours[at] = word | (strength(chosen.part[at], 0.5) << 24);
+      else colours[at] = word | ((strength(all.part[at], 0.17) * (choosing ? PALE : 1)) << 24);
+      if (all.part[at] > 0) colours[edge + at] = word | ((choosing && !kept ? 255 * PALE : 255) << 24);
     }
     this.context.putImageData(this.pixels, 0, 0);
   }
 
   draw(context, row, top, height) {
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.image, 0, row, this.width, 1, 0, top, this.width, height);
+    context.drawImage(this.image, 0, row, this.width, 1, 0, top, this.width, height - EDGE);
+    context.drawImage(this.image, 0, this.rows + row, this.width, 1, 0, top + height - EDGE, this.width, EDGE);
   }
 }
 

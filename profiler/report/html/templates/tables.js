@@ -409,8 +409,8 @@ function breakable(name, layer) {
   return name.split(layer ? /(?<=[./:_])(?![/:_])/ : /(?<=[./_])(?![/_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 }
 
-// A patch of colour that follows the theme by itself.
-export function swatch(pair, hatched = false) {
+// A patch of colour that follows the theme by itself; `look` is one of contrast.js, or an outline.
+export function swatch(pair, look = "") {
   const style = { "--light": pair.light, "--dark": pair.dark };
-  return element("span", { class: hatched ? "swatch hatched" : "swatch", style, "aria-hidden": "true" });
+  return element("span", { class: `swatch ${look}`.trim(), style, "aria-hidden": "true" });
 }

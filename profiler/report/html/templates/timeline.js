@@ -245,9 +245,13 @@ export class Timeline {
       }
       bars++;
       const left = Math.max(x0, -4), right = Math.min(x1, this.width + 4), at = top + row * pitch;
-      const fill = spans ? this.inks.band : (matched ? fills : pales)[key];
+      const fill = (matched ? fills : pales)[key], wide = right - left - (right - left > 3 ? 0.8 : 0);
       if (fill !== last) context.fillStyle = last = fill;
-      context.fillRect(left, at, right - left - (right - left > 3 ? 0.8 : 0), bar);
+      context.fillRect(left, at, wide, bar);
+      if (spans && wide > 3) { // a range, in which others work: an outline
+        context.fillStyle = last = this.inks.band;
+        context.fillRect(left + 1, at + 1, wide - 2, bar - 2);
+      }
       if (right - left > 22 && pitch > 10) labels.push([i, left, right, at + bar / 2 + 0.5, key]);
     };
     const many = (level, group) => {
@@ -300,8 +304,8 @@ export class Timeline {
       const begin = Math.max(left, 0) + 5, room = Math.min(right, this.width) - begin - 4;
       const label = this.labelWidths.fit(this.names(lane, i), room);
       if (!label) continue;
-      const quiet = lane.kind === "spans" ? !this.choosing || !lane.matched(i) : !lane.matched(i);
-      context.fillStyle = quiet ? this.inks.muted : lane.kind === "spans" ? this.inks.text : this.paints.inks[key];
+      const quiet = this.choosing && !lane.matched(i), spans = lane.kind === "spans";
+      context.fillStyle = spans ? (quiet ? this.inks.muted : this.inks.text) : quiet ? this.paints.quiet[key] : this.paints.inks[key];
       context.fillText(label, begin, middle);
     }
   }
@@ -310,7 +314,7 @@ export class Timeline {
     const at = lane.first + i;
     if (lane.kind === "calls") return this.paints.calls[at];
     if (lane.kind === "modules") return this.paints.modules[at];
-    if (lane.kind === "spans") return 0;
+    if (lane.kind === "spans") return this.paints.spans;
     if (!this.tinted) return this.paints.bases[at];
     return this.paints.bases[at] + ((this.tables.commands.layer[at] * 7 + 3) % TINTS.length);
   }

@@ -181,7 +181,8 @@ export class TwoTimelines extends FirstCanvas {
 
   legend() {
     const roles = [...new Set(this.sides.flatMap(({ stretches }) => stretches.role))].map((code) => this.text(code));
-    return Object.entries(page.palette.roles).filter(([name]) => roles.includes(name)).map(([name, pair]) => [pair, name]);
+    const found = Object.entries(page.palette.roles).filter(([name]) => roles.includes(name)).map(([name, pair]) => [pair, name]);
+    return roles.includes(null) ? [...found, [page.palette.host, say("no role")]] : found;
   }
 
   table() {

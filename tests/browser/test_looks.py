@@ -120,7 +120,7 @@ def test_legends_give_each_meaning_a_look(themed):
     looks = {}
     for name, *look in [*strip, *icicle]:
         assert looks.setdefault(tuple(look), name) == name
-    assert "contains what is below" in [name for name, _, _ in icicle]
+    assert "divided below" in [name for name, _, _ in icicle]
     assert len({(look, colour) for _, look, colour in timeline}) == len(timeline)
 
 

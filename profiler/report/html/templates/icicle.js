@@ -219,7 +219,7 @@ export class Icicle extends FirstCanvas {
       ["no_operator", frame, say("outside of operators")], ["no_call", frame, say("outside of its calls")],
       ["untraced", frame, say("not recorded")], ["waiting", wait, say("waiting")],
     ].filter(([kind]) => kinds.has(kind)).map(([kind, pair, name]) => [pair, name, NO_WORK[kind]]);
-    return [...this.entries(), ...plain, [parent, say("contains what is below")]];
+    return [...this.entries(), ...plain, [parent, say("divided below")]];
   }
 
   // All nodes in the one over the whole width: the last row shows leaves of what has no room below it.

@@ -108,3 +108,20 @@ def test_on_a_phone_in_the_dark_in_korean(chromium: Any, path: Path) -> None:
         assert "화살표" in report.page.locator("#two-timelines-status").inner_text()
         assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
         assert report.said == []
+
+
+def test_what_has_no_role_is_in_the_legend(two: ReportPage) -> None:
+    """It has the colour of no role, which the legend names if there is any."""
+    names = two.page.evaluate(
+        """() => {
+          const [side] = profileTwo.sides, { role } = side.stretches, last = () =>
+            profileTwo.legend().at(-1)[1];
+          const before = last();
+          side.stretches.role = [...role, -1];
+          const after = last();
+          side.stretches.role = role;
+          return [before, after];
+        }"""
+    )
+    assert names[0] != "no role"
+    assert names[1] == "no role"

@@ -69,7 +69,7 @@ def test_every_bar_and_its_text_can_be_seen(themed):
         """(theme) => {
           const { paints } = profileReport.timeline, solid = (text) => typeof text === "string";
           const { roles, submodules, categories, bounds } = page.palette;
-          for (const named of [roles, submodules, categories, bounds]) {
+          for (const named of [roles, submodules, categories, bounds, [page.palette.unknown]]) {
             for (const pair of Object.values(named)) paints.key(pair);
           }
           const texts = [[paints.fills, paints.inks], [paints.pales, paints.quiet]].flatMap(
@@ -137,6 +137,8 @@ def test_commands_without_a_value_are_in_the_legend(themed):
           report.shapes = null;
           const modes = ["role", "submodule", "shape", "category"];
           const made = modes.map((mode) => restEntries(mode, tables));
+          const [[pair, , , look]] = made[2];
+          if (pair !== palette.unknown || look !== "dotted") throw new Error("unknown is dotted");
           page.timeline.strings = strings;
           report.shapes = null;
           return made.map((entries) => entries.map(([, name]) => name));

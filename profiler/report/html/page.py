@@ -28,7 +28,6 @@ from profiler.analysis.document import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
     HOST,
-    IDLE,
     PAGE,
     PEAK_COLOURS,
     ROLE_COLOURS,
@@ -813,7 +812,7 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
         "page": pairs(PAGE),
         "surface": pairs({"surface": SURFACE})["surface"],
         "host": pairs({"host": HOST})["host"],
-        "unknown": pairs({"unknown": IDLE})["unknown"],
+        "unknown": pairs({"unknown": PAGE["frame"]})["unknown"],
     }
 
 

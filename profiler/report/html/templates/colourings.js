@@ -50,13 +50,13 @@ export function colourEntries(mode, { commands }) {
   return Object.entries(colours).map(([name, pair]) => [pair, name, name]);
 }
 
-// [pair, name] of commands that the colouring has no colour for: by category, or all alike.
+// [pair, name, no value, look] of commands that the colouring has no colour for: by category, or all alike.
 export function restEntries(mode, tables) {
   const how = colouring(mode, tables), { commands } = tables, { palette, timeline: { categories } } = page, left = new Set();
   if (!how) return [];
   for (let i = 0; i < commands.rows; i++) if (!how.pairs[how.code(i)]) left.add(commands.category[i]);
   const names = [...left].sort((a, b) => a - b).map((code) => categories[code]).filter((name) => name !== "sync"); // that waits
-  if (how.rest) return names.length ? [[how.rest, say("unknown")]] : [];
+  if (how.rest) return names.length ? [[how.rest, say("unknown"), undefined, "dotted"]] : [];
   const said = (category) => (mode === "role" ? say("{category}, no role", { category }) : say("{category}, no call", { category }));
   return names.map((name) => [palette.categories[name], said(name)]);
 }

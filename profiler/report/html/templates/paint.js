@@ -2,7 +2,7 @@
 // for each pixel and drawn as strongly as they cover it: nothing is left out at any zoom.
 
 import { colouring } from "./colourings.js";
-import { contrast, hatching, mixed, readable } from "./contrast.js";
+import { contrast, hatching, LOOKS, mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 
 export const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
@@ -36,7 +36,7 @@ export class Paints {
 
   paint(how) {
     if (!how) return;
-    const keys = Array.from(how.pairs, (pair) => (pair ? this.key(pair) : -1)), rest = how.rest ? this.key(how.rest) : -1;
+    const keys = Array.from(how.pairs, (pair) => (pair ? this.key(pair) : -1)), rest = how.rest ? this.key(how.rest, "dotted") : -1;
     for (let i = 0; i < this.tables.commands.rows; i++) {
       const code = how.code(i), key = code >= 0 ? keys[code] ?? -1 : -1;
       if (key >= 0 || rest >= 0) this.bases[i] = key >= 0 ? key : rest;
@@ -45,33 +45,30 @@ export class Paints {
 
   // Waiting looks as on the first screen, whatever else has colours.
   paintWaits() {
-    const { page: { wait, "wait-line": line }, surface } = page.palette, { theme } = this;
-    const key = this.key(line), pale = (pair) => mixed(pair[theme], surface[theme], 1 - PALE);
-    for (let tint = 0; tint < TINTS.length; tint++) {
-      this.fills[key + tint] = hatching(wait[theme], line[theme], window.devicePixelRatio);
-      this.pales[key + tint] = hatching(pale(wait), pale(line), window.devicePixelRatio);
-      this.inks[key + tint] = readable(wait[theme]);
-    }
+    const key = this.key(page.palette.page["wait-line"], "hatched");
     const { commands } = this.tables, sync = page.timeline.categories.indexOf("sync");
     for (let i = 0; i < commands.rows; i++) if (commands.category[i] === sync) this.bases[i] = key;
   }
 
-  // Number of a colour pair; its tints follow it.
-  key(pair) {
-    const colour = pair[this.theme];
-    if (!this.known.has(colour)) {
-      this.known.set(colour, this.fills.length);
-      for (const fill of tinted(colour, this.theme)) {
-        const channel = (i) => parseInt(fill.slice(i, i + 2), 16);
-        this.fills.push(fill);
-        const pale = mixed(fill, page.palette.surface[this.theme], 1 - PALE), muted = page.palette.page.muted[this.theme];
-        this.pales.push(pale);
-        this.quiet.push(contrast(muted, pale) < READ ? readable(pale) : muted);
-        this.inks.push(readable(fill));
-        this.words.push(channel(1) | (channel(3) << 8) | (channel(5) << 16));
-      }
+  // Number of a colour pair, drawn in a look of contrast.js if one is given; its tints follow it.
+  key(pair, look = "") {
+    const colour = pair[this.theme], name = colour + look;
+    if (!this.known.has(name)) {
+      this.known.set(name, this.fills.length);
+      for (const fill of tinted(colour, this.theme)) this.add(fill, look);
     }
-    return this.known.get(colour);
+    return this.known.get(name);
+  }
+
+  add(fill, look) {
+    const { palette } = page, { theme } = this, channel = (i) => parseInt(fill.slice(i, i + 2), 16);
+    const [ground, line, shape] = (LOOKS[look] ?? []).map((name) => palette.page[name]?.[theme] ?? name), plain = ground ?? fill;
+    const paled = (colour) => mixed(colour, palette.surface[theme], 1 - PALE), pale = paled(plain), muted = palette.page.muted[theme];
+    this.fills.push(look ? hatching(ground, line, window.devicePixelRatio, shape) : fill);
+    this.pales.push(look ? hatching(pale, paled(line), window.devicePixelRatio, shape) : pale);
+    this.inks.push(readable(plain));
+    this.quiet.push(contrast(muted, pale) < READ ? readable(pale) : muted);
+    this.words.push(channel(1) | (channel(3) << 8) | (channel(5) << 16));
   }
 }
 

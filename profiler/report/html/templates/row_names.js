@@ -1,24 +1,7 @@
 // Names of rows where they have no room: cut so that each tells its row from the others.
 
-import { element } from "./format.js";
-
 const CUT = "\u2026";
 const SHORTER = 4; // how many shorter texts are tried for one that tells its row
-
-// Cut the texts of these elements, all of one list, to the room that the narrowest has; screen readers still
-// have the whole.
-export function cutToRoom(places) {
-  const full = places.filter((place) => place.scrollWidth > place.clientWidth);
-  if (!full.length) return;
-  const whole = places.map((place) => place.textContent), room = Math.min(...full.map((place) => place.clientWidth));
-  const context = new OffscreenCanvas(1, 1).getContext("2d"), { fontWeight, fontSize, fontFamily } = getComputedStyle(places[0]);
-  context.font = `${fontWeight} ${fontSize} ${fontFamily}`;
-  const made = rowNames(whole, (text) => Math.ceil(context.measureText(text).width) <= room);
-  places.forEach((place, i) => {
-    if (made[i] === whole[i]) return;
-    place.replaceChildren(element("span", { "aria-hidden": "true" }, made[i]), element("span", { class: "hidden" }, whole[i]));
-  });
-}
 
 // What to write for each of `names`, whose room `fits` tells of a text: the name, else the first cut of it
 // that could be of no other name, else its number.

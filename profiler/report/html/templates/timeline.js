@@ -8,7 +8,7 @@ import { say } from "./language.js";
 import { counted, moduleNames, ticks } from "./marks.js";
 import { drawOverview } from "./overview.js";
 import { Cover, Labels, Paints, TINTS } from "./paint.js";
-import { cutToRoom } from "./row_names.js";
+import { rowNames } from "./row_names.js";
 import { useLanes } from "./use.js";
 
 const SHORTEST = 50; // ns; the shortest window
@@ -356,4 +356,19 @@ export class Timeline {
     const top = placed.y + 2 + (lane.row[i] ?? 0) * placed.row;
     return { left: this.x(lane.start(i)), right: this.x(lane.end(i)), top, tall: placed.row - 1 };
   }
+}
+
+// Cut the texts of these elements, all of one list, to the room that the narrowest has; screen readers still
+// have the whole.
+function cutToRoom(places) {
+  const full = places.filter((place) => place.scrollWidth > place.clientWidth);
+  if (!full.length) return;
+  const whole = places.map((place) => place.textContent), room = Math.min(...full.map((place) => place.clientWidth));
+  const context = new OffscreenCanvas(1, 1).getContext("2d"), { fontWeight, fontSize, fontFamily } = getComputedStyle(places[0]);
+  context.font = `${fontWeight} ${fontSize} ${fontFamily}`;
+  const made = rowNames(whole, (text) => Math.ceil(context.measureText(text).width) <= room);
+  places.forEach((place, i) => {
+    if (made[i] === whole[i]) return;
+    place.replaceChildren(element("span", { "aria-hidden": "true" }, made[i]), element("span", { class: "hidden" }, whole[i]));
+  });
 }

@@ -292,10 +292,15 @@ def _less_waiting(found: Finding) -> Said:
 
 
 def _by_launching_less(found: Finding) -> bool:
-    """Whether fewer launches, as by graphs, are what helps a device that waits for the host."""
+    """Whether fewer launches, as by graphs of torch's, are what helps a device that waits for the
+    host."""
+    return launches_less(found) and found.evidence.get("runtime") in (None, Runtime.COMPILED)
+
+
+def launches_less(found: Finding) -> bool:
+    """Whether fewer launches are what helps a device that waits for the host."""
     others = (waits_for_data_loader, waits_for_loading, waits_longer_than_launches)
-    torch = found.evidence.get("runtime") in (None, Runtime.COMPILED)
-    return torch and "in_graphs_share" not in found.evidence and not any(f(found) for f in others)
+    return "in_graphs_share" not in found.evidence and not any(f(found) for f in others)
 
 
 def waits_longer_than_launches(found: Finding) -> bool:

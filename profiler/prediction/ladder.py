@@ -27,7 +27,7 @@ from profiler.analysis.finding_text import (
     words,
 )
 from profiler.analysis.health import is_damaged
-from profiler.analysis.launch_bound import waits_for_loading
+from profiler.analysis.launch_bound import launches_less, waits_for_loading
 from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
@@ -45,7 +45,6 @@ MOST = 5  # rungs
 _MOST_LEFT = 3  # changes without a number
 _BOUNDS = frozenset(("data_movement", "launch_bound", "slow_products"))  # no change reaches them
 _OTHER_IMAGE = frozenset(("single_precision", "step_cache"))
-_BY_GRAPHS = frozenset(("host_bound", "idle_gaps"))  # rules whose advice graphs are
 _FIRST = frozenset(("first_call", "slow_start", "compilation"))  # rules about first calls
 _WHOLE = re.compile(r"run|trace|process_\d+")  # what importers call a recording without calls
 _MANY_CALLS = 1_000  # each replayed by itself in a run without steps: more keep a report waiting
@@ -328,7 +327,8 @@ def candidates(predictor: Predictor) -> Iterator[Change]:
     """What may be worth a rung, whatever it gains."""
     analysis, workload = predictor.analysis, predictor.workload
     if _has_calls(predictor.launches) and in_graphs_share(analysis) <= MOSTLY_IN_GRAPHS:
-        waits = tuple(one for one in analysis.findings if one.rule in _BY_GRAPHS)
+        rows = (one for one in analysis.findings if one.rule == "host_bound")
+        waits = tuple(one for one in rows if launches_less(one))
         yield Change(
             action=graphs_of(analysis),
             options=("--cuda-graph",),

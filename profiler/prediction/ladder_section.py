@@ -39,6 +39,10 @@ _MARKS = {
     Kind.AT_BEST: said("at best"),
     Kind.OTHER_IMAGE: said("changes the image"),
 }
+_LEFT_OUT = {  # of all together, as rungs stand: these are below the others, in this order
+    Kind.AT_BEST: said("{numbers} (at best)"),
+    Kind.OTHER_IMAGE: said("{numbers} (other image)"),
+}
 _FACTOR = Column("factor", FLOAT64, "ratio", "time now / alone_ns", True, kind="number")
 _COLUMNS: tuple[Column, ...] = (
     col("change", STRING, "what to do", kind="word"),
@@ -100,15 +104,24 @@ def all_together(ladder: Ladder) -> Said | None:
 
 
 def _all(ladder: Ladder) -> Said:
-    """`"all together, without 4 and 5"`, which change the image or are bounds."""
-    marked = [
-        str(number)
-        for number, rung in enumerate(ladder.rungs, 1)
-        if rung.change.kind is not Kind.SAME_IMAGE
-    ]
-    if not marked:
+    """`"all together, without 3 (at best), 4, 5 (other image)"`: what is left out, and why."""
+    left = []
+    for kind, group in _LEFT_OUT.items():
+        rungs = enumerate(ladder.rungs, 1)
+        numbers = joined(", ", (str(n) for n, rung in rungs if rung.change.kind is kind))
+        if numbers:
+            left.append(said(group.template, numbers=numbers))
+    if not left:
         return said("all together")
-    return said("all together, without {numbers}", numbers=joined(", ", marked))
+    return said("all together, without {numbers}", numbers=joined(", ", left))
+
+
+def _kept(ladder: Ladder) -> Said:
+    """`"all together: 1 + 2"`, for the narrow column of a table."""
+    kept = [n for n, rung in enumerate(ladder.rungs, 1) if rung.change.kind is Kind.SAME_IMAGE]
+    if len(kept) == len(ladder.rungs):
+        return said("all together")
+    return said("all together: {numbers}", numbers=joined(" + ", map(str, kept)))
 
 
 def recording_note(ladder: Ladder) -> Said | None:
@@ -319,7 +332,7 @@ def _table(ladder: Ladder) -> TableView | None:
     total = None
     if ladder.total is not None:
         ns, before = ladder.total.ns, ladder.before_ns
-        last = (_all(ladder), round(ns), before / ns if ns else None)
+        last = (_kept(ladder), round(ns), before / ns if ns else None)
         total = pl.DataFrame(
             [(*last, None, None)],
             schema=schema(_COLUMNS),

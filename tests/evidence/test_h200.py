@@ -139,6 +139,20 @@ def test_no_finding_gains_more_than_its_work_and_launches_take(name):
         assert evidence["gain_ns"] <= most_ns + evidence.get("launching_ns", 0)
 
 
+@pytest.mark.parametrize("name", sorted({*TIMED, "sd35-compiled", "sd35-stacks"}))
+def test_no_rung_gains_more_than_its_findings_say_at_most(name):
+    """But for what an unchanged replay is off, from which a rung starts."""
+    run, analysis = analysed(name)
+    fidelity = whole_run(run).fidelity
+    off_ns = abs(fidelity.recorded_ns - fidelity.replayed_ns) + 1
+    ladder = ladder_of_analysis(analysis)
+    told = [rung for rung in ladder.rungs if rung.change.findings]
+    for rung in told:
+        most_ns = sum(one.cost_ns for one in rung.change.findings)
+        assert ladder.before_ns - rung.alone.ns <= most_ns + off_ns, rung.change.action
+    assert told or name == "sd35-graphs"
+
+
 def test_moving_data_gains_what_its_operators_take():
     """FLUX's casts and concatenations take 82 ms of the device and 107 ms of the host within their
     own operators, counted in the trace; 154 with what Python does ahead of each."""

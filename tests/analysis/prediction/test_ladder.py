@@ -184,10 +184,11 @@ def test_the_profilers_share_stands_beside_the_gain():
 
 def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
     """458 ms on the ladder, where the device waits 451 for launches: the host gets ahead between
-    calls, too."""
+    calls, too, and the finding's 459 ms at most have that in them."""
     found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
     (waits,) = found.rungs[0].change.findings
-    assert found.before_ns - found.rungs[0].alone.ns > waits.cost_ns
+    gain = found.before_ns - found.rungs[0].alone.ns
+    assert waits.evidence["host_wait_ns"] < gain <= waits.cost_ns < 1.01 * gain
     assert "Graphs may gain more than this wait" in words(waits).caveat
 
 

@@ -21,7 +21,14 @@ from profiler.analysis.commands import times_recorded
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.health import busy_unknown, is_host_only
 from profiler.analysis.idle import gaps_of
-from profiler.analysis.idle_causes import OUTSIDE, PARTS, UNKNOWN_CAUSE, DeviceGaps, WaitCause
+from profiler.analysis.idle_causes import (
+    OUTSIDE,
+    PARTS,
+    UNKNOWN_CAUSE,
+    DeviceGaps,
+    WaitCause,
+    cause_on,
+)
 from profiler.analysis.module_paths import own_times
 from profiler.analysis.question import Table
 from profiler.analysis.roles import kind_roles
@@ -202,6 +209,7 @@ WAITS: tuple[Column, ...] = (
 _Row = tuple[str | None, str, str | None, str, int]
 _NAMES: dict[str, Said] = {
     WaitCause.LAUNCH: said("waits for the host"),
+    WaitCause.OPERATORS: said("between operators"),
     UNKNOWN_CAUSE: said("waits, cause not recorded"),
     WaitCause.SYNC: said("waits for the host after a sync"),
     WaitCause.QUEUE: said("waits in the queue"),
@@ -250,7 +258,8 @@ def _waits_in_calls(of: Inputs, gaps: DeviceGaps) -> Iterator[_Row]:
         stage, submodule = map(str, key)
         for cause in PARTS:
             if cause != WaitCause.UNRECORDED and parts[cause] > 0:
-                yield gaps.device, stage, submodule, str(cause), parts[cause]
+                named = str(cause_on(gaps.device, cause))
+                yield gaps.device, stage, submodule, named, parts[cause]
 
 
 def _waits_between_calls(of: Inputs, devices: Sequence[DeviceGaps]) -> Iterator[_Row]:

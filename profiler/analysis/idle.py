@@ -37,6 +37,7 @@ from profiler.analysis.idle_causes import (
     InOrder,
     RunTimeline,
     WaitCause,
+    cause_on,
     covered_before,
 )
 from profiler.analysis.question import FigureSpec, Table
@@ -421,7 +422,7 @@ def _rows(
             gaps.device,
             start,
             int(found.sum()),
-            _CAUSES[int(found.argmax())],
+            cause_on(gaps.device, _CAUSES[int(found.argmax())]),
             position,
             *((None, None, None) if call < 0 else names.row(call)),
             *((None,) * 5 if doing is None else _activity(doing, end - start)),
@@ -626,6 +627,7 @@ TABLES = (
 SENTENCES: Sentences = {
     WaitCause: {
         WaitCause.LAUNCH: said("launch-bound"),
+        WaitCause.OPERATORS: said("between operators"),
         WaitCause.SYNC: said("sync-bound"),
         WaitCause.QUEUE: said("queue-bound"),
         WaitCause.HOST: said("between calls"),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import HOST, CommandArrays, queue_codes
+from profiler.analysis.commands import HOST, CommandArrays, is_accelerator, queue_codes
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.run.device_timeline import Busy
 from profiler.run.intervals import (
@@ -40,6 +40,7 @@ class WaitCause(StrEnum):
     """Why nothing runs on a device."""
 
     LAUNCH = "launch"  # the host launches too late, or has no more to launch
+    OPERATORS = "between_operators"  # so on a CPU, for which no host launches
     SYNC = "sync"  # so, because it had waited for a device
     QUEUE = "queue"  # the next command was launched in time, and has not started
     COPY = "copy_wait"  # that it had started itself, and goes on beside it
@@ -202,6 +203,13 @@ PARTS: tuple[str, ...] = (
     OUTSIDE,
 )
 """What a moment without work is put down to."""
+
+
+def cause_on(device: str, part: str) -> str:
+    """What of `PARTS` is called on a device."""
+    if part == WaitCause.LAUNCH and not is_accelerator(device):
+        return WaitCause.OPERATORS
+    return part
 
 
 class DeviceGaps(Struct, frozen=True, eq=False):

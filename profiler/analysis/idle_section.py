@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.activity import waits_of
+from profiler.analysis.commands import has_accelerators
 from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
@@ -71,6 +72,7 @@ from profiler.analysis.table_text import (
     why_no_waits,
 )
 from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS
+from profiler.run.columns import Column
 from profiler.run.intervals import Stretches, ends
 from profiler.text import Said, Value, count, filled, said, sentence
 from profiler.trace.events import NO_STEP, device_kind
@@ -753,7 +755,10 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     if analysis.idle.is_empty():
         return
     figure = idle_figure(analysis)
-    made = table("idle", "waiting of devices", IDLE_SHOWN, IDLE, analysis.idle, shown=20)
+    columns: list[str | Column] = [*IDLE_SHOWN.split()]
+    if not has_accelerators(analysis.idle["device"]):
+        columns[columns.index("launch_ns")] = renamed(IDLE, "launch_ns", label="between operators")
+    made = table("idle", "waiting of devices", columns, IDLE, analysis.idle, shown=20)
     late = bool((analysis.idle["sync_ns"] > 0).any())
     yield Part(title, figure=figure, table=made, notes=(_LATE,) if late else ())
 

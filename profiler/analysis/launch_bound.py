@@ -377,6 +377,7 @@ RULES = (
 # is loaded, a profiler at its start) is none of what each call launches.
 
 
+_WITHOUT_DEVICE = (WaitCause.LAUNCH, WaitCause.OPERATORS, WaitCause.SYNC)
 _LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
 _ALIKE = 0.25  # of its length: with a gap as long in another call it is no single time
 
@@ -400,7 +401,7 @@ def stalls_of(
 ) -> Stalls | None:
     """The stalls in calls on a device, in one call, or those of a submodule or stage; without a
     device also behind a wait for it; None without any."""
-    causes = (WaitCause.LAUNCH,) if device else (WaitCause.LAUNCH, WaitCause.SYNC)
+    causes = (WaitCause.LAUNCH,) if device else _WITHOUT_DEVICE
     asked = {"device": device, "call": call, "submodule": submodule, "stage": stage}
     found = [
         row
@@ -456,7 +457,7 @@ def stall_begins(analysis: Analysis) -> list[int]:
 
 def stall_times(analysis: Analysis) -> Stretches:
     """When the host stood still once, in calls of any device."""
-    rows = list(_stalls(analysis, (WaitCause.LAUNCH, WaitCause.SYNC)))
+    rows = list(_stalls(analysis, _WITHOUT_DEVICE))
     begin = np.array([row["begin_ns"] for row in rows], dtype=np.int64)
     return _times(begin, np.array([row["length_ns"] for row in rows], dtype=np.int64))
 

@@ -28,7 +28,8 @@ Sums = npt.NDArray[np.float64]
 
 BOUNDS = ("compute_bound_ns", "memory_bound_ns", "launch_bound_ns")
 MEASURES = (
-    *("own_ns", "total_ns", "commands", "executions", "rated_ns", "blamed_ns", "graph_ns"),
+    *("own_ns", "total_ns", "commands", "executions"),
+    *("rated_ns", "blamed_ns", "graph_ns", "cpu_ns"),
     *("flops", "flops_ns", "compute_ns", "computed_ns", "known_ns"),
     *BOUNDS,
 )
@@ -73,6 +74,7 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
             rated_ns=total.sum(),
             blamed_ns=pl.col("blamed_ns").sum(),
             graph_ns=pl.col("graph_ns").sum(),
+            cpu_ns=pl.col("cpu_ns").sum(),
             flops=pl.col("flops").sum(),
             flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
             compute_ns=pl.col("compute_ns").filter(computed).sum(),

@@ -29,6 +29,7 @@ from profiler.analysis.commands import (
     CommandArrays,
     Kinds,
     host_unseen,
+    is_accelerator,
     kind_times,
 )
 from profiler.analysis.context import Inputs, shared
@@ -358,6 +359,7 @@ class Bound(StrEnum):
     COMPUTE = "compute"
     MEMORY = "memory"
     LAUNCH = "launch"
+    OVERHEAD = "overhead"  # what a CPU's runtime takes for each command: no host launches these
     HOST = "host"
 
 
@@ -618,6 +620,7 @@ def _cells(
     kept = np.isin(kinds.table["category"], UNRATED, invert=True)
     times = kind_times(kinds, commands, kept)
     names = [*commands.devices, None]
+    cpu = np.array([device is not None and not is_accelerator(device) for device in names])
     frame = pl.DataFrame(
         {
             "kind": times.kind.astype(np.int32),
@@ -627,6 +630,7 @@ def _cells(
             "wait_ns": times.wait_ns,
             "blamed_ns": times.wait_ns if host_seen else np.zeros_like(times.wait_ns),
             "graph_ns": np.zeros(len(times.kind)),
+            "cpu_ns": np.where(cpu[times.device], times.total_ns, 0),
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
@@ -726,7 +730,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(TERMS))
     }
     sums = frame.group_by(keys).agg(
-        pl.col("commands", "total_ns", "wait_ns", "blamed_ns", "graph_ns").sum(),
+        pl.col("commands", "total_ns", "wait_ns", "blamed_ns", "graph_ns", "cpu_ns").sum(),
         flops=_sum_or_null("flops"),
         bytes=_sum_or_null("bytes"),
         flops_ns=pl.col("total_ns").filter(pl.col("flops").is_not_null()).sum(),
@@ -763,11 +767,16 @@ def bound_by(
 ) -> pl.Expr:
     """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
     if these are `known`; launching if they are next to nothing of what short commands `took`, and
-    nothing that is known if graphs launched most of these."""
+    nothing that is known if graphs launched most of these. On CPUs it is no launching, but the
+    overhead of what runs them."""
     longest = pl.max_horizontal(*terms.values())
     short = (took <= SHORT_NS * pl.col("commands")) & (longest < NOTHING * took)
-    codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
-    launched = pl.when(2 * pl.col("graph_ns") <= took).then(pl.lit(Bound.LAUNCH.value))
+    on_cpu = 2 * pl.col("cpu_ns") > took
+    kinds = (pl.lit(Bound.OVERHEAD.value), pl.lit(Bound.LAUNCH.value))
+    launch = pl.when(on_cpu).then(kinds[0]).otherwise(kinds[1])
+    named = {of: launch if of is Bound.LAUNCH else pl.lit(of.value) for of in terms}
+    codes = (pl.when(pl.col(at) == longest).then(named[of]) for of, at in terms.items())
+    launched = pl.when(2 * pl.col("graph_ns") <= took).then(launch)
     term = pl.when(short).then(launched).otherwise(pl.coalesce(*codes))
     of_term = pl.when(known & (longest > 0)).then(term)
     return pl.when(host).then(pl.lit(Bound.HOST.value)).otherwise(of_term)

@@ -720,6 +720,7 @@ SENTENCES: Sentences = {
         Bound.COMPUTE: "compute-bound",
         Bound.MEMORY: "memory-bound",
         Bound.LAUNCH: "launch-bound",
+        Bound.OVERHEAD: "overhead-bound",
         Bound.HOST: "host-bound",
     }
 }

@@ -484,7 +484,7 @@ def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
     that the longest term of theirs together is that of each."""
     took = pl.col("total_ns")
     return keyed.group_by(_KEY).agg(
-        pl.col("commands", "total_ns", "blamed_ns", "graph_ns").sum(),
+        pl.col("commands", "total_ns", "blamed_ns", "graph_ns", "cpu_ns").sum(),
         *(_sum_if(name, pl.col(name).is_not_null().any()) for name in ("flops", "bytes")),
         *(_sum_if(name, pl.col(name).is_not_null().all()) for name in _TERMS.values()),
         computed_ns=took.filter(pl.col("flops").is_not_null()).sum(),

@@ -104,24 +104,22 @@ def all_together(ladder: Ladder) -> Said | None:
 
 
 def _all(ladder: Ladder) -> Said:
-    """`"all together, without 3 (at best), 4, 5 (other image)"`: what is left out, and why."""
+    """`"all together, without 3 (at best), 4, 5 (other image)"`."""
+    left = _left_out(ladder)
+    if not left:
+        return said("all together")
+    return said("all together, {without}", without=left)
+
+
+def _left_out(ladder: Ladder) -> Said | str:
+    """`"without 3 (at best), 4, 5 (other image)"`, "" if it is all of them."""
     left = []
     for kind, group in _LEFT_OUT.items():
         rungs = enumerate(ladder.rungs, 1)
         numbers = joined(", ", (str(n) for n, rung in rungs if rung.change.kind is kind))
         if numbers:
             left.append(said(group.template, numbers=numbers))
-    if not left:
-        return said("all together")
-    return said("all together, without {numbers}", numbers=joined(", ", left))
-
-
-def _kept(ladder: Ladder) -> Said:
-    """`"all together: 1 + 2"`, for the narrow column of a table."""
-    kept = [n for n, rung in enumerate(ladder.rungs, 1) if rung.change.kind is Kind.SAME_IMAGE]
-    if len(kept) == len(ladder.rungs):
-        return said("all together")
-    return said("all together: {numbers}", numbers=joined(" + ", map(str, kept)))
+    return said("without {numbers}", numbers=joined(", ", left)) if left else ""
 
 
 def recording_note(ladder: Ladder) -> Said | None:
@@ -329,16 +327,15 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
 
 def _table(ladder: Ladder) -> TableView | None:
     rows = [_row(ladder, number, rung) for number, rung in enumerate(ladder.rungs, 1)]
-    total = None
+    total, columns = None, (*_COLUMNS, _NOTE)
     if ladder.total is not None:
         ns, before = ladder.total.ns, ladder.before_ns
-        last = (_kept(ladder), round(ns), before / ns if ns else None)
+        last = (said("all together"), round(ns), before / ns if ns else None)
         total = pl.DataFrame(
-            [(*last, None, None)],
-            schema=schema(_COLUMNS),
+            [(*last, None, None, _left_out(ladder) or None)],
+            schema=schema(columns),
             orient="row",
         )
-    columns = (*_COLUMNS, _NOTE)
     frame = pl.DataFrame(rows, schema=schema(columns), orient="row")
     return table(
         *(KEY, "changes", _COLUMNS, _COLUMNS, frame), shown=len(rows), totals=total, below=_NOTE

@@ -253,7 +253,8 @@ def _relative_time(
     ratios = {
         Bound.COMPUTE.value: _peak_ratio(base, target),
         Bound.MEMORY.value: _ratio(base.memory_bandwidth, target.memory_bandwidth),
-        Bound.LAUNCH.value: _ratio(target.launch_ns, base.launch_ns),
+        Bound.LAUNCH.value: (launch := _ratio(target.launch_ns, base.launch_ns)),
+        Bound.OVERHEAD.value: launch,
         Bound.HOST.value: 1.0,
     }
     total = weighted = 0.0

@@ -348,6 +348,8 @@ def _grids(view: TableView, frame: pl.DataFrame, width: int) -> Iterator[Rendera
     sets = continued(columns, view.repeated, width) if view.repeated else [columns]
     strong = [*_strong(view, frame)]
     below = [] if view.below is None else frame.head(view.shown)[view.below.name].to_list()
+    if view.below is not None and view.totals is not None:
+        below += view.totals[view.below.name].to_list()
     shown = [clean(text or "") for text in below]
     for some in sets:
         yield table(some, width, strong=strong, below=shown)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 
+from profiler.analysis.activity import waits_of
+from profiler.analysis.result import ReportInput
+from profiler.report.build import build_report
+from profiler.report.files import markdown
 from profiler.tools.sources import load
 from tests.analysis.asked import asked
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, Wait, machines
@@ -14,6 +20,7 @@ from tests.examples import examples
 from tests.runs import EPOCH
 from tests.ticks import carried_over, counted, tile_device, unrecorded
 
+SAMPLE = Path(__file__).parents[2] / "sample_traces" / "tiny_two_devices"
 _KERNELS = ("compute", "other")
 
 
@@ -188,3 +195,16 @@ def test_the_longest_gaps_of_sd35(sd35):
         assert row["repeated_times"] == 1231
         assert 0.87 < row["host_activity_share"] < 1
         assert row["begin_ns"] > begin
+
+
+def test_nothing_of_a_cpu_waits_for_a_host():
+    """What lies between its operators is called so, in the longest gaps and in charts: the same
+    idle time as in the table of devices."""
+    analysis = asked(load(SAMPLE))
+    waits = waits_of(analysis.inputs).group_by("device", "cause").agg(pl.col("wait_ns").sum())
+    between = waits.filter(cause="between_operators").sort("device")
+    assert between["wait_ns"].to_list() == analysis.idle.sort("device")["launch_ns"].to_list()
+    assert "launch" not in {*waits["cause"], *analysis.gaps["cause"]}
+    report = markdown(build_report(ReportInput(analysis, 0, 1)))
+    assert "between operators" in report
+    assert "launch-bound" not in report

@@ -60,6 +60,20 @@ def test_short_commands_that_move_next_to_nothing_are_launch_bound(duration, bou
     assert (row["roofline_ns"], row["bound"]) == (60, bound)
 
 
+def test_no_host_launches_the_nodes_of_a_cpu():
+    """The same commands on a CPU and on a GPU: what they take beyond their work is the overhead of
+    what runs them there, in all tables; what is bound by memory is so on both."""
+    for profile, duration in ((LAUNCHING, 600), (UNIT, 6_100)):
+        rows = in_order(MM if profile is LAUNCHING else ADD, duration=duration)
+        on_gpu, on_cpu = Shaped(rows), Shaped(rows, device="cpu:0")
+        assert _row(on_gpu.found(cuda=profile)["operators"])["bound"] == "launch"
+        assert _row(on_cpu.found(cpu=profile)["operators"])["bound"] == "overhead"
+        roles = pl.Series(["other"], dtype=pl.String)
+        assert _row(on_cpu.found(cpu=profile)["roles"](roles))["bound"] == "overhead"
+    by_memory = Shaped(in_order(MM, duration=200), device="cpu:0").found(cpu=UNIT)["operators"]
+    assert _row(by_memory)["bound"] == "memory"
+
+
 def test_host_bound():
     """The device waits 300 ns before the second command, longer than both run."""
     rows = [("a", *MM, 0, 100), ("a", *MM, 400, 100)]

@@ -1,6 +1,8 @@
 """What findings say that their recommendations save at most: what was measured less what is
 left."""
 
+from dataclasses import replace
+
 from profiler.analysis import DeviceProfile, find, words
 from tests.analysis.findings.cases import analyzed, command, gpu_call
 from tests.runs import make_call, make_span
@@ -43,6 +45,19 @@ def test_launches_cost_what_the_work_does_not_take():
     """Five commands of 10 ns, each of whose bytes take 4: 30 of the 50 ns can be saved."""
     found = _only(_adds([gpu_call(0, 0, 1000)]), "launch_bound")
     assert (found.cost_ns, found.evidence["without_launches_ns"]) == (30, 20)
+
+
+def test_no_host_launches_the_nodes_of_a_cpu():
+    """The same five commands on a CPU are not bound by launches."""
+    call = make_call(0, "transformer", 0, 1000, device="cpu:0", stage="denoise", step=0)
+    adds = [
+        command(0, 10 * i, 10 * (i + 1), device="cpu:0", op_type="Add", layer="block")
+        for i in range(5)
+    ]
+    profile = replace(_profile(12e9, launch=10.0), device="cpu:0")
+    run = analyzed([call], adds, shapes=[ADD] * 5, profile=profile)
+    assert run.roofline["bound"].to_list() == ["overhead"]
+    assert not [found for found in find(run) if found.rule == "launch_bound"]
 
 
 def test_commands_are_those_of_all_calls():

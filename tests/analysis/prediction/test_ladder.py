@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 import profiler
 from profiler.analysis import change, words
@@ -20,9 +21,11 @@ from profiler.prediction.ladder_section import (
     all_together,
     factor,
     ladder_document,
+    ladder_report,
     recording_note,
 )
 from profiler.report.build import build_report
+from profiler.report.files import markdown
 from tests.analysis.asked import asked
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.runs import make_info
@@ -190,6 +193,24 @@ def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
     gain = found.before_ns - found.rungs[0].alone.ns
     assert waits.evidence["host_wait_ns"] < gain <= waits.cost_ns < 1.01 * gain
     assert "Graphs may gain more than this wait" in words(waits).caveat
+
+
+def test_the_last_line_says_why_rows_are_left_out():
+    """Of an MI300X a kernel's best and two other images: the marks that their rows have."""
+    found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
+    left = [
+        (number, kind)
+        for number, kind in enumerate((rung.change.kind for rung in found.rungs), 1)
+        if kind is not Kind.SAME_IMAGE
+    ]
+    assert left == [(3, Kind.AT_BEST), (4, Kind.OTHER_IMAGE), (5, Kind.OTHER_IMAGE)]
+    line = "all together, without 3 (at best), 4, 5 (other image): "
+    assert str(all_together(found)).startswith(line)
+    rows = markdown(ladder_report(found)).splitlines()
+    (last,) = (row for row in rows if row.startswith("| all together |"))
+    assert last.endswith("| without 3 (at best), 4, 5 (other image) |")
+    alike = [rung for rung in found.rungs if rung.change.kind is Kind.SAME_IMAGE]
+    assert str(all_together(structs.replace(found, rungs=alike))).startswith("all together: ")
 
 
 def test_attention_pays_only_after_graphs():

@@ -19,6 +19,7 @@ from profiler.analysis.document import Part
 from profiler.analysis.finding_text import (
     Rule,
     Words,
+    is_no_gain,
     named_devices,
     on_several,
     texts,
@@ -123,7 +124,10 @@ def _exposed_collectives(found: Finding) -> Words:
             )
     caveat = _WAITED if "waited_ns" in found.evidence else _MAY_WAIT
     if late:  # `words` fills a template, not one within another text
-        caveat = joined(" ", [filled(one, texts(found)) for one in (_HOST_IS_LATE, caveat)])
+        given = texts(found)
+        most = said("at most {without_them_ns}", without_them_ns=given["without_them_ns"])
+        given["gain"] = said("nothing") if is_no_gain(found, "without_them_ns") else most
+        caveat = joined(" ", [filled(one, given) for one in (_HOST_IS_LATE, caveat)])
     return Words(
         title=title,
         caveat=caveat,
@@ -137,8 +141,8 @@ def _exposed_collectives(found: Finding) -> Words:
 
 _MOSTLY = 0.5  # of the exposed time
 _HOST_IS_LATE = said(
-    "The run is bound by its host: by replay it gains no more than {without_them_ns} if they take "
-    "no time, until launching is cheaper."
+    "The run is bound by its host: by replay it gains {gain} if they take no time, until launching "
+    "is cheaper."
 )
 _WAITED = said(
     "The time of a collective includes waiting for the rank that is last, {waited_ns} here: faster "

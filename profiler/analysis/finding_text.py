@@ -48,6 +48,7 @@ from profiler.trace.manifest_fields import Fields, stated
 
 MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
 MOSTLY_IN_GRAPHS = 0.5  # of the commands: who launches as much by graphs needs no advice to do so
+_NOTHING = 0.0005  # of end to end: less reads as 0.0 %
 UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they cannot tell
 _MOST_CALLS = 8  # that a finding names
 _QUEUES = frozenset(("cuda", "mps", "rocm", "xpu"))  # kinds of devices whose work is launched ahead
@@ -57,6 +58,11 @@ def end_to_end_ns(analysis: Analysis) -> int:
     """End-to-end time; without pipeline spans the time of all submodules' calls."""
     accounting = analysis.accounting
     return accounting.end_to_end_ns or sum(part.wall_ns for part in accounting.submodules)
+
+
+def is_nothing(gain_ns: float, total_ns: float) -> bool:
+    """Whether a gain of a run that takes `total_ns` reads as none: no number is said of it."""
+    return gain_ns <= _NOTHING * total_ns
 
 
 def share(part_ns: float, whole_ns: float) -> float:
@@ -424,11 +430,15 @@ def _runtime(finding: Finding) -> Runtime:
     return found if isinstance(found, Runtime) else Runtime.TORCH
 
 
+_GAINS = ("gain_ns", "gain_low_ns", "gain_high_ns")
+_SAVED = (*_GAINS, "saved_ns", "without_them_ns")
+
+
 def gained(finding: Finding) -> str | None:
     """What a replay says that following the finding gains; None if it says nothing."""
     if "gain_ns" not in finding.evidence:
         return None
-    given = texts(finding)
+    given = {**texts(finding), **_gains(finding)}
     slow = number(finding, "gain_ns") == number(finding, "gain_low_ns")
     template = said(
         "A replay of the run without this work and its launches gains {gain} if the host stays as "
@@ -442,6 +452,35 @@ def gained(finding: Finding) -> str | None:
         )
     other = given["gain_high_ns" if slow else "gain_low_ns"]
     return filled(template, {**given, "gain": given["gain_ns"], "other": other})
+
+
+def _gains(finding: Finding) -> dict[str, str]:
+    """The gains of a replay that are nothing, in words."""
+    return {name: said("nothing") for name in _GAINS if is_no_gain(finding, name)}
+
+
+def is_no_gain(finding: Finding, name: str) -> bool:
+    """Whether a gain of the evidence is nothing, and not because there is none of that name."""
+    gain_ns = number(finding, name)
+    return name in finding.evidence and is_nothing(gain_ns, _total_ns(finding))
+
+
+def saving(finding: Finding) -> Said | None:
+    """What following it saves, as far as that is known: `"at most 451 ms"`; None if that is not
+    known, or nothing."""
+    most_ns = number(finding, "gain_high_ns") if "gain_ns" in finding.evidence else finding.cost_ns
+    if most_ns is None or is_nothing(most_ns, _total_ns(finding)):
+        return None
+    most, low_ns = duration(most_ns), number(finding, "gain_low_ns")
+    if "gain_ns" not in finding.evidence or is_nothing(low_ns, _total_ns(finding)):
+        return said("at most {time}", time=most)
+    low = duration(low_ns)
+    return said("{low} to {high}", low=low, high=most) if low != most else said("{time}", time=low)
+
+
+def _total_ns(finding: Finding) -> float:
+    """The end-to-end time of its run; 0 if its cost does not tell."""
+    return (finding.cost_ns or 0) / finding.cost_share if finding.cost_share else 0.0
 
 
 def texts(finding: Finding) -> dict[str, str]:
@@ -469,7 +508,11 @@ def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tup
     """Names and values of the evidence as people read them; `noun` is what commands are called.
     Long gaps have their time and number in one: a wait beside them may be mostly in others."""
     long_gaps = {"gaps", "gap_ns"} <= finding.evidence.keys()
+    nothing = {name for name in _SAVED if is_no_gain(finding, name)}
+    nothing |= {"saved_share"} if "saved_ns" in nothing else set()
     for key, value in finding.evidence.items():
+        if key in nothing:
+            continue
         if long_gaps and key == "gaps":
             time, gaps = number(finding, "gap_ns"), round(number(finding, "gaps"))
             yield said("gaps over 100 µs"), f"{duration(time)} ({count(gaps)})"

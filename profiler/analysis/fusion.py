@@ -24,6 +24,7 @@ from profiler.analysis.finding_text import (
     Rule,
     Words,
     calls_of,
+    is_no_gain,
     number,
     scaled,
     share,
@@ -152,7 +153,7 @@ def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Findi
     def words(found: Finding) -> Words:
         given = texts(found)
         figure = said("its chains take {run_share} of the run")
-        if "saved_share" in given:
+        if "saved_share" in given and not is_no_gain(found, "saved_ns"):
             figure = said("at most {saved_share} of the run to save")
         whole = filled(title, {**given, "figure": filled(figure, given)})
         return Words(whole, said(_UPPER_BOUND + caveat), recommendation)

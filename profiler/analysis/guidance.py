@@ -16,6 +16,7 @@ import polars as pl
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import Part, SectionGroup, SectionKind
 from profiler.analysis.end_to_end import accounting
+from profiler.analysis.finding_text import end_to_end_ns, is_nothing
 from profiler.analysis.question import Table
 from profiler.analysis.redundant_work import REDUNDANT_WORK
 from profiler.analysis.replay import Gains, replay_gains
@@ -296,6 +297,11 @@ def _estimated(analysis: Analysis) -> tuple[str, ...]:
         "{gained} are gained, by a replay of its launches; a graph (`profile-sd3 predict "
         "--cuda-graph`) removes the waiting for launches"
     )
+    nothing = said(
+        "half the batch has as many launches: of {less} less work on the device of {submodule} "
+        "nothing is gained, by a replay of its launches; a graph (`profile-sd3 predict "
+        "--cuda-graph`) removes the waiting for launches"
+    )
     bound = said(
         "{share} of {submodule} is launch-bound: half the batch takes as many launches, so it "
         "saves less than the estimate, or nothing"
@@ -303,9 +309,13 @@ def _estimated(analysis: Analysis) -> tuple[str, ...]:
     gains = replayed.select("submodule", "busy_ns", "elapsed_ns").iter_rows()
     shares = late.select("submodule", pl.col("launch_bound_ns") / pl.col("elapsed_ns")).iter_rows()
     notes = [_HALF_OF_BATCH]
+    total_ns = end_to_end_ns(analysis)
     for name, less, more in gains:
-        values = {"less": duration(less), "submodule": name, "gained": duration(more)}
-        notes.append(said(gained, **values))
+        values = {"less": duration(less), "submodule": name}
+        if is_nothing(more, total_ns):
+            notes.append(said(nothing, **values))
+        else:
+            notes.append(said(gained, **values, gained=duration(more)))
     notes += [said(bound, share=percent(share), submodule=name) for name, share in shares]
     return tuple(map(sentence, notes))
 

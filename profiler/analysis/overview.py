@@ -40,6 +40,7 @@ from profiler.analysis.finding_text import (
     all_events,
     change,
     has_queues,
+    is_nothing,
     noun_of,
     words,
     works_behind,
@@ -860,12 +861,14 @@ def _advice(finding: Finding) -> Advice:
 
 def _gain(finding: Finding) -> str:
     """What following it saves at most: `"450 ms"`, `"0 to 160 ms"` if that depends on the
-    host's being late."""
+    host's being late, "" if it is nothing."""
     if finding.cost_ns is None:
         return said("not known")
-    high = finding.evidence.get("gain_high_ns")
-    if not finding.cost_ns and isinstance(high, int | float) and high > 0:
-        return said("0 to {high}", high=duration(high))
+    if not finding.cost_share or is_nothing(finding.cost_share, 1.0):
+        high = finding.evidence.get("gain_high_ns")
+        if isinstance(high, int | float) and high > 0:
+            return said("0 to {high}", high=duration(high))
+        return ""
     return duration(finding.cost_ns)
 
 

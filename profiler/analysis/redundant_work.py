@@ -26,6 +26,7 @@ from profiler.analysis.finding_text import (
     Words,
     calls_of,
     end_to_end_ns,
+    is_no_gain,
     scaled,
     share,
 )
@@ -493,10 +494,12 @@ def recomputed(analysis: Analysis) -> tuple[Finding, ...]:
     return _of_redundant_work(analysis, "recomputed", estimated=False, least=MATERIAL)
 
 
-_RECOMPUTED = Rule(
-    recomputed,
-    Words(
-        title=said("{submodule} recomputes what does not change: {saved_share} of the run"),
+def _recomputed(found: Finding) -> Words:
+    title = said("{submodule} recomputes what does not change: {saved_share} of the run")
+    if is_no_gain(found, "saved_ns"):
+        title = said("{submodule} recomputes what does not change")
+    return Words(
+        title=title,
         caveat=said(
             "This is inferred from names, classes and shapes, not from values: compare the "
             "outputs of two steps before hoisting."
@@ -506,7 +509,12 @@ _RECOMPUTED = Rule(
             "keys and values of the text); export with fixed shapes, so that arithmetic on shapes "
             "folds away."
         ),
-    ),
+    )
+
+
+_RECOMPUTED = Rule(
+    recomputed,
+    _recomputed,
     said("Compute once, before the loop, what no step changes"),
 )
 
@@ -516,13 +524,18 @@ def known_ahead(analysis: Analysis) -> tuple[Finding, ...]:
     return _of_redundant_work(analysis, "known_ahead", estimated=True, least=_MATERIAL_AHEAD)
 
 
-_KNOWN_AHEAD = Rule(
-    known_ahead,
-    Words(
-        title=said(
+def _known_ahead(found: Finding) -> Words:
+    title = said(
+        "{submodule} projects each timestep in its own step, although all are known before "
+        "the loop: at most {saved_share} of the run"
+    )
+    if is_no_gain(found, "saved_ns"):
+        title = said(
             "{submodule} projects each timestep in its own step, although all are known before "
-            "the loop: at most {saved_share} of the run"
-        ),
+            "the loop"
+        )
+    return Words(
+        title=title,
         caveat=said(
             "The saving is an upper bound: one batch of all steps takes longer than one step. The "
             "tables take memory and are valid for one schedule, and for one prompt where pooled "
@@ -532,7 +545,12 @@ _KNOWN_AHEAD = Rule(
             "Compute shift, scale and gate of all steps as one batch before the loop, and index "
             "them by step."
         ),
-    ),
+    )
+
+
+_KNOWN_AHEAD = Rule(
+    known_ahead,
+    _known_ahead,
     said("Compute shift, scale and gate of all steps as one batch before the loop"),
 )
 RULES = (_RECOMPUTED, _KNOWN_AHEAD)

@@ -19,6 +19,7 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from profiler.analysis.finding_text import is_nothing
 from profiler.analysis.replay import (
     NEVER,
     Fidelity,
@@ -198,7 +199,7 @@ def reasons_of(
     that was replayed.
     """
     total = _mean([call.pieces.duration_ns for call in now])
-    yield from _less_work(before, now, _OF_REQUEST * total)
+    yield from _less_work(before, now, total)
     worked, waited = _sums(now)
     bound = False
     for name, idle in sorted(waited.items(), key=lambda item: -item[1]):
@@ -215,9 +216,11 @@ def reasons_of(
 
 
 def _less_work(
-    before: Sequence[ReplayedCall], now: Sequence[ReplayedCall], least: float
+    before: Sequence[ReplayedCall], now: Sequence[ReplayedCall], total: float
 ) -> Iterator[Note]:
-    """What submodules that are called as often as before gain from less work on the device."""
+    """What submodules that are called as often as before gain from less work on the device, of
+    requests that take `total`."""
+    least = _OF_REQUEST * total
     worked_before, waited_before = _sums(before)
     worked, waited = _sums(now)
     for name, was in worked_before.items():
@@ -225,7 +228,9 @@ def _less_work(
             continue
         less = was - worked[name]
         gained = less + waited_before[name] - waited[name]
-        if less > least:
+        if less > least and is_nothing(gained, total):
+            yield Note.of(Reason.HIDDEN_WORK, submodule=name, less_ns=round(less))
+        elif less > least:
             values = {"less_ns": round(less), "gained_ns": round(gained)}
             yield Note.of(Reason.LESS_WORK, submodule=name, **values)
 

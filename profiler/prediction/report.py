@@ -600,6 +600,10 @@ SENTENCES: Sentences = {
             "in {submodule} the device has {less_ns} less to do than in as many steps without that "
             "change; the run gains {gained_ns} of that"
         ),
+        Reason.HIDDEN_WORK: said(
+            "in {submodule} the device has {less_ns} less to do than in as many steps without that "
+            "change; the run gains nothing of that"
+        ),
         Reason.LAUNCH_BOUND: said(
             "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
             "launched and its stream is free, the device is idle for {idle_ns} of the {elapsed_ns} "

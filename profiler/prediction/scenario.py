@@ -74,6 +74,7 @@ class Reason(NoteCode):
     """Why a replayed request takes what it takes."""
 
     LESS_WORK = "less_work"
+    HIDDEN_WORK = "hidden_work"
     LAUNCH_BOUND = "launch_bound"
     WITH_GRAPHS = "with_graphs"
 

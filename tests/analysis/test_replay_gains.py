@@ -4,17 +4,23 @@ simulated with less work."""
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import polars as pl
 import pytest
+from msgspec.structs import astuple
 
 import profiler
 from profiler.analysis import Finding, words
 from profiler.analysis.analyze import analyze
+from profiler.analysis.finding_text import saving
 from profiler.analysis.findings import replayed
+from profiler.analysis.overview import _gain
 from profiler.analysis.replay import gains_of
-from profiler.analysis.result import Effect
+from profiler.analysis.result import Effect, Where
+from profiler.report.html.page import finding_html
+from profiler.report.terminal import evidence_text
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import QueuedCall, QueuedPipeline
 
@@ -121,6 +127,36 @@ def test_a_run_whose_replay_is_off_gains_nothing_that_is_known():
     assert gains_of(QueuedPipeline(_ENCODE, [[_LAUNCH_BOUND]] * 2, [apart]).simulated().run) is None
 
 
+def _of_two_hosts(recorded, late):
+    """A finding of a run of 1 s whose replays gain so many ns with either host."""
+    ends = {"gain_low_ns": min(recorded, late), "gain_high_ns": max(recorded, late)}
+    evidence = {"saved_ns": recorded, "saved_share": recorded / 1e9, "gain_ns": recorded, **ends}
+    where = Where(submodule="transformer")
+    return Finding("recomputed", evidence, where, recorded, recorded / 1e9, "low")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "late", "saves", "gain"),
+    [
+        (0, 0, None, ""),
+        (0, 160_000_000, "at most 160 ms", "0 to 160 ms"),
+        (20_000_000, 400_000, "at most 20.0 ms", "20.0 ms"),
+        (20_000_000, 20_000_000, "20.0 ms", "20.0 ms"),
+        (30_000_000, 20_000_000, "20.0 ms to 30.0 ms", "30.0 ms"),
+    ],
+)
+def test_a_gain_that_is_nothing_has_no_number(recorded, late, saves, gain):
+    """Of a run of 1 s what is below half a millisecond: nowhere a gain of 0 ns or of 0 %."""
+    found = _of_two_hosts(recorded, late)
+    said = saving(found)
+    assert (said and said.replace("\N{NO-BREAK SPACE}", " ")) == saves
+    assert _gain(found).replace("\N{NO-BREAK SPACE}", " ") == gain
+    page = finding_html(found)
+    for text in (page, *astuple(words(found)), evidence_text(found)):
+        assert not re.search(r"(?<![\d,.])0 (ns|%)|400 µs", text.replace("\N{NO-BREAK SPACE}", " "))
+    assert ("saves" in page) is (saves is not None)
+
+
 @needs_corpus
 def test_sd35s_findings_promise_nothing_that_a_replay_contradicts():
     """Attention's 160 ms above its roofline are hidden behind launches; the negative prompt's
@@ -130,7 +166,7 @@ def test_sd35s_findings_promise_nothing_that_a_replay_contradicts():
     slow = found["slow_products"]
     assert (slow.cost_ns, slow.severity) == (0, "low")
     assert slow.evidence["gain_high_ns"] == pytest.approx(160e6, rel=0.02)
-    assert "gains 0 ns" in words(slow).caveat
+    assert "gains nothing if the host stays as slow as recorded, and 160 ms" in words(slow).caveat
     assert found["negative_prompt"].cost_ns == pytest.approx(59.4e6, rel=0.001)
     (batched,) = analysis.guidance.filter(branch="batched")["elapsed_ns"]
     assert batched < 1e6

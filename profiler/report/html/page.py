@@ -46,7 +46,7 @@ from profiler.analysis.document import (
     Theme,
     submodule_colours,
 )
-from profiler.analysis.finding_text import evidence_pairs, number, words
+from profiler.analysis.finding_text import evidence_pairs, saving, words
 from profiler.analysis.overview import extent
 from profiler.analysis.provenance import EmbeddedTrace, deflated, pack
 from profiler.analysis.result import Analysis, Finding, ReportInput, Severity, Where
@@ -78,7 +78,7 @@ from profiler.report.language import (
     translations,
 )
 from profiler.run.run import Run
-from profiler.text import Noun, Said, count, duration, joined, said
+from profiler.text import Noun, Said, count, joined, said
 from profiler.trace import __version__
 
 if TYPE_CHECKING:
@@ -237,13 +237,8 @@ _SEVERITIES: dict[Severity, Said] = {
 def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "") -> str:
     """One finding; what it is about are buttons that `templates/findings.js` brings to life. `noun`
     is what commands are called, `anchor` what links to it name."""
-    cost, said_of = finding.cost_ns, words(finding)
-    saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
-    if "gain_ns" in finding.evidence:
-        low, high = (duration(number(finding, f"gain_{end}_ns")) for end in ("low", "high"))
-        saves = said("saves {low} to {high}", low=low, high=high)
-        if low == high:
-            saves = said("saves {time}", time=low)
+    said_of, saved = words(finding), saving(finding)
+    saves = "" if saved is None else said("saves {time}", time=saved)
     head = (
         f'<p class="headline"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
         f"<strong>{spoken(said_of.title)}</strong>"
@@ -530,11 +525,14 @@ def _advice(advice: Advice, number: int | None) -> str:
     title = spoken(advice.title)
     if number is not None:
         title = f'<a href="#{finding_id(number)}">{title}</a>'
-    gain = advice.gain if advice.outcome else said("gain {gain}", gain=advice.gain)
+    gain = advice.gain
+    if gain and not advice.outcome:
+        gain = said("gain {gain}", gain=gain)
+    figure = f' <b class="gain">{spoken(gain)}</b>' if gain else ""
     change = f'<span class="change">{spoken(advice.change)}</span>'
     if not advice.outcome:
         change = f"<br>{change}"
-    return f'<li>{title} <b class="gain">{spoken(gain)}</b> {change}</li>'
+    return f"<li>{title}{figure} {change}</li>"
 
 
 def shapes_html(view: TableView | None) -> str:

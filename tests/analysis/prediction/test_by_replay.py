@@ -404,7 +404,7 @@ def test_sd35_without_guidance():
     found = answer(run, guidance=False)
     assert found.device.recorded_ns == pytest.approx(1.17163e9, rel=0.001)
     assert found.device.ns == pytest.approx(1.11e9, rel=0.03)
-    assert noted(found.reasons, Reason.LESS_WORK)["transformer"].values["gained_ns"] < 1e6
+    assert "transformer" in noted(found.reasons, Reason.HIDDEN_WORK)
     assert "transformer" in noted(found.reasons, Reason.LAUNCH_BOUND)
     assert noted(found.reasons, Reason.WITH_GRAPHS)
     assert noted(found.assumes, Assumption.AS_MANY_LAUNCHES)

@@ -27,8 +27,9 @@ _WARM = make_info(producer="test", warmup={"runs": 1})
 class QueuedCall:
     """`kernels` of `length` ns each, every fifth a tenth of that, launched `host` ns after one
     another; `waits`: for the device before it returns, `waits_first` once its first kernel is
-    launched, `waits_amid` when half of them are. `apart` is on another stream, held back so long by
-    what nobody recorded. For `stalls` ns the host stands still when half of them are launched."""
+    launched, `waits_amid` when half of them are, `waits_behind` once it has returned. `apart` is on
+    another stream, held back so long by what nobody recorded. For `stalls` ns the host stands still
+    when half of them are launched."""
 
     submodule: str
     branch: str = ""
@@ -38,6 +39,7 @@ class QueuedCall:
     waits: bool = False
     waits_first: bool = False
     waits_amid: bool = False
+    waits_behind: bool = False
     apart: int = 0
     stalls: int = 0
 
@@ -178,15 +180,19 @@ class _Running:
         self.calls.append(
             make_call(number, call.submodule, begin, self.now, device="cuda:0", **place)
         )
+        if call.waits_behind:
+            self.wait(-1, stage, step)
 
     def _launch(self, number: int, at: int) -> int:
         row = Command(number, "cpu:0", "launches", "host", "cudaLaunchKernel", at, _LAUNCH)
         self.commands.append((row, -1))
         return len(self.commands) - 1
 
-    def wait(self, number: int) -> None:
+    def wait(self, number: int, stage: str = "", step: int = -1) -> None:
         end = max(self.now + _LAUNCH, *self.free)
         layer = "cudaStreamSynchronize"
-        row = Command(number, "cpu:0", "waits", "sync", layer, self.now, end - self.now)
+        length = end - self.now
+        place = (stage, step)
+        row = Command(number, "cpu:0", "waits", "sync", layer, self.now, length, "", *place)
         self.commands.append((row, -1))
         self.now = end

@@ -87,6 +87,13 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
     return rows.filter(pl.Series(known, dtype=pl.Boolean))
 
 
+def idle_for_host(analysis: Analysis, device: str) -> int:
+    """How long a device was idle because of its host, in ns: it launched late, had waited, or was
+    between calls."""
+    rows = analysis.idle.filter(pl.col("device") == device)
+    return int(rows.select(pl.sum("launch_ns", "sync_ns", "host_ns")).sum_horizontal().sum())
+
+
 def has_queues(analysis: Analysis) -> bool:
     """Whether some device works through a queue, behind calls that have returned."""
     return any(device_kind(name) in _QUEUES for name in analysis.devices["device"])

@@ -23,6 +23,7 @@ from profiler.analysis.finding_text import (
     calls_of,
     captures_and_replays,
     end_to_end_ns,
+    idle_for_host,
     in_graphs_share,
     named_devices,
     number,
@@ -71,7 +72,12 @@ from profiler.analysis.table_text import (
     table,
     why_no_waits,
 )
-from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS
+from profiler.analysis.transfers import (
+    COPIES,
+    CPU_FALLBACK,
+    DEVICE_TRANSITIONS,
+    gain_without,
+)
 from profiler.run.columns import Column
 from profiler.run.intervals import Stretches, ends
 from profiler.text import Said, Value, count, filled, said, sentence
@@ -310,15 +316,33 @@ def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
                 **_copied(analysis, row["device"]),
             },
             where=Where(device=row["device"]),
-            cost_ns=wait,
+            cost_ns=_without_transfers(analysis, row),
         )
+
+
+def _without_transfers(analysis: Analysis, row: Mapping[str, Any]) -> int:
+    """What the run gains at most without a device's transfers: for how long it only waits for them,
+    and more if the host waits for them, too, and launches late behind: by replay, else no more than
+    the calls that copied took, nor than the device was idle for the host."""
+    run, exposed = analysis.inputs.run, int(row["data_ns"])
+    own = run.commands.select(_transfers_on(row["device"])).to_series()
+    gain = gain_without(analysis, own.arg_true().to_numpy().astype(np.int64))
+    if gain is not None:
+        return max(exposed, gain)
+    source, target = run.flows["source"], run.flows["target"]
+    launching = run.commands[source.filter(own.gather(target))]
+    calls = Stretches.union(launching["start_ns"].to_numpy(), ends(launching))
+    return exposed + min(calls.length, idle_for_host(analysis, row["device"]))
+
+
+def _transfers_on(device: str) -> pl.Expr:
+    on_device = (pl.col("device").cast(pl.String) == device).fill_null(value=False)
+    return on_device & pl.col("category").is_in(["dma", "copy"])
 
 
 def _copied(analysis: Analysis, device: str) -> dict[str, Value]:
     """What most of the time of a device's copies was spent on, if names of copies tell."""
-    copies = analysis.inputs.run.commands.lazy().filter(
-        pl.col("device").cast(pl.String) == device, pl.col("category").is_in(["dma", "copy"])
-    )
+    copies = analysis.inputs.run.commands.lazy().filter(_transfers_on(device))
     name = pl.coalesce("kernel", "op_type", "layer").cast(pl.String)
     kind = (
         pl.when(name.str.contains(_ON_DEVICES))

@@ -18,6 +18,7 @@ from profiler.analysis.finding_text import (
     Words,
     accelerators,
     end_to_end_ns,
+    idle_for_host,
     named_devices,
     number,
     on_several,
@@ -28,6 +29,7 @@ from profiler.analysis.finding_text import (
     works_behind,
 )
 from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times
@@ -95,9 +97,13 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
     of_steps = pl.col("submodule").is_null() & often
     named = pl.col("layer").str.contains(_SYNC) | pl.col("op_types").str.contains(_SYNC)
     rows = analysis.operators.filter(of_steps & named).sort("wall_ns", descending=True)
-    longest = waits.sort(pl.col("launch_ns") + pl.col("host_ns")).row(-1, named=True)
-    wait = longest["launch_ns"] + longest["host_ns"]
+    for_host = pl.sum_horizontal("launch_ns", "sync_ns", "host_ns")
+    longest = waits.sort(for_host).row(-1, named=True)
+    wait = idle_for_host(analysis, longest["device"])
     if rows.is_empty() or share(wait, longest["span_ns"]) < _SYNC_WAIT:
+        return None
+    cost = _without_waits(analysis, rows["layer"], wait)
+    if share(cost, end_to_end_ns(analysis)) < MATERIAL:
         return None
     return Finding(
         "scheduler_sync",
@@ -109,8 +115,24 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
             "device_wait_share": share(wait, longest["span_ns"]),
         },
         where=Where(layer=rows["layer"][0], device=longest["device"]),
-        cost_ns=longest["host_ns"],
+        cost_ns=cost,
     )
+
+
+def _without_waits(analysis: Analysis, layers: pl.Series, idle_ns: int) -> int:
+    """What the run gains at most if the host does not wait in such commands between calls, by
+    replay: it launches ahead, also in calls. Where that is not known no more than the host waited
+    in them, nor than the device was idle for it."""
+    run, gains = analysis.inputs.run, replay_gains(analysis.inputs)
+    between = (pl.col("call") < 0) & pl.col("layer").cast(pl.String).is_in(layers.implode())
+    commands = run.commands.filter(between)
+    if gains is None:
+        waited = int(commands["duration_ns"].clip(0).sum())
+        return min(waited, idle_ns)
+    recording = gains.whole.recording
+    gone = np.isin(recording.waits.begin, commands["start_ns"].to_numpy())
+    none = np.zeros(len(recording.works.row), dtype=np.bool_)
+    return max(gains.without_waits(gone, none), 0)
 
 
 def _longest_host_work(analysis: Analysis) -> dict[str, Value]:

@@ -23,7 +23,7 @@ from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Fact
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import begun
-from profiler.run.intervals import Times, ends
+from profiler.run.intervals import Stretches, Times, ends
 from profiler.run.launches import Flags, Launches, device_work, launches_of, streams_of
 from profiler.run.run import Run
 from profiler.text import Said, count, counted, percent, said
@@ -730,6 +730,38 @@ class Gains(Struct, frozen=True, eq=False):
         ]
         recorded = self.whole.unchanged.device_span_ns - spans[0]
         return Gain(recorded, self._span(calls | others, 1.0, 0.0) - spans[1])
+
+    def waits_for(self, rows: Times) -> Flags:
+        """Which waits are for the copies of these rows of commands, bool [v]: of the calls that
+        copied, and of synchronizations behind them with no launch in between."""
+        waits, works = self.whole.recording.waits, self.whole.recording.works
+        own = np.flatnonzero((waits.own >= 0) & (waits.back <= 1))
+        gone = np.zeros(len(waits.begin), dtype=np.bool_)
+        gone[own] = np.isin(works.row[waits.own[own]], rows)
+        moments = np.sort(works.moment)
+        before = np.searchsorted(moments, waits.begin[1:], side="left")
+        launched = before > np.searchsorted(moments, waits.begin[:-1], side="right")
+        heads = np.append(True, launched | (waits.own[1:] >= 0))[: len(gone)]
+        found: Flags = gone | gone[heads][np.cumsum(heads) - 1]
+        return found
+
+    def without_waits(self, gone: Flags, copies: Flags) -> int:
+        """By how much the device span becomes shorter, in ns, if the host does not wait for what
+        it did, bool [v], and `copies` among the works, bool [w], take no time; with the host as
+        recorded."""
+        recording = self.whole.recording
+        waits, works = recording.waits, recording.works
+        spared = Stretches.union(waits.begin[gone], waits.end[gone])
+        left = Waits(*(getattr(waits, name)[~gone] for name in Waits.__struct_fields__))
+        first, last = int(self.whole.script.first[0]), int(self.whole.script.last[0])
+        inner = np.column_stack((spared.start, spared.end)).ravel()
+        edges = np.clip(np.concatenate(([first], inner, [last])), first, last)
+        pace = np.where(np.arange(len(edges) - 1) % 2 == 1, 0.0, 1.0)
+        graph = np.zeros(len(pace), dtype=np.bool_)
+        script = Script(edges[:-1], edges[1:], pace, graph)
+        lengths = np.where(copies, 0, works.length)
+        changed = replay(Recording(works, left, recording.launch_ns), script, lengths)
+        return self.whole.unchanged.device_span_ns - changed.device_span_ns
 
     def _both(self, calls: Flags, after: tuple[float, float], pace: float) -> Gain:
         return Gain(

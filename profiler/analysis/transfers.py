@@ -30,6 +30,7 @@ from profiler.analysis.finding_text import (
     Words,
     calls_of,
     end_to_end_ns,
+    idle_for_host,
     number,
     scaled,
     share,
@@ -38,6 +39,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.idle import gaps_of
 from profiler.analysis.idle_causes import PARTS, InOrder, WaitCause, union_and_shared
 from profiler.analysis.question import Table
+from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import (
@@ -231,8 +233,12 @@ def blocking_copies(analysis: Analysis) -> Iterator[Finding]:
         ends = own["end_ns"].unique().sort().to_numpy()
         behind = np.flatnonzero(np.isin(gaps.busy.gaps.start, ends))
         idle = int(gaps.parts(behind)[PARTS.index(WaitCause.SYNC)].sum())
-        if share(exposed + idle, total) < MATERIAL:
+        waited = stretches_of(calls).length
+        gain = gain_without(analysis, own["row"].to_numpy())
+        if share(exposed + idle if gain is None else gain, total) < MATERIAL:
             continue
+        if gain is None:
+            gain = exposed + min(waited, idle_for_host(analysis, gaps.device))
         longest = own.row(0, named=True)
         submodules = analysis.calls.filter(pl.col("call") == longest["call"])["submodule"]
         evidence: dict[str, Value] = {
@@ -240,7 +246,7 @@ def blocking_copies(analysis: Analysis) -> Iterator[Finding]:
             "copy_ns": exposed,
             "idle_behind_ns": idle,
             "stopped_ns": exposed + idle,
-            "host_wait_ns": stretches_of(calls).length,
+            "host_wait_ns": waited,
         }
         if own["bytes_written"].null_count() == 0:
             evidence["copied_bytes"] = int(own["bytes_written"].sum())
@@ -249,7 +255,18 @@ def blocking_copies(analysis: Analysis) -> Iterator[Finding]:
             layer=str(longest["layer"]),
             submodule=str(submodules[0]) if len(submodules) else None,
         )
-        yield Finding("blocking_copies", evidence, where, cost_ns=exposed + idle)
+        yield Finding("blocking_copies", evidence, where, cost_ns=gain)
+
+
+def gain_without(analysis: Analysis, copies: Times) -> int | None:
+    """By how much the run becomes shorter, by replay, without the copies of these rows and the
+    host's waits for them: it launches ahead, and the device waits for less of what follows. None if
+    it cannot be replayed."""
+    gains = replay_gains(analysis.inputs)
+    if gains is None:
+        return None
+    works = gains.whole.recording.works
+    return max(gains.without_waits(gains.waits_for(copies), np.isin(works.row, copies)), 0)
 
 
 _RECOMMENDATION = said(

@@ -10,7 +10,7 @@ device time of the removed work alone would overstate it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from profiler.analysis.finding_text import (
     end_to_end_ns,
     has_other_advice,
     rules,
+    scaled,
     share,
     words,
 )
@@ -187,7 +188,8 @@ def find(
         # What a replay says may lose time is no advice.
         found = [replayed(each, known, total) for each in found]
         found = [each for each in found if _least_gain(each) >= 0]
-    found = [_of_runtime(_weighed(each, total), analysis) for each in found]
+    busy = _busy_of_submodules(analysis)
+    found = [_of_runtime(_weighed(_within(each, busy), total), analysis) for each in found]
     order = {name: number for number, name in enumerate(rules())}
 
     def rank(finding: Finding) -> tuple[int, bool, int, int]:
@@ -199,6 +201,24 @@ def find(
         )
 
     return tuple(sorted(found, key=rank))
+
+
+def _busy_of_submodules(analysis: Analysis) -> dict[str, float]:
+    """How long any device worked for each submodule, in all of its calls."""
+    rows = scaled(analysis, analysis.submodules.drop_nulls("submodule"), "busy_ns")
+    return dict(rows.select("submodule", "busy_ns").iter_rows())
+
+
+def _within(finding: Finding, busy: Mapping[str, float]) -> Finding:
+    """`finding`, of which no replay tells the gain, with no higher cost than that any device works
+    for its submodules: what several do at once is gained once."""
+    effect = finding.effect
+    if effect is None or not effect.less_ns or "gain_ns" in finding.evidence:
+        return finding
+    most = sum(busy[name] for name in effect.submodules if name in busy)
+    if finding.cost_ns is None or not most or finding.cost_ns <= most:
+        return finding
+    return replace(finding, cost_ns=round(most))
 
 
 def _least_gain(finding: Finding) -> float:

@@ -20,6 +20,7 @@ from profiler.analysis.context import Inputs
 from profiler.analysis.document import Fact
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.question import Table, table_named, tables
+from profiler.analysis.replay import TOLERANCE
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, col, schema
@@ -66,6 +67,12 @@ _CITED = {  # by rule: names of evidence that a table has for the same device or
         ("transfer_ns", "idle", "transfer_ns"),
     ),
 }
+
+
+_OF_WAITS = (
+    *("host_bound", "idle_gaps", "scheduler_sync"),
+    *("blocking_copies", "transfers_exposed"),
+)
 
 
 class Contradiction(Struct, frozen=True):
@@ -272,6 +279,7 @@ def _findings(of: Inputs) -> Iterator[Contradiction]:
     whole = ("accounting.end_to_end_ns", pl.lit(account.end_to_end_ns))
     if account.end_to_end_ns:
         yield from _more(Check.GAIN, frame, "rule", _column("findings", "cost_ns"), whole)
+        yield from _more_than_idle(of, frame, account.end_to_end_ns)
     for found in frame.iter_rows(named=True):
         evidence = json.loads(found["evidence"])
         for name, value in evidence.items():
@@ -286,6 +294,17 @@ def _findings(of: Inputs) -> Iterator[Contradiction]:
                     (f"{table}.{column}", row[column][0]),
                 )
                 yield from _differ(Check.EVIDENCE, found["rule"], one, other)
+
+
+def _more_than_idle(of: Inputs, frame: pl.DataFrame, total: int) -> Iterator[Contradiction]:
+    """A finding about waiting that gains more than its device computed nothing, by more than a
+    replay may be off."""
+    rows = of.table("idle").select(
+        "device", most=pl.sum_horizontal("idle_of_run_ns", "data_ns", "exposed_ns")
+    )
+    waits = frame.filter(pl.col("rule").is_in(_OF_WAITS)).join(rows, on="device")
+    cost, most = _column("findings", "cost_ns"), ("idle.idle_of_run_ns", pl.col("most"))
+    yield from _more(Check.GAIN, waits.drop_nulls("cost_ns"), "rule", cost, most, TOLERANCE * total)
 
 
 def _possible(rule: str, name: str, value: float) -> Iterator[Contradiction]:

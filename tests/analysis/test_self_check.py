@@ -19,7 +19,7 @@ from profiler.report.build import build_report
 from profiler.report.files import to_json
 from profiler.tools.sources import load
 from profiler.trace.manifest_fields import Overhead
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.examples import examples
 from tests.importers.samples import options_of, samples
 from tests.runs import tiny_run
@@ -82,6 +82,17 @@ def test_a_wrong_figure_is_seen(table, columns, check):
     """Whatever table it stands in, by the comparison that is about it."""
     assert not [*check_figures(Inputs(tiny_run(), Selection(), (), {}))]
     assert check in {one.check for one in check_figures(_tampered(table, **columns))}
+
+
+@needs_corpus
+def test_a_wait_gains_no_more_than_the_device_computed_nothing():
+    """SD3.5's device is idle for 482 of 1,194 ms: 500 is more, by more than a replay may be off."""
+    of = Inputs(load(SD35), Selection(), (), {})
+    findings = of.table("findings")
+    for cost, wrong in ((490, []), (500, [(Check.GAIN, "host_bound", "idle.idle_of_run_ns")])):
+        own = pl.when(rule="host_bound").then(pl.lit(cost * 10**6, pl.Int64))
+        of.made["findings"] = findings.with_columns(cost_ns=own.otherwise("cost_ns"))
+        assert [(one.check, one.row, one.other) for one in check_figures(of)] == wrong
 
 
 def test_a_contradiction_is_on_the_first_screen_and_in_json():

@@ -89,6 +89,18 @@ def test_moved_data_costs_all_of_it():
     assert "upper bound" in words(found).caveat
 
 
+def test_what_two_devices_do_at_once_is_gained_once():
+    """Each moves data for 60 of the same 80 ns, 20 of them alone: 120 in all, of which the run can
+    save 80."""
+    calls = [gpu_call(0, 0, 500), replace(gpu_call(1, 0, 500), device="cuda:1")]
+    moves = [
+        command(n, 20 * n, 20 * n + 60, device=f"cuda:{n}", op_type="Transpose", layer="attn")
+        for n in (0, 1)
+    ]
+    found = _only(analyzed(calls, moves), "data_movement")
+    assert (found.evidence["total_ns"], found.cost_ns) == (120, 80)
+
+
 def test_a_negative_prompt_costs_what_leads_to_its_calls():
     """Of 70 ns the host needs 20 to get from the prompt's call to it, and 50 are its call. Were it
     the first in its pipeline call, nobody would know what the 15 ns ahead of it are for."""

@@ -29,7 +29,7 @@ class QueuedCall:
     another; `waits`: for the device before it returns, `waits_first` once its first kernel is
     launched, `waits_amid` when half of them are, `waits_behind` once it has returned. `apart` is on
     another stream, held back so long by what nobody recorded. For `stalls` ns the host stands still
-    when half of them are launched."""
+    when half of them are launched; before all of them it works for `ahead` ns."""
 
     submodule: str
     branch: str = ""
@@ -42,6 +42,7 @@ class QueuedCall:
     waits_behind: bool = False
     apart: int = 0
     stalls: int = 0
+    ahead: int = _BETWEEN
 
     @property
     def stops(self) -> tuple[int, ...]:
@@ -144,7 +145,7 @@ class _Running:
         self.commands: list[tuple[Command, int]] = []
 
     def call(self, call: QueuedCall, stage: str, step: int) -> None:
-        self.now += _BETWEEN
+        self.now += call.ahead
         number, begin, launched, begin_graph = len(self.calls), self.now, 0, 0
         at_once = self.graphs and not call.waits_amid
         first, amid = int(call.waits_first), call.kernels // 2 if call.stalls else 0

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.activity import waits_of
-from profiler.analysis.commands import has_accelerators
+from profiler.analysis.commands import has_accelerators, is_accelerator
 from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
@@ -744,6 +744,7 @@ _LATE = said(
     "Launch-bound time of calls, submodules and steps is the sum of launch-bound and sync-bound "
     "here: after a wait, too, the host launches too late."
 )
+_ON_CPUS = said("Of a CPU, launch-bound is what lies between operators: no host launches these.")
 _PATH = (
     "part submodule device pieces path_ns guessed_ns",
     renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
@@ -783,8 +784,18 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     if not has_accelerators(analysis.idle["device"]):
         columns[columns.index("launch_ns")] = renamed(IDLE, "launch_ns", label="between operators")
     made = table("idle", "waiting of devices", columns, IDLE, analysis.idle, shown=20)
-    late = bool((analysis.idle["sync_ns"] > 0).any())
-    yield Part(title, figure=figure, table=made, notes=(_LATE,) if late else ())
+    notes = [_LATE] if (analysis.idle["sync_ns"] > 0).any() else []
+    if has_accelerators(analysis.idle["device"]) and _between_operators(analysis.idle):
+        notes.append(_ON_CPUS)
+    yield Part(title, figure=figure, table=made, notes=tuple(notes))
+
+
+def _between_operators(idle: pl.DataFrame) -> bool:
+    """Whether a CPU among the devices was idle between operators."""
+    return any(
+        length and not is_accelerator(device)
+        for device, length in idle.select("device", "launch_ns").iter_rows()
+    )
 
 
 def _copies(of: ReportInput) -> Iterator[Part]:

@@ -32,7 +32,7 @@ from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
-from profiler.run.intervals import Stretches, Times
+from profiler.run.intervals import Stretches, Times, ends
 from profiler.text import Said, Value, filled, joined, said
 from profiler.trace.events import NO_RANK, rank_of_device
 from profiler.trace.manifest_fields import ActivityKind
@@ -83,8 +83,19 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
             **_longest_host_work(analysis),
         },
         where=Where(device=str(of_steps["device"][0])),
-        cost_ns=between,
+        cost_ns=max(between, _without_host_between(analysis)),
     )
+
+
+def _without_host_between(analysis: Analysis) -> int:
+    """What the run gains, by replay, if the host does nothing between calls of steps: its work that
+    the device hides delays launches, too. 0 if it cannot be replayed."""
+    gains = replay_gains(analysis.inputs)
+    if gains is None:
+        return 0
+    calls = analysis.inputs.run.calls.filter(pl.col("step") >= 0)
+    inside = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
+    return gains.without_host(Stretches(inside.end[:-1], inside.start[1:]))
 
 
 def scheduler_sync(analysis: Analysis) -> Finding | None:

@@ -749,18 +749,29 @@ class Gains(Struct, frozen=True, eq=False):
         """By how much the device span becomes shorter, in ns, if the host does not wait for what
         it did, bool [v], and `copies` among the works, bool [w], take no time; with the host as
         recorded."""
-        recording = self.whole.recording
-        waits, works = recording.waits, recording.works
+        waits, works = self.whole.recording.waits, self.whole.recording.works
         spared = Stretches.union(waits.begin[gone], waits.end[gone])
         left = Waits(*(getattr(waits, name)[~gone] for name in Waits.__struct_fields__))
-        first, last = int(self.whole.script.first[0]), int(self.whole.script.last[0])
+        return self._sparing(spared, left, np.where(copies, 0, works.length))
+
+    def without_host(self, spared: Stretches) -> int:
+        """By how much the device span becomes shorter, in ns, if what the host does at these times
+        takes none, but for its waits."""
+        recording = self.whole.recording
+        return self._sparing(spared, recording.waits, recording.works.length)
+
+    def _sparing(self, spared: Stretches, waits: Waits, lengths: Times) -> int:
+        recording, script = self.whole.recording, self.whole.script
+        first, last = int(script.first[0]), int(script.last[0])
         inner = np.column_stack((spared.start, spared.end)).ravel()
         edges = np.clip(np.concatenate(([first], inner, [last])), first, last)
         pace = np.where(np.arange(len(edges) - 1) % 2 == 1, 0.0, 1.0)
         graph = np.zeros(len(pace), dtype=np.bool_)
-        script = Script(edges[:-1], edges[1:], pace, graph)
-        lengths = np.where(copies, 0, works.length)
-        changed = replay(Recording(works, left, recording.launch_ns), script, lengths)
+        changed = replay(
+            Recording(recording.works, waits, recording.launch_ns),
+            Script(edges[:-1], edges[1:], pace, graph),
+            lengths,
+        )
         return self.whole.unchanged.device_span_ns - changed.device_span_ns
 
     def _both(self, calls: Flags, after: tuple[float, float], pace: float) -> Gain:

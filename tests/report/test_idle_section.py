@@ -52,6 +52,22 @@ def test_guessed_waits_are_said():
         assert ("86 ns of the path, 86 %, is guessed: " in text) == guessed
 
 
+def test_what_lies_between_operators_of_a_cpu_waits_for_no_launch():
+    """Alone it is called so; beside an accelerator, in one column with launch-bound time, a note
+    says it."""
+    calls = [make_call(n, f"t{n}", 0, 100, device=("cpu:0", "rbln:0")[n]) for n in range(2)]
+    works = [
+        Command(n, call.device, "track", "compute", "op", start, 40)
+        for n, call in enumerate(calls)
+        for start in (0, 60)
+    ]
+    for count, said, note in ((1, "between operators ns", False), (2, "launch-bound ns", True)):
+        run = make_run(calls[:count], works[: 2 * count])
+        text = " ".join(part_lines(printed(analyze(run), 140), _WAITED))
+        assert said in text
+        assert ("Of a CPU, launch-bound is what lies between operators" in text) is note
+
+
 def test_run_without_calls_has_no_section():
     """Nothing is known to have waited."""
     assert "idle" not in [section.key for section in report_of(analyze(make_run())).sections]

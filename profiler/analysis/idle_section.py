@@ -165,8 +165,12 @@ def _by_fewer_launches(analysis: Analysis, row: Mapping[str, Any], stalls: Stall
     """What fewer launches gain at most, in ns: beside the wait for them what lies between kernels
     in the queue, and waits between calls to which the host comes sooner. That is no more than the
     device is idle up to its last work, nor than the host takes in calls, but for `stalls`, and the
-    queue holds back."""
+    queue holds back. 0 if no launches were recorded: then calls may be done when they return, and
+    no host gets ahead."""
     run, axis = analysis.inputs.run, analysis.inputs.axis
+    launched = run.commands["device"].gather(run.flows["target"]).cast(pl.String)
+    if not (launched == row["device"]).any():
+        return 0
     (gaps,) = (one for one in gaps_of(analysis.inputs) if one.device == row["device"])
     calls = run.calls.filter(pl.col("device").cast(pl.String) == row["device"])
     host = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))

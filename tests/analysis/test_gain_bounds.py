@@ -12,6 +12,7 @@ from profiler.analysis import launch_bound
 from profiler.prediction.ladder import ladder_of_analysis
 from tests.analysis.asked import asked
 from tests.queued_runs import Machine, QueuedCall, QueuedPipeline, Simulated
+from tests.runs import tiny_run
 
 _ENCODE = (QueuedCall("text_encoder", "prompt"),)
 _STEP = QueuedCall("transformer", "cond", kernels=50)
@@ -87,3 +88,10 @@ def test_host_work_between_calls_that_the_device_hides_delays_launches():
     gain = recorded.ns - simulated(0).ns
     assert gain > 1.3 * found.evidence["between_ns"]
     assert found.cost_ns == pytest.approx(gain, rel=0.01)
+
+
+def test_without_launches_no_host_gets_ahead():
+    """The tiny run's NPU waits 105 ns for the host in calls, and 200 between them: its calls are
+    done when they return, and fewer launches gain the 105."""
+    (found,) = (one for one in asked(tiny_run()).findings if one.rule == "host_bound")
+    assert (found.evidence["host_wait_ns"], found.cost_ns) == (105, 105)

@@ -93,9 +93,12 @@ def _without_host_between(analysis: Analysis) -> int:
     gains = replay_gains(analysis.inputs)
     if gains is None:
         return 0
-    calls = analysis.inputs.run.calls.filter(pl.col("step") >= 0)
-    inside = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
-    return gains.without_host(Stretches(inside.end[:-1], inside.start[1:]))
+    run, pipelines = analysis.inputs.run, analysis.inputs.pipelines
+    calls = run.calls.with_columns(number=pl.Series(pipelines.number_of(run.calls)))
+    steps = calls.filter(pl.col("step") >= 0).group_by("number", maintain_order=True)
+    extents = steps.agg(first=pl.col("start_ns").min(), last=pl.col("start_ns").max())
+    loops = Stretches.union(extents["first"].to_numpy(), extents["last"].to_numpy())
+    return gains.without_host(loops.minus(_times_of(calls)))
 
 
 def scheduler_sync(analysis: Analysis) -> Finding | None:
@@ -477,6 +480,10 @@ def loading_ns(analysis: Analysis, device: str) -> int:
     slow = took > _LAUNCH_NS
     gaps = _times(rows["begin_ns"].to_numpy(), rows["length_ns"].to_numpy())
     return _times(start[slow], took[slow]).both(gaps).length
+
+
+def _times_of(calls: pl.DataFrame) -> Stretches:
+    return Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
 
 
 def _times(begin: Times, length: Times) -> Stretches:

@@ -138,5 +138,5 @@ def test_collectives_of_a_run_that_is_bound_by_its_host_gain_nothing(tmp_path):
     assert found.evidence["exposed_ns"] == 50 * 30_000
     assert found.cost_ns == found.evidence["without_them_ns"] == 30_000  # the last one's
     caveat = words(found).caveat
-    assert "gains no more than 30.0 µs if they take no time" in caveat
+    assert "gains at most 30.0 µs if they take no time" in caveat
     assert "{" not in caveat

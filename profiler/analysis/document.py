@@ -345,7 +345,13 @@ _KNOWN = {
     "image_encoder": 1,
 }
 
-BOUND_COLOURS = {"compute": _BLUE, "memory": _OCHRE, "launch": _RUST, "host": HOST}
+BOUND_COLOURS = {
+    "compute": _BLUE,
+    "memory": _OCHRE,
+    "launch": _RUST,
+    "overhead": _VIOLET,
+    "host": HOST,
+}
 
 PEAK_COLOURS = (  # from little of the peak to much of it, apart by lightness alone
     Colour("#d5e0f5", "#26344d"),

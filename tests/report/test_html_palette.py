@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from profiler.analysis import SURFACE, submodule_colours
+from profiler.analysis import SURFACE, Bound, submodule_colours
 from profiler.analysis.document import (
+    BOUND_COLOURS,
     CATEGORY_COLOURS,
     DEVICE_COLOURS,
     HOST,
@@ -274,3 +275,8 @@ def test_many_submodules_all_have_a_colour():
     """From six on shades repeat rather than run out."""
     names = [f"expert_{i}" for i in range(30)]
     assert set(submodule_colours(names)) == set(names)
+
+
+def test_each_bound_has_its_colour():
+    """The page's timeline asks for one of each, whatever the run has."""
+    assert [*BOUND_COLOURS] == [*Bound]

@@ -1,9 +1,4 @@
-"""The workload of one request: its stages, steps and calls with their measured times.
-
-The time of a pipeline call is cut into segments on the devices' axis that leave no gap. A call
-takes its tile, and the rest is host time. The host time between two steps belongs to the later
-one. Profiler work and missing data are excluded.
-"""
+"""The workload of one request: its stages, steps and calls with their measured times."""
 
 from __future__ import annotations
 
@@ -11,9 +6,9 @@ import dataclasses
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import accumulate, chain, pairwise, product
 from operator import itemgetter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,46 +32,40 @@ from profiler.trace.events import NO_CALL, NO_PIPELINE, NO_STEP, DropKind
 # host does between two steps belongs to the later one.
 
 
-class Extent(Protocol):
-    """A call's labels and when it was under way, in ns."""
+class _Call(Struct, frozen=True):
+    """A call's row, labels and extent in ns; `step` as in its run."""
 
-    @property
-    def stage(self) -> str:
-        """Its stage."""
-
-    @property
-    def step(self) -> int:
-        """Its step, `NO_STEP` outside of any."""
-
-    @property
-    def start(self) -> int:
-        """When it began."""
-
-    @property
-    def end(self) -> int:
-        """When it had ended."""
+    row: int
+    stage: str
+    submodule: str
+    branch: str
+    device: str
+    step: int
+    start: int
+    end: int
 
 
-def stage_borders(
-    calls: Sequence[Extent], spans: Sequence[tuple[int, str]]
+def _stage_borders(
+    calls: Sequence[_Call], spans: Sequence[tuple[int, str]]
 ) -> list[tuple[int, str]]:
     """When each part of a stage starts, in order: calls, in order of time, that took something
     tell; without any, the starts and names of the stages' recorded spans do."""
     found: list[tuple[int, str]] = []
-    reach = None
-    for call in calls:
-        if call.end <= call.start:
-            continue
+    took = [call for call in calls if call.end > call.start]
+    for call, reach in zip(took, _reached(took), strict=True):
         if not found or found[-1][1] != call.stage:
-            found.append((call.start if reach is None else reach, call.stage))
-        reach = call.end if reach is None else max(reach, call.end)
-    if found:
-        return found
-    return sorted(spans)
+            found.append((reach, call.stage))
+    return found or sorted(spans)
 
 
-def step_borders(
-    calls: Sequence[Extent], spans: Sequence[tuple[int, int, int]]
+def _reached(calls: Sequence[_Call]) -> list[int]:
+    """When all calls before each one had ended; of the first, when it starts."""
+    ends_before = accumulate((call.end for call in calls[:-1]), max)
+    return [*(call.start for call in calls[:1]), *ends_before]
+
+
+def _step_borders(
+    calls: Sequence[_Call], spans: Sequence[tuple[int, int, int]]
 ) -> tuple[list[tuple[int, int]], int | None]:
     """The steps' numbers and starts, in order, and when the last of them had ended, None if
     there are none. `calls` are in order of time; of a step without calls its recorded span counts:
@@ -86,27 +75,25 @@ def step_borders(
         known = recorded.get(step, (start, end))
         recorded[step] = (min(known[0], start), max(known[1], end))
     called: dict[int, tuple[int, int]] = {}  # the start of its first call, the end of those before
-    reach: int | None = None
-    last: int | None = None
-    for call in calls:
+    ended: list[int] = []
+    for call, reach in zip(calls, _reached(calls), strict=True):
         if call.step > NO_STEP and (not recorded or call.step in recorded):
-            called.setdefault(call.step, (call.start, call.start if reach is None else reach))
-            last = call.end if last is None else max(last, call.end)
-        reach = call.end if reach is None else max(reach, call.end)
+            called.setdefault(call.step, (call.start, reach))
+            ended.append(call.end)
     begun = recorded or called
     found: list[tuple[int, int]] = []
     follows = False  # a step with calls
     for step in sorted(begun, key=lambda step: begun[step][0]):
         if step not in called:
-            begin, ended = recorded[step]
-            last = ended if last is None else max(last, ended)
+            begin, end = recorded[step]
+            ended.append(end)
         elif follows:
             begin = called[step][1]
         else:
             begin = max(called[step][1], recorded[step][0]) if found else called[step][0]
         found.append((step, max(begin, found[-1][1]) if found else begin))
         follows = step in called
-    return found, last
+    return found, max(ended, default=None)
 
 
 # --- What memory submodules hold, as far as a run tells: weights, activations, and what they keep.
@@ -152,19 +139,13 @@ def with_spans_of_calls(run: Run) -> Run:
     if recorded or all(drop.kind != DropKind.ABORTED_RUN for drop in run.drops):
         return run
     calls = run.calls.filter(pl.col("pipeline") != NO_PIPELINE, pl.col("duration_ns") >= 0)
-    extents = (
-        calls.group_by("pipeline")
-        .agg(
-            begin=pl.col("start_ns").min(),
-            end=(pl.col("start_ns") + pl.col("duration_ns")).max(),
-        )
-        .sort("pipeline")
-    )
+    begin, end = pl.col("start_ns"), pl.col("start_ns") + pl.col("duration_ns")
+    extents = calls.group_by("pipeline").agg(begin.min(), end=end.max()).sort("pipeline")
     whole = extents[:-1] if len(extents) > 1 else extents
     name = run.info.pipeline or "pipeline"
     rows = [
-        ("pipeline", number, name, None, -1, begin, end - begin)
-        for number, begin, end in whole.iter_rows()
+        ("pipeline", number, name, None, NO_STEP, start, done - start)
+        for number, start, done in whole.iter_rows()
     ]
     spans = pl.DataFrame(rows, schema=schema(SPANS), orient="row")
     return dataclasses.replace(run, spans=pl.concat([run.spans, spans]))
@@ -179,7 +160,7 @@ def with_spans_of_calls(run: Run) -> Run:
 # to guidance or to one encoder.
 
 
-HOST_TIME = "host"  # the name of the host's time
+HOST = "host"  # the name of the host's time
 TOKENIZER = "tokenizer"  # host work of one encoder: its name starts with this
 APPLY_GUIDANCE = "apply_guidance"  # host work of guidance
 
@@ -213,19 +194,6 @@ class PipelinePieces(Struct, frozen=True):
     encode: tuple[Piece, ...]
     steps: tuple[tuple[Piece, ...], ...]
     decode: tuple[Piece, ...]
-
-
-class _Call(Struct, frozen=True):
-    """A call's row, labels and extent in ns; `step` as in its run."""
-
-    row: int
-    stage: str
-    submodule: str
-    branch: str
-    device: str
-    step: int
-    start: int
-    end: int
 
 
 def pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
@@ -379,7 +347,7 @@ class _Cut(Struct, frozen=True):
         window, lost = axis
         begin, end = window or (whole[0][0], max(end for _, end, _ in whole))
         recorded = [(step, start, end) for kind, _, step, start, end in spans if kind == "step"]
-        steps, last = step_borders(calls, recorded)
+        steps, last = _step_borders(calls, recorded)
         stages = [(start, name) for kind, name, _, start, _ in spans if kind == "stage"]
         return cls(
             pipeline=whole[0][2],
@@ -387,7 +355,7 @@ class _Cut(Struct, frozen=True):
             end=end,
             calls=calls,
             work=work,
-            stages=stage_borders(calls, stages),
+            stages=_stage_borders(calls, stages),
             steps=steps,
             last=begin if last is None else last,
             own=Stretches.of_all((_own(spans, calls), lost.clipped(begin, end))),
@@ -473,7 +441,7 @@ class _Cut(Struct, frozen=True):
         if start < self.last < end:
             cuts.add(self.last)
         for a, b in pairwise(sorted(cuts)):
-            name = next((n for n, begin, done in named if begin <= a < done), HOST_TIME)
+            name = next((n for n, begin, done in named if begin <= a < done), HOST)
             yield self._phase(a), name, a, b
 
     def _phase(self, time: int) -> int:
@@ -508,17 +476,7 @@ def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]
 OWN_CALLS = ("uncond", "negative_prompt", "skip_layers")  # branches of guidance alone
 
 
-class _Part(Protocol):
-    """A call, or the host's time before one (`submodule` None)."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def submodule(self) -> str | None: ...
-
-
-_Some = TypeVar("_Some", bound=_Part)
+_Some = TypeVar("_Some", Piece, "Task")  # a call, or the host's time before one
 
 
 def staying(
@@ -545,10 +503,11 @@ def staying(
                 if not leads_to(host, part) or not (begun or host.name.startswith(TOKENIZER))
             ]
         else:
-            kept += [*waiting, part]
+            kept += waiting
+            kept.append(part)
             waiting = []
         begun = True
-    return (*kept, *waiting)
+    return tuple(kept + waiting)
 
 
 # --- The tasks of a request: pieces of pipeline calls that are the same in each, with their times.
@@ -590,7 +549,8 @@ _Timed = dict[_Key, tuple[Piece, float]]
 
 
 class ScaledPieces(Struct, frozen=True):
-    """Pieces of p pipeline calls, calls multiplied with `factors`, one a row of the run's calls."""
+    """Pieces of p pipeline calls, calls multiplied with `factors`, one a row of the run's calls;
+    none multiplies none."""
 
     cut: Sequence[PipelinePieces]
     factors: Sequence[float]
@@ -610,18 +570,14 @@ class ScaledPieces(Struct, frozen=True):
     def _timed(self, pieces: Sequence[Piece]) -> _Timed:
         """The pieces of one phase by what they are, with their times, in order."""
         found: _Timed = {}
-        counts: dict[str, int] = {}
         of_call = _numbered(pieces)
         for piece in pieces:
+            name, number = of_call.get(piece.call, ("", 0))
             if piece.submodule is None:
-                name, number = of_call.get(piece.call, ("", 0))
-                key = (piece.name, number, name or "end", piece.stage)
-                factor = 1.0
+                key, factor = (piece.name, number, name or "end", piece.stage), 1.0
             else:
-                number = counts.get(piece.name, 0)
-                counts[piece.name] = number + 1
-                key = (piece.name, number, "", "")
-                factor = self.factors[piece.call]
+                factor = self.factors[piece.call] if self.factors else 1.0
+                key = (name, number, "", "")
             before = found[key][1] if key in found else 0.0
             found[key] = (piece, before + piece.duration_ns * factor)
         return found
@@ -647,12 +603,11 @@ class ScaledPieces(Struct, frozen=True):
 
 def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
     """The name of each call of a phase, and which of that name it is."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     found = {}
-    for piece in pieces:
-        if piece.submodule is not None:
-            found[piece.call] = (piece.name, counts.get(piece.name, 0))
-            counts[piece.name] = counts.get(piece.name, 0) + 1
+    for piece in _called(pieces):
+        found[piece.call] = (piece.name, counts[piece.name])
+        counts[piece.name] += 1
     return found
 
 
@@ -755,9 +710,6 @@ def _batches(shapes: Collection[_Dims]) -> set[int]:
 # --- What one request (one pipeline call) does, in order, each part with its measured times.
 
 
-HOST = HOST_TIME  # the name of tasks that are the host's time
-
-
 class Workload(Struct, frozen=True, eq=False):
     """The tasks of one request in the order in which the pipeline calls them: those of `encode`
     (before the first step) once, those of `step` in each of `steps` steps, those of `decode` once.
@@ -835,14 +787,13 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         factors.get(name, 1.0) if was_traced else 1.0
         for name, was_traced in zip(names, traced, strict=True)
     ]
-    called = [row for pieces in cut for row in _calls_in(pieces)]
+    called = [piece.call for pieces in cut for piece in _called(_pieces_in(pieces))]
     applied = {names[row]: factors[names[row]] for row in called if factor_of_call[row] != 1.0}
-    scaled = ScaledPieces(cut, factor_of_call)
     workload = Workload(
-        encode=scaled.tasks("encode"),
-        step=scaled.tasks("step"),
-        decode=scaled.tasks("decode"),
-        steps=len(cut[0].steps),
+        encode=(),  # these four are of the pieces
+        step=(),
+        decode=(),
+        steps=0,
         weights=weights_of(run, analysis),
         activations=activations_of(analysis),
         measured_ns=np.zeros(len(cut), dtype=np.int64),
@@ -850,17 +801,16 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         overhead_ratio=applied,
         recorded_ns=np.array([p.duration_ns for p in cut], dtype=np.int64) if applied else None,
         numbers=tuple(pieces.number for pieces in cut),
-        steps_of=_steps_of(cut),
         kept=kept_of(analysis),
     )
-    return workload.mapped(lambda tasks: tasks)
+    return with_pieces(workload, cut, factor_of_call)
 
 
-def with_pieces(workload: Workload, cut: Sequence[PipelinePieces]) -> Workload:
-    """`workload` were its pipeline calls these, which nothing corrects any more."""
-    pieces = (piece for each in cut for piece in _pieces_in(each))
-    last = max((piece.call for piece in pieces), default=-1)
-    scaled = ScaledPieces(cut, [1.0] * (last + 1))
+def with_pieces(
+    workload: Workload, cut: Sequence[PipelinePieces], factors: Sequence[float] = ()
+) -> Workload:
+    """`workload` were its pipeline calls these, corrected by `factors` as in `ScaledPieces`."""
+    scaled = ScaledPieces(cut, factors)
     found = replace(
         workload,
         encode=scaled.tasks("encode"),
@@ -885,7 +835,7 @@ def _chosen(
         found = _whole(cut)
         if not warm and len(found) > 1:
             del found[0]  # it paid for what happens once
-    if not any(pieces.steps or _calls_in(pieces) for pieces in found):
+    if not any(pieces.steps or _called(_pieces_in(pieces)) for pieces in found):
         raise InputError(
             "predict starts from the calls of a pipeline call, and the run holds none: give a "
             "trace in which something was called"
@@ -906,8 +856,7 @@ def _whole(cut: Sequence[PipelinePieces]) -> list[PipelinePieces]:
     *before, last = cut
 
     def names(pieces: PipelinePieces) -> list[str]:
-        some = (piece.name for piece in _pieces_in(pieces) if piece.submodule is not None)
-        return [pieces.pipeline, *some]
+        return [pieces.pipeline, *(piece.name for piece in _called(_pieces_in(pieces)))]
 
     own = names(last)
     cut_short = any(len(all_) > len(own) and all_[: len(own)] == own for all_ in map(names, before))
@@ -916,22 +865,21 @@ def _whole(cut: Sequence[PipelinePieces]) -> list[PipelinePieces]:
 
 def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
     """What pipeline calls that are measured together have in common."""
-
-    def names(some: Sequence[Piece]) -> tuple[str, ...]:
-        return tuple(sorted(piece.name for piece in some if piece.submodule is not None))
-
-    in_steps = tuple(sorted({name for step in pieces.steps for name in names(step)}))
-    parts = names(pieces.encode), in_steps, names(pieces.decode)
-    return (pieces.pipeline, *parts, len(pieces.steps))
-
-
-def _calls_in(pieces: PipelinePieces) -> list[int]:
-    return [piece.call for piece in _pieces_in(pieces) if piece.submodule is not None]
+    encode, decode = (
+        tuple(sorted(piece.name for piece in _called(phase)))
+        for phase in (pieces.encode, pieces.decode)
+    )
+    in_steps = {piece.name for step in pieces.steps for piece in _called(step)}
+    return (pieces.pipeline, encode, tuple(sorted(in_steps)), decode, len(pieces.steps))
 
 
 def _pieces_in(pieces: PipelinePieces) -> Iterator[Piece]:
-    for phase in (pieces.encode, *pieces.steps, pieces.decode):
-        yield from phase
+    return chain(pieces.encode, *pieces.steps, pieces.decode)
+
+
+def _called(pieces: Iterable[Piece]) -> list[Piece]:
+    """Those that are calls."""
+    return [piece for piece in pieces if piece.submodule is not None]
 
 
 def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
@@ -943,10 +891,7 @@ def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
 
 def _steps_of(cut: Sequence[PipelinePieces]) -> dict[str, float]:
     """By name in how many steps a call happened, those that do not happen in all."""
-    counts: dict[str, int] = {}
-    for pieces in cut:
-        for step in pieces.steps:
-            for name in {piece.name for piece in step if piece.submodule is not None}:
-                counts[name] = counts.get(name, 0) + 1
+    in_steps = (step for pieces in cut for step in pieces.steps)
+    counts = Counter(name for step in in_steps for name in {p.name for p in _called(step)})
     steps = len(cut[0].steps)
     return {n: count / len(cut) for n, count in counts.items() if count != steps * len(cut)}

@@ -1,15 +1,9 @@
-"""The overview of a report: headline, key figures, missing data, accounting.
-
-    opening_of(ReportInput(analysis, begin_ns, end_ns)).facts[0]  # end to end
-
-The terminal and the first screen of the page render the same values, so their figures are
-equal.
-"""
+"""The overview of a report: headline, key figures, missing data, accounting."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -392,14 +386,16 @@ def drops_fact(analysis: Analysis) -> Fact:
     return Fact(name, number, kinds, alert=missing, remark=not missing)
 
 
-def recording_facts(analysis: Analysis) -> Iterator[Fact]:
+def recording_facts(
+    analysis: Analysis, dropped: Callable[[Analysis], Fact] = drops_fact
+) -> Iterator[Fact]:
     """Figures that contradict each other, what the recording lacks, and what a check of it counted
     and put right."""
     yield from contradiction_facts(analysis)
     yield from as_recorded_facts(analysis.inputs.run)
     health = analysis.inputs.run.info.health
     if analysis.drops or is_sound(health):
-        yield drops_fact(analysis)
+        yield dropped(analysis)
     yield from _outside_calls(analysis)
     yield from health_facts(health)
 
@@ -441,10 +437,9 @@ def _copied(analysis: Analysis) -> Iterator[Fact]:
             yield Fact(said("Given twice"), joined(", ", part.files), note, remark=True)
 
 
-def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
+def missing_lines(drops: Sequence[Drop]) -> Iterator[str]:
     """What was executed and is not in the trace, or not surely: a sentence that says which of the
     two, then one a drop; nothing without drops."""
-    drops = list(drops)
     if any(drop.kind.has_missing_time for drop in drops):
         yield said("This report does not cover everything that was executed.")
     elif drops:
@@ -693,17 +688,11 @@ def _step_facts(analysis: Analysis) -> Iterator[Fact]:
 
 def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
-    yield from contradiction_facts(analysis)
-    yield from as_recorded_facts(analysis.inputs.run)
-    fired = {finding.rule for finding in analysis.findings}
-    health = analysis.inputs.run.info.health
-    if analysis.drops or is_sound(health):
-        yield _dropped(analysis)
-    yield from _outside_calls(analysis)
-    yield from health_facts(health)
+    yield from recording_facts(analysis, _dropped)
     yield from _copied(analysis)
     yield residual_fact(analysis)
     yield cost_fact(analysis)
+    fired = {finding.rule for finding in analysis.findings}
     for fact in coverage_facts(analysis.run.coverage):
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
     for fact in unrecorded_facts(analysis):
@@ -873,24 +862,18 @@ def _gain(finding: Finding) -> str:
 
 
 def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
-    title = _known_advice_title(analysis, shown)
-    if shown and busy_unknown(analysis.inputs.run.info.health):
-        title = said("{title}; doubtful, as the recording is", title=title)
-    return title
-
-
-def _known_advice_title(analysis: Analysis, shown: list[Finding]) -> str:
     findings = analysis.findings
     if not findings:
         return said("Findings: {checked}", checked=none_applies(analysis))
     if not shown:
         return said("Findings: none of the run, {count} of its trace", count=len(findings))
-    if len(findings) == 1:
-        return said("1 finding, with its maximum gain")
-    return said(
-        "Findings, {which}, by maximum gain; gains do not add up",
-        which=of_all(len(shown), len(findings)),
-    )
+    title = said("1 finding, with its maximum gain")
+    if len(findings) > 1:
+        which = of_all(len(shown), len(findings))
+        title = said("Findings, {which}, by maximum gain; gains do not add up", which=which)
+    if busy_unknown(analysis.inputs.run.info.health):
+        title = said("{title}; doubtful, as the recording is", title=title)
+    return title
 
 
 def _next(advised: list[Finding], *, served: bool) -> tuple[str, ...]:

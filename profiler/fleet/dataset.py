@@ -51,6 +51,7 @@ from profiler.fleet.storage import (
     snapshot,
     why_not_here,
 )
+from profiler.run.columns import schema
 from profiler.run.run import Run
 from profiler.tools.metrics import (
     DISTINGUISHING,
@@ -62,7 +63,6 @@ from profiler.tools.metrics import (
     Summary,
     full_name,
     metric_name,
-    schema_of,
 )
 from profiler.tools.query import Database
 from profiler.tools.sources import load
@@ -85,7 +85,7 @@ _OF_RUNS = ("run", "batch", "run_id", "time_ns", "commit", "place", "quality")
 _HISTORY = (
     *("run", "run_id", "time_ns", "commit", "value", "low", "high", "unit", "place", "quality"),
 )
-_SCHEMAS = {"runs": schema_of(RUNS), "metrics": schema_of(METRICS)}
+_SCHEMAS = {"runs": schema(RUNS), "metrics": schema(METRICS)}
 
 Where = Sequence[str] | str
 
@@ -234,12 +234,11 @@ def _all_runs(storage: Storage, files: Snapshot, wanted: Sequence[Condition] = (
 def scan(storage: Storage, table: str, names: Sequence[str]) -> pl.LazyFrame:
     """The rows of these files of a table. Raises FileNotFoundError if one is gone, InputError
     for one that is no Parquet file of that table."""
-    schema = _SCHEMAS[table]
     if not names:
-        return pl.LazyFrame(schema=schema)
+        return pl.LazyFrame(schema=_SCHEMAS[table])
     return pl.scan_parquet(
         [storage.input(name) for name in names],  # type: ignore[arg-type]
-        schema=schema,
+        schema=_SCHEMAS[table],
         hive_partitioning=False,
         glob=False,
     )
@@ -517,7 +516,6 @@ def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
 # --- Summaries of runs → the rows of a batch, and its files.
 
 
-_RUNS_SCHEMA, _METRICS_SCHEMA = schema_of(RUNS), schema_of(METRICS)
 ORDER = ("metric", "stage", "submodule", "role", "shape", "device", "step", "run")
 """By which the rows of a file of metrics are sorted: a reader skips what it does not ask for."""
 _ROW_GROUP = 64_000  # rows
@@ -571,7 +569,7 @@ def runs_frame(additions: Sequence[Addition], batch: str, added_ns: int) -> pl.D
         }
         for one in additions
     ]
-    return pl.DataFrame(rows, schema=_RUNS_SCHEMA, orient="row").sort("time_ns", "run")
+    return pl.DataFrame(rows, schema=_SCHEMAS["runs"], orient="row").sort("time_ns", "run")
 
 
 def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
@@ -583,7 +581,7 @@ def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
         for name, column in values.items():
             column.extend(getattr(measure, name) for measure in one.summary.metrics)
     columns = {"run": runs, "batch": [batch] * len(runs), **values}
-    return pl.DataFrame(columns, schema=_METRICS_SCHEMA).sort(ORDER)
+    return pl.DataFrame(columns, schema=_SCHEMAS["metrics"]).sort(ORDER)
 
 
 def parquet_bytes(frame: pl.DataFrame) -> bytes:

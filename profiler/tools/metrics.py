@@ -1,10 +1,4 @@
-"""The summary of a run for a data set: identity, metrics, commit and content key.
-
-`summary.json` is in the bundle and is valid while the digest of the bundle's files matches. It
-is untrusted: types and bounds are checked, and an invalid one is recomputed. The key depends on
-the run's calls and times, not on bytes, so a re-imported run keeps it. Git is not started; its
-files are read.
-"""
+"""The summary of a run for a data set: identity, metrics, commit and content key."""
 
 from __future__ import annotations
 
@@ -16,12 +10,13 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import polars as pl
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from profiler.analysis.analyze import assembled
 from profiler.analysis.commands import is_accelerator
@@ -32,7 +27,7 @@ from profiler.analysis.self_check import check_times
 from profiler.analysis.settings import setting_pairs
 from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import converted, decoded, opened, read_file, write_atomically
-from profiler.run.columns import FLOAT64, INT64, STRING, Column
+from profiler.run.columns import BYTES, FLOAT64, INT32, INT64, NS, RATIO, STRING, Column, col
 from profiler.run.run import Run
 from profiler.tools.sources import Kind, Source, load_source
 from profiler.trace.bundle import call_files, host_file
@@ -48,78 +43,68 @@ NONE = "none"
 """The value of a setting that a run is known not to have."""
 
 
-def _column(
-    name: str, dtype: pl.DataType, meaning: str, unit: str = "", *, null: bool = True
-) -> Column:
-    return Column(name, dtype, unit, meaning, nullable=null)
-
-
 RUNS: tuple[Column, ...] = (
-    _column("run", STRING, "key: of the SHA-256 of its calls", null=False),
-    _column("batch", STRING, "the batch that added it", null=False),
-    _column("schema_version", pl.Int32(), "version of these columns", null=False),
-    _column("run_id", STRING, "name of the bundle", null=False),
-    _column("time_ns", INT64, "begin of the run since 1970, UTC", "ns", null=False),
-    _column("time_from", STRING, "what tells the time: trace, manifest, file", null=False),
-    _column("added_ns", INT64, "when it was added", "ns", null=False),
-    _column("commit", STRING, "commit of the program that ran"),
-    _column("labels", STRING, "JSON object of texts", null=False),
-    _column("place", STRING, "where the bundle or file is; empty if that is not kept", null=False),
-    _column("producer", STRING, "what recorded it"),
-    _column("pipeline", STRING, "class of the pipeline"),
-    _column("model", STRING, "name of the model"),
-    _column("weights", STRING, "types of weights by submodule"),
-    _column("adapters", STRING, "adapters by submodule; none"),
-    _column("steps", INT64, "denoising steps of a pipeline call"),
-    _column("resolution", STRING, "width and height in pixels"),
-    _column("batch_size", INT64, "images or videos of a pipeline call"),
-    _column("frames", INT64, "frames of a video; 0: it makes none"),
-    _column("guidance", FLOAT64, "guidance scale; 0: it has none"),
-    _column("attention", STRING, "what computes attention"),
-    _column("cache", STRING, "step caches by submodule; none"),
-    _column("compile", STRING, "torch.compile by submodule; none"),
-    _column("offload", STRING, "offload by submodule; none"),
-    _column("hardware", STRING, "devices that ran calls, with their number"),
-    _column("software", STRING, "versions that decide speed"),
-    _column("python", STRING, "version of Python"),
-    _column("system", STRING, "operating system"),
-    _column("cpu", STRING, "the machine's CPU"),
-    _column("cores", INT64, "processors that the run might use"),
-    _column("memory_bytes", INT64, "the machine's memory", "bytes"),
-    _column("versions", STRING, "JSON object: all versions", null=False),
-    _column("settings", STRING, "JSON object: arguments of the pipeline", null=False),
-    _column("pipelines", INT64, "pipeline calls", null=False),
-    _column("calls", INT64, "calls of submodules", null=False),
-    _column("commands", INT64, "commands", null=False),
-    _column("drops", INT64, "drops by which time is missing", null=False),
-    _column("drop_kinds", STRING, "kinds of all drops", null=False),
-    _column("residual", FLOAT64, "largest share of a pipeline call without account", "ratio"),
-    _column("tracing_cost", FLOAT64, "what tracing added, of the time without it", "ratio"),
-    _column("quality", STRING, "empty: good; else what is bad", null=False),
+    col("run", STRING, "key: of the SHA-256 of its calls"),
+    col("batch", STRING, "the batch that added it"),
+    col("schema_version", INT32, "version of these columns"),
+    col("run_id", STRING, "name of the bundle"),
+    col("time_ns", NS, "begin of the run since 1970, UTC"),
+    col("time_from", STRING, "what tells the time: trace, manifest, file"),
+    col("added_ns", NS, "when it was added"),
+    col("commit", STRING, "commit of the program that ran", True),
+    col("labels", STRING, "JSON object of texts"),
+    col("place", STRING, "where the bundle or file is; empty if that is not kept"),
+    col("producer", STRING, "what recorded it", True),
+    col("pipeline", STRING, "class of the pipeline", True),
+    col("model", STRING, "name of the model", True),
+    col("weights", STRING, "types of weights by submodule", True),
+    col("adapters", STRING, "adapters by submodule; none", True),
+    col("steps", INT64, "denoising steps of a pipeline call", True),
+    col("resolution", STRING, "width and height in pixels", True),
+    col("batch_size", INT64, "images or videos of a pipeline call", True),
+    col("frames", INT64, "frames of a video; 0: it makes none", True),
+    col("guidance", FLOAT64, "guidance scale; 0: it has none", True),
+    col("attention", STRING, "what computes attention", True),
+    col("cache", STRING, "step caches by submodule; none", True),
+    col("compile", STRING, "torch.compile by submodule; none", True),
+    col("offload", STRING, "offload by submodule; none", True),
+    col("hardware", STRING, "devices that ran calls, with their number", True),
+    col("software", STRING, "versions that decide speed", True),
+    col("python", STRING, "version of Python", True),
+    col("system", STRING, "operating system", True),
+    col("cpu", STRING, "the machine's CPU", True),
+    col("cores", INT64, "processors that the run might use", True),
+    col("memory_bytes", BYTES, "the machine's memory", True),
+    col("versions", STRING, "JSON object: all versions"),
+    col("settings", STRING, "JSON object: arguments of the pipeline"),
+    col("pipelines", INT64, "pipeline calls"),
+    col("calls", INT64, "calls of submodules"),
+    col("commands", INT64, "commands"),
+    col("drops", INT64, "drops by which time is missing"),
+    col("drop_kinds", STRING, "kinds of all drops"),
+    col("residual", RATIO, "largest share of a pipeline call without account", True),
+    col("tracing_cost", RATIO, "what tracing added, of the time without it", True),
+    col("quality", STRING, "empty: good; else what is bad"),
 )
 """One row a run. Null is unknown: nobody recorded it."""
 
 METRICS: tuple[Column, ...] = (
-    _column("run", STRING, "of which run", null=False),
-    _column("batch", STRING, "the batch that added it", null=False),
-    _column("stage", STRING, "of which stage"),
-    _column("submodule", STRING, "of which submodule"),
-    _column("step", pl.Int32(), "of which step"),
-    _column("role", STRING, "of which role"),
-    _column("shape", STRING, "of which operator shape"),
-    _column("device", STRING, "of which device"),
-    _column("metric", STRING, "name of the metric", null=False),
-    _column("value", FLOAT64, "a pipeline call's, in `unit`", null=False),
-    _column("low", FLOAT64, "lower end of the value's 95 % interval"),
-    _column("high", FLOAT64, "upper end of the value's 95 % interval"),
-    _column("unit", STRING, "ns, bytes, ratio, count", null=False),
+    col("run", STRING, "of which run"),
+    col("batch", STRING, "the batch that added it"),
+    col("stage", STRING, "of which stage", True),
+    col("submodule", STRING, "of which submodule", True),
+    col("step", INT32, "of which step", True),
+    col("role", STRING, "of which role", True),
+    col("shape", STRING, "of which operator shape", True),
+    col("device", STRING, "of which device", True),
+    col("metric", STRING, "name of the metric"),
+    col("value", FLOAT64, "a pipeline call's, in `unit`"),
+    col("low", FLOAT64, "lower end of the value's 95 % interval", True),
+    col("high", FLOAT64, "upper end of the value's 95 % interval", True),
+    col("unit", STRING, "ns, bytes, ratio, count"),
 )
 """One row a number. A null `stage`, `submodule`, … : the number is not by this."""
 
-DISTINGUISHING = ("stage", "submodule", "step", "role", "shape", "device")
-"""What a metric may be of."""
-VALUE_COLUMNS = (*DISTINGUISHING, "metric", "value", "low", "high", "unit")
-"""What a metric says beside whose it is."""
 
 IDENTITY: dict[str, tuple[str, ...]] = {
     "workload": ("pipeline", "model"),
@@ -141,11 +126,6 @@ IDENTITY: dict[str, tuple[str, ...]] = {
 """The columns of `runs` that must agree for two runs to be comparable."""
 
 
-def schema_of(columns: Sequence[Column]) -> dict[str, pl.DataType]:
-    """Names and dtypes of columns."""
-    return {column.name: column.dtype for column in columns}
-
-
 # --- Which commit a program ran at, as far as its surroundings tell.
 #
 # Git is not started: its files are read, so that nothing of a repository's configuration runs.
@@ -159,11 +139,11 @@ _REF = re.compile(r"ref: (refs/[\w./+-]{1,250})")
 _MOST_BYTES = 4 << 20  # of packed-refs
 
 
-def commit_of(folder: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+def commit_of(folder: Path) -> str | None:
     """The commit that variables of the environment name, else that of the git repository around
     `folder`; None if neither tells."""
     for name in (VARIABLE, *_OF_CI):
-        commit = environment.get(name, "").strip()
+        commit = os.environ.get(name, "").strip()
         if _NAME.fullmatch(commit):
             return commit
     return _of_repository(folder)
@@ -224,8 +204,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-# --- What identifies a run by its content: wherever it lies, however often it is imported or
-# merged.
+# --- What identifies a run by its content, wherever it lies.
 #
 # The key is of the run's calls: which submodule, when, for how long, to the nanosecond. It is not
 # of bytes: importing a file twice makes two manifests of one run, and files that number their texts
@@ -234,7 +213,6 @@ def _text(path: Path) -> str:
 
 
 KEY_DIGITS = 32
-_BLOCK = 1 << 20
 
 
 def key_of(source: Source) -> str | None:
@@ -259,8 +237,7 @@ def bundle_digest(bundle: Path) -> str:
     for path in (bundle / MANIFEST_NAME, *host_file(bundle), *call_files(bundle)):
         try:
             with opened(path) as file:
-                while block := file.read(_BLOCK):
-                    digest.update(block)
+                hashlib.file_digest(file, lambda: digest)
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     return digest.hexdigest()
@@ -310,7 +287,10 @@ class Measure(Struct, frozen=True, array_like=True):
     unit: str
 
 
-assert Measure.__struct_fields__ == VALUE_COLUMNS
+VALUE_COLUMNS = Measure.__struct_fields__
+"""What a metric says beside whose it is."""
+DISTINGUISHING = VALUE_COLUMNS[:6]
+"""What a metric may be of."""
 
 
 def measures_of(analysis: Analysis) -> list[Measure]:
@@ -371,8 +351,8 @@ def _row(
 
 def _median_row(metric: str, values: Sequence[float], **of: str | int | None) -> Iterator[Measure]:
     if values:
-        value, *interval = median_interval(values)
-        yield from _row(metric, value, "ns", (interval[0], interval[1]), **of)
+        value, low, high = median_interval(values)
+        yield from _row(metric, value, "ns", (low, high), **of)
 
 
 def _of_run(pipelines: pl.DataFrame) -> Iterator[Measure]:
@@ -393,7 +373,8 @@ def _of_stages(analysis: Analysis, calls: int) -> Iterator[Measure]:
 def _of_steps(steps: pl.DataFrame) -> Iterator[Measure]:
     if steps.is_empty():
         return
-    firsts, steady = _first_and_steady(steps.sort("start_ns"), "pipeline")
+    first = pl.col("pipeline").is_first_distinct()
+    firsts, steady = _first_and_steady(steps.sort("start_ns"), first)
     yield from _median_row("first_step", firsts, stage="denoise")
     yield from _median_row("step", steady or firsts, stage="denoise")
     by_step = steps.group_by("step").agg("elapsed_ns").sort("step").rows()
@@ -401,9 +382,9 @@ def _of_steps(steps: pl.DataFrame) -> Iterator[Measure]:
         yield from _median_row("step", times, stage="denoise", step=step)
 
 
-def _first_and_steady(rows: pl.DataFrame, by: str) -> tuple[list[int], list[int]]:
-    first = rows[by].is_first_distinct()
-    return (rows["elapsed_ns"].filter(first).to_list(), rows["elapsed_ns"].filter(~first).to_list())
+def _first_and_steady(rows: pl.DataFrame, first: pl.Expr) -> Iterator[list[int]]:
+    for which in (first, ~first):
+        yield rows.filter(which)["elapsed_ns"].drop_nulls().to_list()
 
 
 def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
@@ -418,8 +399,7 @@ def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
     groups = analysis.calls.sort("start_ns").group_by(*by, maintain_order=True)
     for (stage, submodule), rows in groups:
         of = {"stage": stage, "submodule": submodule}
-        steady = rows.filter(~pl.col("first"))["elapsed_ns"].drop_nulls().to_list()
-        first = rows.filter("first")["elapsed_ns"].drop_nulls().to_list()
+        first, steady = _first_and_steady(rows, pl.col("first"))
         yield from _row("first_call", first[0] if first else None, **of)
         yield from _median_row("call", steady or first, **of)
 
@@ -475,7 +455,7 @@ METRIC_NAMES: Mapping[str, str] = {
     "peak_memory": "peak memory of [device=DEVICE]",
     "weight_memory": "bytes of weights on [device=DEVICE]",
 }
-"""Names of metrics and what each is."""
+
 _KEYS = ("step", "role", "device", "shape")
 _BRACKETS = re.compile(r"(?P<path>[^\[]+?)(?:\[(?P<keys>.*)\])?", re.DOTALL)
 _ADVICE = (
@@ -517,8 +497,7 @@ def metric_name(text: str) -> MetricName:
             f"{text!r:.120} is no metric: there is {', '.join(METRIC_NAMES)}; {_ADVICE}"
         )
     stage, submodule = _scope(scope)
-    keys = _keys(text, found["keys"])
-    known: dict[str, Any] = {"stage": stage, "submodule": submodule, **keys}
+    known: dict[str, Any] = {"stage": stage, "submodule": submodule, **_keys(text, found["keys"])}
     any_stage = submodule is not None and stage is None
     return MetricName(text=text.strip(), metric=metric, any_stage=any_stage, **known)
 
@@ -531,12 +510,8 @@ def full_name(row: Mapping[str, Any]) -> str:
 
 
 def _scope(scope: str) -> tuple[str | None, str | None]:
-    if not scope:
-        return None, None
     first, _, rest = scope.partition(".")
-    if first in STAGES:
-        return first, rest or None
-    return None, scope
+    return (first, rest or None) if first in STAGES else (None, scope or None)
 
 
 def _keys(text: str, keys: str | None) -> dict[str, Any]:
@@ -571,6 +546,8 @@ _ARGUMENTS = {
     "batch_size": ("num_images_per_prompt", "num_videos_per_prompt"),
     "frames": ("num_frames",),
     "guidance": ("guidance_scale",),
+    "width": ("width",),
+    "height": ("height",),
 }
 
 
@@ -617,11 +594,9 @@ def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
     """Steps, resolution and the like: what pipeline calls made, else what they were given. If
     calls differ there is no one value, so it is unknown."""
     of = run.generations
-    sizes = {(one.width, one.height) for one in of}
     given = _given(run)
+    sizes = {(one.width, one.height) for one in of} or {(given.get("width"), given.get("height"))}
     width, height = next(iter(sizes)) if len(sizes) == 1 else (None, None)
-    if not of:
-        width, height = given.get("width"), given.get("height")
     found: dict[str, str | int | float | None] = {
         "steps": _common(of, "steps", given),
         "resolution": f"{width}×{height}" if width and height else None,
@@ -640,8 +615,7 @@ def _common(
     values = {getattr(one, field) for one in of}
     if not values:
         return given.get(argument or field)
-    value = values.pop()
-    return None if values else value
+    return values.pop() if len(values) == 1 else None
 
 
 def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | None:
@@ -658,9 +632,8 @@ def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | N
 
 def _given(run: RunSummary) -> dict[str, int]:
     """Numbers that the pipeline was given, by column."""
-    names = {**_ARGUMENTS, "width": ("width",), "height": ("height",)}
     found: dict[str, int] = {}
-    for column, arguments in names.items():
+    for column, arguments in _ARGUMENTS.items():
         for argument in arguments:
             value = run.settings.get(argument)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -693,17 +666,15 @@ def _named(run: RunSummary, device: str, hardware: str | None) -> str | None:
 
 
 def _software(versions: Mapping[str, str]) -> str | None:
-    versions_known = sorted(
-        (name, of) for name, of in versions.items() if name not in _BESIDE_SPEED
-    )
-    return ", ".join(f"{name} {version}" for name, version in versions_known) or None
+    known = sorted(versions.items())
+    return ", ".join(f"{name} {of}" for name, of in known if name not in _BESIDE_SPEED) or None
 
 
 # --- `summary.json`: what a data set keeps of a run, in its bundle.
 #
 # Made from the analysis that somebody has at hand, so that adding the run to a data set needs none.
-# It counts while the bundle is what it was: the digest of its files stands in it. What is read is
-# untrusted: checked against its types, bounded, and made again if anything is wrong.
+# It counts while its digest is that of the bundle's files. What is read is untrusted: checked
+# against its types, bounded, and made again if anything is wrong.
 
 
 SUMMARY_NAME = "summary.json"
@@ -719,17 +690,10 @@ _ADDED = ("batch", "schema_version", "added_ns", "labels", "place")  # when it i
 
 _Text = Annotated[str, Meta(max_length=20_000)]
 _TYPES: dict[str, type] = {"Float64": float, "Int64": int, "String": _Text}
+_FIELDS = [(c.name, _TYPES[str(c.dtype)], c.nullable) for c in RUNS if c.name not in _ADDED]
 _Row = msgspec.defstruct(
     "_Row",
-    [
-        (
-            column.name,
-            _TYPES[str(column.dtype)] | None if column.nullable else _TYPES[str(column.dtype)],
-        )
-        for column in RUNS
-        if column.name not in _ADDED
-    ],
-    frozen=True,
+    [(name, of | None if nullable else of) for name, of, nullable in _FIELDS],
     forbid_unknown_fields=True,
 )
 
@@ -741,16 +705,11 @@ class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema_version: int
     content: str
     run: dict[str, Any]
-    metrics: tuple[Measure, ...] = field(default_factory=tuple)
+    metrics: tuple[Measure, ...] = ()
 
 
 _BEGIN = re.compile(rb'\s*\{\s*"(schema_version|content|metrics|run)"\s*:')
 _HEAD = 200  # bytes in which that stands
-
-
-class _Times(Struct, frozen=True):
-    ns: int
-    told_by: str
 
 
 def summary_of(
@@ -759,13 +718,12 @@ def summary_of(
     """The summary of a run from its analysis, which is of the whole run. `source` is where it
     lies; `content` the digest of its bundle; `commit` that of the program."""
     run, info = analysis.run, analysis.inputs.run.info
-    times = _times(analysis.inputs.run, source)
-    quality = _quality(analysis)
+    time_ns, time_from = _times(analysis.inputs.run, source)
     row = {
         "run": key_of_run(analysis.inputs.run),
         "run_id": run.run_id,
-        "time_ns": times.ns,
-        "time_from": times.told_by,
+        "time_ns": time_ns,
+        "time_from": time_from,
         "commit": commit,
         "producer": run.producer or None,
         **recorded_identity(analysis),
@@ -779,7 +737,7 @@ def summary_of(
         "pipelines": len(analysis.pipelines),
         "calls": run.calls,
         "commands": run.commands,
-        **quality,
+        **_quality(analysis),
     }
     bounded = _cut(row, 20_000)
     if len(msgspec.json.encode(bounded)) > LARGEST // 2:
@@ -833,7 +791,7 @@ def write_summary(bundle: Path, summary: Summary) -> bool:
 def read_summary(bundle: Path) -> Summary | None:
     """The summary in `bundle`; None if there is none that is current. Raises InputError if
     a file of it cannot be read."""
-    found = _read(bundle)
+    found = _read(bundle / SUMMARY_NAME)
     if found is None or found.schema_version != SCHEMA_VERSION:
         return None
     return found if found.content == bundle_digest(bundle) else None
@@ -849,15 +807,13 @@ def is_summary(path: Path) -> bool:
             begin = _BEGIN.match(file.read(_HEAD))
     except OSError:
         return False
-    if begin is None:
-        return False
-    return begin[1] == b"schema_version" or _read_file(path) is not None
+    return begin is not None and (begin[1] == b"schema_version" or _read(path) is not None)
 
 
 def read_summary_file(path: Path) -> Summary:
     """The summary in a file that was kept. Raises InputError if it is none, or of another
     version."""
-    found = _read_file(path)
+    found = _read(path)
     if found is None or found.schema_version != SCHEMA_VERSION:
         raise InputError(
             f"{path} is damaged, or no summary of version {SCHEMA_VERSION}: take summary.json of a "
@@ -872,7 +828,7 @@ def summarize_analysis(analysis: Analysis, source: Source) -> bool:
     if source.kind is not Kind.BUNDLE or source.origin is not None or analysis.run.selection:
         return False
     try:
-        before, content = _read(source.path), bundle_digest(source.path)
+        before, content = _read(source.path / SUMMARY_NAME), bundle_digest(source.path)
         commit = None if before is None else before.run["commit"]
         summary = summary_of(analysis, source, content=content, commit=commit)
         return summary == before or write_summary(source.path, summary)
@@ -892,11 +848,7 @@ def summarize_recorded(bundle: Path, folder: Path) -> bool:
         return False
 
 
-def _read(bundle: Path) -> Summary | None:
-    return _read_file(bundle / SUMMARY_NAME)
-
-
-def _read_file(path: Path) -> Summary | None:
+def _read(path: Path) -> Summary | None:
     try:
         if not path.is_file() or path.stat().st_size > _LIMIT:
             return None
@@ -907,25 +859,23 @@ def _read_file(path: Path) -> Summary | None:
     return found
 
 
-def _times(run: Run, source: Source) -> _Times:
-    """When the run started: by its trace, by its manifest, by the file's time."""
+def _times(run: Run, source: Source) -> tuple[int, str]:
+    """When the run started, and what tells: its trace, its manifest, or the file's time."""
     firsts = [frame["start_ns"].min() for frame in (run.spans, run.calls, run.commands)]
-    known = [first for first in firsts if isinstance(first, int)]
-    if known and min(known) >= _TIME_OF_DAY:
-        return _Times(min(known), "trace")
+    first = min((one for one in firsts if isinstance(one, int)), default=0)
+    if first >= _TIME_OF_DAY:
+        return first, "trace"
     manifest = source.path / MANIFEST_NAME
     if source.kind is Kind.BUNDLE and manifest.is_file() and source.origin is None:
-        from datetime import datetime
-
         try:
             created = datetime.fromisoformat(read_manifest(manifest).created)
-            return _Times(int(created.timestamp()) * 1_000_000_000, "manifest")
+            return int(created.timestamp()) * 1_000_000_000, "manifest"
         except ValueError:
             pass
     try:
-        return _Times(source.place.stat().st_mtime_ns, "file")
+        return source.place.stat().st_mtime_ns, "file"
     except OSError:
-        return _Times(time.time_ns(), "file")
+        return time.time_ns(), "file"
 
 
 def _quality(analysis: Analysis) -> Mapping[str, Any]:

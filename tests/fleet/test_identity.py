@@ -8,10 +8,11 @@ import pytest
 from profiler.errors import InputError
 from profiler.fleet.change_points import ratio_interval, relative_noise, runs_needed
 from profiler.fleet.dataset import FIELDS, Why, checked_fields, differences, groups
-from profiler.tools.metrics import RUNS, schema_of
+from profiler.run.columns import schema
+from profiler.tools.metrics import RUNS
 from tests.fleet.simulated import IDENTITY, noisy
 
-_SCHEMA = {name: dtype for name, dtype in schema_of(RUNS).items() if name in FIELDS}
+_SCHEMA = {name: dtype for name, dtype in schema(RUNS).items() if name in FIELDS}
 
 
 def _runs(*changes: dict[str, object]) -> pl.DataFrame:

@@ -180,10 +180,12 @@ def _replacing(path: Path, *, sync: bool) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def folder_appearing(directory: Path) -> Iterator[Path]:
-    """A scratch folder whose files go to `directory`, which is made, once the block ends: over
-    files of their names; what fails leaves nothing. Raises OutputError, and for an OSError of the
-    block."""
+def folder_appearing(directory: Path, *, over: bool = True) -> Iterator[Path]:
+    """A scratch folder whose files go to `directory`, which is made, once the block ends: `over`
+    files of their names, else into an empty folder alone; what fails leaves nothing. Raises
+    OutputError, and for an OSError of the block."""
+    if not over and directory.is_dir() and any(directory.iterdir()):
+        raise OutputError(f"{directory} is not empty: give a new folder, nothing is overwritten")
     new = list(takewhile(lambda one: not os.path.lexists(one), (directory, *directory.parents)))
     folder = directory
     try:

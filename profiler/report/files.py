@@ -46,7 +46,7 @@ from profiler.prediction.ladder_section import ladder_document
 from profiler.report.terminal import evidence_text
 from profiler.report.terminal_layout import Drawn, clean, drawn, shorten
 from profiler.run.columns import STRING, Column, col
-from profiler.run.load import new_folder_appearing, write_frame, write_parquet
+from profiler.run.load import write_frame, write_parquet
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, count, counted, said
 from profiler.trace.documents import document_text, envelope
@@ -525,7 +525,7 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
 
     Returns the paths of the latter. Raises OutputError if that cannot be.
     """
-    with new_folder_appearing(directory) as folder:
+    with folder_appearing(directory, over=False) as folder:
         write_parquet(run, folder)
         names = []
         for name, frame in worded_tables(analysis).items():

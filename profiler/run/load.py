@@ -3,8 +3,7 @@
     run = load_bundle(Path("traces/20261121-093000-sd3"))
     run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
 
-Missing data is in `run.drops`. Frames are built one column at a time for all traces of a
-bundle, and small traces are joined first, so there is no second copy and no loop over rows.
+What was executed but is not in the files is in `run.drops`.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct, structs
 
-from profiler.errors import InputError, MissingPackageError, OutputError
+from profiler.errors import InputError, MissingPackageError
 from profiler.files import (
     appearing,
     folder_appearing,
@@ -91,8 +89,6 @@ from profiler.trace.manifest import (
 from profiler.trace.manifest_fields import Shortened
 
 # --- The commands of several traces as one frame, a column at a time.
-#
-#     frame = commands_of([parts_of_one_trace, parts_of_another])
 #
 # Each trace has its columns as the decoder left them: numbers, or codes of a table of texts. A
 # column of the frame is made of all of them at once, so that neither a frame a trace nor a second
@@ -224,9 +220,8 @@ def with_calls(parts: Parts, calls: pl.DataFrame) -> None:
         return
     if one:
         rows, own = same(rows[0], len(of_command)), own[:0]
-    for name in ("pipeline", "step"):
+    for name in ("pipeline", "step", "stage"):
         parts[name] = _from_calls(parts[name], calls[name], rows, own)
-    parts["stage"] = _from_calls(parts["stage"], calls["stage"], rows, own)
 
 
 def _from_calls(
@@ -274,8 +269,7 @@ class TraceFrames(Struct, frozen=True, eq=False):
 def trace_frames(trace: TraceColumns) -> TraceFrames:
     """The frames of `trace`. What nobody else refers to is freed on the way, column by column."""
     tracks, strings = track_names(trace.tracks), trace.strings
-    units = [track.unit for track in trace.tracks]
-    counters = _counters_frame(trace, tracks, units)
+    counters = _counters_frame(trace, tracks)
     order = _order(trace.slices.call)
     flows = _flows_frame(trace, order)
     args = _args_frame(trace.args, strings, order)
@@ -342,11 +336,7 @@ def _closed(
 ) -> Part:
     """Values of a closed list, `other` for what is not in it."""
     if len(codes) and codes.strides == (0,):
-        text = strings[codes[0].item()]
-        known = pl.Series([text], dtype=pl.String).cast(allowed, strict=False)
-        if other is not None and known.null_count():
-            known = pl.Series([other], dtype=allowed)
-        return Part(same(np.int32(0), len(codes)), known)
+        strings, codes = strings.gather([codes[0].item()]), same(np.int32(0), len(codes))
     table = strings.cast(allowed, strict=False)
     return Part(codes, table if other is None else table.fill_null(other))
 
@@ -402,24 +392,15 @@ def _tables(*texts: Sequence[str]) -> Iterator[pl.Series]:
         yield pl.Series([text or None for text in column], dtype=pl.String).cast(TEXT)
 
 
-def _counters_frame(
-    trace: TraceColumns, tracks: tuple[list[str], list[str]], units: Sequence[str]
-) -> pl.DataFrame:
+def _counters_frame(trace: TraceColumns, tracks: tuple[list[str], list[str]]) -> pl.DataFrame:
     """The samples in order of call, those of none last."""
     counters = trace.counters
     if not len(counters.time_ns):
         return _NO_COUNTERS
-    devices, names, unit = _tables(*tracks, units)
-    frame = pl.DataFrame(
-        {
-            "call": counters.call,
-            "device": texts_of(Part(counters.track, devices)),
-            "name": texts_of(Part(counters.track, names)),
-            "unit": texts_of(Part(counters.track, unit)),
-            "time_ns": counters.time_ns,
-            "value": counters.value,
-        }
-    )
+    tables = _tables(*tracks, [track.unit for track in trace.tracks])
+    texts = [texts_of(Part(counters.track, table)) for table in tables]
+    columns = (counters.call, *texts, counters.time_ns, counters.value)
+    frame = pl.DataFrame(dict(zip(_NO_COUNTERS.columns, columns, strict=True)))
     order = _order(counters.call)
     return frame if order is None else frame[order]
 
@@ -494,8 +475,7 @@ _LATER = {  # columns, by what is unknown
     "device_duration_ns": None,
     "recorded_ns": None,
 }
-_WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
-_UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
+_UNREADABLE = (OSError, pl.exceptions.PolarsError, KeyError, TypeError, ValueError, AttributeError)
 
 
 def is_parquet_run(path: Path) -> bool:
@@ -506,22 +486,13 @@ def is_parquet_run(path: Path) -> bool:
 def write_parquet(run: Run, directory: Path) -> None:
     """Write `run` to a new or empty `directory`. Raises OutputError if that cannot be; then
     nothing of it stays."""
-    with new_folder_appearing(directory) as folder:
+    with folder_appearing(directory, over=False) as folder:
         for name in TABLES:
             write_frame(getattr(run, name), folder / f"{name}.parquet")
         write_frame(run.args.collect(), folder / _ARGS_NAME)
         info = info_document(structs.replace(run.info, drops=run.drops))
         document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
         write_atomically(folder / _RUN_NAME, json_text(document, indent=None).encode())
-
-
-@contextmanager
-def new_folder_appearing(directory: Path) -> Iterator[Path]:
-    """`folder_appearing`, of a new or empty folder."""
-    if directory.is_dir() and any(directory.iterdir()):
-        raise OutputError(f"{directory} is not empty: give a new folder, nothing is overwritten")
-    with folder_appearing(directory) as folder:
-        yield folder
 
 
 def write_frame(frame: pl.DataFrame, path: Path) -> None:
@@ -593,9 +564,7 @@ def _sound(run: Run, path: Path) -> Run:
         )
     for frame in (run.calls, run.commands):
         for name in _SUMMED:
-            if name not in frame.columns or frame.is_empty():
-                continue
-            largest: Any = frame[name].max()
+            largest: Any = frame[name].max() if name in frame.columns else None
             if largest is None or largest * len(frame) < _LARGEST_SUM:
                 continue
             if frame[name].clip(lower_bound=0).cast(pl.Float64).sum() >= _LARGEST_SUM:
@@ -607,9 +576,6 @@ def _sound(run: Run, path: Path) -> Run:
 
 
 # --- Where in a model a command lies: its place, whatever its producer calls a layer.
-#
-# A layer that is the path of an operation in its module lies in that module; any other layer says
-# by itself where it lies.
 
 
 def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
@@ -624,17 +590,12 @@ def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
 def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
     """The place of each layer among `commands`, by the first module that one of them tells."""
     layers = commands.group_by("layer").agg(pl.col("module").drop_nulls().first())
-    texts = layers.select(pl.col("layer", "module").cast(pl.String))
-    rows = texts.select("layer", place_of(pl.col("layer"), pl.col("module")).alias("place")).rows()
-    return dict(rows)
+    layer, module = pl.col("layer").cast(pl.String), pl.col("module").cast(pl.String)
+    return dict(layers.select(layer, place_of(layer, module).alias("place")).rows())
 
 
 # --- Small traces put together before they become frames: what Polars takes for a frame, whatever
-# is in it, is more than the work on some thousand rows.
-#
-#     traces = together([read_trace(path) for path in small])
-#
-# A bundle has a file a call, so that a run of 28 steps is some 40 of them.
+# is in it, is more than the work on some thousand rows. A bundle has a file a call.
 
 
 _TEXTS = (*TEXT_COLUMNS, "category")
@@ -644,17 +605,12 @@ def together(traces: list[TraceColumns]) -> list[TraceColumns]:
     """The `traces` as one, with the same commands in the same order; as they are where one has
     what only frames of its own keep apart: arguments, commands without a number, or calls that
     others have too."""
-    if len(traces) < 2 or not all(map(_is_plain, traces)):
+    if len(traces) < 2 or any(
+        len(trace.args) or (trace.slices.command_index < 0).any() for trace in traces
+    ):
         return traces
-    if not _in_order([trace.slices.call for trace in traces]):
-        return traces
-    if not _in_order([trace.counters.call for trace in traces]):
-        return traces
-    return [_join_traces(traces)]
-
-
-def _is_plain(trace: TraceColumns) -> bool:
-    return bool((trace.slices.command_index >= 0).all()) and not len(trace.args)
+    calls = ([trace.slices.call for trace in traces], [trace.counters.call for trace in traces])
+    return [_join_traces(traces)] if all(map(_in_order, calls)) else traces
 
 
 def _in_order(columns: Sequence[Int32s]) -> bool:
@@ -671,8 +627,9 @@ def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
     known.default_factory = known.__len__
     codes = [np.array([known[text] for text in t.strings], dtype=np.int32) for t in traces]
     rows, tracks = _offsets(len(t.slices) for t in traces), _offsets(len(t.tracks) for t in traces)
+    firsts = {"track": tracks, "parent": rows}
     columns = {
-        field.name: _repeated_column(field.name, traces, codes, rows, tracks)
+        field.name: _repeated_column(field.name, traces, codes, firsts.get(field.name))
         for field in fields(SliceColumns)
     }
     return replace(
@@ -693,29 +650,24 @@ def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
     )
 
 
-def _offsets(lengths: Iterator[int]) -> list[int]:
+def _offsets(lengths: Iterable[int]) -> list[int]:
     """Where each piece begins."""
-    return [0, *np.cumsum([*lengths]).tolist()][:-1]
+    return list(accumulate(lengths, initial=0))[:-1]
 
 
 def _repeated_column(
     name: str,
     traces: Sequence[TraceColumns],
     codes: Sequence[Int32s],
-    rows: Sequence[int],
-    tracks: Sequence[int],
+    firsts: Sequence[int] | None,
 ) -> npt.NDArray[Any]:
-    """A column of all traces; one value, repeated without taking memory, if it is in each."""
+    """A column of all traces, of codes with what each trace's begin with; one value, repeated
+    without taking memory, if it is in each."""
     pieces = [getattr(trace.slices, name) for trace in traces]
     if name in _TEXTS:
         pieces = [_taken(code, piece) for code, piece in zip(codes, pieces, strict=True)]
-    elif name == "track":
-        pieces = [piece + first for piece, first in zip(pieces, tracks, strict=True)]
-    elif name == "parent":
-        pieces = [
-            np.where(piece < 0, piece, piece + first)
-            for piece, first in zip(pieces, rows, strict=True)
-        ]
+    elif firsts is not None:
+        pieces = [np.where(p < 0, p, p + first) for p, first in zip(pieces, firsts, strict=True)]
     filled = [piece for piece in pieces if len(piece)]
     if filled and all(p.strides == (0,) and p[0] == filled[0][0] for p in filled):
         return same(filled[0][0], sum(map(len, filled)))
@@ -741,11 +693,6 @@ def _taken(codes: Int32s, piece: Int32s) -> Int32s:
 
 
 # --- Bundle or single trace → `Run`.
-#
-#     run = load_bundle(Path("traces/20261121-093000-sd3"))
-#     run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
-#
-# What was executed but is not in the files is in `run.drops`.
 
 
 _LONGEST_NS = 1 << 60  # of what a file may tell: sums of three stay in int64
@@ -759,7 +706,7 @@ def load_bundle(directory: Path) -> Run:
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceFrames] = []
-    for part, lost in _read_parts(directory, list(_batches(sizes)), sizes):
+    for part, lost in _read_parts(directory, list(_batches(sizes))):
         traces.extend(part)
         part.clear()
         for drop in lost:
@@ -774,35 +721,30 @@ def load_bundle(directory: Path) -> Run:
     return _sound(run, directory)
 
 
-def _batches(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
-    """The names in their order, small files together."""
-    batch: list[str] = []
+def _batches(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """The files with their sizes in their order, small ones together."""
+    batch: dict[str, int] = {}
     for name, size in sizes.items():
-        if batch and sum(max(sizes[one], 0) for one in batch) + size > _TOGETHER:
-            yield tuple(batch)
-            batch = []
-        batch.append(name)
-    yield tuple(batch)
+        if batch and sum(max(one, 0) for one in batch.values()) + size > _TOGETHER:
+            yield batch
+            batch = {}
+        batch[name] = size
+    yield batch
 
 
 def _read_parts(
-    directory: Path, batches: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+    directory: Path, batches: Sequence[Mapping[str, int]]
 ) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
     """What `_read_batch` gives for each batch, in their order; the largest are started first.
 
     Each thread leaves out of its traces what no frame has before it reads the next.
     """
-
-    def bytes_of(batch: tuple[str, ...]) -> int:
-        return sum(sizes[name] for name in batch)
-
-    pool = ThreadPoolExecutor(max(1, min(cores(), len(batches))))
+    rows = range(len(batches))
+    pool = ThreadPoolExecutor(min(cores(), len(batches)))
     try:
-        parts = {
-            batch: pool.submit(_read_batch, directory, {name: sizes[name] for name in batch})
-            for batch in sorted(batches, key=bytes_of, reverse=True)
-        }
-        return [parts[batch].result() for batch in batches]
+        largest_first = sorted(rows, key=lambda row: sum(batches[row].values()), reverse=True)
+        parts = {row: pool.submit(_read_batch, directory, batches[row]) for row in largest_first}
+        return [parts[row].result() for row in rows]
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -856,9 +798,8 @@ def load_trace(path: Path) -> Run:
     info = RunInfo(producer="profile-sd3" if trace.calls or trace.spans else "foreign")
     calls = {call.index: call for call in reversed(trace.calls)}
     drops = list(trace.drops)
-    if len(calls) < len(trace.calls):
+    if twice := len(trace.calls) - len(calls):
         detail = Note.of(DropReason.CALLS_TWICE)
-        twice = len(trace.calls) - len(calls)
         drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
     return _sound(_assemble(path.name, [trace], info, list(calls.values()), drops), path)
 
@@ -880,8 +821,7 @@ def _assemble(
     at a time. `alone` is the rank of all, if the run is of one rank of a job."""
     alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
     calls_frame = _calls_frame(calls, alone)
-    offsets = np.cumsum([0, *(trace.rows for trace in traces)]).tolist()
-    starts = list(zip(traces, offsets[:-1], strict=True))
+    starts = list(zip(traces, _offsets(trace.rows for trace in traces), strict=True))
     offset = (trace.flows.select(pl.all() + first) for trace, first in starts if len(trace.flows))
     args = [
         trace.args.with_columns(pl.col("command") + first)
@@ -929,52 +869,29 @@ def _as_recorded(commands: pl.DataFrame, shortened: Sequence[Shortened]) -> pl.D
 
 def _join_frames(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
     """The rows of all frames, in their pieces."""
-    nothing = empty(columns)
-    filled = [frame[nothing.columns] for frame in frames if len(frame)]
-    return pl.concat(filled or [nothing], rechunk=False)
+    return pl.concat([frame for frame in frames if len(frame)] or [empty(columns)], rechunk=False)
 
 
 def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
-    rows = [
-        (
-            call.index,
-            call.pipeline,
-            call.stage,
-            call.submodule,
-            call.branch or None,
-            call.step,
-            call.iteration,
-            max(rank_of_device(call.device), alone),
-            call.device,
-            call.start_ns,
-            call.duration_ns,
-            *_on_device(call),
-            call.ops_traced,
-            "; ".join(f"{name}: {shape}" for name, shape in call.input_shapes.items()),
-        )
-        for call in calls
+    columns = {name: [getattr(call, name, None) for call in calls] for name in schema(CALLS)}
+    columns["call"] = [call.index for call in calls]
+    columns["branch"] = [call.branch or None for call in calls]
+    columns["rank"] = [max(rank_of_device(call.device), alone) for call in calls]
+    for name in ("device_lag_ns", "device_duration_ns"):
+        columns[name] = [getattr(call, name) if _is_on_device(call) else None for call in calls]
+    columns["input_shapes"] = [
+        "; ".join(f"{name}: {shape}" for name, shape in call.input_shapes.items()) for call in calls
     ]
-    return pl.DataFrame(rows, schema=schema(CALLS), orient="row").sort("call")
+    return pl.DataFrame(columns, schema=schema(CALLS)).sort("call")
 
 
-def _on_device(call: Call) -> tuple[int | None, int | None]:
-    """`device_lag_ns` and `device_duration_ns`; both or none."""
+def _is_on_device(call: Call) -> bool:
+    """Whether its device noted when it was on it, in numbers that can be."""
     noted = (call.device_lag_ns, call.device_duration_ns)
-    sound = all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
-    return noted if sound else (None, None)
+    return all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
 
 
 def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:
-    rows = [
-        (
-            span.kind,
-            span.pipeline,
-            span.name,
-            span.stage or None,
-            span.step,
-            span.start_ns,
-            span.duration_ns,
-        )
-        for span in spans
-    ]
-    return pl.DataFrame(rows, schema=schema(SPANS), orient="row")
+    columns = {name: [getattr(span, name) for span in spans] for name in schema(SPANS)}
+    columns["stage"] = [stage or None for stage in columns["stage"]]
+    return pl.DataFrame(columns, schema=schema(SPANS))

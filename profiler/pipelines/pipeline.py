@@ -1,10 +1,4 @@
-"""Diffusion pipelines on ONNX Runtime: parts, prompts, scheduler, latents and images.
-
-Attributes and order of calls are those of diffusers' pipeline of the same name, so hooks for
-that pipeline work here too. Each part has one graph, one device and one session that opens on
-first use. A profiler replaces `part.session` or wraps `forward` on the instance. The scheduler
-equals `diffusers.FlowMatchEulerDiscreteScheduler` in schedule, step and precision.
-"""
+"""Diffusion pipelines on ONNX Runtime: parts, prompts, scheduler, latents and images."""
 
 import logging
 import math
@@ -15,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,40 +30,37 @@ from profiler.pipelines.model_folder import (
 )
 from profiler.pipelines.model_layouts import check_widths
 
+with needing("run", "profiler.pipelines"):
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+    from PIL import Image
+
 # --- A part of a pipeline that runs on ONNX Runtime: one graph, one device, one session.
 #
 # The session opens on first use. A profiler replaces it (`part.session = …`) or wraps `forward` on
 # the instance; both are made for that.
 
 
-with needing("run", "profiler.pipelines"):
-    import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
-
 Array = NDArray[Any]
 
-_INPUT_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "hidden_states": ("sample", "latents", "latent_model_input"),
-        "encoder_hidden_states": ("prompt_embeds",),
-        "pooled_projections": ("pooled_prompt_embeds",),
-        "timestep": ("timesteps", "t"),
-        "latent_sample": ("sample", "latents", "z"),
-        "input_ids": ("text_input_ids",),
-    }
-)
+_INPUT_NAMES: Mapping[str, tuple[str, ...]] = {
+    "hidden_states": ("sample", "latents", "latent_model_input"),
+    "encoder_hidden_states": ("prompt_embeds",),
+    "pooled_projections": ("pooled_prompt_embeds",),
+    "timestep": ("timesteps", "t"),
+    "latent_sample": ("sample", "latents", "z"),
+    "input_ids": ("text_input_ids",),
+}
 """Inputs as optimum-onnx names them to what other exporters call the same input."""
 
-_DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
-    {
-        "tensor(float)": np.float32,
-        "tensor(float16)": np.float16,
-        "tensor(double)": np.float64,
-        "tensor(int64)": np.int64,
-        "tensor(int32)": np.int32,
-        "tensor(bool)": np.bool_,
-    }
-)
+_DTYPES: Mapping[str, type[np.generic]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
 
 _LOAD_ERRORS = (
     ort_errors.EPFail,
@@ -271,34 +262,14 @@ class OnnxVae:
 
 def pick(outputs: Mapping[str, Array], *names: str) -> Array:
     """Return the output under the first of `names` that exists, or else the first output."""
-    for name in names:
-        if name in outputs:
-            return outputs[name]
-    return next(iter(outputs.values()))
+    return outputs[next((name for name in names if name in outputs), next(iter(outputs)))]
 
 
 # --- From the VAE's pixels to images, as diffusers' `VaeImageProcessor` does it.
 
 
-with needing("run", "profiler.pipelines"):
-    from PIL import Image
-
-
 class ImageProcessor:
     """Turns decoded pixels into PIL images or arrays."""
-
-    @overload
-    def postprocess(
-        self, image: Array, output_type: Literal["pil"] = "pil"
-    ) -> list[Image.Image]: ...
-
-    @overload
-    def postprocess(self, image: Array, output_type: Literal["np"]) -> NDArray[np.float32]: ...
-
-    @overload
-    def postprocess(
-        self, image: Array, output_type: str
-    ) -> list[Image.Image] | NDArray[np.float32]: ...
 
     def postprocess(
         self, image: Array, output_type: str = "pil"
@@ -402,8 +373,7 @@ def _penultimate(outputs: Mapping[str, Array], layers: object) -> Array | None:
 
 def t5_embeddings(part: OnnxPart, ids: Array) -> Array:
     """Run the T5 encoder on ids [batch, length]; returns [batch, length, width]."""
-    outputs = part(input_ids=ids)
-    return pick(outputs, "last_hidden_state")
+    return pick(part(input_ids=ids), "last_hidden_state")
 
 
 def join_embeddings(first: Array, second: Array, third: Array) -> Array:
@@ -477,8 +447,7 @@ class FlowMatchEulerDiscreteScheduler:
         sigmas = np.arange(self.num_train_timesteps, 0, -1, dtype=np.float32)
         sigmas = sigmas / np.float32(self.num_train_timesteps)
         if not self.use_dynamic_shifting:
-            shift = np.float32(self.shift)
-            sigmas = shift * sigmas / (1 + np.float32(self.shift - 1) * sigmas)
+            sigmas = np.float32(self.shift) * sigmas / (1 + np.float32(self.shift - 1) * sigmas)
         self.sigma_max, self.sigma_min = float(sigmas[0]), float(sigmas[-1])
         self.sigmas: NDArray[np.float32] = sigmas
         self.timesteps: NDArray[np.float32] = sigmas * np.float32(self.num_train_timesteps)
@@ -610,9 +579,6 @@ class FlowMatchEulerDiscreteScheduler:
 # --- From a model folder to the components of a pipeline.
 
 
-_SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
-
-
 @dataclass(frozen=True)
 class Components:
     """What a pipeline is made of: its parts by name, its scheduler, and its folder, if it finds
@@ -644,49 +610,28 @@ def load_components(
     default = str(Device.of_provider(providers[0])) if providers else DEFAULT_DEVICE
     placed = {name: str(Device.parse(devices.get(name, default))) for name in present}
     placement = Placement.plan(placed.values())
-    parts = {
-        name: _part(
-            folder,
+    parts: dict[str, OnnxPart] = {}
+    for name in present:
+        subfolder = "vae_decoder" if name == "vae" else name
+        parts[name] = OnnxPart(
             name,
+            folder.model_path(subfolder),
             placed[name],
             providers=providers if providers and name not in devices else None,
             placement=placement,
+            config=folder.settings(subfolder).values,
         )
-        for name in present
-    }
     check_widths(class_name, {name: part.config for name, part in parts.items()})
     return Components(parts, _scheduler(folder), placement, folder)
-
-
-def _part(
-    folder: ModelFolder,
-    name: str,
-    device: str,
-    *,
-    providers: Sequence[ProviderSpec] | None,
-    placement: Placement,
-) -> OnnxPart:
-    """Describe one part; the VAE's folder is that of its decoder."""
-    subfolder = "vae_decoder" if name == "vae" else name
-    model_path = folder.model_path(subfolder)
-    return OnnxPart(
-        name,
-        model_path,
-        device,
-        providers=providers,
-        placement=placement,
-        config=folder.settings(subfolder).values,
-    )
 
 
 def _scheduler(folder: ModelFolder) -> FlowMatchEulerDiscreteScheduler:
     """Make the scheduler; raises `InputError` if the folder asks for one of another class."""
     settings = folder.settings("scheduler", "scheduler_config.json")
     name = settings.values.get("_class_name") or folder.class_name("scheduler")
-    if name not in (None, _SCHEDULER_CLASS):
-        raise InputError(
-            f"{settings.source} asks for {name!r}; this pipeline has {_SCHEDULER_CLASS}"
-        )
+    own = FlowMatchEulerDiscreteScheduler.__name__
+    if name not in (None, own):
+        raise InputError(f"{settings.source} asks for {name!r}; this pipeline has {own}")
     return FlowMatchEulerDiscreteScheduler(settings.values, settings.source)
 
 
@@ -829,8 +774,7 @@ def latents_of(
     Raises `InputError` if given latents have another shape.
     """
     if given is None:
-        source = source if source is not None else np.random.default_rng()
-        return source.standard_normal(shape, dtype=np.float32)
+        return (source or np.random.default_rng()).standard_normal(shape, dtype=np.float32)
     if given.shape != shape:
         raise InputError(f"the given latents have shape {given.shape}; this run needs {shape}")
     return np.asarray(given, dtype=np.float32)

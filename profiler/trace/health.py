@@ -64,6 +64,7 @@ _CORRELATION_BITS = 40
 _MOST_PROCESSES = 64  # that are distinguished
 _MOST_NAMED = 8  # devices of a process
 _MOST_NOTES = 200
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +95,8 @@ def check(
     devices of the machine in a note that none of them has work."""
     if not len(rows):
         notes = _host_only(launches, hardware)
-        kept, none = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
-        return Checked(rows.start, rows.end, kept, none, none, tuple(notes))
+        kept = np.zeros(0, dtype=np.bool_)
+        return Checked(rows.start, rows.end, kept, _NONE, _NONE, tuple(notes))
     return _Check(rows, launches, syncs).checked()
 
 
@@ -117,7 +118,7 @@ class _Check:
         self.start, self.end = rows.start.copy(), rows.end.copy()
         self.kept = np.ones(len(rows), dtype=np.bool_)
         self.recorded = np.full(len(rows), -1, dtype=np.int64)
-        self.unserved = np.zeros(0, dtype=np.int64)
+        self.unserved = _NONE
         self.following = np.full(len(rows), -1, dtype=np.int64)  # the first row of the next launch
         self.notes: list[HealthNote] = []
         self.shifted: set[int] = set()
@@ -165,16 +166,10 @@ class _Check:
         self._set_aside(HealthRule.NO_TIME, timeless(start, end)[: len(rows)] & self.kept)
         self._astray()
         columns = (rows.stream, rows.start, rows.end, rows.kernel, rows.correlation)
-        again = rows.end[order[1:]] > rows.start[order[1:]]
-        for column in columns:
-            again &= column[order[1:]] == column[order[:-1]]
-        twice = np.zeros(len(rows), dtype=np.bool_)
-        twice[order[1:][again]] = True
-        if (
-            twice.any() and not (rows.start % 1_000).any()
-        ):  # a clock of µs, on which branches of a graph are alike
-            twice &= ~self._of_graphs()
-        twice &= self.kept & ~rows.exempt
+        twice = self._marked(order[1:][_repeats(*(column[order] for column in columns))])
+        twice &= (rows.end > rows.start) & self.kept & ~rows.exempt
+        if twice.any() and not (rows.start % 1_000).any():
+            twice &= ~self._of_graphs()  # on a clock of µs branches of a graph are alike
         self._set_aside(HealthRule.TWICE, twice)
         if twice.any():
             self.launches = _once(self.launches)
@@ -193,8 +188,7 @@ class _Check:
             begin = min(first, int(rows.start[near].min(initial=_NEVER)))
             until = max(last, int(rows.end[near].max(initial=-_NEVER)))
             far = np.maximum(rows.start[some] - until, begin - rows.start[some])
-            astray = np.zeros(len(rows), dtype=np.bool_)
-            astray[some[far > max(EMPTY_NS, _TIMES * (until - begin))]] = True
+            astray = self._marked(some[far > max(EMPTY_NS, _TIMES * (until - begin))])
             if int(astray.sum()) < len(near):
                 self._set_aside(HealthRule.NO_TIME, astray, worst_ns=int(far.max()))
 
@@ -206,11 +200,10 @@ class _Check:
         if not none.any():
             return
         most = _FEW if (rows.start % 1_000).any() else _MOST_LENGTHLESS
-        number = len(rows.devices)
-        share = np.bincount(rows.device[none], minlength=number) / np.maximum(
-            np.bincount(rows.device[kernels], minlength=number), 1
-        )
-        self._set_aside(HealthRule.NO_LENGTH, none & (share > most)[rows.device])
+        devices = (rows.device[none], rows.device[kernels])
+        lost, of = (np.bincount(device, minlength=len(rows.devices)) for device in devices)
+        many = lost / np.maximum(of, 1) > most
+        self._set_aside(HealthRule.NO_LENGTH, none & many[rows.device])
 
     def _too_short(self) -> None:
         """Note a device whose kernels take less time than any kernel does."""
@@ -241,9 +234,14 @@ class _Check:
             length = np.maximum(self.rows.end[some] - self.rows.start[some], 0)
             total = int(totals[device])
             note = {"total": total, "share": len(some) / total, "worst": self._name(int(some[0]))}
-            action = HealthAction.SET_ASIDE
-            self._note(rule, device, some, _total(length), action, **(note | more))
+            self._note(rule, device, some, _total(length), HealthAction.SET_ASIDE, **note | more)
         self.kept &= ~found
+
+    def _marked(self, rows: Int64s) -> Bools:
+        """Whether each row is one of these."""
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        found[rows] = True
+        return found
 
     # --- The launch of each row; launch numbers that several processes, or calls, share.
 
@@ -254,7 +252,7 @@ class _Check:
         known = bool((self.rows.process >= 0).any())
         shared, processes = (0, launches.process[:0]) if known else _shared_numbers(launches)
         process = launches.process if known or shared else np.zeros_like(launches.process)
-        self.by_key = _ByKey.of(_keys(process, launches.correlation), launches.start)
+        self.by_key = _ByKey(_keys(process, launches.correlation), launches.start)
         if known:
             self.launch = self._launches_of(self.rows.process)
         elif shared:
@@ -279,14 +277,9 @@ class _Check:
         of_kernel &= (ran == 2)[self.launch + 1]
         some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
         some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
-        same = self.launch[some[1:]] == self.launch[some[:-1]]
-        for column in (rows.stream, rows.kernel):
-            same &= column[some[1:]] == column[some[:-1]]
-        length = rows.end[some] - rows.start[some]
-        same &= np.abs(length[1:] - length[:-1]) <= _FLOOR_NS
-        twice = np.zeros(len(rows), dtype=np.bool_)
-        twice[some[1:][same]] = True
-        self._set_aside(HealthRule.TWICE, twice)
+        same = _repeats(self.launch[some], rows.stream[some], rows.kernel[some])
+        same &= np.abs(np.diff(rows.end[some] - rows.start[some])) <= _FLOOR_NS
+        self._set_aside(HealthRule.TWICE, self._marked(some[1:][same]))
 
     def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
         correlation = self.rows.correlation[rows]
@@ -364,11 +357,7 @@ class _Check:
         branches overlap by right, so there only what is far beyond its peers has a limit."""
         stream, start = self.rows.stream[order], self.start[order]
         correlation = self.rows.correlation[order]
-        alike = (
-            (stream[1:] == stream[:-1])
-            & (correlation[1:] == correlation[:-1])
-            & (correlation[1:] > 0)
-        )
+        alike = _repeats(stream, correlation) & (correlation[1:] > 0)
         first = np.flatnonzero(np.concatenate(([True], ~alike)))
         run = np.cumsum(np.concatenate(([0], ~alike)))
         begin = np.append(start[first], _NEVER)
@@ -421,9 +410,7 @@ class _Check:
 
     def _beyond_usual(self, rows: Int64s) -> Int64s:
         """Those of some rows that are far longer than all others of their kernel."""
-        others = np.ones(len(self.rows), dtype=np.bool_)
-        others[rows] = False
-        usual = self._medians(self.rows.kernel[rows], others)
+        usual = self._medians(self.rows.kernel[rows], ~self._marked(rows))
         return rows[(usual > 0) & (self.end[rows] - self.start[rows] > _BEYOND_USUAL * usual)]
 
     def _may_overlap(self, beyond: Int64s) -> Bools:
@@ -441,9 +428,7 @@ class _Check:
     ) -> None:
         """Make some rows end at `until`; those far beyond their peers as soon as these do."""
         before = self.end[rows] - self.start[rows]
-        touched = np.zeros(len(self.rows), dtype=np.bool_)
-        touched[rows] = True
-        usual = self._medians(self.rows.kernel[rows], ~touched)
+        usual = self._medians(self.rows.kernel[rows], ~self._marked(rows))
         beyond = (usual > 0) & (before > _BEYOND_USUAL * usual)
         after = np.minimum(until[rows] - self.start[rows], np.where(beyond, usual, _NEVER))
         after = np.minimum(after, before)
@@ -482,9 +467,8 @@ class _Check:
         slope = self._slope(np.flatnonzero(here & ~strayed), early=True)
         agree = int(agreeing.sum()) >= _AGREE * number
         agree = agree and not self._few_among_healthy(latency[early], latency[here & ~early])
-        near = int((latency[agreeing] <= least + _NEAR_NS).sum())
-        agree = agree and (slope is not None or near >= _FEW * number)  # 3 % in healthy ones
-        agree = agree and (slope is not None or self._holds(here & ~strayed, shift))
+        near = int((latency[agreeing] <= least + _NEAR_NS).sum()) >= _FEW * number  # 3 % in healthy
+        agree = agree and (slope is not None or (near and self._holds(here & ~strayed, shift)))
         # by less than clocks are exact to, work is early by no fault of its own
         aside = (strayed if agree else early) & (latency < -_NEAR_NS)
         self._set_aside(HealthRule.CLOCK, aside, total=total)
@@ -537,10 +521,8 @@ class _Check:
         """Which of some rows start before what was launched before them on their stream."""
         launched = self.launches.start[self.launch[here]]
         order = here[np.lexsort((self.start[here], launched, self.rows.stream[here]))]
-        stream, start = self.rows.stream[order], self.start[order]
-        found = np.zeros(len(self.rows), dtype=np.bool_)
-        found[order[1:]] = (stream[1:] == stream[:-1]) & (start[1:] < start[:-1])
-        return found
+        earlier = self.start[order[1:]] < self.start[order[:-1]]
+        return self._marked(order[1:][_repeats(self.rows.stream[order]) & earlier])
 
     def _holds(self, here: Bools, shift: int) -> bool:
         """Whether synchronizations still end after the work that they wait for."""
@@ -556,14 +538,10 @@ class _Check:
             here = np.flatnonzero((self.process == process) & (self.launch >= 0))
             devices = np.unique(self.rows.device[here])
             for device in devices.tolist():
-                of = (syncs.process == process) & (
-                    (syncs.device == device) | ((syncs.device < 0) & (len(devices) == 1))
-                )
+                its = (syncs.device == device) | ((syncs.device < 0) & (len(devices) == 1))
                 rows = here[self.rows.device[here] == device]
-                if not of.any():
-                    continue
                 launched = self.launches.end[self.launch[rows]]
-                found[rows] = _first_return(syncs, of, launched)
+                found[rows] = _first_return(syncs, its & (syncs.process == process), launched)
         return found
 
     # --- Work that outlives a synchronization of its device.
@@ -589,8 +567,7 @@ class _Check:
             if many or self._is_late(here, some, until):  # or another thread launched the work
                 past = int((self.end[some] - until[some]).max())
                 share = past / max(_total(self.end[here] - self.start[here]), 1)
-                more: dict[str, Any] = {"total": total, "share": share}
-                self._note(HealthRule.OUTLIVED, device, some, past, HealthAction.NOTED, **more)
+                self._note(HealthRule.OUTLIVED, device, some, past, total=total, share=share)
             else:
                 self._shorten(HealthRule.OUTLIVED, device, here, some, until)
 
@@ -637,11 +614,8 @@ class _Check:
         its = np.bincount(device[self.process[kept] == process], minlength=len(self.rows.devices))
         devices = np.flatnonzero(its)
         on = kept[its[device] > 0] if len(devices) else kept
-        first, last = int(self.start[on].min(initial=_NEVER)), int(start[did].max(initial=0))
-        if did.any():
-            first = min(first, int(start[did].min()))
-        else:
-            last = int(self.start[on].max(initial=0))
+        first = min(int(times.min(initial=_NEVER)) for times in (self.start[on], start[did]))
+        last = int((start[did] if did.any() else self.start[on]).max(initial=0))
         if len(devices) == 1:
             last = max(last, int(self.syncs.start[self.syncs.process == process].max(initial=0)))
         ran = self.launch[on][self.launch[on] >= 0]
@@ -674,8 +648,7 @@ class _Check:
             replays, lost, expected = incomplete_replays(number[launch], self.rows.kernel[here])
             if replays:
                 share = lost / expected
-                more: dict[str, Any] = {"count": lost, "total": expected, "share": share}
-                self._note(HealthRule.REPLAYS, device, **more)
+                self._note(HealthRule.REPLAYS, device, count=lost, total=expected, share=share)
 
     def _before(self, device: int, some: Int64s) -> None:
         """Note work whose launch number is below those of all launches that were recorded, and,
@@ -691,8 +664,8 @@ class _Check:
         launched = np.unique(rows.kernel[here[self.launch[here] >= 0]])
         found, others = some[before], some[~before & np.isin(rows.kernel[some], launched)]
         if len(others) and len(owners) == 1:
-            more: dict[str, Any] = {"total": len(here), "share": len(others) / len(here)}
-            self._note(HealthRule.UNLAUNCHED, device, others, **more)
+            share = len(others) / len(here)
+            self._note(HealthRule.UNLAUNCHED, device, others, total=len(here), share=share)
         if len(found):
             length = self.end - self.start
             time, whole = _total(length[found]), _total(length[here])
@@ -712,11 +685,8 @@ class _Check:
         far = candidates[(usual > 0) & (length[candidates] > _BEYOND_TIMES * usual)]
         named = [not _COLLECTIVE.search(self._name(row)) for row in far.tolist()]
         far = far[np.array(named, dtype=np.bool_)]
-        beyond = np.zeros(len(rows), dtype=np.bool_)
-        beyond[far] = True
-        stream = rows.stream[self.order]
-        last = self.order[np.append(stream[1:] != stream[:-1], True)]
-        for device, some in self._by_device(beyond):
+        last = self.order[np.append(~_repeats(rows.stream[self.order]), True)]
+        for device, some in self._by_device(self._marked(far)):
             worst = int(some[length[some].argmax()])
             time, unseen = _total(length[some]), _total(length[np.intersect1d(some, last)])
             whole = _total(length[(rows.device == device) & self.kept & ~rows.exempt])
@@ -769,11 +739,9 @@ class _Check:
                 begin, until = int(end[at]), int(start[at + 1])
                 middle = (begin + until) // 2
                 if not ((self.start >= middle) & (self.start < until) & self.kept).any():
-                    count, share = int(more[at]) - 1, int(idle[at]) / span
-                    given: dict[str, Any] = {"total": numbers, "share": share}
-                    self._note(
-                        HealthRule.MISSING_PART, -1, None, int(idle[at]), count=count, **given
-                    )
+                    gap, count = until - begin, int(more[at]) - 1
+                    of: dict[str, Any] = {"count": count, "total": numbers, "share": gap / span}
+                    self._note(HealthRule.MISSING_PART, -1, _NONE, gap, **of)
 
     def _too_long(self) -> None:
         """Note launches that nearly all take far longer on the host than any runtime needs: a full
@@ -809,8 +777,7 @@ class _Check:
         launch = self.launch[rows]
         often = int(((idle > _IDLE_NS) & (launch[1:] != launch[:-1]) & (launch[1:] >= 0)).sum())
         if often >= _OFTEN:
-            more: dict[str, Any] = {"count": often, "total": len(rows)}
-            self._note(HealthRule.LATE_CLOCK, device, **more, worst_ns=least)
+            self._note(HealthRule.LATE_CLOCK, device, count=often, total=len(rows), worst_ns=least)
 
     # --- Notes.
 
@@ -818,20 +785,20 @@ class _Check:
         self,
         rule: HealthRule,
         device: int,
-        rows: Int64s | None = None,
+        rows: Int64s = _NONE,
         excess_ns: int = 0,
-        action: HealthAction | None = None,
+        action: HealthAction = HealthAction.NOTED,
         **more: Any,
     ) -> None:
-        streams = [] if rows is None else np.unique(self.rows.stream[rows]).tolist()
+        streams = np.unique(self.rows.stream[rows]).tolist()
         note = HealthNote(
             rule=rule,
             device=self.rows.devices[device] if device >= 0 else more.pop("device_names", ""),
             stream=self.rows.streams[streams[0]] if len(streams) == 1 else "",
-            count=more.pop("count", None) or (len(rows) if rows is not None else 0),
+            count=more.pop("count", len(rows)),
             excess_ns=min(excess_ns, LARGEST),
             worst_ns=min(more.pop("worst_ns", 0), LARGEST),
-            action=action or HealthAction.NOTED,
+            action=action,
             **more,
         )
         self.notes.append(note)
@@ -841,11 +808,10 @@ class _Check:
         return self.rows.kernels[kernel][:200] if kernel >= 0 else ""
 
     def _worst(self, row: int, usual_ns: int | None = None) -> dict[str, Any]:
-        usual = usual_ns
-        if usual is None:
-            usual = int(self._medians(self.rows.kernel[[row]], self.kept)[0])
+        if usual_ns is None:
+            usual_ns = int(self._medians(self.rows.kernel[[row]], self.kept)[0])
         length = int(self.rows.end[row] - self.rows.start[row])
-        return {"worst": self._name(row), "worst_ns": length, "usual_ns": usual}
+        return {"worst": self._name(row), "worst_ns": length, "usual_ns": usual_ns}
 
     def _medians(self, kernels: Int64s, among: Bools, least: int = _LEAST_PEERS) -> Int64s:
         """The median length of some kernels, 0 if `among` rows are fewer than `least` of them."""
@@ -903,11 +869,15 @@ def _once(launches: HostLaunches) -> HostLaunches:
     """The launches, each once: a file that has work twice may have its launches twice."""
     columns = (launches.correlation, launches.start, launches.end, launches.kind)
     order = np.lexsort(columns)
-    again = np.ones(len(order) - 1, dtype=np.bool_) if len(order) else np.zeros(0, dtype=np.bool_)
-    for column in columns:
-        again &= column[order[1:]] == column[order[:-1]]
+    again = _repeats(*(column[order] for column in columns))
     kept = np.sort(order[np.append(True, ~again)[: len(order)]])
     return HostLaunches(*(getattr(launches, one.name)[kept] for one in fields(launches)))
+
+
+def _repeats(*columns: Int64s) -> Bools:
+    """Whether each row but the first has the values of the one before it in all of the columns."""
+    found: Bools = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+    return found
 
 
 def _keys(process: Int64s, correlation: Int64s) -> Int64s:
@@ -925,22 +895,15 @@ def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _ByKey:
     """Launches in order of their keys, and of their starts if these are equal; `number` counts the
     keys, by launch."""
 
-    order: Int64s
-    keys: Int64s
-    start: Int64s
-    number: Int64s
-
-    @classmethod
-    def of(cls, keys: Int64s, start: Int64s) -> _ByKey:
-        order = np.lexsort((start, keys))
-        number = np.zeros(len(order), dtype=np.int64)
-        number[order[1:]] = np.cumsum(keys[order[1:]] != keys[order[:-1]])
-        return cls(order, keys[order], start[order], number)
+    def __init__(self, keys: Int64s, start: Int64s) -> None:
+        self.order = np.lexsort((start, keys))
+        self.keys, self.start = keys[self.order], start[self.order]
+        self.number = np.zeros_like(keys)
+        self.number[self.order[1:]] = np.cumsum(~_repeats(self.keys))
 
     def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
         """The last launch with each key that began by a time, the first if none did; -1 for
@@ -962,8 +925,6 @@ def _shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:
         return 0, launches.process[:1]
     known = launches.correlation > 0
     processes = np.unique(launches.process[known])
-    if len(processes) < 2:
-        return 0, processes
     pairs = np.unique(_keys(launches.process[known], launches.correlation[known]))
     numbers = pairs & ((1 << _CORRELATION_BITS) - 1)
     return len(numbers) - len(np.unique(numbers)), processes

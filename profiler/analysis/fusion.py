@@ -1,10 +1,4 @@
-"""Fusion candidates: chains of operators that pass intermediates through memory.
-
-A trace does not record which tensor is which. A tensor that a command reads is taken to be the
-last one of its type and dims made within a few commands before. `saved_bytes` is an upper
-bound. `saved_ns` is the chain's time above the roofline of one command in its place. One traced
-call of each submodule represents all of them.
-"""
+"""Fusion candidates: chains of operators that pass intermediates through memory."""
 
 from __future__ import annotations
 
@@ -76,7 +70,7 @@ _MOVES = pl.col("role") == "data_movement"
 _MOVED_OF_RUN = 0.02
 _NAMED = 3
 _MAX_CHAIN_SHARE = 0.5  # of the time of chains
-_NEXT = "→"  # between the op types of a chain
+_NEXT = " → "  # between the op types of a chain
 _SLOW = 0.25  # of the roofline
 _FEW_GROUPS = said(
     "Its kernel has a block of threads for each group: with few groups in a small batch, most of a "
@@ -84,43 +78,31 @@ _FEW_GROUPS = said(
 )
 
 
-def _of_chains(
-    analysis: Analysis, rule: str, what: tuple[FusionKind, ...], chains: pl.DataFrame | None = None
-) -> tuple[Finding, ...]:
-    """A finding for each submodule whose chains of these sorts are worth a word, of all or of
-    `chains`: without a profile for the time they take, else for what fusing them saves."""
-    rows = (analysis.fusions if chains is None else chains).filter(
-        pl.col("what").is_in([kind.value for kind in what])
-    )
-    rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
-    found = []
+def _of_chains(analysis: Analysis, rule: str, chains: pl.DataFrame) -> Iterator[Finding]:
+    """A finding for each submodule whose chains are worth a word: without a profile for the time
+    they take, else for what fusing them saves."""
+    rows = scaled(analysis, chains, "total_ns", "saved_ns", "chains", "saved_bytes")
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy, total = float(some["total_ns"].sum()), whole_of(analysis, str(submodule))
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
-        lost = None
-        if saved is not None:
-            lost = Effect((str(submodule),), saved, launches_of=_launches(some))
-        part = share(busy if saved is None else saved, total)
-        if part < (_BUSY if saved is None else MATERIAL):
+        if share(busy if saved is None else saved, total) < (_BUSY if saved is None else MATERIAL):
             continue
-        found.append(
-            Finding(
-                rule=rule,
-                evidence=_evidence(some, busy, saved, total),
-                where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
-                cost_ns=None if saved is None else round(saved),
-                severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
-                effect=lost,
-            )
+        lost = Effect((str(submodule),), saved or 0.0, launches_of=_launches(some))
+        yield Finding(
+            rule=rule,
+            evidence=_evidence(some, busy, saved, total),
+            where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
+            cost_ns=None if saved is None else round(saved),
+            severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
+            effect=None if saved is None else lost,
         )
-    return tuple(found)
 
 
 def _launches(chains: pl.DataFrame) -> dict[str, float]:
     """How many launches less fused chains have, by op type: of each the first one stays."""
     found: dict[str, float] = {}
     for names, times in chains.select("op_types", "chains").iter_rows():
-        for name in names.split(f" {_NEXT} ")[1:]:
+        for name in names.split(_NEXT)[1:]:
             found[name] = found.get(name, 0.0) + times
     return found
 
@@ -161,9 +143,10 @@ def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Findi
     return words
 
 
-def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
+def unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     """Attention writes its scores to memory: product, softmax and product are commands each."""
-    return _of_chains(analysis, "unfused_attention", (FusionKind.ATTENTION,))
+    chains = analysis.fusions.filter(pl.col("what") == FusionKind.ATTENTION.value)
+    return _of_chains(analysis, "unfused_attention", chains)
 
 
 _UNFUSED_ATTENTION = _of_figure(
@@ -177,15 +160,11 @@ _UNFUSED_ATTENTION = _of_figure(
 )
 
 
-def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
+def norm_chains(analysis: Analysis) -> Iterator[Finding]:
     """Norms, and the modulation after them, read and write memory several times. A norm that is one
     operator, between arithmetic, is none of these: `elementwise_chains`."""
-    return _of_chains(
-        analysis,
-        "norm_chains",
-        (FusionKind.NORM, FusionKind.NORM_AND_MODULATION),
-        _chains_of(analysis, whole_norms=False),
-    )
+    chains = _chains_of(analysis, FusionKind.NORM_AND_MODULATION, whole_norms=False)
+    return _of_chains(analysis, "norm_chains", chains)
 
 
 _NORM_CHAINS = _of_figure(
@@ -198,65 +177,48 @@ _NORM_CHAINS = _of_figure(
 )
 
 
-def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
+def elementwise_chains(analysis: Analysis) -> Iterator[Finding]:
     """Elementwise operators hand intermediates to each other, or to a norm, through memory. The
     norm is named if most of the time is its own."""
-    found = _of_chains(
-        analysis,
-        "elementwise_chains",
-        (
-            *(FusionKind.ELEMENTWISE, FusionKind.SOFTMAX, FusionKind.MODULATION, FusionKind.ROPE),
-            FusionKind.NORM,
-        ),
-        _chains_of(analysis, whole_norms=True),
-    )
-    return tuple(
-        replace(one, evidence={**one.evidence, **_own_norm(analysis, one)}) for one in found
-    )
+    kinds = (FusionKind.ELEMENTWISE, FusionKind.SOFTMAX, FusionKind.MODULATION, FusionKind.ROPE)
+    chains = _chains_of(analysis, *kinds, whole_norms=True)
+    for found in _of_chains(analysis, "elementwise_chains", chains):
+        yield replace(found, evidence={**found.evidence, **_own_norm(analysis, found)})
 
 
 def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
     """The norm that takes at least half of the time of a submodule's chains, how long, and its
     share of the roofline if that is known; nothing if none does."""
-    rows = analysis.fusions.filter(
-        (pl.col("submodule") == found.where.submodule) & (pl.col("what") == FusionKind.NORM.value)
-    )
-    names = {name for types in rows["op_types"] for name in types.split(f" {_NEXT} ")}
+    own = pl.col("submodule") == found.where.submodule
+    rows = analysis.fusions.filter(own, pl.col("what") == FusionKind.NORM.value)
+    names = {name for types in rows["op_types"] for name in types.split(_NEXT)}
     norms = pl.Series([name for name in sorted(names) if _is_norm(name)], dtype=pl.String)
     taken = (
         _computing(analysis)
-        .filter(
-            (pl.col("submodule") == found.where.submodule)
-            & pl.col("op_type").cast(pl.String).is_in(norms.implode())
-        )
-        .group_by("submodule", name=pl.col("op_type").cast(pl.String))
+        .with_columns(name=pl.col("op_type").cast(pl.String))
+        .filter(own, pl.col("name").is_in(norms.implode()))
+        .group_by("submodule", "name")
         .agg(pl.col("total_ns").sum())
         .sort("total_ns", "name", descending=[True, False])
         .head(1)
     )
-    whole = found.evidence["total_ns"]
-    assert isinstance(whole, int)
-    for row in scaled(analysis, taken, "total_ns").to_dicts():
-        if row["total_ns"] < _MAX_CHAIN_SHARE * whole:
-            break
-        evidence: dict[str, Value] = {"norm": row["name"], "norm_total_ns": round(row["total_ns"])}
-        known = analysis.roofline.filter(
-            (pl.col("submodule") == found.where.submodule) & (pl.col("op_types") == row["name"])
-        ).select(pl.col("roofline_ns", "excess_ns").sum())
-        least, beyond = known.row(0)
-        if least:
-            evidence["norm_of_roofline_share"] = least / (least + beyond)
-        return evidence
+    enough = pl.col("total_ns") >= _MAX_CHAIN_SHARE * number(found, "total_ns")
+    for row in scaled(analysis, taken, "total_ns").filter(enough).to_dicts():
+        known = analysis.roofline.filter(own, pl.col("op_types") == row["name"])
+        least, beyond = known.select(pl.col("roofline_ns", "excess_ns").sum()).row(0)
+        reached = {"norm_of_roofline_share": least / (least + beyond)} if least else {}
+        return {"norm": row["name"], "norm_total_ns": round(row["total_ns"]), **reached}
     return {}
 
 
-def _chains_of(analysis: Analysis, *, whole_norms: bool) -> pl.DataFrame:
-    """The chains of which those called norms have, or have not, a norm that is one operator."""
-    chains = analysis.fusions
-    parts = [names.split(f" {_NEXT} ") for names in chains["op_types"]]
+def _chains_of(analysis: Analysis, *kinds: FusionKind, whole_norms: bool) -> pl.DataFrame:
+    """The chains of these kinds, and those called norms that have, or have not, a norm that is one
+    operator."""
+    chains, what = analysis.fusions, pl.col("what")
+    parts = [names.split(_NEXT) for names in chains["op_types"]]
     whole = pl.Series([any(map(_is_norm, names)) for names in parts], dtype=pl.Boolean)
-    norms = pl.col("what") == FusionKind.NORM.value
-    return chains.filter(~norms | (whole if whole_norms else ~whole))
+    norms = (what == FusionKind.NORM.value) & (whole if whole_norms else ~whole)
+    return chains.filter(norms | what.is_in([kind.value for kind in kinds]))
 
 
 def _is_norm(op_type: str) -> bool:
@@ -293,7 +255,7 @@ def _slow_norm(found: Finding) -> Iterator[str]:
         yield _FEW_GROUPS
 
 
-def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
+def data_movement(analysis: Analysis) -> Iterator[Finding]:
     """Casts, transposes and concatenations take a large part of the time in which a submodule's
     devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
     where not."""
@@ -302,35 +264,29 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
         pl.col("commands", "total_ns").filter(_MOVES).sum(),
         share=pl.col("total_ns").filter(_MOVES).sum() / pl.col("total_ns").sum(),
     )
-    found = []
     rows = rows.filter(pl.col("share") >= _MOVED)
     for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
-        total = whole_of(analysis, row["submodule"])
-        if share(row["total_ns"], total) < _MOVED_OF_RUN:
+        submodule, total_ns = row["submodule"], row["total_ns"]
+        part = share(total_ns, whole_of(analysis, submodule))
+        if part < _MOVED_OF_RUN:
             continue
-        types, layer = _movers(kinds, row["submodule"])
-        found.append(
-            Finding(
-                rule="data_movement",
-                evidence={
-                    "total_ns": round(row["total_ns"]),
-                    "compute_time_share": row["share"],
-                    "run_share": share(row["total_ns"], total),
-                    "commands": round(row["commands"]),
-                    "op_types": types,
-                    "longest_layer": layer,
-                    **_framework(analysis, row["submodule"]),
-                },
-                where=calls_of(analysis, row["submodule"], layer=layer or None),
-                cost_ns=round(row["total_ns"]),
-                effect=Effect(
-                    (row["submodule"],),
-                    row["total_ns"],
-                    launches_of=_moves_of(analysis, kinds, row["submodule"]),
-                ),
-            )
+        moves = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
+        layer = next(iter(_longest(moves, "layer")), "")
+        yield Finding(
+            rule="data_movement",
+            evidence={
+                "total_ns": round(total_ns),
+                "compute_time_share": row["share"],
+                "run_share": part,
+                "commands": round(row["commands"]),
+                "op_types": ", ".join(_longest(moves, "op_type")),
+                "longest_layer": layer,
+                **_framework(analysis, submodule),
+            },
+            where=calls_of(analysis, submodule, layer=layer or None),
+            cost_ns=round(total_ns),
+            effect=Effect((submodule,), total_ns, launches_of=_commands(analysis, moves)),
         )
-    return tuple(found)
 
 
 def _framework(analysis: Analysis, submodule: str) -> dict[str, Value]:
@@ -381,33 +337,25 @@ def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def _moves_of(analysis: Analysis, kinds: pl.DataFrame, submodule: str) -> dict[str, float]:
-    """How many commands of a submodule move data, by op type."""
-    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
-    rows = rows.group_by("submodule", pl.col("op_type").cast(pl.String).fill_null("")).agg(
-        pl.col("commands").sum()
-    )
+def _commands(analysis: Analysis, kinds: pl.DataFrame) -> dict[str, float]:
+    """How many commands of these kinds of a submodule there are, by op type."""
+    op_type = pl.col("op_type").cast(pl.String).fill_null("")
+    rows = kinds.group_by("submodule", op_type).agg(pl.col("commands").sum())
     return dict(scaled(analysis, rows, "commands").select("op_type", "commands").iter_rows())
 
 
-def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
-    """The op types that move most, and the layer that does it longest."""
-    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
-
-    def longest(name: str) -> list[str]:
-        by = rows.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())
-        return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
-
-    layers = longest("layer")
-    return ", ".join(longest("op_type")), layers[0] if layers else ""
+def _longest(kinds: pl.DataFrame, name: str) -> list[str]:
+    """The op types or layers that take most of the time of these kinds."""
+    by = kinds.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())
+    return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
 
 
 _ENGINES = ("onnxruntime", "tensorrt", "openvino", "qnn")
-_ONE_LAYOUT = said(
-    "Keep one type and layout from end to end (no casts around norms, channels-last for "
-    "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
-)
-_ONE_LAYOUT_OF: Mapping[object, Said] = {
+_ONE_LAYOUT: Mapping[object, Said] = {
+    None: said(
+        "Keep one type and layout from end to end (no casts around norms, channels-last for "
+        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
+    ),
     Framework.XLA: said(
         "Keep one type and layout from end to end: pass arrays in the order of dimensions that the "
         "compiler chooses (NHWC for convolutions), transpose weights once, outside of the jitted "
@@ -420,6 +368,7 @@ _ONE_LAYOUT_OF: Mapping[object, Said] = {
     ),
 }
 _LAYOUT_CHANGES: Mapping[object, Said] = {
+    None: said("Keep one type and layout from end to end; avoid .contiguous()"),
     Framework.XLA: said("Keep one type and layout; transpose weights outside of jit"),
     Framework.GRAPH: said("Keep one type and layout; export in that of the provider"),
 }
@@ -432,21 +381,17 @@ def _data_movement(found: Finding) -> Words:
             "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may "
             "be what makes the product behind it fast."
         ),
-        recommendation=_ONE_LAYOUT_OF.get(found.evidence.get("framework"), _ONE_LAYOUT),
+        recommendation=_ONE_LAYOUT[found.evidence.get("framework")],
     )
 
 
 def _data_movement_change(found: Finding) -> Said:
-    return _LAYOUT_CHANGES.get(
-        found.evidence.get("framework"),
-        said("Keep one type and layout from end to end; avoid .contiguous()"),
-    )
+    return _LAYOUT_CHANGES[found.evidence.get("framework")]
 
 
 SENTENCES: Sentences = {
     Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")},
 }
-_DATA_MOVEMENT = Rule(data_movement, _data_movement, _data_movement_change)
 RULES = (
     Rule(
         unfused_attention,
@@ -459,7 +404,7 @@ RULES = (
         _elementwise_chains,
         said("Compile the submodule, or export activations as one operator"),
     ),
-    _DATA_MOVEMENT,
+    Rule(data_movement, _data_movement, _data_movement_change),
 )
 
 
@@ -648,11 +593,9 @@ class _Finder:
 
     def _is_passed_over(self, work: Work) -> bool:
         """Whether the command is a view, or arithmetic on shapes."""
-        found = self._passed_over.get(id(work))
-        if found is None:
-            found = work.family == Family.VIEW or _is_of_shapes(work)
-            self._passed_over[id(work)] = found
-        return found
+        if id(work) not in self._passed_over:
+            self._passed_over[id(work)] = work.family == Family.VIEW or _is_of_shapes(work)
+        return self._passed_over[id(work)]
 
     def _sources(self, work: Work) -> list[tuple[Tensor, _Made]]:
         """What was read, and who is taken to have made it: each tensor made once."""
@@ -803,10 +746,8 @@ def _is_of_shapes(work: Work) -> bool:
 
 # --- What fusing would save: the chains of `find_chains`, in bytes and time.
 #
-# One traced call of each submodule is looked at, the second if there are several, and stands for
-# all of them. `saved_ns` is what the chain takes beyond the roofline of one command in its place,
-# which computes as much and does not move `saved_bytes`: fusing saves no more than that. If the
-# chain was faster than that roofline already, it is not known.
+# `saved_ns` is what the chain takes beyond the roofline of one command in its place, which computes
+# as much and does not move `saved_bytes`: fusing saves no more than that.
 
 
 _MAX_COMMANDS = 20_000  # commands of a call that are looked at
@@ -845,23 +786,19 @@ def fusion_table(
                 works = [work.works[kind] for kind in members]
                 own = [facts[kind] for kind in members]
                 row = _row(chain, works, own, profile, least)
-                found.append((submodule, device, number, *row))
+                found.append({"submodule": submodule, "device": device, "chains": number, **row})
     keys = ["submodule", "device", "what", "op_types"]
     times = ["total_ns", "saved_bytes", "saved_ns"]
-    columns = ["submodule", "device", "chains", "what", "op_types", "layer", *times]
     types = schema(FUSIONS)
-    frame = pl.DataFrame(
-        found, schema={n: pl.Float64() if n in times else types[n] for n in columns}, orient="row"
-    )
+    frame = pl.DataFrame(found, schema={**types, **dict.fromkeys(times, pl.Float64())})
+    known = pl.col("saved_ns").is_not_null().all()
     return (
-        frame.group_by(keys, maintain_order=True)
+        frame.with_columns(pl.col(times) * pl.col("chains"))
+        .group_by(keys, maintain_order=True)
         .agg(
             pl.col("layer").first(),
-            (pl.col("total_ns", "saved_bytes") * pl.col("chains")).sum(),
-            saved_ns=pl.when(pl.col("saved_ns").is_not_null().all()).then(
-                (pl.col("saved_ns") * pl.col("chains")).sum()
-            ),
-            chains=pl.col("chains").sum(),
+            pl.col("total_ns", "saved_bytes", "chains").sum(),
+            saved_ns=pl.when(known).then(pl.col("saved_ns").sum()),
         )
         .with_columns(pl.col("total_ns").round())
         .sort(["saved_bytes", *keys], descending=[True, *(False for _ in keys)])
@@ -872,21 +809,27 @@ def fusion_table(
 _Fact = tuple[str, str, float, str | None]  # layer, op type, mean ns and role of a command's kind
 
 
-def _row(  # what a number may be of
+def _row(
     chain: Chain,
     works: Sequence[Work | None],
     facts: Sequence[_Fact],
     profile: DeviceProfile | None,
     least: float,
-) -> tuple[str, str, str, float, int, float | None]:
+) -> dict[str, object]:
     """What one chain is, its op types, first layer, busy time, saved bytes and time."""
     pairs = zip(works, facts, strict=True)
     names = [fact[1] for work, fact in pairs if work is not None and work.part == 1]
     what = _what(chain, {fact[3] for fact in facts}) or _what_by_hand(chain, works, names)
     busy = sum(fact[2] for fact in facts)
     least = min(least, *(fact[2] for fact in facts))
-    saved_ns = _saved_ns(chain, works, busy, profile, least)
-    return what.value, " → ".join(names), facts[0][0], busy, chain.saved_bytes, saved_ns
+    return {
+        "what": what.value,
+        "op_types": _NEXT.join(names),
+        "layer": facts[0][0],
+        "total_ns": busy,
+        "saved_bytes": chain.saved_bytes,
+        "saved_ns": _saved_ns(chain, works, busy, profile, least),
+    }
 
 
 def _representatives(calls: pl.DataFrame) -> list[tuple[str, int, int]]:

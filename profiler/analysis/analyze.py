@@ -5,7 +5,7 @@ Each command is annotated with its role, FLOPs and bytes once. All tables read t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -56,13 +56,11 @@ class AnnotatedCommands:
         return self._made
 
 
-def _works(kinds: Kinds, commands: pl.DataFrame) -> list[pl.Series]:
+def _works(kinds: Kinds, commands: pl.DataFrame) -> Iterator[pl.Series]:
     """FLOPs and bytes of each command, as recorded, else by formula."""
-    found = []
     for name, each in work_of_commands(kind_work(kinds, commands).works).items():
         recorded = commands[name]
-        found.append(recorded.zip_with(recorded.is_not_null(), kinds.spread(each)).alias(name))
-    return found
+        yield recorded.zip_with(recorded.is_not_null(), kinds.spread(each)).alias(name)
 
 
 def annotated_commands(run: Run) -> pl.DataFrame:

@@ -129,10 +129,10 @@ _TAKEN = pl.col("duration_ns") + pl.col("forgotten_ns")
 _MOST_CALLS = 8  # that a finding names
 
 
-def compilation(analysis: Analysis) -> tuple[Finding, ...]:
+def compilation(analysis: Analysis) -> Iterator[Finding]:
     """A submodule's calls waited for torch.compile: for at least 1 % of the run, or again, or for
     graphs that broke."""
-    total, found = end_to_end_ns(analysis), []
+    total = end_to_end_ns(analysis)
     by_submodule = analysis.compilations.group_by("submodule", maintain_order=True)
     for (submodule,), rows in by_submodule:
         compile_ns = int(rows.select(_TAKEN.sum()).item())
@@ -156,8 +156,7 @@ def compilation(analysis: Analysis) -> tuple[Finding, ...]:
         calls = rows["call"].filter(rows["call"] >= 0).unique(maintain_order=True)
         named = tuple(calls.head(_MOST_CALLS).to_list())
         where = Where(submodule=None if submodule is None else str(submodule), calls=named)
-        found.append(Finding("compilation", evidence, where, cost_ns=compile_ns))
-    return tuple(found)
+        yield Finding("compilation", evidence, where, cost_ns=compile_ns)
 
 
 def compiled_in(analysis: Analysis, call: int) -> int:

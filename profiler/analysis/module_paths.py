@@ -8,7 +8,7 @@ command, so the times of a call's operators add up to its device time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -416,12 +416,10 @@ class _Signatures:
             self._made[node] = frozenset(self._below(node, "")) if holds else frozenset()
         return self._made[node]
 
-    def _below(self, node: int, inside: str) -> list[_Operation]:
+    def _below(self, node: int, inside: str) -> Iterator[_Operation]:
         paths = self._paths
-        found: list[_Operation] = []
         for child in paths.children[node]:
             if paths.kind[child] is Node.MODULE:
-                found += self._below(child, f"{inside}.{paths.name[child]}")
+                yield from self._below(child, f"{inside}.{paths.name[child]}")
             else:
-                found += [(inside, *own) for own in paths.own[child]]
-        return found
+                yield from [(inside, *own) for own in paths.own[child]]

@@ -489,7 +489,7 @@ TABLES = (
 _MATERIAL_AHEAD = 2 * MATERIAL  # its saving is an upper bound
 
 
-def recomputed(analysis: Analysis) -> tuple[Finding, ...]:
+def recomputed(analysis: Analysis) -> Iterator[Finding]:
     """Operators compute in every step, or for both branches, what they had computed already."""
     return _of_redundant_work(analysis, "recomputed", estimated=False, least=MATERIAL)
 
@@ -519,7 +519,7 @@ _RECOMPUTED = Rule(
 )
 
 
-def known_ahead(analysis: Analysis) -> tuple[Finding, ...]:
+def known_ahead(analysis: Analysis) -> Iterator[Finding]:
     """Modulation and embeddings of the timestep could be computed for all steps at once."""
     return _of_redundant_work(analysis, "known_ahead", estimated=True, least=_MATERIAL_AHEAD)
 
@@ -558,12 +558,11 @@ RULES = (_RECOMPUTED, _KNOWN_AHEAD)
 
 def _of_redundant_work(
     analysis: Analysis, rule: str, *, estimated: bool, least: float
-) -> tuple[Finding, ...]:
+) -> Iterator[Finding]:
     """A finding for each submodule that would save at least that share of the run."""
     total = end_to_end_ns(analysis)
     rows = analysis.redundant_work.filter(pl.col("estimated") == estimated)
     rows = scaled(analysis, rows, "saved_ns")
-    found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         saved = float(some["saved_ns"].sum())
         part = share(saved, total)
@@ -571,24 +570,21 @@ def _of_redundant_work(
             continue
         first = some.sort("saved_ns", descending=True)
         launches = (some["layers"] * (some["calls"] - some["minimum_executions"])).sum()
-        found.append(
-            Finding(
-                rule=rule,
-                evidence={
-                    "saved_ns": round(saved),
-                    "saved_share": part,
-                    "operators": int(some["layers"].sum()),
-                    "what": tuple(map(RedundancyKind, first["rule"].unique(maintain_order=True))),
-                    "most": first["layer"][0],
-                    "most_is": RedundancyKind(first["rule"][0]),
-                    "speaks_for_it": notes_from(first["evidence"][0], RedundancyEvidence),
-                },
-                where=calls_of(analysis, str(submodule), layer=first["layer"][0]),
-                cost_ns=round(saved),
-                effect=Effect((str(submodule),), saved, float(launches)),
-            )
+        yield Finding(
+            rule=rule,
+            evidence={
+                "saved_ns": round(saved),
+                "saved_share": part,
+                "operators": int(some["layers"].sum()),
+                "what": tuple(map(RedundancyKind, first["rule"].unique(maintain_order=True))),
+                "most": first["layer"][0],
+                "most_is": RedundancyKind(first["rule"][0]),
+                "speaks_for_it": notes_from(first["evidence"][0], RedundancyEvidence),
+            },
+            where=calls_of(analysis, str(submodule), layer=first["layer"][0]),
+            cost_ns=round(saved),
+            effect=Effect((str(submodule),), saved, float(launches)),
         )
-    return tuple(found)
 
 
 # --- What is said of redundant work.

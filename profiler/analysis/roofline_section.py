@@ -82,7 +82,7 @@ _HALF_ALONE = r"\bG?V100\b|\bV100S|\bT4G?\b|\bTITAN (V|RTX)\b|\bQuadro RTX|\bRTX
 _PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution", "matmul")
 
 
-def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
+def launch_bound(analysis: Analysis) -> Iterator[Finding]:
     """Commands of a submodule are so short that launching them is what takes time."""
     total = end_to_end_ns(analysis)
     rows = _without_launches(analysis).drop_nulls("submodule")
@@ -93,28 +93,24 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
         roles=pl.col("role").filter(bound).str.join(", "),
     )
     sums = ("total_ns", "commands", "work_ns", "saved_ns", "all_ns")
-    found = []
     for row in scaled(analysis, of, *sums).to_dicts():
         part = share(row["total_ns"], row["all_ns"])
         if part < _LAUNCHES or share(row["total_ns"], total) < _OF_RUN:
             continue
-        found.append(
-            Finding(
-                rule="launch_bound",
-                evidence={
-                    "total_ns": round(row["total_ns"]),
-                    "device_time_share": part,
-                    "run_share": share(row["total_ns"], total),
-                    "without_launches_ns": round(row["work_ns"]),
-                    "commands": round(row["commands"]),
-                    "roles": row["roles"],
-                },
-                where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["saved_ns"]),
-                effect=Effect((row["submodule"],), row["saved_ns"], row["commands"]),
-            )
+        yield Finding(
+            rule="launch_bound",
+            evidence={
+                "total_ns": round(row["total_ns"]),
+                "device_time_share": part,
+                "run_share": share(row["total_ns"], total),
+                "without_launches_ns": round(row["work_ns"]),
+                "commands": round(row["commands"]),
+                "roles": row["roles"],
+            },
+            where=calls_of(analysis, row["submodule"], device=row["device"]),
+            cost_ns=round(row["saved_ns"]),
+            effect=Effect((row["submodule"],), row["saved_ns"], row["commands"]),
         )
-    return tuple(found)
 
 
 def _without_launches(analysis: Analysis) -> pl.DataFrame:
@@ -155,7 +151,7 @@ _LAUNCH_BOUND = Rule(
 )
 
 
-def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
+def slow_products(analysis: Analysis) -> Iterator[Finding]:
     """Products and attention reach a small part of what the accelerator can compute."""
     total = end_to_end_ns(analysis)
     rows = analysis.roofline_roles.filter(
@@ -165,7 +161,6 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
         pl.col("of_roofline").is_between(0, _FAR, closed="none"),
         pl.col("unknown_ns") <= _UNKNOWN * pl.col("total_ns"),
     )
-    found = []
     for row in scaled(
         analysis, rows, "total_ns", "roofline_ns", "excess_ns", "commands"
     ).to_dicts():
@@ -176,27 +171,24 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         units = analysis.run.devices.get(row["device"], Device()).compute_units or 0
         odd, few = _odd_and_few(analysis, row["submodule"], row["role"], units)
-        found.append(
-            Finding(
-                rule="slow_products",
-                evidence={
-                    "role": row["role"],
-                    "total_ns": round(row["total_ns"]),
-                    "run_share": share(row["total_ns"], total),
-                    "of_roofline_share": row["of_roofline"],
-                    "roofline_ns": round(row["roofline_ns"]),
-                    "commands": round(row["commands"]),
-                    "odd_sizes_share": odd,
-                    **({"few_tiles_share": few, "compute_units": units} if few else {}),
-                    "hardware": profile.hardware,
-                    "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
-                },
-                where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["excess_ns"]),
-                effect=Effect((row["submodule"],), row["excess_ns"]),
-            )
+        yield Finding(
+            rule="slow_products",
+            evidence={
+                "role": row["role"],
+                "total_ns": round(row["total_ns"]),
+                "run_share": share(row["total_ns"], total),
+                "of_roofline_share": row["of_roofline"],
+                "roofline_ns": round(row["roofline_ns"]),
+                "commands": round(row["commands"]),
+                "odd_sizes_share": odd,
+                **({"few_tiles_share": few, "compute_units": units} if few else {}),
+                "hardware": profile.hardware,
+                "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
+            },
+            where=calls_of(analysis, row["submodule"], device=row["device"]),
+            cost_ns=round(row["excess_ns"]),
+            effect=Effect((row["submodule"],), row["excess_ns"]),
         )
-    return tuple(found)
 
 
 def _odd_and_few(analysis: Analysis, submodule: str, role: str, units: int) -> tuple[float, float]:
@@ -280,7 +272,7 @@ def _slow_products_change(found: Finding) -> Said:
     )
 
 
-def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
+def single_precision(analysis: Analysis) -> Iterator[Finding]:
     """Products run in float32 on an accelerator that computes 16 bits faster, or TF32."""
     devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
     known = analysis.inputs.run.info.devices
@@ -306,7 +298,6 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
             has_tf32=kernel.str.contains(_HAS_TF32).any(),
         )
     )
-    found = []
     for row in scaled(analysis, rows, "total_ns", "commands", "tf32_ns", "simt_ns").to_dicts():
         device, took_ns = devices.get(row["submodule"]), row["total_ns"]
         total = whole_of(analysis, row["submodule"])
@@ -334,8 +325,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
             saved = took_ns - row["tf32_ns"] / _TF32_FASTER - (took_ns - row["tf32_ns"]) / faster
         effect = None if saved is None else Effect((row["submodule"],), saved)
         cost = None if saved is None else round(saved)
-        found.append(Finding("single_precision", evidence, where, cost_ns=cost, effect=effect))
-    return tuple(found)
+        yield Finding("single_precision", evidence, where, cost_ns=cost, effect=effect)
 
 
 def _takes_half_alone(device: Device | None) -> bool:

@@ -134,9 +134,8 @@ TABLES = (
 _FEWEST = 2  # calls of a submodule that can be mixed
 
 
-def step_cache(analysis: Analysis) -> tuple[Finding, ...]:
+def step_cache(analysis: Analysis) -> Iterator[Finding]:
     """A submodule ran under a step cache, which skipped blocks in some of its calls, or in none."""
-    found = []
     groups = analysis.cache_use.group_by("submodule", "cache", maintain_order=True)
     for (submodule, cache), rows in groups:
         if rows["calls"].sum() < _FEWEST:
@@ -152,8 +151,7 @@ def step_cache(analysis: Analysis) -> tuple[Finding, ...]:
             **_median("full_median_ns", rows.filter(pl.col("skipped_blocks") == 0)),
             **_median("skipping_median_ns", skipping),
         }
-        found.append(Finding("step_cache", evidence, Where(submodule=str(submodule))))
-    return tuple(found)
+        yield Finding("step_cache", evidence, Where(submodule=str(submodule)))
 
 
 def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:

@@ -11,7 +11,7 @@ is on a slower level that has not been accepted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -125,24 +125,20 @@ def compare(  # what a user says of a comparison
     return Compared(found.sort("workload", "metric", maintain_order=True), tuple(apart))
 
 
-def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[tuple[object, ...]]:
+def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> Iterator[tuple[object, ...]]:
     """The rows of one workload and metric: the base, which has the most runs, first."""
     grouped = part.group_by("value", maintain_order=True).agg("number")
     by_value: dict[str, list[float]] = dict(grouped.select("value", "number").iter_rows())
     ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     base = ordered[0][1]
     workload = _workload(part.row(0, named=True), left_out)
-    found: list[tuple[object, ...]] = []
     for number, (value, numbers) in enumerate(ordered):
         ratio = ratio_interval(numbers, base) if number else (1.0, 1.0, 1.0)
         needs = max(runs_needed(numbers), runs_needed(base) if number else 0)
         verdict = difference_verdict(*ratio[1:], needs) if number else Verdict.BASE
         verdict = Verdict.ALONE if len(ordered) == 1 else verdict
         counts = (len(numbers), *median_interval(numbers), part["unit"][0])
-        found.append(
-            (workload, value, metric, *counts, *ratio, verdict.value, runs_needed(numbers))
-        )
-    return found
+        yield (workload, value, metric, *counts, *ratio, verdict.value, runs_needed(numbers))
 
 
 def difference_verdict(low: float | None, high: float | None, needs: int) -> Verdict:

@@ -509,7 +509,7 @@ def dims_of(text: str) -> list[int]:
     return [int(one) for one in sizes] if all(one.isdecimal() for one in sizes) else []
 
 
-def _tasks(file: SqliteFile, texts: dict[int, str]) -> list[Task]:
+def _tasks(file: SqliteFile, texts: dict[int, str]) -> Iterator[Task]:
     """Tasks that are no part of a collective and hold no others."""
     kernels = {
         _number(key): tuple(texts.get(_number(one), "") for one in values)
@@ -522,7 +522,6 @@ def _tasks(file: SqliteFile, texts: dict[int, str]) -> list[Task]:
     columns = ("deviceId", "connectionId", "globalTaskId", "taskType", "contextId", "streamId")
     rows = [tuple(map(_number, one)) for one in file.rows("TASK", (*_TIMES, *columns, "taskId"))]
     holders = {(one[2], one[7], one[8]) for one in rows if one[6] not in (_NO_CONTEXT, _NONE)}
-    found = []
     for start, end, device, connection, key, kind, context, stream, number in rows:
         holds = context in (_NO_CONTEXT, _NONE) and (device, stream, number) in holders
         if key in parts or (holds and key not in kernels):
@@ -531,8 +530,7 @@ def _tasks(file: SqliteFile, texts: dict[int, str]) -> list[Task]:
         name, core, shapes, types = kernels.get(key, (task, task, "", ""))
         row = _row("", name, (start, end), (f"npu {device}", stream))
         row.args = RowArgs(connection=connection, task=core)
-        found.append(Task(row, device, core, shapes, types))
-    return found
+        yield Task(row, device, core, shapes, types)
 
 
 def _collectives(file: SqliteFile, texts: dict[int, str], tasks: list[Task]) -> Iterator[Task]:

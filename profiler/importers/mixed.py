@@ -339,7 +339,7 @@ def _staged(calls: Sequence[Call]) -> list[Call]:
     """The calls, in their order, with the stages that their parts alone could not tell: what was a
     denoiser's, in whichever part, shows what came before and behind it."""
     if any(call.stage == "denoise" for call in calls):
-        return _around_denoising(calls)
+        return list(_around_denoising(calls))
     if any(call.stage != RUN_STAGE for call in calls):
         return list(calls)
     order = sorted(range(len(calls)), key=lambda number: calls[number].start_ns)
@@ -351,15 +351,13 @@ def _staged(calls: Sequence[Call]) -> list[Call]:
     return found
 
 
-def _around_denoising(calls: Sequence[Call]) -> list[Call]:
+def _around_denoising(calls: Sequence[Call]) -> Iterator[Call]:
     denoising = [call.start_ns for call in calls if call.stage == "denoise"]
-    found = []
     for call in calls:
         before, behind = call.start_ns < min(denoising), call.start_ns > max(denoising)
         stage = "encode" if before else "decode" if behind else "denoise"
         known = call.stage == RUN_STAGE and component(call.submodule) and call.step == NO_STEP
-        found.append(replace(call, stage=stage) if known else call)
-    return found
+        yield replace(call, stage=stage) if known else call
 
 
 # --- A folder with files of several recorders → a run, and those beside it.

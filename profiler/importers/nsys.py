@@ -12,7 +12,7 @@ thread names and the environment are not read. Source: docs.nvidia.com/nsight-sy
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +80,7 @@ _MEMORY_COLUMNS = {
 
 def read_memory(
     database: SqliteFile, base_ns: int, gpus: Mapping[tuple[int, int], int]
-) -> tuple[Counter, ...]:
+) -> Iterator[Counter]:
     """What all processes hold of each device; `gpus` has the number of a GPU by process and what
     that calls it, `base_ns` is added to times."""
     found = database.numbers("CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY_COLUMNS)
@@ -92,13 +92,11 @@ def read_memory(
     changes = np.where(released, -found["bytes"], found["bytes"])
     pairs, place = distinct(process_of(found["globalPid"]), found["deviceId"])
     numbers = np.array([gpus.get((pid, own), own) for pid, own in pairs], dtype=np.int64)
-    counters = []
     for gpu in np.unique(numbers).tolist():
         rows = np.flatnonzero(numbers[place] == gpu)
         rows = rows[np.argsort(found["start"][rows], kind="stable")]
         times, held = found["start"][rows] + base_ns, np.cumsum(changes[rows])
-        counters.append(Counter(f"cuda:{gpu}", _NAME, "bytes", times, held))
-    return tuple(counters)
+        yield Counter(f"cuda:{gpu}", _NAME, "bytes", times, held)
 
 
 # --- GPU metrics that Nsight Systems sampled (`--gpu-metrics-devices`), as counters of the devices.
@@ -108,31 +106,27 @@ _DEVICE = 0xFF  # the bits of a metric's type that are the number of the GPU
 _MAX_METRIC_NAME = 200  # characters of a name
 
 
-def read_metrics(database: SqliteFile, base_ns: int) -> tuple[Counter, ...]:
+def read_metrics(database: SqliteFile, base_ns: int) -> Iterator[Counter]:
     """A counter for each metric of each device, in its own unit; `base_ns` is added to times."""
     columns = {"timestamp": NO_TIME, "typeId": 0, "metricId": -1, "value": 0}
     found = database.numbers("GPU_METRICS", columns)
     kept = in_time(found["timestamp"], found["timestamp"])
     if not kept.any():
-        return ()
+        return
     found = {name: column[kept] for name, column in found.items()}
     named = database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     names = {(str(kind), str(metric)): str(name)[:_MAX_METRIC_NAME] for kind, metric, name in named}
     metrics, place = distinct(found["typeId"], found["metricId"])
-    counters = []
     for number, (kind, metric) in enumerate(metrics):
         rows = np.flatnonzero(place == number)
         rows = rows[np.argsort(found["timestamp"][rows], kind="stable")]
-        counters.append(
-            Counter(
-                device=f"cuda:{kind & _DEVICE}",
-                name=names.get((str(kind), str(metric)), f"metric {metric}"),
-                unit="count",
-                times_ns=found["timestamp"][rows] + base_ns,
-                values=found["value"][rows],
-            )
+        yield Counter(
+            device=f"cuda:{kind & _DEVICE}",
+            name=names.get((str(kind), str(metric)), f"metric {metric}"),
+            unit="count",
+            times_ns=found["timestamp"][rows] + base_ns,
+            values=found["value"][rows],
         )
-    return tuple(counters)
 
 
 # --- When and on what an export was recorded: the session's clock, devices, versions.

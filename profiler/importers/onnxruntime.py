@@ -202,7 +202,7 @@ class _Placing:
         launch = np.array([row for *_, row in rows])
         of_kernels = NodeColumns(
             kinds=self._kinds,
-            kind=np.array(self._codes_of(number), dtype=np.int32),
+            kind=np.fromiter(self._codes_of(number), dtype=np.int32),
             thread=np.full(len(rows), _NO_THREAD),
             start_ns=np.array([kernel.start_ns for kernel, *_ in rows]),
             duration_ns=np.array([kernel.duration_ns for kernel, *_ in rows]),
@@ -212,12 +212,11 @@ class _Placing:
         flows = np.stack((launch, behind), axis=1)[launch >= 0]
         return replace(run, nodes=NodeColumns.joined([nodes, of_kernels])), flows
 
-    def _codes_of(self, number: int) -> list[int]:
+    def _codes_of(self, number: int) -> Iterator[int]:
         """The kinds of a run's kernels: those that one node launched are parts of its work."""
         nodes, rows = self._runs[number].nodes, self.rows[number]
         several = Counter(row for kernel, _, row in rows if _lane(kernel)[1] == "compute")
         seen: Counter[int] = Counter()
-        codes = []
         for kernel, device, row in rows:
             node = self._kinds[int(nodes.kind[row])] if row >= 0 else None
             shapes = ""
@@ -225,8 +224,7 @@ class _Placing:
                 seen[row] += 1
                 part = f" part {seen[row]}/{several[row]}" if several[row] > 1 else ""
                 shapes = f"{node.shapes}{part}"
-            codes.append(self._code(kernel, node, device, shapes))
-        return codes
+            yield self._code(kernel, node, device, shapes)
 
     def _run_at(self, time_ns: int, parent: tuple[int, str] | None) -> tuple[int, int]:
         """The run around a moment and the row of the parent in it; -1 for none. Of runs that

@@ -101,7 +101,7 @@ def decoded(data: bytes) -> Any | None:
 
 def _request(document: Mapping[str, Any]) -> RequestTimes | None:
     dump = "denoise_steps_ms" in document
-    stages = _stages(document.get("steps" if dump else "stages"), dump=dump)
+    stages = list(_stages(document.get("steps" if dump else "stages"), dump=dump))
     steps = [_step(one) for one in _list(document.get("denoise_steps_ms" if dump else "steps"))]
     if not stages:
         return None
@@ -112,15 +112,13 @@ def _request(document: Mapping[str, Any]) -> RequestTimes | None:
     return RequestTimes("request", tuple(placed), total, _moment(document.get("timestamp")))
 
 
-def _stages(given: Any, *, dump: bool) -> list[tuple[str, int]]:
+def _stages(given: Any, *, dump: bool) -> Iterator[tuple[str, int]]:
     key = "duration_ms" if dump else "execution_time_ms"
-    found = []
     for one in _list(given):
         name = one.get("name") if isinstance(one, dict) else None
         time = nanoseconds(one.get(key)) if isinstance(one, dict) else None
         if isinstance(name, str) and name and time is not None:
-            found.append((name[:_LONGEST], time))
-    return found
+            yield (name[:_LONGEST], time)
 
 
 def _step(one: Any) -> int | None:

@@ -378,20 +378,18 @@ def _too_large(
 
 def unknown_memory(
     workload: Workload, submodules: Iterable[str], targets: Sequence[TargetDevice]
-) -> list[Note]:
+) -> Iterator[Note]:
     """What a check against the targets' limits did not count."""
     if all(target.memory_bytes is None for target in targets):
-        return []
+        return
     names = list(submodules)
-    found = []
     for code, known in (
         (PlacementNote.WEIGHTS_UNKNOWN, workload.weights),
         (PlacementNote.ACTIVATIONS_UNKNOWN, workload.activations),
     ):
         missing = tuple(name for name in names if name not in known)
         if missing:
-            found.append(Note.of(code, submodules=missing))
-    return found
+            yield Note.of(code, submodules=missing)
 
 
 def _readable(size: int) -> str:

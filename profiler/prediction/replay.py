@@ -700,18 +700,16 @@ def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int
     return int(first[best]), int(last[best])
 
 
-def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> list[Note]:
+def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> Iterator[Note]:
     inside = tuple(dict.fromkeys(basis.names[sorted(graphs)].tolist()))
     left = tuple(name for name in basis.queued_names if name not in inside)
-    notes = []
     if inside:
-        notes.append(Note.of(Assumption.ONE_LAUNCH, submodules=inside))
-        notes.append(Note.of(Assumption.GRAPHS_KEEP, share=GRAPHS_KEEP))
+        yield Note.of(Assumption.ONE_LAUNCH, submodules=inside)
+        yield Note.of(Assumption.GRAPHS_KEEP, share=GRAPHS_KEEP)
     if inside and (stalled := _stalled_ns(basis, graphs)):
-        notes.append(Note.of(Assumption.STALLS_STAY, stalls_ns=stalled))
+        yield Note.of(Assumption.STALLS_STAY, stalls_ns=stalled)
     if left:
-        notes.append(Note.of(Assumption.NOT_CAPTURED, submodules=left))
-    return notes
+        yield Note.of(Assumption.NOT_CAPTURED, submodules=left)
 
 
 def _stalled_ns(basis: ReplayBasis, graphs: _Graphs) -> int:
@@ -728,21 +726,18 @@ def _stalled_ns(basis: ReplayBasis, graphs: _Graphs) -> int:
     return int(basis.stalls.within(begin, end).sum()) // len(basis.plans)
 
 
-def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> list[Note]:
-    notes = [
-        Note.of(
-            Assumption.AS_MANY_LAUNCHES,
-            recorded_ns=basis.fidelity.recorded_ns,
-            replayed_ns=basis.fidelity.replayed_ns,
-        )
-    ]
+def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> Iterator[Note]:
+    yield Note.of(
+        Assumption.AS_MANY_LAUNCHES,
+        recorded_ns=basis.fidelity.recorded_ns,
+        replayed_ns=basis.fidelity.replayed_ns,
+    )
     if basis.pace is not None:
-        notes.append(Note.of(Assumption.HOST_UNTRACED, share=basis.pace))
+        yield Note.of(Assumption.HOST_UNTRACED, share=basis.pace)
     elif not workload.overhead_ratio:
         stacks = bool(run.info.recording and run.info.recording.with_stack)
         code = Assumption.HOST_WITH_STACKS if stacks else Assumption.HOST_AS_RECORDED
-        notes.append(Note.of(code))
-    return notes
+        yield Note.of(code)
 
 
 # --- How fast the host is without the profiler: from how long the run takes without it.

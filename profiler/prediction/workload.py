@@ -611,7 +611,7 @@ def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
     return found
 
 
-def _merged(sequences: Iterable[Iterable[_Key]]) -> list[_Key]:
+def _merged(sequences: Iterable[Iterable[_Key]]) -> Iterator[_Key]:
     """The keys of all, each once; one that earlier ones lack is directly behind the key before it
     in its own."""
     following: dict[_Key | None, _Key | None] = {None: None}  # None: the start, and the end
@@ -622,12 +622,10 @@ def _merged(sequences: Iterable[Iterable[_Key]]) -> list[_Key]:
                 following[key] = following[previous]
                 following[previous] = key
             previous = key
-    order: list[_Key] = []
     place = following[None]
     while place is not None:
-        order.append(place)
+        yield place
         place = following[place]
-    return order
 
 
 # --- Which numbers in the shapes of a submodule are numbers of an image's or a video's tokens.

@@ -63,9 +63,9 @@ def document(analysis: Analysis) -> dict[str, Any]:
     frames = analysis.tables()
     rows = {name: _json_rows(frame, columns.get(name, ())) for name, frame in frames.items()}
     for name in IDENTIFIED:
-        rows[name] = _identified(name, rows[name])
+        rows[name] = list(_identified(name, rows[name]))
     rows |= {name: table.rows(analysis) for name, table in worded_tables_by_name().items()}
-    rows["findings"] = _linked(rows)
+    rows["findings"] = list(_linked(rows))
     return {
         **envelope("analysis"),
         "run": _run(analysis.run),
@@ -131,31 +131,27 @@ _NAMED_BY = {
 _ID_BYTES = 8
 
 
-def _identified(table: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _identified(table: str, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows with an `id` that is made of their keys alone: the same however often a run is
     analyzed, and of a bounded length whatever they are called."""
     seen: dict[str, int] = {}
-    found = []
     for row in rows:
         key = repr([row[name] for name in IDENTIFIED[table]]).encode(errors="surrogatepass")
         name = f"{table}-{hashlib.blake2b(key, digest_size=_ID_BYTES).hexdigest()}"
         seen[name] = seen.get(name, 0) + 1
-        found.append({"id": name if seen[name] == 1 else f"{name}.{seen[name]}", **row})
-    return found
+        yield {"id": name if seen[name] == 1 else f"{name}.{seen[name]}", **row}
 
 
-def _linked(rows: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _linked(rows: Mapping[str, Sequence[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """The findings with an `id`, the one by which links to the page name them, and the ids of the
     `rows` that they are about."""
     seen: dict[str, int] = {}
-    found = []
     for finding in rows["findings"]:
         rule, where = finding["rule"], finding["where"]
         seen[rule] = seen.get(rule, 0) + 1
         name = rule if seen[rule] == 1 else f"{rule}.{seen[rule]}"
         ids = [row["id"] for table in IDENTIFIED for row in _about(table, rows[table], where)]
-        found.append({"id": name, **finding, "rows": ids})
-    return found
+        yield {"id": name, **finding, "rows": ids}
 
 
 def _about(

@@ -106,7 +106,7 @@ def branches_of(
     steps: list[int],
     submodules: list[str],
     batch_of: BatchOf,
-) -> list[str]:
+) -> Iterator[str]:
     """The branch of each call of a section, "" if the notion does not apply.
 
     `stages`, `steps` and `submodules` are those of the section's calls, in their order. Encoders:
@@ -125,7 +125,6 @@ def branches_of(
         if step >= 0 and call.ran is Ran.EXECUTED
     )
     seen: Counter[tuple[int, str]] = Counter()
-    branches = []
     for index, (call, stage, step) in enumerate(zip(calls, stages, steps, strict=True)):
         branch = ""
         if index in passes:
@@ -141,8 +140,7 @@ def branches_of(
             if per_step[key] == 1 and (batch == 2 * images or more if batch else guided):
                 branch = "batched"
             seen[key] += 1
-        branches.append(branch)
-    return branches
+        yield branch
 
 
 def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) -> dict[int, int]:

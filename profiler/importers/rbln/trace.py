@@ -274,17 +274,15 @@ def _unnumbered_device(row: Row) -> _Key | None:
     return row.key, row.path[0]
 
 
-def _groups(row: Row) -> list[str]:
+def _groups(row: Row) -> Iterator[str]:
     """The rows between the device and the track; of a row that names both, the group it names."""
     above = row.path[:-1]
     if _unnumbered_device(row) is not None:
         above = above[1:]
-    groups = []
     for name in above:
         left = _DEVICE.sub("", name).strip(" \t-_/:,.()[]")
         if left != row.name and (left == name or _NO_DEVICE.search(left)):
-            groups.append(left)
-    return groups
+            yield left
 
 
 # --- One file of RBLN's profiler → columns: slices, the rows they lie on, arguments, flows.

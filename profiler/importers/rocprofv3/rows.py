@@ -7,7 +7,7 @@ Agent ids differ between them, so a device's number is its position among the GP
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -178,7 +178,7 @@ class Rows:
         times = start[kept], end[kept], thread[kept]
         return Marks.of(*times, *numbers, known, given, int((end < start).sum()))
 
-    def _counters(self, base_ns: int) -> list[Counter]:
+    def _counters(self, base_ns: int) -> Iterator[Counter]:
         """A counter for each name on each device; instances of one dispatch are summed."""
         found: dict[tuple[int, str], list[tuple[Int64s, Float64s]]] = {}
         for time, device, names, place, value in self._samples:
@@ -186,13 +186,11 @@ class Rows:
             for number, (where, code) in enumerate(pairs):
                 rows = pair == number
                 found.setdefault((where, names[code]), []).append((time[rows], value[rows]))
-        counters = []
         for (where, name), parts in sorted(found.items()):
             times, place = np.unique(np.concatenate([one for one, _ in parts]), return_inverse=True)
             values = np.concatenate([one for _, one in parts])
             summed = np.bincount(place.reshape(-1), weights=values, minlength=len(times))
-            counters.append(Counter(_device(where), name, "count", times + base_ns, summed))
-        return counters
+            yield Counter(_device(where), name, "count", times + base_ns, summed)
 
 
 def _work(

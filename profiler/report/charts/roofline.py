@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -123,12 +123,11 @@ def _rooflines(
     intensities: list[float],
     factor: float,
     theme: Theme,
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """A line for each peak rate of each device: memory bandwidth up to its ridge, then flat; in
     units of `factor` TFLOP/s."""
     known = [device for device in devices if device in profiles][:_DEVICES]
     low, high = min(intensities) / 2, max(intensities) * 4
-    lines = []
     for number, device in enumerate(known):
         profile = profiles[device]
         if not profile.memory_bandwidth:
@@ -137,24 +136,19 @@ def _rooflines(
             ridge = peak / profile.memory_bandwidth
             ends = [low, ridge, max(high, 4 * ridge)] if low < ridge else [low, high]
             rates = [min(peak, profile.memory_bandwidth * x) / (1e12 * factor) for x in ends]
-            lines.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "name": escaped(
-                        said("roofline of {device}, {names}", device=device, names=names)
-                    ),
-                    "x": [float(f"{x:.4g}") for x in ends],
-                    "y": [float(f"{rate:.4g}") for rate in rates],
-                    "line": {
-                        "color": MUTED.on(theme),
-                        "width": 1.5,
-                        "dash": _DASHES[number % len(_DASHES)],
-                    },
-                    "hoverinfo": "name",
-                }
-            )
-    return lines
+            yield {
+                "type": "scatter",
+                "mode": "lines",
+                "name": escaped(said("roofline of {device}, {names}", device=device, names=names)),
+                "x": [float(f"{x:.4g}") for x in ends],
+                "y": [float(f"{rate:.4g}") for rate in rates],
+                "line": {
+                    "color": MUTED.on(theme),
+                    "width": 1.5,
+                    "dash": _DASHES[number % len(_DASHES)],
+                },
+                "hoverinfo": "name",
+            }
 
 
 def _peaks(profile: DeviceProfile) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
@@ -504,21 +504,19 @@ def stacked(
 
 def _layers(
     activity: pl.DataFrame,
-) -> list[tuple[str | Said, Colour, str, Mapping[Any, int]]]:
+) -> Iterator[tuple[str | Said, Colour, str, Mapping[Any, int]]]:
     """Name, colour, shape and time by key of what is stacked, from the bottom."""
     whole = max(int(activity["elapsed_ns"].sum()), 1)
     small = pl.col("elapsed_ns").sum().over("role") < _SMALL * whole
     unlisted = ~pl.col("role").is_in([*ROLE_COLOURS])
     work = activity.filter(pl.col("what") == Activity.WORK.value)
     work = work.with_columns(role=pl.when(small | unlisted).then(pl.lit(_OTHER)).otherwise("role"))
-    found: list[tuple[str | Said, Colour, str, Mapping[Any, int]]] = []
     for role, colour in ROLE_COLOURS.items():
         if times := _times(work.filter(pl.col("role") == role)):
-            found.append((role, colour, "", times))
+            yield (role, colour, "", times)
     for what, (colour, shape) in _FILLS.items():
         if times := _times(activity.filter(pl.col("what") == what.value)):
-            found.append((label(what), colour, shape, times))
-    return found
+            yield (label(what), colour, shape, times)
 
 
 def _times(rows: pl.DataFrame) -> dict[Any, int]:

@@ -37,9 +37,6 @@ from profiler.errors import OutputError
 
 # --- Files that appear whole: written beside their place under a random name, then renamed.
 #
-#     with appearing(path, sync=True) as file:
-#         file.write(data)
-#
 # They are for who writes them alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask: what
 # ran, on what and how it was started is nobody else's business.
 #

@@ -85,7 +85,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         segment, slash, rest = path.removeprefix("/").partition("/")
         if not self._names_us():
             self.send_error(HTTPStatus.FORBIDDEN, "Not a name of this machine")
-        elif not slash or not secrets.compare_digest(segment.encode(), self._segment()):
+        elif not (slash and secrets.compare_digest(segment.encode(), self.server.segment.encode())):
             self.send_error(HTTPStatus.NOT_FOUND)
         else:
             self.server.note_request()
@@ -104,9 +104,6 @@ class LocalHandler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         return self.command != "HEAD"
-
-    def _segment(self) -> bytes:
-        return self.server.segment.encode()
 
     def _names_us(self) -> bool:
         """Whether the request names this machine, once. Any port will do: a tunnel may have

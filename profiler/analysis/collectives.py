@@ -41,6 +41,7 @@ from profiler.run.columns import (
     Column,
     col,
     schema,
+    typed,
 )
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
@@ -305,9 +306,7 @@ def collective_table(
     )
     for more in (waits, transfers):
         found = found.join(more, on=_KEYS, how="left", maintain_order="left", nulls_equal=True)
-    return found.with_columns(bus_gigabytes_per_s=_rates(found)).select(
-        pl.col(name).cast(dtype) for name, dtype in schema(COLLECTIVES).items()
-    )
+    return found.with_columns(bus_gigabytes_per_s=_rates(found)).select(typed(COLLECTIVES))
 
 
 def _rates(found: pl.DataFrame) -> pl.Series:

@@ -133,14 +133,8 @@ def _known(what: str, wanted: Iterable[str], existing: Sequence[str]) -> None:
 
 # --- What the tables of one run are made from: each value made once, when it is first asked for.
 #
-#     inputs = Inputs(run, selection, (), {})
-#     inputs.table("roles")
-#
 # `Inputs` knows the run and what was selected of it. What several tables share beyond that is a
-# function of the analysis that it belongs to:
-#
-#     @shared
-#     def folds(of: Inputs) -> Folds: ...
+# function of the analysis that it belongs to, `shared`.
 
 
 _Value = TypeVar("_Value")

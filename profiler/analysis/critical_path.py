@@ -1,14 +1,4 @@
-"""The critical path: what the end-to-end time of each pipeline call consists of.
-
-The path is the longest chain of device work and host work that follow each other, on the
-devices' axis. With S the intervals on devices and X the chain, in the time of the pipeline
-call,
-
-    path = |S| + |X| - |X and S|
-
-so it is at most the end-to-end time and at least the longest tile. The remaining time is time
-in which no recorded work ran on the path.
-"""
+"""The critical path: what the end-to-end time of each pipeline call consists of."""
 
 from __future__ import annotations
 

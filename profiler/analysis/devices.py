@@ -49,7 +49,7 @@ from profiler.run.columns import (
     Adds,
     Column,
     col,
-    schema,
+    typed,
 )
 from profiler.run.device_timeline import Busy, RunTiles, work_axes
 from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
@@ -215,7 +215,7 @@ def device_table(
             "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
         }
     )
-    return table.select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
+    return table.select(typed(DEVICES))
 
 
 def _times(

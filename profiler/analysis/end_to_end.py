@@ -1,15 +1,4 @@
-"""End-to-end time: stages, pipeline calls and the accounting identity between them.
-
-    end-to-end time = stages = calls + host work between them + idle
-
-It holds for each pipeline call, on the devices' axis. The account of a run is the sum over its
-pipeline calls. Stages partition a pipeline call's time. Within a stage, with T its tiles and H
-the times at which the host worked,
-
-    calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
-
-Waiting for a device is not host work.
-"""
+"""End-to-end time: stages, pipeline calls and the accounting identity between them."""
 
 from __future__ import annotations
 
@@ -49,6 +38,7 @@ from profiler.run.columns import (
     column_of,
     empty,
     schema,
+    typed,
 )
 from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
 from profiler.run.launches import device_work
@@ -413,7 +403,7 @@ def _pipeline_table(
     if not known:
         table = table.with_columns(idle_ns=None)
     ordered = table.sort("start_ns", "pipeline")
-    return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(PIPELINES).items())
+    return ordered.select(typed(PIPELINES))
 
 
 def _counts(codes: Codes, groups: int) -> Times:

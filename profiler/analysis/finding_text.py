@@ -358,8 +358,6 @@ def with_nouns(part: Part, noun: Noun) -> Part:
 
 # --- Title, caveat and recommendation of findings.
 #
-#     words(finding).title  == "cuda:0 waits for the host to launch work for 36 % of the time"
-#
 # A rule has those of its findings, beside the function that finds them.
 
 

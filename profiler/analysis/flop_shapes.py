@@ -23,10 +23,6 @@ from msgspec import Struct
 
 # --- The text in the column `shapes`, read: the tensors that a command took and gave.
 #
-#     float[2,77,64] float[64] -> float[2,77,64]        ONNX Runtime: inputs and outputs
-#     in: bfloat16[2,16,128,128] bfloat16[2432,16,2,2]  Kineto imports: inputs
-#     float[1,77,32] int64[]                            torch capture: inputs, with packed weights
-#
 # `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
 # producer does not tell; `bits16[…]` one of which the width is known. ` causal` behind the tensors:
 # attention whose scores lie below the diagonal; ` over 3072,6`: how many elements a generated

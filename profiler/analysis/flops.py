@@ -34,8 +34,6 @@ from profiler.analysis.flop_shapes import (
 
 # --- How much work: FLOPs and bytes of an operation, from op type, shapes and types.
 #
-#     work_of("aten::mm", parse_shapes("in: bfloat16[2,2048] bfloat16[2048,2432]")).flops
-#
 # Formulas are registered by operation type in the modules of this package; what none knows is
 # unknown and counted, never zero.
 

@@ -1,14 +1,4 @@
-"""Idle time per device: its causes, the longest gaps, and busy shares over time.
-
-With |A| the length of the union of A, C commands that compute, K collectives and T transfers,
-
-    span = |C| + exposed + data + idle + unrecorded
-    exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
-
-The causes add up to the idle time to the nanosecond, and it equals the idle time in the table
-of devices. Transfers overlapped or collectives are |T| - data. Gaps over 100 µs
-count as long.
-"""
+"""Idle time per device: its causes, the longest gaps, and busy shares over time."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from profiler.run.columns import (
     Adds,
     Column,
     col,
-    schema,
+    typed,
 )
 from profiler.run.intervals import (
     Codes,
@@ -408,7 +408,7 @@ def _operators(of: Inputs) -> pl.DataFrame:
         )
         .sort(["total_ns", "submodule", "layer", "host"], descending=[True, False, False, False])
     )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
+    return table.select(typed(OPERATORS))
 
 
 def _own(of: Inputs) -> pl.DataFrame:

@@ -32,7 +32,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.table_text import by_pattern, renamed, split_operators, table
 from profiler.grammars.names import telling_apart
-from profiler.run.columns import FACTOR, INT64, NS, RATIO, STRING, Adds, Column, col, schema
+from profiler.run.columns import FACTOR, INT64, NS, RATIO, STRING, Adds, Column, col, typed
 from profiler.run.intervals import Codes, batches
 from profiler.text import count, counted, duration, joined, said
 from profiler.trace.events import CATEGORIES
@@ -199,7 +199,7 @@ def _table(
         )
         .with_columns(part.replace_strict(dict(enumerate(_PARTS)), return_dtype=pl.String))
     )
-    return table.select(pl.col(n).cast(t) for n, t in schema(PARTITIONING).items())
+    return table.select(typed(PARTITIONING))
 
 
 # --- The table of the parts of split operators.

@@ -125,9 +125,6 @@ def _planes(values: npt.NDArray[Any]) -> tuple[int, int, bytes]:
 
 # --- The files that a report was made from: names, sizes, hashes that tell one trace from another,
 # and the merged trace itself if it is small.
-#
-#     trace_files(Path("traces/20261121-093000-sd3"))
-#     embedded_trace(Path("traces/20261121-093000-sd3"))
 
 
 _HASHED = 256 << 20  # bytes; hashing more would take longer than the report

@@ -47,6 +47,7 @@ from profiler.run.columns import (
     col,
     empty,
     schema,
+    typed,
 )
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
@@ -290,7 +291,7 @@ def imbalance_table(run: Run) -> pl.DataFrame:
     found = found.filter((pl.col("ranks") > 1) & (pl.col("mean_ns") > 0)).with_columns(
         imbalance=pl.col("max_ns") / pl.col("mean_ns"), above_mean_ns=above
     )
-    return found.select(pl.col(name).cast(dtype) for name, dtype in schema(RANK_IMBALANCE).items())
+    return found.select(typed(RANK_IMBALANCE))
 
 
 def _work(run: Run) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.table_text import table
 from profiler.analysis.timeline import PipelineCalls, stage_parts
-from profiler.run.columns import INT32, INT64, NS, STEP, STRING, Column, col, empty, schema
+from profiler.run.columns import INT32, INT64, NS, STEP, STRING, Column, col, empty, schema, typed
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
 from profiler.text import count, duration, filled, joined, percent, said
 from profiler.trace.events import STAGES
@@ -145,7 +145,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
             "in_flight": _in_flight(begin, done),
         }
     )
-    return frame.select(pl.col(n).cast(t) for n, t in schema(REQUESTS).items())
+    return frame.select(typed(REQUESTS))
 
 
 def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:

@@ -17,7 +17,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.role_rules import STREAMS, has_denoiser, roles_of
 from profiler.analysis.table_text import table
-from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Adds, Column, col, schema
+from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Adds, Column, col, typed
 from profiler.run.intervals import positions
 from profiler.run.run import Run
 from profiler.text import said, sentence
@@ -293,7 +293,7 @@ def texts_by_time(
 
 
 def _declared(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(columns).items())
+    return table.select(typed(columns))
 
 
 # --- The tables of roles and of blocks.

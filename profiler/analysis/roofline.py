@@ -1,13 +1,4 @@
-"""Roofline bounds of operators and roles: compute-, memory-, launch- or host-bound.
-
-With F FLOPs of a type, B bytes, peak P of that type, bandwidth W and L the launch interval,
-
-    compute = F / P     memory = B / W     roofline = max(compute, memory, L)
-
-`of_roofline` is roofline / total, if the roofline is known for half of the time: 1 is as fast
-as the device can be. A command that is faster than its roofline has none. `call_costs` predicts
-calls with other work, such as half the batch or another type.
-"""
+"""Roofline bounds of operators and roles: compute-, memory-, launch- or host-bound."""
 
 from __future__ import annotations
 

@@ -294,11 +294,6 @@ def _shown(columns: tuple[str, ...], rows: pl.DataFrame) -> list[str | Column]:
     return [stays.get(name, name) for name in columns]
 
 
-def submodule_names(analysis: Analysis) -> list[str]:
-    """The submodules of the table, in order of first calls."""
-    return analysis.submodules["submodule"].to_list()
-
-
 def submodules_part(analysis: Analysis) -> Part:
     """The submodules, in order of first calls."""
     rows = with_known_work(analysis.submodules, analysis.calls, "submodule")

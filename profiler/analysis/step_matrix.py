@@ -41,7 +41,7 @@ from profiler.run.columns import (
     Column,
     col,
     column_of,
-    schema,
+    typed,
 )
 from profiler.run.intervals import Codes, Times, positions
 from profiler.text import Said, count, counted, joined, percent, said
@@ -464,7 +464,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
             [rank, "total_ns", "submodule", "layer", "role"],
             descending=[False, True, False, False, False],
         )
-        return ordered.select(pl.col(n).cast(t) for n, t in schema(STEP_OPERATORS).items())
+        return ordered.select(typed(STEP_OPERATORS))
 
     def cells(self) -> pl.DataFrame:
         """One row a part and step in which it ran (`columns.STEP_TIMES`)."""
@@ -474,7 +474,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
         ).with_columns(
             commands=_whole(self.commands[row, column]), total_ns=_whole(self.time[row, column])
         )
-        return found.select(pl.col(n).cast(t) for n, t in schema(STEP_TIMES).items())
+        return found.select(typed(STEP_TIMES))
 
     def _all_kinds(self, marked: _Flags) -> _Flags:
         """Which parts have kinds, all of them `marked`."""

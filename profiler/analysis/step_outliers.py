@@ -43,7 +43,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, steps_matrix
 from profiler.analysis.table_text import Sentences
-from profiler.run.columns import DATA_ONLY, LAYER, NS, STRING, Column, col, empty, schema
+from profiler.run.columns import DATA_ONLY, LAYER, NS, STRING, Column, col, empty, schema, typed
 from profiler.run.intervals import Codes, Stretches, Times, ends, order_by, positions
 from profiler.run.run import Run
 from profiler.text import Said, Value, filled, said
@@ -167,7 +167,7 @@ def outlier_table(
             if name in _Cause.__struct_fields__
         },
     )
-    return found.select(pl.col(n).cast(t) for n, t in schema(STEP_OUTLIERS).items())
+    return found.select(typed(STEP_OUTLIERS))
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ from profiler.run.columns import (
     col,
     column_of,
     schema,
+    typed,
 )
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
 from profiler.run.launches import device_work
@@ -302,7 +303,7 @@ def step_table(
     before = pl.col("end_ns").cum_max().shift().over("pipeline")
     ordered = table.sort("start_ns", "pipeline", "step").with_columns(before=before)
     ordered = _with_time_between(ordered, axis, pipelines)
-    return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(STEPS).items())
+    return ordered.select(typed(STEPS))
 
 
 def step_spans(run: Run, pipelines: PipelineCalls) -> pl.DataFrame:

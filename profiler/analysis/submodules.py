@@ -35,6 +35,7 @@ from profiler.run.columns import (
     col,
     column_of,
     schema,
+    typed,
 )
 from profiler.run.device_timeline import TILES
 from profiler.run.intervals import Codes, Times, batches, counts, group_heads, positions, union_by
@@ -255,7 +256,7 @@ def call_table(
             maintain_order="left",
         )
         .with_columns(span_ns=pl.col("span_ns").fill_null(pl.col("duration_ns")))
-        .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
+        .select(typed(CALLS))
     )
 
 
@@ -310,7 +311,7 @@ def submodule_table(
             .fill_null(pl.col("overhead_ratio")),
         )
     )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(SUBMODULES).items())
+    return table.select(typed(SUBMODULES))
 
 
 def _shares(rows: pl.Expr, share: Share) -> pl.Expr:
@@ -342,7 +343,7 @@ def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> 
         )
         .sort("order", maintain_order=True)
     )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(BRANCHES).items())
+    return table.select(typed(BRANCHES))
 
 
 _FEWEST_STEADY = 2  # calls: one has no median

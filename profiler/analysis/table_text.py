@@ -370,9 +370,6 @@ _AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
 
 # --- Labels of codes and sentences of notes: what every report says of the values of an analysis.
 #
-#     label(Bound.COMPUTE)                                  == "compute-bound"
-#     worded(Note.of(RedundancyEvidence.PATH, name="rope"))  == "path rope"
-#
 # Each module of this package says some of it in `SENTENCES`: by enum and code a template with a
 # place for each value of the note; in `FACTORS` another one for if its `share` is twice as much or
 # more, which reads better as a factor; in `NULLS` what stands in a column of an enum for no code.
@@ -648,12 +645,8 @@ def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:
     if not columns or frame.is_empty():
         return None
     kept = tuple(c for c in columns if c is columns[0] or _says_something(c, frame[c.name]))
-    title = table.title or _heading(table.name)
+    title = table.title or table.name.replace("_", " ").capitalize()
     return TableView(table.name, title, kept, frame, table.shown)
-
-
-def _heading(name: str) -> str:
-    return name.replace("_", " ").capitalize()
 
 
 def _says_something(column: Column, values: pl.Series) -> bool:

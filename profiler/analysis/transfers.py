@@ -1,14 +1,4 @@
-"""Copies and provider switches: bandwidth, time overlapped with compute, CPU fallback.
-
-With T the copies of one direction on a device and C its compute,
-
-    hidden = |T and C|        hidden_share = hidden / |T|
-
-Collectives and fills (memset) are not copies. A provider switch in an ONNX Runtime session
-costs
-
-    gap = start of the next node - end of the node before - copies between them     (at least 0)
-"""
+"""Copies and provider switches: bandwidth, time overlapped with compute, CPU fallback."""
 
 from __future__ import annotations
 
@@ -54,6 +44,7 @@ from profiler.run.columns import (
     col,
     empty,
     schema,
+    typed,
 )
 from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
 from profiler.run.run import Run
@@ -554,9 +545,7 @@ def _transitions(
         .with_columns(cost=pl.col("copy_ns") + pl.col("gap_ns"))
         .sort(["cost", "submodule", "source", "target"], descending=[True, False, False, False])
     )
-    return table.select(
-        pl.col(name).cast(dtype) for name, dtype in schema(DEVICE_TRANSITIONS).items()
-    )
+    return table.select(typed(DEVICE_TRANSITIONS))
 
 
 def _copies(nodes: _Nodes, frame: pl.DataFrame, took: Times) -> pl.DataFrame:
@@ -645,7 +634,7 @@ def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series)
         .agg(nodes=pl.len(), total_ns=pl.col("total_ns").sum())
         .sort(["total_ns", "submodule", "layer", "op_type"], descending=[True, False, False, False])
     )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(CPU_FALLBACK).items())
+    return table.select(typed(CPU_FALLBACK))
 
 
 # --- Columns of the tables of what devices did over time: gaps, busy shares, copies.

@@ -377,10 +377,6 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 
 # --- What a command is at, on stderr, if it takes longer than a second.
 #
-#     with progress("reading traces/") as say:
-#         run = load(path)
-#         say("analyzing")
-#
 # Nothing is drawn if stderr is no terminal, and nothing stays of it.
 
 

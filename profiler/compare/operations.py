@@ -26,7 +26,7 @@ from profiler.analysis.shapes import short_type
 from profiler.compare.measure import AVERAGED, Measurement
 from profiler.compare.tables import KERNELS, NODES, SHAPES, Side
 from profiler.grammars.names import EngineLayer, engine_layer
-from profiler.run.columns import CALLS, COMMANDS, Column, schema
+from profiler.run.columns import CALLS, COMMANDS, Column, schema, typed
 from profiler.trace.manifest_fields import Submodule
 
 # --- Nodes of graphs that nobody has run: the role and the FLOPs of each, and how two graphs
@@ -335,8 +335,6 @@ class _Joined:
 
 # --- What two sides did, by shape, by kernel, by node of a graph: times, rates and kernels of each.
 #
-#     matmul 8944×1024×2816 bf16   4.02 → 5.61 ms   617 → 441 TFLOP/s   sm90_xmma… → Cijk_Alik…
-#
 # Times are means: sums over the steady samples of all runs of a side, divided by how many steps,
 # pipeline calls or single calls these were (`details.samples`).
 
@@ -484,8 +482,6 @@ def _ranked(found: pl.DataFrame, columns: tuple[Column, ...]) -> pl.DataFrame:
             descending=[False, True, True],
             maintain_order=True,
         )
-        .select(
-            pl.col(name).round().cast(dtype) if name.endswith("_ns") else pl.col(name).cast(dtype)
-            for name, dtype in schema(columns).items()
-        )
+        .with_columns(pl.col("^.*_ns$").round())
+        .select(typed(columns))
     )

@@ -377,8 +377,6 @@ def calls_part(comparison: Comparison, shown: int) -> Part:
 # --- The report of a comparison: what was compared, times from the whole to single modules, what is
 # only in one side.
 #
-#     print_report(Console(highlight=False), comparison_report(comparison, gates, top=15))
-#
 # Rows that exceed noise stand out.
 
 

@@ -30,7 +30,7 @@ from profiler.compare.tables import (
     TreeNode,
     pattern,
 )
-from profiler.run.columns import empty, schema
+from profiler.run.columns import empty, schema, typed
 from profiler.run.intervals import Codes
 from profiler.run.run import Run
 
@@ -90,7 +90,7 @@ def timeline_of(
         run.run_id,
         -1 if number is None else number,
         end - begin,
-        calls.select(pl.col(name).cast(dtype) for name, dtype in schema(TIMED_CALLS).items()),
+        calls.select(typed(TIMED_CALLS)),
         stretches,
     )
 
@@ -160,7 +160,7 @@ def _stretches(
             duration_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
         )
     )
-    return found.select(pl.col(name).cast(dtype) for name, dtype in schema(STRETCHES).items())
+    return found.select(typed(STRETCHES))
 
 
 # --- Where in the model the difference lies: submodules, the modules in them, and roles of work.

@@ -429,10 +429,6 @@ class TorchModule:
 
 # --- Names that tell which layer a command is of, and where that layer lies in the model.
 #
-#     parse_name("i0_12_W3_linear_196_0")        → layer linear_196, command 0
-#     parse_name("/encoder/layers.0/fc1/MatMul") → module path encoder.layers.0.fc1
-#     parse_name("Conv_5 + Add_6 + Relu_7")      → op types Conv, Add, Relu
-#
 # Grammars are tried in order, the first that fits speaks. Others can be added without a change
 # here: a package names them under the entry point group `profile_sd3.grammars`, as objects with a
 # `name` and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left

@@ -347,9 +347,10 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[Fault]:
             continue
         named = _dynamic(value)
         if named:
+            verb = "is" if len(named) == 1 else "are"
             yield Fault(
                 value.name or "",
-                f"input of shape {_text(value)}: {', '.join(named)} {_not_fixed(named)}{because}",
+                f"input of shape {_text(value)}: {', '.join(named)} {verb} not fixed{because}",
                 "export it with fixed sizes, or set them by `python -m "
                 "onnxruntime.tools.make_dynamic_shape_fixed`",
             )
@@ -367,10 +368,6 @@ def _dynamic(value: ir.Value) -> list[str]:
         return ["its shape"]
     found = (dim if isinstance(dim, int) else str(dim.value or "?") for dim in value.shape)
     return [str(dim) for dim in found if not isinstance(dim, int) or dim < 0]
-
-
-def _not_fixed(named: list[str]) -> str:
-    return "is not fixed" if len(named) == 1 else "are not fixed"
 
 
 def _text(value: ir.Value) -> str:

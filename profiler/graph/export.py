@@ -266,7 +266,7 @@ def float32_image(model: ir.Model) -> ir.Model:
             if value.const_value is not None and value.dtype == narrow:
                 value.const_value = _wide_tensor(value.const_value)
                 value.type = ir.TensorType(wide)
-        for value in (*graph.inputs, *_written_values(graph)):
+        for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
             if value.dtype == narrow:
                 value.type = ir.TensorType(wide)
     for node in nodes(model):
@@ -276,10 +276,6 @@ def float32_image(model: ir.Model) -> ir.Model:
             elif name in ("to", "dtype") and attribute.value == narrow:
                 node.attributes[name] = ir.AttrInt64(name, int(wide))
     return model
-
-
-def _written_values(graph: ir.Graph) -> Sequence[ir.Value]:
-    return [output for node in graph for output in node.outputs]
 
 
 def _wide_tensor(tensor: Any) -> ir.LazyTensor:

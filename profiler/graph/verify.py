@@ -24,9 +24,6 @@ from profiler.graph.model import read_graph
 
 # --- What ONNX Runtime makes of a model: the nodes that it executes, and those they stand for.
 #
-#     with optimized_graph(path) as optimized:
-#         nodes = executed_nodes(optimized, layer_of)
-#
 # ONNX Runtime folds constants, fuses, and inserts nodes of its own, and keeps no metadata. It
 # writes the graph that it executes in the order in which it executes it.
 

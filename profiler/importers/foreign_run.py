@@ -323,13 +323,10 @@ def _counted(notes: Iterable[HealthNote], calls: int) -> Iterator[HealthNote]:
     """Yield notes; that of the most launches without work says how many calls have none at all."""
     notes = list(notes)
     without = (HealthRule.LOST, HealthRule.LATE, HealthRule.CUT)
-    most = max((one for one in notes if one.rule in without), key=_count_of, default=None)
+    lost = (one for one in notes if one.rule in without)
+    most = max(lost, key=lambda one: one.count, default=None)
     for note in notes:
         yield structs.replace(note, calls=calls) if note is most else note
-
-
-def _count_of(note: HealthNote) -> int:
-    return note.count
 
 
 def attribution_of(

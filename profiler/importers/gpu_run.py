@@ -298,8 +298,6 @@ def _command(
 
 # --- What a recorder of GPUs saw → a bundle. An importer reads its files into two values:
 #
-#     return gpu_run(builder, recorded, machine)
-#
 # Launches, calls, devices, spans and what is dropped for want of a time follow from these.
 
 

@@ -392,9 +392,6 @@ def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int32
 
 # --- An export of Nsight Systems → a bundle.
 #
-#     import_trace(Path("report.sqlite"), Path("traces"))
-#     import_trace(Path("report.sqlite"), Path("traces"), options={"submodules": "encoder,dit"})
-#
 # Times of the file are ns from the session's start, which the file tells in UTC; if it does not,
 # they are kept, moved so that none is negative. Names of processes and threads, of the whole
 # machine, and its environment are not read.

@@ -429,9 +429,6 @@ def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
 
 # --- Profiles of ONNX Runtime → a bundle: each `session.run` is a call, each node a command.
 #
-#     import_trace(Path("unet_2026-05-01_10-11-12.json"), Path("traces"))
-#     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
-#
 # A provider that works for the host (CUDA, TensorRT, ROCm, …) returns when it has launched, and
 # nothing tells when its device ran its nodes.
 

@@ -95,8 +95,6 @@ def _settings(report: dict[str, str]) -> dict[str, Setting]:
 
 # --- Counters of OpenVINO's benchmark_app → a bundle.
 #
-#     import_trace(Path("benchmark_average_counters_report.csv"), Path("traces"))
-#
 # The counters are those of the last inference of each infer request, averaged over requests: a call
 # a section, its layers laid end to end. `benchmark_report.csv` beside them tells device and
 # latency: a call of one request lasts as long as the median one. Source of the format:

@@ -360,9 +360,6 @@ def _count(value: Any) -> int:
 
 # --- Profiles of QNN → a bundle.
 #
-#     import_trace(Path("qnn_profile.csv"), Path("traces"))
-#     import_trace([Path("qnn_profile.csv"), Path("qhas.json")], Path("traces"))
-#
 # An execution is a call: on the host it takes `QNN (execute) time`, on the accelerator (`qnn:0`)
 # `Accelerator (execute) time`, at the start of which it waits if the file tells the time without
 # waiting, too. Of nodes the file tells cycles, spent by threads side by side: their times are

@@ -154,8 +154,6 @@ def _objects(text: str) -> Iterator[Any]:
 
 # --- A trace of the Triton Inference Server → a bundle.
 #
-#     import_trace(Path("trace.json"), Path("traces"), options={"rate": 100})
-#
 # A request from outside is a pipeline call. Each request of a model that computes, itself or those
 # that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …),
 # since a server has a queue and instances for each and tells of no hardware. What requests of a

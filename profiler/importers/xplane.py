@@ -242,8 +242,6 @@ def _count(value: object) -> int:
 
 # --- What XLA's profiler recorded → a bundle.
 #
-#     import_trace(Path("host.xplane.pb"), Path("traces"))
-#
 # On TPUs each module that ran is a call, with the operations in it. On GPUs no line tells when one
 # ran: a call there is what a device ran of one module, until its first operation comes again.
 

@@ -247,9 +247,6 @@ def _shapes(raw: bytes) -> str:
 
 # --- Executed nodes as commands: what each node is called and where it runs is asked once a node,
 # however often it was executed.
-#
-#     table = CommandTable(kinds, of_kind)            # for all runs of a profile
-#     table.commands(run.nodes, origin_ns)            # CommandColumns
 
 
 _TEXTS = ("layer", "op_type", "shapes", "module", "kernel")

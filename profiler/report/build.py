@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 # --- The report of an analysis: every section that has something to show, in its order.
 #
-#     report = build_report(ReportInput(analysis, begin_ns, end_ns))
-#
 # A section is a module of `profiler.report.sections` that declares a `SECTION`: it is found here.
 
 

@@ -238,8 +238,6 @@ def _json(value: object) -> str | None:
 
 # --- A report as Markdown with tables, for a pull request.
 #
-#     markdown(comparison_report(comparison, gates))
-#
 # Figures have no place in it. Cells are written as a terminal writes them, and every text is
 # escaped: names of a model or a trace become no markup, no link, no mention.
 

@@ -102,10 +102,8 @@ class Column:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or _label(self.name))
-        object.__setattr__(self, "kind", self.kind or self._own_kind())
-
-    def _own_kind(self) -> str:
-        return "word" if self.codes is not None else _kind(self.dtype, self.unit)
+        own = _kind(self.dtype, self.unit) if self.codes is None else "word"
+        object.__setattr__(self, "kind", self.kind or own)
 
 
 def col(
@@ -253,6 +251,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
 def schema(columns: Sequence[Column]) -> pl.Schema:
     """The Polars schema of a declaration."""
     return pl.Schema({column.name: column.dtype for column in columns})
+
+
+def typed(columns: Sequence[Column]) -> list[pl.Expr]:
+    """The declared columns of a frame in their dtypes: what to select of it."""
+    return [pl.col(column.name).cast(column.dtype) for column in columns]
 
 
 def empty(columns: Sequence[Column]) -> pl.DataFrame:

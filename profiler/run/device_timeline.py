@@ -694,8 +694,6 @@ def _busy(
 
 # --- The tiles of a run's calls, what its devices did around them, and the run's end to end.
 #
-#     run.tiles.calls["elapsed_ns"]
-#
 # Everything is computed from what was recorded when it is first asked for; no file holds it.
 
 

@@ -20,8 +20,6 @@ from profiler.trace import __version__
 # --- A run as OpenTelemetry traces: the JSON of OTLP, which collectors and backends read from
 # files.
 #
-#     otlp_document(run)      # {"resourceSpans": [...]}
-#
 # A pipeline call is a trace: its stages, steps and calls are the spans below it. Names follow the
 # semantic conventions for generative AI if they have one
 # (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, "Development"): a pipeline call
@@ -82,7 +80,8 @@ def _of_spans(run: Run, ids: _Ids) -> Iterator[dict[str, Any]]:
         ids.setdefault(key, own)
         name, attributes = row["name"], _of_place(row)
         if kind == "pipeline":
-            name, attributes = _inference(run, row["name"]), {**attributes, **_gen_ai(run)}
+            name = f"generate_content {run.info.model or name}"
+            attributes |= _gen_ai(run)
         yield _span(run, row, name, own, _parent(ids, kind, pipeline, stage, -1), attributes)
 
 
@@ -137,10 +136,6 @@ def _span(
         "endTimeUnixNano": str(max(row["start_ns"] + row["duration_ns"], 0)),
         "attributes": _attributes(attributes),
     }
-
-
-def _inference(run: Run, pipeline: str) -> str:
-    return f"generate_content {run.info.model or pipeline}"
 
 
 def _gen_ai(run: Run) -> dict[str, Any]:

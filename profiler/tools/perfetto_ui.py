@@ -463,11 +463,6 @@ class TraceServer:
         """The page that opens the UI on the trace."""
         return f"{self.address}/start"
 
-    @property
-    def queries_address(self) -> str:
-        """The page of ready queries."""
-        return f"{self.address}/queries"
-
     def __enter__(self) -> TraceServer:
         return self
 

@@ -551,9 +551,6 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 
 # --- SQL over runs: DuckDB in memory, on the frames as they are.
 #
-#     with Database({"sd3": run}) as database:
-#         answer = database.ask("select submodule, sum(duration_ns) from calls group by all")
-#
 # A query reads and does nothing else: no other statement is run, no file or extension is reached,
 # no setting can be changed, and memory and time are bounded. Tables beyond the run's own are made
 # when a query asks for them.

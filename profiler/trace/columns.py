@@ -470,9 +470,6 @@ def _given(column: Int32s | None, rows: int, absent: int) -> Int32s:
 
 # --- A Perfetto trace → columns: slices paired and interned names resolved, of any producer.
 #
-#     trace = read_trace(Path("traces/run/006_transformer.step000.pb"))
-#     trace.calls[0].submodule, len(trace.slices)
-#
 # The reading itself is done by `profiler.trace._core`, by trace_processor's rules: events in order
 # of time, whatever their order in the file; slices paired per track. Memory stays below 64 times
 # the size of the trace and 1 MiB, whatever is in it; of a packed trace, of what it unpacks to,
@@ -565,7 +562,7 @@ def _columns(found: Mapping[str, Any], size: int, where: str) -> TraceColumns:
         tracks=tuple(_named(TrackRow(*row)) for row in found["tracks"]),
         strings=found["strings"],
         slices=slices,
-        calls=tuple(sorted(_closed(calls, slices, counters), key=_by_index)),
+        calls=tuple(sorted(_closed(calls, slices, counters), key=lambda one: one.index)),
         spans=tuple(sorted(_closed(spans, slices, counters), key=_outer_first)),
         counters=counters,
         flows=np.stack([flows["source"], flows["target"]], axis=1).astype(np.int64),
@@ -622,10 +619,6 @@ def _last_events(slices: SliceColumns, counters: CounterColumns) -> dict[int, in
     last_ns = np.zeros(len(calls), dtype=np.int64)
     np.maximum.at(last_ns, place, np.concatenate([ends, counters.time_ns]))
     return dict(zip(calls.tolist(), last_ns.tolist(), strict=True))
-
-
-def _by_index(call: Call) -> int:
-    return call.index
 
 
 def _span(  # a row of the core

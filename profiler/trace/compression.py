@@ -14,6 +14,7 @@ import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
@@ -192,7 +193,9 @@ def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
     check_compression(how)
     if how == "none":
         return iter(chunks)
-    return _packed(chunks, _FIELDS[how], _deflate if how == "deflate" else _zstd())
+    deflate = how == "deflate"
+    compress = partial(zlib.compress, level=_DEFLATE_LEVEL) if deflate else _zstd()
+    return _packed(chunks, _FIELDS[how], compress)
 
 
 def check_compression(how: str) -> Compression:
@@ -222,10 +225,6 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
             waiting, size = [], 0
     if waiting:
         yield b"".join(waiting)
-
-
-def _deflate(data: bytes) -> bytes:
-    return zlib.compress(data, _DEFLATE_LEVEL)
 
 
 def _zstd() -> Callable[[bytes], bytes]:

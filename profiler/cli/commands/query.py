@@ -208,10 +208,6 @@ SUBCOMMAND = Subcommand(query, place=80, about_runs=True)
 
 # --- What a program may ask of the runs in one folder: plain functions, which `mcp` serves.
 #
-#     ask = Questions(Path("traces"))
-#     ask.list_runs()
-#     ask.sql("2026-11-24_a", "select submodule, count(*) from calls group by all")
-#
 # Everything is read-only. A run is named as `list_runs` names it; what lies outside the folder,
 # also a link, is no run. Answers are bounded: rows of tables and SQL, time and memory of a query.
 

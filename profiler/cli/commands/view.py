@@ -62,7 +62,7 @@ def view(options: ViewOptions) -> None:
             tell(
                 f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}"
             )
-            tell(f"ready queries: {server.queries_address}")
+            tell(f"ready queries: {server.address}/queries")
             tell("Ctrl-C ends it, and so does an hour without requests")
             sys.stdout.flush()
             if not options.no_browser and not webbrowser.open(server.start_address):

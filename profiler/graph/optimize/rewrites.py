@@ -253,7 +253,8 @@ def _attention(softmax: ir.Node) -> _Attention | None:
     swaps = _values_of(softmax)
     scores, factor = _unscaled(softmax.inputs[0])
     product = producer(scores, "MatMul")
-    if swaps is None or product is None or not _last_axis(softmax):
+    last = softmax.attributes.get_int("axis", -1) in (-1, 3)
+    if swaps is None or product is None or not last:
         return None
     queries, of_queries = _unscaled(product.inputs[0])
     turned, of_keys = _unscaled(product.inputs[1])
@@ -329,10 +330,6 @@ def _same_dims(keys: ir.Value | None, turned: ir.Value | None) -> bool:
     """Whether the number of heads, if only one of both tells it, can be the same."""
     known = {dim for dim in (_dim(keys, 1), _dim(turned, 1)) if dim is not None}
     return len(known) < 2 and _dim(keys, 3) in (None, _dim(turned, 2) or _dim(keys, 3))
-
-
-def _last_axis(softmax: ir.Node) -> bool:
-    return softmax.attributes.get_int("axis", -1) in (-1, 3)
 
 
 def _perm(node: ir.Node) -> list[int]:

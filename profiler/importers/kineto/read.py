@@ -292,8 +292,6 @@ def _sampled(pid: Scalar, writer: CommandWriter, known: Collection[str]) -> str:
 
 # --- A torch.profiler (Kineto) trace → a bundle as capture writes it.
 #
-#     import_trace(Path("sd35.json.gz"), Path("traces"))
-#
 # What is a call and what it is for comes from the nn.Module ranges and Python frames that
 # `with_stack=True` records (`calls`, `stages`, `names`); what ran in it from correlation ids
 # (`launch`, `commands`). A call's time is its range on the host, as
@@ -478,7 +476,7 @@ def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | 
                 f"--capture {capture} is for one trace, and {len(files)} are given: leave it "
                 "out, or put captures into capture_traces/ beside the traces"
             )
-        return read_job(files)
+        return run_of_job(files, [read_kineto(path) for path in files])
     path = only_path(files, IMPORTER.accepts)
     trace = checked_trace(without_front_ends(read_kineto(path)))
     (trace,) = without_gaps([trace])
@@ -570,12 +568,6 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
 # They belong together by what `distributedInfo` says: the same number of processes and the same
 # backend, each rank once. Their times are laid onto the clock of the lowest rank by collectives
 # (`rank_clocks`); a rank that too few relate to the others keeps its own, and a drop says so.
-
-
-def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
-    """The run of several traces of torch.profiler. Raises InputError if they are not of one job,
-    or one of them cannot be read."""
-    return run_of_job(paths, [read_kineto(path) for path in paths])
 
 
 def run_of_job(

@@ -31,9 +31,6 @@ from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 
 # --- Which submodule calls a pipeline makes, in order: built in for some, from YAML for others.
 #
-#     description = describe("sd3")              # or a .yaml file, see docs/rbln.md
-#     description.calls(28)                      # 6 encoder calls, 28 transformer steps, 1 VAE
-#
 # A description says what one image costs; nothing of it is read from the trace.
 
 

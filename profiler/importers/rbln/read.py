@@ -114,8 +114,6 @@ def _add_clock_drops(run: ForeignRunBuilder, clocks: Clocks) -> None:
 
 # --- The traces of RBLN's profiler → a bundle whose calls are labelled.
 #
-#     import_trace(Path("traces"), Path("bundles"), options={"pipeline": "sd3", "steps": 28})
-#
 # Each numbered file is one runtime call (`files`); which call of the pipeline it is comes from a
 # description of the pipeline (`pipeline`, `labels`) or from our own recording of the run
 # (`recorded`), what ran in it from tracks, names and arguments (`tracks`, `grammars.rbln`,

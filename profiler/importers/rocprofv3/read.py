@@ -313,10 +313,6 @@ def _argument(trace: TraceColumns, names: Sequence[str]) -> Int64s:
 
 # --- Files of rocprofv3 → a bundle: JSON, CSV or rocpd.
 #
-#     import_trace(Path("4242_results.json"), Path("traces"))
-#     import_trace(Path("out/host"), Path("traces"))          # the CSV files of a run
-#     import_trace(Path("4242_results.db"), Path("traces"), options={"submodules": "encoder,dit"})
-#
 # Times are the machine's since its start, and no form tells wall time.
 
 

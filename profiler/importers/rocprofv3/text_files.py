@@ -123,8 +123,6 @@ def _text(field: bytes) -> str:
 
 # --- rocprofv3's CSV files: one kind a file, told by the header; those of a process share a prefix.
 #
-#     4242_kernel_trace.csv  4242_hip_api_trace.csv  4242_agent_info.csv
-#
 # Versions differ in their columns: those that are missing are unknown. Dispatches have no process
 # in their file, so it is that of the files beside it.
 

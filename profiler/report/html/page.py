@@ -52,7 +52,6 @@ from profiler.analysis.provenance import EmbeddedTrace, deflated, pack
 from profiler.analysis.result import Analysis, Finding, ReportInput, Severity, Where
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline_section import bounds
-from profiler.analysis.stages import submodule_names
 from profiler.files import ascii_json, write_atomically
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart, draw
@@ -451,7 +450,8 @@ def body_of(report: Report) -> Body:
         }
         for theme in THEMES
     }
-    drawn = {key for key, chart in figures["light"].items() if _draws_something(chart)}
+    light = figures["light"].items()
+    drawn = {key for key, chart in light if any(len(trace["x"]) for trace in chart["data"])}
     sections = list(_with_drawn(report.sections, drawn))
     rooms = {key: room_of(figures["light"][key]) for key in drawn}
     return Body(
@@ -468,10 +468,6 @@ def body_of(report: Report) -> Body:
             for theme, of_theme in figures.items()
         },
     )
-
-
-def _draws_something(chart: dict[str, Any]) -> bool:
-    return any(len(trace["x"]) for trace in chart["data"])
 
 
 def _with_drawn(sections: Iterable[Section], drawn: set[str]) -> Iterable[Section]:
@@ -636,8 +632,6 @@ def _facts(facts: tuple[Fact, ...]) -> str:
 
 # --- One run as one HTML file: self-contained, offline, safe to open whatever the trace says.
 #
-#     write_html(run, analyze(run), Path("report.html"))
-#
 # Names come from traces and manifests and are never trusted: here they pass through `html.escape`,
 # in the page they only ever become text nodes and attributes, and the page's
 # Content-Security-Policy runs nothing but the scripts whose hashes it lists and loads nothing from
@@ -800,7 +794,7 @@ def _packed_json(data: Any) -> str:
 
 
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
-    names = {*run.calls["submodule"].unique().to_list(), *submodule_names(analysis)}
+    names = {*run.calls["submodule"].unique().to_list(), *analysis.submodules["submodule"]}
     return {
         "submodules": pairs(submodule_colours(names)),
         "roles": pairs(ROLE_COLOURS),

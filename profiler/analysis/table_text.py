@@ -534,23 +534,6 @@ def worded_tables_by_name() -> Mapping[str, WordedTable]:
 
 
 _INWARDS = "\N{NO-BREAK SPACE}" * 2
-_MAY_BE_ALL_ZERO = frozenset(
-    {
-        *("dma_ns", "copy_ns", "collective_ns", "exposed_ns", "sync_ns", "other_ns", "host_ns"),
-        *("data_ns", "copy_wait_ns", "other_device_ns", "waited_ns", "rate"),
-        *(
-            "queue_ns",
-            "transfer_ns",
-            "overlapped_ns",
-            "unknown_ns",
-            "unknown_cause_ns",
-            "modulation_ns",
-        ),
-        *("long_gaps", "long_gap_ns", "warmup_steps", "warmup_ns", "weight_bytes"),
-        *("launch_bound_ns", "before_kernel_ns", "hidden_ns", "unrecorded_ns", "carried_over_ns"),
-        "modulation_share",
-    }
-)
 
 
 class _Options(TypedDict, total=False):

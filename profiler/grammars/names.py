@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
 from itertools import pairwise, takewhile, zip_longest
@@ -347,25 +347,24 @@ _BESIDE = " || "  # layers that run as one, side by side
 
 @dataclass(frozen=True, slots=True)
 class EngineLayer:
-    """The ONNX nodes that a layer runs, or prepares the tensors of (`helps`); `last` if all from
-    the only one of `nodes` to that one are in it."""
+    """The ONNX nodes that a layer runs, or prepares the tensors of; `last` if all from the only one
+    of `nodes` to that one are in it."""
 
     nodes: tuple[str, ...]
     last: str = ""
-    helps: bool = False
 
 
 def engine_layer(name: str) -> EngineLayer:
     """The nodes that a layer of an engine stands for; none for a kernel that Myelin wrote, whose
     name does not tell."""
     if copy := _COPY.fullmatch(name):
-        return replace(engine_layer(copy[1]), helps=True)
+        return engine_layer(copy[1])
     if foreign := _FOREIGN.fullmatch(name):
         return EngineLayer((foreign[1],), foreign[2])
     if _MYELIN.fullmatch(name):
         return EngineLayer(())
     if helper := _HELPER.match(name):
-        return EngineLayer((name[helper.end() :],), helps=True)
+        return EngineLayer((name[helper.end() :],))
     return EngineLayer(tuple(node for part in name.split(_BESIDE) for node in _nodes(part)))
 
 

@@ -16,13 +16,13 @@ from profiler.grammars.names import EngineLayer, engine_layer
         ("MatMul_1 || MatMul_2 || MatMul_3", EngineLayer(("MatMul_1", "MatMul_2", "MatMul_3"))),
         (
             "Reformatting CopyNode for Input Tensor 0 to Conv_5 + Add_6",
-            EngineLayer(("Conv_5", "Add_6"), helps=True),
+            EngineLayer(("Conv_5", "Add_6")),
         ),
         (
             "Reformatting CopyNode for Output Tensor 0 to {ForeignNode[a...b]}",
-            EngineLayer(("a",), "b", helps=True),
+            EngineLayer(("a",), "b"),
         ),
-        ("reshape_after_Gemm_48", EngineLayer(("Gemm_48",), helps=True)),
+        ("reshape_after_Gemm_48", EngineLayer(("Gemm_48",))),
         ("__myl_MulMeaAddSqrtDiv_myl0_12", EngineLayer(())),
         ("a/b/MaxPool", EngineLayer(("a/b/MaxPool",))),
     ],

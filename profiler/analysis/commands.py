@@ -47,6 +47,8 @@ from profiler.trace.manifest_fields import HealthRule
 
 HOST = CATEGORIES.index("host")
 SYNC = CATEGORIES.index("sync")
+COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])  # by category
+MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _OF_STREAM = r" (memcpy|copy|collectives)$"
 
 

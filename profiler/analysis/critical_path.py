@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import HOST, CommandArrays, rows_by_call
+from profiler.analysis.commands import HOST, SYNC, CommandArrays, rows_by_call
 from profiler.analysis.idle import if_times_recorded, timeline_of
 from profiler.analysis.idle_causes import NOT_LAUNCHED, Queues, RunTimeline, Stretch
 from profiler.analysis.question import Table
@@ -295,7 +295,6 @@ _PARTS = tuple(part.value for part in PathPart)
 _CALL, _LAUNCHES, _COMPUTE, _TRANSFER, _COLLECTIVE, _QUEUED, _HOST_WORK = range(len(_PARTS))
 _NOT_COMPUTE = {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER, "collective": _COLLECTIVE}
 _PART = np.array([_NOT_COMPUTE.get(name, _COMPUTE) for name in CATEGORIES])
-_SYNC = CATEGORIES.index("sync")
 
 
 def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
@@ -404,7 +403,7 @@ def _kinds(timeline: RunTimeline) -> Times:
     does = np.zeros((len(timeline.run.calls), len(_PARTS)), dtype=np.bool_)
     for rows in batches(len(commands.call)):
         call, category = commands.call[rows], commands.category[rows]
-        works = (call >= 0) & (category != _SYNC)
+        works = (call >= 0) & (category != SYNC)
         does[call[works], _PART[category[works]]] = True
     kinds = np.array((_COMPUTE, _COLLECTIVE, _TRANSFER))
     found: Times = kinds[does[:, kinds].argmax(axis=1)]
@@ -425,7 +424,7 @@ def _worked(timeline: RunTimeline, calls: Times, since: Times) -> Times:
     commands, end = timeline.commands, timeline.axis.end[calls]
     tiles = timeline.run.tiles.calls["tile_device"].gather(calls).cast(pl.String).to_numpy()
     found = np.zeros(len(calls), dtype=np.int64)
-    works = (commands.category != _SYNC) & (commands.category != HOST)
+    works = (commands.category != SYNC) & (commands.category != HOST)
     for code, device in enumerate(commands.devices):
         here, rows = tiles == device, np.flatnonzero(works & (commands.device == code))
         if here.any() and len(rows):
@@ -455,7 +454,7 @@ def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]
 def _free_rows(timeline: RunTimeline) -> Times:
     """Rows of work of no call that nobody is known to have launched; waits are no work."""
     commands, launches = timeline.commands, timeline.launches
-    free = np.flatnonzero((commands.call < 0) & (commands.category != _SYNC))
+    free = np.flatnonzero((commands.call < 0) & (commands.category != SYNC))
     return free[launches.returned[free] == NOT_LAUNCHED] if len(launches) else free
 
 
@@ -478,7 +477,7 @@ def _others(commands: CommandArrays, queues: Queues) -> _Others:
     """The work of devices with several queues, of which one may run while another waits."""
     found: dict[int, tuple[tuple[Times, Stretches], ...]] = {}
     for device in queues.shared:
-        own = np.flatnonzero((commands.device == device) & (commands.category != _SYNC))
+        own = np.flatnonzero((commands.device == device) & (commands.category != SYNC))
         own = own[np.argsort(commands.start[own], kind="stable")]
         part = _PART[commands.category[own]]
         found[device] = tuple(

@@ -16,6 +16,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.commands import (
+    COMPUTES,
     HOST,
     SYNC,
     CommandArrays,
@@ -30,7 +31,6 @@ from profiler.run.intervals import Codes, Stretches, Times, batches, group_heads
 from profiler.run.launches import NOBODY, Launches
 from profiler.run.run import Run
 from profiler.trace.events import (
-    CATEGORIES,
     HOST_TRACK,
     NO_RANK,
     Call,
@@ -396,7 +396,6 @@ class HostDoings(Struct, frozen=True, eq=False):
 # A kernel is a command of category compute or other; copies, which may run long before, are none.
 
 
-_KERNELS = np.array([name in ("compute", "other") for name in CATEGORIES])
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -454,7 +453,7 @@ def _extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
     first, last = np.full(places, _NEVER), np.full(places, -_NEVER)
     for rows in batches(len(commands.start)):
         device, call = commands.device[rows], commands.call[rows]
-        kernels = _KERNELS[commands.category[rows]]
+        kernels = COMPUTES[commands.category[rows]]
         heads = group_heads(device, call)
         place = (device[heads] + 1) * np.int64(calls + 1) - 1  # of no call
         place -= np.where(call[heads] < 0, 0, calls - call[heads])

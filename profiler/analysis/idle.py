@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.commands import CommandArrays, times_recorded
+from profiler.analysis.commands import COMPUTES, MOVES, CommandArrays, times_recorded
 from profiler.analysis.context import Inputs, device_axes, shared
 from profiler.analysis.host_activity import (
     Doing,
@@ -445,8 +445,6 @@ def _activity(doing: Doing, length: int) -> tuple[object, ...]:
 # 100 µs count as idle.
 
 
-_COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
-_MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
 LONG_GAP_NS = 100_000
 _IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_device")
@@ -455,7 +453,7 @@ _IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_devic
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
     """One row a device (`IDLE`), by name, of the whole run, whose commands are
     `commands`."""
-    transfers = np.flatnonzero((_MOVES | _COMMUNICATES)[commands.category])
+    transfers = np.flatnonzero((MOVES | _COMMUNICATES)[commands.category])
     apart = {*np.flatnonzero(np.bincount(commands.device[transfers])).tolist()}
     rows = [_row(gaps, _unions(commands, gaps, apart)) for gaps in devices]
     return pl.DataFrame(rows, schema=schema(IDLE))
@@ -506,9 +504,9 @@ def _unions(
     if device not in apart:
         return worked, worked, 0, 0
     here = commands.device == device
-    moves, communicates = here & _MOVES[commands.category], here & _COMMUNICATES[commands.category]
+    moves, communicates = here & MOVES[commands.category], here & _COMMUNICATES[commands.category]
     moved, communicated = (_length(commands, which) for which in (moves, communicates))
-    computes = here & _COMPUTES[commands.category]
+    computes = here & COMPUTES[commands.category]
     unmoved = _length(commands, computes | communicates) if moved else worked
     computed = _length(commands, computes) if communicated else unmoved
     return computed, unmoved, communicated, moved

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import HOST, CommandArrays, is_accelerator, queue_codes
+from profiler.analysis.commands import HOST, SYNC, CommandArrays, is_accelerator, queue_codes
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.run.device_timeline import Busy
 from profiler.run.intervals import (
@@ -31,7 +31,7 @@ from profiler.run.intervals import (
 )
 from profiler.run.launches import blocking_copies, synchronous
 from profiler.run.run import Run
-from profiler.trace.events import CATEGORIES, device_kind
+from profiler.trace.events import device_kind
 
 # --- Words of the tables that say who waits for whom: closed sets.
 
@@ -542,7 +542,6 @@ class RunTimeline(Struct, frozen=True, eq=False):
 # leaves it idle for longer.
 
 
-_SYNC = CATEGORIES.index("sync")
 _IDLE_PART = 10  # one in so many of the host's silence, at most
 
 
@@ -555,7 +554,7 @@ class Silences(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, commands: CommandArrays, launchers: Times) -> Silences:
         """Of the hosts of the commands `launchers`, int64 [m], which are rows."""
-        kinds = np.isin(commands.category, (HOST, _SYNC))
+        kinds = np.isin(commands.category, (HOST, SYNC))
         recorded = {}
         for host in np.unique(commands.device[launchers]).tolist():
             rows = np.flatnonzero(kinds & (commands.device == host))
@@ -639,7 +638,6 @@ def silent_waits(
 # the host.
 
 
-_TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _WAITS = "(?i)synchronize"
 
 
@@ -797,7 +795,7 @@ def _waits(
     by, to = launches.source, launches.target
     copied = blocking_copies(run.commands, by, to, commands.start, commands.end)
     source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
-    on_host = np.flatnonzero(np.isin(commands.category[target], (HOST, _SYNC)))
+    on_host = np.flatnonzero(np.isin(commands.category[target], (HOST, SYNC)))
     on_host = on_host[commands.category[source[on_host]] != HOST]
     hosts = np.concatenate((launches.source[copied], target[on_host]))
     awaited = _places(row, np.concatenate((launches.target[copied], source[on_host])))
@@ -846,5 +844,5 @@ def _synchronizations(frame: pl.DataFrame, commands: CommandArrays) -> Times:
         found |= codes == code
     found &= commands.category == HOST
     on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), False])
-    found |= (commands.category == _SYNC) & on_cpu[commands.device]
+    found |= (commands.category == SYNC) & on_cpu[commands.device]
     return np.flatnonzero(found)

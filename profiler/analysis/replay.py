@@ -362,9 +362,6 @@ class Script(Struct, frozen=True, eq=False):
 # before))`, if the lengths have what lies before each piece of work in a queue, too.
 
 
-_Reals = npt.NDArray[np.float64]
-
-
 class Replayed(Struct, frozen=True, eq=False):
     """What a replay came to, in ns. `begin` and `end` are the host's in each slice of the script,
     int64 [k]. `work` are the places of its m pieces of work in `Works`, `slice` their slices,

@@ -680,7 +680,6 @@ _SHOWN_SUBMODULES = 6
 _SHOWN_COLUMNS = 60
 _SMALL = 0.01  # of a step: parts that take less in every step have no row
 _FAINTEST = 0.02  # of a step: colours end no nearer to the median
-_Reals = npt.NDArray[np.float64]
 _KEYS = ("submodule", "layer", "role")
 
 
@@ -698,8 +697,8 @@ class Matrix(Struct, frozen=True, eq=False):
     columns: list[str]
     row_picks: list[Pick]
     column_picks: list[Pick]
-    time: _Reals
-    median: _Reals
+    time: Reals
+    median: Reals
     first_part: int
     parts: int
     sharing: int
@@ -745,10 +744,10 @@ class Matrix(Struct, frozen=True, eq=False):
         return joined(" ", [first, *rest, gaps])
 
     @property
-    def added(self) -> _Reals:
+    def added(self) -> Reals:
         """What each cell takes more than the median of its row, as a share of the median step."""
         step = float(self.median[0]) or 1.0
-        added: _Reals = (self.time - self.median[:, None]) / step
+        added: Reals = (self.time - self.median[:, None]) / step
         return added
 
     @property
@@ -814,7 +813,7 @@ class _Row(NamedTuple):
 
     name: str
     pick: Pick
-    time: _Reals
+    time: Reals
 
 
 _LEVELS = ("step", "submodule", "parts")
@@ -860,9 +859,9 @@ def _column_picks(steps: pl.DataFrame, each: int) -> list[Pick]:
     return [{"step": group if len(group) > 1 else group[0]} for group in groups]
 
 
-def _longest(time: _Reals, each: int) -> _Reals:
+def _longest(time: Reals, each: int) -> Reals:
     """The longest of each `each` neighbours of a row, NaN if none is known."""
     padded = np.pad(time, ((0, 0), (0, -time.shape[1] % each)), constant_values=np.nan)
     groups = padded.reshape(len(time), -1, each)
-    longest: _Reals = np.where(np.isnan(groups), -np.inf, groups).max(axis=2)
+    longest: Reals = np.where(np.isnan(groups), -np.inf, groups).max(axis=2)
     return np.where(np.isneginf(longest), np.nan, longest)

@@ -28,7 +28,7 @@ from profiler.run.intervals import (
 )
 from profiler.run.launches import device_work
 from profiler.run.run import Run
-from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL, NO_ITERATION, NO_PIPELINE
+from profiler.trace.events import CPU_DEVICE, NO_CALL, NO_ITERATION, NO_PIPELINE
 
 # --- Columns that tables of pipeline calls, stages and steps have in common: how their time on the
 # device's axis is made up.
@@ -221,7 +221,6 @@ def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArray
 # ended, though on the host they follow each other, it lasts from there.
 
 
-_HOST = CATEGORIES.index("host")
 _CONVERT = "convert"  # the profiler's work that waits until nobody waits for it
 
 

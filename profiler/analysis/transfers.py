@@ -12,7 +12,13 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.collectives import computed_on, stretches_of
-from profiler.analysis.commands import CommandArrays, is_accelerator, times_recorded
+from profiler.analysis.commands import (
+    COMPUTES,
+    MOVES,
+    CommandArrays,
+    is_accelerator,
+    times_recorded,
+)
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
     MATERIAL,
@@ -676,8 +682,6 @@ COPIES: tuple[Column, ...] = (
 # Collectives and fills (memset) are no copies.
 
 
-_COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
-_MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _DMA = CATEGORIES.index("dma")
 _NONE = len(CopyDirection)
 _NO_COPY = re.compile(r"memset|fill|nccl|rccl|collective", re.IGNORECASE)
@@ -704,12 +708,12 @@ def _directions(run: Run, commands: CommandArrays) -> npt.NDArray[np.uint8] | No
     """The direction of each command as its place in `CopyDirection`, `_NONE` for what is no copy or
     takes no time, uint8 [n]; None if there is none."""
     rows = len(commands.start)
-    if not any(_MOVES[commands.category[part]].any() for part in batches(rows)):
+    if not any(MOVES[commands.category[part]].any() for part in batches(rows)):
         return None
     names = [_NameMarks.of(run.commands[column]) for column in ("op_type", "kernel", "track")]
     found = np.full(rows, _NONE, dtype=np.uint8)
     for part in batches(rows):
-        moves = _MOVES[commands.category[part]] & (commands.end[part] > commands.start[part])
+        moves = MOVES[commands.category[part]] & (commands.end[part] > commands.start[part])
         if moves.any():
             marks = names[0].marks(part) | names[1].marks(part) | names[2].marks(part)
             marks |= np.where(commands.category[part] == _DMA, _IS_DMA, np.uint8(0))
@@ -767,7 +771,7 @@ def _copies_of_device(
     directions = np.bincount(direction[here], minlength=_NONE + 1)[:_NONE]
     if not directions.any():
         return
-    work = InOrder.of(commands.start, commands.end, here & _COMPUTES[commands.category])
+    work = InOrder.of(commands.start, commands.end, here & COMPUTES[commands.category])
     for place, code in enumerate(CopyDirection):
         if not directions[place]:
             continue

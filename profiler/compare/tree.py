@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.commands import Kinds
@@ -43,7 +42,6 @@ from profiler.run.run import Run
 
 _STRETCHES = 1500  # of a pipeline call: work within a 1500th of it is one
 _WAITS = ("host", "sync")
-_Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

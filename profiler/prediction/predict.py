@@ -335,9 +335,6 @@ def _batched(requests: Mapping[int, tuple[_Call, ...]]) -> int:
 # --- `predict`: a run and a scenario → what a request would take, and many at once.
 
 
-READS = ("calls", "devices", "memory", "memory_devices", "roofline", "submodules")
-"""The tables of the analysis that predictions are made from."""
-
 _MUCH = 0.1  # of a request: what was measured once is said
 
 

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -513,9 +512,6 @@ def staying(
 # --- The tasks of a request: pieces of pipeline calls that are the same in each, with their times.
 
 
-_Times = npt.NDArray[np.int64]
-
-
 class Task(Struct, frozen=True, eq=False):
     """One call of a submodule, or the host's time before the next one.
 
@@ -533,14 +529,14 @@ class Task(Struct, frozen=True, eq=False):
     stage: str
     branch: str
     device: str
-    first_ns: _Times
-    steady_ns: _Times
+    first_ns: Times
+    steady_ns: Times
     of: str = ""
 
     @property
-    def total_ns(self) -> _Times:
+    def total_ns(self) -> Times:
         """Its time in each pipeline call, int64 [p]."""
-        total: _Times = self.steady_ns.sum(axis=1)
+        total: Times = self.steady_ns.sum(axis=1)
         return total + self.first_ns if len(self.first_ns) else total
 
 
@@ -729,10 +725,10 @@ class Workload(Struct, frozen=True, eq=False):
     steps: int
     weights: Mapping[str, int]
     activations: Mapping[str, int]
-    measured_ns: _Times
+    measured_ns: Times
     devices: tuple[str, ...]
     overhead_ratio: Mapping[str, float] = field(default_factory=dict)
-    recorded_ns: _Times | None = None
+    recorded_ns: Times | None = None
     numbers: tuple[int, ...] = ()
     steps_of: Mapping[str, float] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)

@@ -290,16 +290,13 @@ def reaches(end: Times, until: int) -> tuple[Times, Times]:
 # --- Disjoint stretches of time, and how much of them lies between any two moments.
 
 
-_Times = npt.NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretches:
     """Disjoint stretches `[start, end)` of time in ns, in order, none empty; int64 [k] each."""
 
-    start: _Times
-    end: _Times
-    _sums: list[_Times] = field(default_factory=list, init=False, repr=False)
+    start: Times
+    end: Times
+    _sums: list[Times] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def none(cls) -> Stretches:
@@ -307,7 +304,7 @@ class Stretches:
         return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
     @classmethod
-    def union(cls, start: _Times, end: _Times) -> Stretches:
+    def union(cls, start: Times, end: Times) -> Stretches:
         """The union of intervals in any order; empty ones count for nothing."""
         kept = np.flatnonzero(end > start)
         order = kept[np.argsort(start[kept], kind="stable")]
@@ -335,7 +332,7 @@ class Stretches:
         """Their length together, in ns."""
         return int((self.end - self.start).sum())
 
-    def before(self, moments: _Times) -> _Times:
+    def before(self, moments: Times) -> Times:
         """How much of them lies before each moment, int64 [len(moments)]."""
         if not len(self):
             return np.zeros(len(moments), dtype=np.int64)
@@ -344,10 +341,10 @@ class Stretches:
             self._sums.append(np.cumsum(lengths, out=lengths))
         place = np.searchsorted(self.start, moments, side="right") - 1
         beyond = np.maximum(self.end[place] - moments, 0)
-        found: _Times = np.where(place >= 0, self._sums[0][place] - beyond, 0)
+        found: Times = np.where(place >= 0, self._sums[0][place] - beyond, 0)
         return found
 
-    def within(self, first: _Times, last: _Times) -> _Times:
+    def within(self, first: Times, last: Times) -> Times:
         """How much of them lies in each `[first, last)`, int64; 0 if that is empty."""
         return self.before(np.maximum(first, last)) - self.before(first)
 
@@ -368,7 +365,7 @@ class Stretches:
         start = np.maximum(self.start[places], first)
         return Stretches(start, np.minimum(self.end[places], last))
 
-    def holds(self, moments: _Times) -> npt.NDArray[np.bool_]:
+    def holds(self, moments: Times) -> npt.NDArray[np.bool_]:
         """Whether each moment lies in one, its end included; bool [len(moments)]."""
         if not len(self):
             return np.zeros(len(moments), dtype=np.bool_)

@@ -146,7 +146,6 @@ class DropReason(NoteCode):
 # --- The vocabulary of a profiled run, as values. Standard library only.
 
 
-Stage = Literal["encode", "denoise", "decode", "run"]
 Branch = Literal["prompt", "negative_prompt", "cond", "uncond", "batched", "skip_layers"]
 """For whom a call works: an encoder for one of the prompts; the denoiser for the prompt (`cond`),
 the negative prompt (`uncond`), both at once (`batched`), or, in skip-layer guidance, once more for

@@ -45,7 +45,7 @@ from profiler.run.columns import (
     Column,
     col,
 )
-from profiler.text import Said, duration, said
+from profiler.text import duration, said
 from profiler.trace.events import CATEGORIES, RUN_STAGE
 
 # --- Tables of a report as JSON, as `templates/tables.js` takes them.
@@ -623,11 +623,6 @@ def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> st
         f'<table class="waterfall"><thead><tr>{head}<td aria-hidden="true"></td></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>{note}"
     )
-
-
-def _readable(name: str) -> str:
-    """A role may break if its words do."""
-    return name if isinstance(name, Said) else name.replace("_", " ")
 
 
 def _axis(totals: Sequence[int]) -> int:

@@ -6,9 +6,9 @@ of corrected times; what could not be put right makes those of a device not know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from profiler.analysis.document import Fact
 from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
-from profiler.text import Said, count, counted, duration, number, percent, said, sentence
+from profiler.text import Said, count, counted, duration, filled, number, percent, said, sentence
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 
@@ -111,14 +111,308 @@ _DOUBTFUL = 0.05  # of the launches: without their work findings are doubtful
 _FEW = 0.01  # of a device's rows: without these its busy time is known as well as it is printed
 
 
-def _where(note: HealthNote) -> str:
+class _Sentence(NamedTuple):
+    """A label of a rule's notes and what they say, of some actions something else."""
+
+    label: Said
+    text: Said
+    of_action: Mapping[HealthAction, Said] = {}
+
+
+_SENTENCES: dict[HealthRule, _Sentence] = {
+    HealthRule.OVERRUN: _Sentence(
+        said("Corrected"),
+        said(
+            "{kernels} on {where} recorded as running past the next one's start by {excess} in all "
+            "({share}): lengths are doubtful unless launches overlap on purpose; {worst}"
+        ),
+        {
+            HealthAction.SHORTENED: said(
+                "{kernels} on {where} recorded as running past the next one's start, {excess} too "
+                "long in all ({share}); {worst}; shortened"
+            )
+        },
+    ),
+    HealthRule.OUTLIVED: _Sentence(
+        said("Corrected"),
+        said(
+            "the end of {kernels} on {where} is up to {excess} behind a synchronization that "
+            "waited for it: the device's clock is late, or lengths or times of the host are wrong"
+        ),
+        {
+            HealthAction.SHORTENED: said(
+                "{kernels} on {where} recorded as running past the return of a synchronization, "
+                "{excess} too long in all; {worst}; shortened"
+            ),
+            HealthAction.SET_ASIDE: said(
+                "{kernels} on {where} recorded as beginning after the return of a synchronization "
+                "that waited for them: set aside"
+            ),
+        },
+    ),
+    HealthRule.CLOCK: _Sentence(
+        said("Clock"),
+        said(
+            "{count} of {total} kernels on {device} began before their launch, and no single shift "
+            "of its clock explains that: set aside"
+        ),
+        {
+            HealthAction.SHIFTED: said(
+                "{device} ran {ahead} ahead of the host ({count} of {total} kernels began before "
+                "their launch); shifted by {shift}, exact to about 25 µs"
+            )
+        },
+    ),
+    HealthRule.NO_TIME: _Sentence(
+        said("Set aside"), said("{kernels} without a time (0) on {device}; {effect}")
+    ),
+    HealthRule.NEGATIVE: _Sentence(
+        said("Set aside"), said("{kernels} on {device} with an end ahead of the start; {effect}")
+    ),
+    HealthRule.UNFINISHED: _Sentence(
+        said("Set aside"), said("{kernels} on {device} began and never ended; {effect}")
+    ),
+    HealthRule.TWICE: _Sentence(
+        said("Set aside"), said("{kernels} on {device} recorded twice: one of each is kept")
+    ),
+    HealthRule.NO_LENGTH: _Sentence(
+        said("Set aside"), said("{kernels} on {device} recorded with a length of 0; {effect}")
+    ),
+    HealthRule.TOO_SHORT: _Sentence(
+        said("Uncertain"),
+        said(
+            "half of the {kernels} on {device} take {usual} or less, as no kernel does: lengths "
+            "are wrong, perhaps by their unit, and what is made of them is not known"
+        ),
+    ),
+    HealthRule.LATE_CLOCK: _Sentence(
+        said("Clock"),
+        said(
+            "no kernel on {device} begins earlier than {least} after its launch, though the device "
+            "was idle {count} times: its clock may be late, and what it waited for is not known"
+        ),
+    ),
+    HealthRule.LOST: _Sentence(
+        said("Lost"),
+        said(
+            "{count} of {total} launches on {device} have no kernel in the trace{calls}; other "
+            "times of calls are lower bounds, findings doubtful (the profiler's buffers: profile "
+            "fewer steps)"
+        ),
+    ),
+    HealthRule.UNLAUNCHED: _Sentence(
+        said("Lost"),
+        said(
+            "{count} of {total} kernels on {device} have no launch in the trace, though other work "
+            "of that time has one: calls, steps and what {device} waited for lack what the host "
+            "did"
+        ),
+    ),
+    HealthRule.OPERATORS: _Sentence(
+        said("Lost"),
+        said(
+            "{count} of {total} kernels and copies name an operator that is not in the trace: what "
+            "is said of operators, shapes and modules lacks some"
+        ),
+    ),
+    HealthRule.REPLAYS: _Sentence(
+        said("Lost"),
+        said(
+            "replays of graphs on {device} lack {count} of {total} kernels and copies that other "
+            "replays have; times of calls are lower bounds"
+        ),
+    ),
+    HealthRule.HOST_ONLY: _Sentence(
+        said("No GPU work"),
+        said(
+            "{launches} on {hardware}, no kernel recorded: these are times of the host that "
+            "launches. Record with ProfilerActivity.CUDA; CUPTI and roctracer need permission"
+        ),
+        {
+            HealthAction.SET_ASIDE: said(
+                "no kernel has a time that can be: these are times of the host that launches"
+            )
+        },
+    ),
+    HealthRule.HOST_TIMES: _Sentence(
+        said("No GPU work"),
+        said(
+            "{nodes} of {provider} have host times only: those of the host that launches. What "
+            "{device} did is not in the profile; record kernels with nsys or rocprofv3"
+        ),
+    ),
+    HealthRule.SHARED_NUMBERS: _Sentence(
+        said("Merged"),
+        said(
+            "{total} processes share launch numbers (merged ranks), and their launches fit no "
+            "device: give each rank's file"
+        ),
+        {
+            HealthAction.REKEYED: said(
+                "{total} processes share launch numbers (merged ranks): the work of each device "
+                "was given to the process whose launches fit it"
+            )
+        },
+    ),
+    HealthRule.REUSED_NUMBERS: _Sentence(
+        said("Uncertain"),
+        said(
+            "{count} of {total} launches have the number of an earlier one of their process: their "
+            "work may belong to another call"
+        ),
+    ),
+    HealthRule.BEFORE: _Sentence(
+        said("Before"),
+        said(
+            "{kernels}, {time} on {device}, were launched before the recording began; they are in "
+            "no call, nor in busy time"
+        ),
+    ),
+    HealthRule.DEVICE_ONLY: _Sentence(
+        said("Device only"),
+        said("{kernels} and no launch of one: busy times are known, not what devices waited for"),
+    ),
+    HealthRule.LATE: _Sentence(
+        said("Late"),
+        said(
+            "{launches} ran before the recording of devices began, or its first kernels are lost"
+            "{calls}"
+        ),
+    ),
+    HealthRule.CUT: _Sentence(
+        said("Cut"), said("{launches} had not run when the recording ended{calls}")
+    ),
+    HealthRule.BEYOND_PEERS: _Sentence(
+        said("Uncertain"),
+        said(
+            "{kernels} on {device} took more than 50 times as long as others of their kind; {worst}"
+        ),
+    ),
+    HealthRule.GAP: _Sentence(
+        said("Gap"),
+        said("{time} were not recorded between parts of the file"),
+        {
+            HealthAction.LEFT_OUT: said(
+                "{time} were not recorded between parts of the file; left out"
+            )
+        },
+    ),
+    HealthRule.MISSING_PART: _Sentence(
+        said("Lost"),
+        said(
+            "nothing was recorded for {time}, in which the program made {count} of its {total} "
+            "calls of the runtime: the step or call across it is no single one, and sums are too "
+            "small"
+        ),
+    ),
+    HealthRule.TOO_LONG: _Sentence(
+        said("Uncertain"),
+        said(
+            "19 of 20 of the {count} launches take the host {usual} or more, which is far too "
+            "long: the file's unit of time is probably wrong, and all times with it"
+        ),
+    ),
+    HealthRule.DRIFT: _Sentence(
+        said("Drift"),
+        said(
+            "the clock of {device} gains or loses {rate} µs a second against the host's: what "
+            "{device} waited for is not known"
+        ),
+        {
+            HealthAction.SHIFTED: said(
+                "the clock of {device} gains or loses {rate} µs a second against the host's, and "
+                "{count} of {total} kernels began before their launch: shifted by {shift}, which "
+                "is right at one moment only; what {device} waited for is not known"
+            )
+        },
+    ),
+    HealthRule.FRONT_END: _Sentence(
+        said("Beside"),
+        said(
+            "{name} recorded {operators} and launched nothing: a front end or loader, in no "
+            "submodule"
+        ),
+    ),
+    HealthRule.NO_JSON: _Sentence(
+        said("Text"),
+        said(
+            "skipped {count} of {total} events, whose text is no JSON; the first begins at byte "
+            "{at_byte}"
+        ),
+    ),
+    HealthRule.BROKEN_OFF: _Sentence(
+        said("Text"),
+        said("read {events}; the file breaks off at byte {at_byte}: what followed is missing"),
+    ),
+}
+
+
+def sentence_of(note: HealthNote) -> str:
+    """What a note says; of a file, with the rank whose file it is if a job has several."""
+    text = filled(_template(note), _values(note))
+    if note.device and note.rule in (HealthRule.NO_JSON, HealthRule.BROKEN_OFF):
+        return said("{rank}: {text}", rank=note.device, text=text)
+    return text
+
+
+def _template(note: HealthNote) -> Said:
+    rule, of_host = note.rule, note.device == ROOT_DEVICE
+    if rule is HealthRule.UNFINISHED and of_host:
+        return said("{events} of the host began and never ended; they are in no figure")
+    if rule is HealthRule.NO_TIME and of_host:
+        return said("{events} of the host without a time (0); they are in no figure")
+    if rule is HealthRule.NO_TIME and note.worst_ns:
+        return said("{kernels} on {device} {time} away from all else; {effect}")
+    if rule is HealthRule.LOST and note.share <= _DOUBTFUL:
+        return said(
+            "{count} of {total} launches on {device} have no kernel in the trace; times of calls "
+            "are lower bounds (the profiler's buffers: profile fewer steps)"
+        )
+    if rule is HealthRule.DRIFT and not note.share:
+        return said(
+            "the clock of {device} runs at another rate than the host's, and {count} of {total} "
+            "kernels began before their launch: shifted by {shift}, which is right at one moment "
+            "only; what {device} waited for is not known"
+        )
+    known = _SENTENCES[rule]
+    return known.of_action.get(note.action, known.text)
+
+
+def _values(note: HealthNote) -> dict[str, str]:
+    """What sentences name."""
+    where = note.device or said("several devices")
     if note.device and note.stream:
-        return said("{device} {stream}", device=note.device, stream=note.stream)
-    return note.device or said("several devices")
-
-
-def _kernels(note: HealthNote) -> Said:
-    return counted(note.count, "kernel")
+        where = said("{device} {stream}", device=note.device, stream=note.stream)
+    launches = said("{count} launches", count=count(note.count))
+    if note.count == 1:
+        launches = said("1 launch")
+    nouns = ("kernel", "event", "node", "operator")
+    clock, short = note.rule is HealthRule.CLOCK, note.rule is HealthRule.TOO_SHORT
+    lost_calls = said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
+    aside = said("busy time and idle causes there are not known")
+    return {
+        **{f"{noun}s": counted(note.count, noun) for noun in nouns},
+        "launches": launches,
+        "count": count(note.count),
+        "total": count(note.total),
+        "at_byte": count(note.at_byte),
+        "device": where if note.rule is HealthRule.LOST else note.device,
+        "where": where,
+        "share": _of_time(note),
+        "worst": _worst(note),
+        "excess": duration(note.excess_ns),
+        "time": duration(note.worst_ns if note.rule is HealthRule.NO_TIME else note.excess_ns),
+        "least": duration(note.worst_ns),
+        "usual": duration(max(note.usual_ns, 1) if short else note.usual_ns),
+        "ahead": _apart(note.worst_ns),
+        "shift": _apart(note.excess_ns) if clock else duration(note.excess_ns),
+        "rate": number(abs(note.share) * 1e6),
+        "effect": aside if note.share > _FEW else said("in no figure"),
+        "calls": lost_calls if note.calls else "",  # that medians leave out
+        "name": note.worst,
+        "provider": note.worst,
+        "hardware": note.worst or said("a GPU"),
+    }
 
 
 def _of_time(note: HealthNote) -> Said:
@@ -132,429 +426,14 @@ def _worst(note: HealthNote) -> Said:
     length, usual = duration(note.worst_ns), duration(note.usual_ns)
     if not note.usual_ns:
         return said("worst: {name} {length}", name=name, length=length)
-    return said(
-        "worst: {name} {length}, others of its kind {usual}",
-        name=name,
-        length=length,
-        usual=usual,
-    )
-
-
-def _overrun(note: HealthNote) -> Said:
-    given = {"kernels": _kernels(note), "where": _where(note), "worst": _worst(note)}
-    given |= {"excess": duration(note.excess_ns), "share": _of_time(note)}
-    if note.action is HealthAction.SHORTENED:
-        return said(
-            "{kernels} on {where} recorded as running past the next one's start, {excess} too long "
-            "in all ({share}); {worst}; shortened",
-            **given,
-        )
-    return said(
-        "{kernels} on {where} recorded as running past the next one's start by {excess} in all "
-        "({share}): lengths are doubtful unless launches overlap on purpose; {worst}",
-        **given,
-    )
-
-
-def _outlived(note: HealthNote) -> Said:
-    given = {"kernels": _kernels(note), "where": _where(note), "excess": duration(note.excess_ns)}
-    if note.action is HealthAction.SHORTENED:
-        return said(
-            "{kernels} on {where} recorded as running past the return of a synchronization, "
-            "{excess} too long in all; {worst}; shortened",
-            worst=_worst(note),
-            **given,
-        )
-    if note.action is HealthAction.SET_ASIDE:
-        return said(
-            "{kernels} on {where} recorded as beginning after the return of a synchronization that "
-            "waited for them: set aside",
-            **given,
-        )
-    return said(
-        "the end of {kernels} on {where} is up to {excess} behind a synchronization that waited "
-        "for it: the device's clock is late, or lengths or times of the host are wrong",
-        **given,
-    )
-
-
-def _clock(note: HealthNote) -> Said:
-    given = {"device": note.device, "count": count(note.count), "total": count(note.total)}
-    if note.action is HealthAction.SHIFTED:
-        return said(
-            "{device} ran {ahead} ahead of the host ({count} of {total} kernels began before their "
-            "launch); shifted by {shift}, exact to about 25 µs",
-            ahead=_apart(note.worst_ns),
-            shift=_apart(note.excess_ns),
-            **given,
-        )
-    return said(
-        "{count} of {total} kernels on {device} began before their launch, and no single shift of "
-        "its clock explains that: set aside",
-        **given,
-    )
+    template = said("worst: {name} {length}, others of its kind {usual}")
+    return said(template, name=name, length=length, usual=usual)
 
 
 def _apart(time_ns: int) -> str:
     """How far two clocks are apart, which a note may not hold."""
     return duration(time_ns) if time_ns < LARGEST else said("over {time}", time=duration(LARGEST))
 
-
-def _late_clock(note: HealthNote) -> Said:
-    return said(
-        "no kernel on {device} begins earlier than {least} after its launch, though the device "
-        "was idle {count} times: its clock may be late, and what it waited for is not known",
-        device=note.device,
-        least=duration(note.worst_ns),
-        count=count(note.count),
-    )
-
-
-def _no_length(note: HealthNote) -> Said:
-    return said(
-        "{kernels} on {device} recorded with a length of 0; {effect}",
-        kernels=_kernels(note),
-        device=note.device,
-        effect=_without(note),
-    )
-
-
-def _unlaunched(note: HealthNote) -> Said:
-    return said(
-        "{count} of {total} kernels on {device} have no launch in the trace, though other work of "
-        "that time has one: calls, steps and what {device} waited for lack what the host did",
-        count=count(note.count),
-        total=count(note.total),
-        device=note.device,
-    )
-
-
-def _without(note: HealthNote) -> Said:
-    """What it means for figures of a device that some of its rows were set aside."""
-    if note.share > _FEW:
-        return said("busy time and idle causes there are not known")
-    return said("in no figure")
-
-
-def _too_short(note: HealthNote) -> Said:
-    return said(
-        "half of the {kernels} on {device} take {usual} or less, as no kernel does: lengths are "
-        "wrong, perhaps by their unit, and what is made of them is not known",
-        kernels=_kernels(note),
-        device=note.device,
-        usual=duration(max(note.usual_ns, 1)),
-    )
-
-
-def _no_time(note: HealthNote) -> Said:
-    if note.device == ROOT_DEVICE:
-        return said(
-            "{events} of the host without a time (0); they are in no figure",
-            events=counted(note.count, "event"),
-        )
-    if note.worst_ns:
-        return said(
-            "{kernels} on {device} {time} away from all else; {effect}",
-            kernels=_kernels(note),
-            device=note.device,
-            time=duration(note.worst_ns),
-            effect=_without(note),
-        )
-    return said(
-        "{kernels} without a time (0) on {device}; {effect}",
-        kernels=_kernels(note),
-        device=note.device,
-        effect=_without(note),
-    )
-
-
-def _negative(note: HealthNote) -> Said:
-    return said(
-        "{kernels} on {device} with an end ahead of the start; {effect}",
-        kernels=_kernels(note),
-        device=note.device,
-        effect=_without(note),
-    )
-
-
-def _unfinished(note: HealthNote) -> Said:
-    if note.device == ROOT_DEVICE:
-        return said(
-            "{events} of the host began and never ended; they are in no figure",
-            events=counted(note.count, "event"),
-        )
-    return said(
-        "{kernels} on {device} began and never ended; {effect}",
-        kernels=_kernels(note),
-        device=note.device,
-        effect=_without(note),
-    )
-
-
-def _twice(note: HealthNote) -> Said:
-    return said(
-        "{kernels} on {device} recorded twice: one of each is kept",
-        kernels=_kernels(note),
-        device=note.device,
-    )
-
-
-def _lost(note: HealthNote) -> Said:
-    given = {"count": count(note.count), "total": count(note.total), "device": _where(note)}
-    if note.share <= _DOUBTFUL:
-        return said(
-            "{count} of {total} launches on {device} have no kernel in the trace; times of calls "
-            "are lower bounds (the profiler's buffers: profile fewer steps)",
-            **given,
-        )
-    return said(
-        "{count} of {total} launches on {device} have no kernel in the trace{calls}; other times "
-        "of calls are lower bounds, findings doubtful (the profiler's buffers: profile fewer "
-        "steps)",
-        calls=_workless(note),
-        **given,
-    )
-
-
-def _operators(note: HealthNote) -> Said:
-    return said(
-        "{count} of {total} kernels and copies name an operator that is not in the trace: what is "
-        "said of operators, shapes and modules lacks some",
-        count=count(note.count),
-        total=count(note.total),
-    )
-
-
-def _replays(note: HealthNote) -> Said:
-    return said(
-        "replays of graphs on {device} lack {count} of {total} kernels and copies that other "
-        "replays have; times of calls are lower bounds",
-        device=note.device,
-        count=count(note.count),
-        total=count(note.total),
-    )
-
-
-def _workless(note: HealthNote) -> str:
-    """The calls that medians leave out."""
-    if not note.calls:
-        return ""
-    return said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
-
-
-def _device_only(note: HealthNote) -> Said:
-    return said(
-        "{kernels} and no launch of one: busy times are known, not what devices waited for",
-        kernels=_kernels(note),
-    )
-
-
-def _late(note: HealthNote) -> Said:
-    return said(
-        "{launches} ran before the recording of devices began, or its first kernels are lost"
-        "{calls}",
-        launches=_launches(note),
-        calls=_workless(note),
-    )
-
-
-def _host_only(note: HealthNote) -> Said:
-    if note.action is HealthAction.SET_ASIDE:
-        return said("no kernel has a time that can be: these are times of the host that launches")
-    return said(
-        "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
-        "Record with ProfilerActivity.CUDA; CUPTI and roctracer need permission",
-        launches=_launches(note),
-        hardware=note.worst or said("a GPU"),
-    )
-
-
-def _host_times(note: HealthNote) -> Said:
-    return said(
-        "{nodes} of {provider} have host times only: those of the host that launches. What "
-        "{device} did is not in the profile; record kernels with nsys or rocprofv3",
-        nodes=counted(note.count, "node"),
-        provider=note.worst,
-        device=note.device,
-    )
-
-
-def _launches(note: HealthNote) -> Said:
-    if note.count == 1:
-        return said("1 launch")
-    return said("{count} launches", count=count(note.count))
-
-
-def _shared(note: HealthNote) -> Said:
-    if note.action is HealthAction.REKEYED:
-        return said(
-            "{total} processes share launch numbers (merged ranks): the work of each device was "
-            "given to the process whose launches fit it",
-            total=count(note.total),
-        )
-    return said(
-        "{total} processes share launch numbers (merged ranks), and their launches fit no device: "
-        "give each rank's file",
-        total=count(note.total),
-    )
-
-
-def _reused(note: HealthNote) -> Said:
-    return said(
-        "{count} of {total} launches have the number of an earlier one of their process: their "
-        "work may belong to another call",
-        count=count(note.count),
-        total=count(note.total),
-    )
-
-
-def _before(note: HealthNote) -> Said:
-    return said(
-        "{kernels}, {time} on {device}, were launched before the recording began; they are in no "
-        "call, nor in busy time",
-        kernels=_kernels(note),
-        time=duration(note.excess_ns),
-        device=note.device,
-    )
-
-
-def _cut(note: HealthNote) -> Said:
-    return said(
-        "{launches} had not run when the recording ended{calls}",
-        launches=_launches(note),
-        calls=_workless(note),
-    )
-
-
-def _beyond(note: HealthNote) -> Said:
-    return said(
-        "{kernels} on {device} took more than 50 times as long as others of their kind; {worst}",
-        kernels=_kernels(note),
-        device=note.device,
-        worst=_worst(note),
-    )
-
-
-def _gap(note: HealthNote) -> Said:
-    time = duration(note.excess_ns)
-    if note.action is HealthAction.LEFT_OUT:
-        return said("{time} were not recorded between parts of the file; left out", time=time)
-    return said("{time} were not recorded between parts of the file", time=time)
-
-
-def _drift(note: HealthNote) -> Said:
-    given = {"device": note.device, "rate": number(abs(note.share) * 1e6)}
-    if not note.share:
-        return said(
-            "the clock of {device} runs at another rate than the host's, and {count} of {total} "
-            "kernels began before their launch: shifted by {shift}, which is right at one moment "
-            "only; what {device} waited for is not known",
-            count=count(note.count),
-            total=count(note.total),
-            shift=duration(note.excess_ns),
-            device=note.device,
-        )
-    if note.action is HealthAction.SHIFTED:
-        return said(
-            "the clock of {device} gains or loses {rate} µs a second against the host's, and "
-            "{count} of {total} kernels began before their launch: shifted by {shift}, which is "
-            "right at one moment only; what {device} waited for is not known",
-            count=count(note.count),
-            total=count(note.total),
-            shift=duration(note.excess_ns),
-            **given,
-        )
-    return said(
-        "the clock of {device} gains or loses {rate} µs a second against the host's: what "
-        "{device} waited for is not known",
-        **given,
-    )
-
-
-def _missing_part(note: HealthNote) -> Said:
-    return said(
-        "nothing was recorded for {time}, in which the program made {count} of its {total} calls "
-        "of the runtime: the step or call across it is no single one, and sums are too small",
-        time=duration(note.excess_ns),
-        count=count(note.count),
-        total=count(note.total),
-    )
-
-
-def _too_long(note: HealthNote) -> Said:
-    return said(
-        "19 of 20 of the {count} launches take the host {usual} or more, which is far too long: "
-        "the file's unit of time is probably wrong, and all times with it",
-        count=count(note.count),
-        usual=duration(note.usual_ns),
-    )
-
-
-def _front_end(note: HealthNote) -> Said:
-    return said(
-        "{name} recorded {operators} and launched nothing: a front end or loader, in no submodule",
-        name=note.worst,
-        operators=counted(note.count, "operator"),
-    )
-
-
-def _no_json(note: HealthNote) -> Said:
-    text = said(
-        "skipped {count} of {total} events, whose text is no JSON; the first begins at byte "
-        "{at_byte}",
-        count=count(note.count),
-        total=count(note.total),
-        at_byte=count(note.at_byte),
-    )
-    return _of_rank(note, text)
-
-
-def _broken_off(note: HealthNote) -> Said:
-    text = said(
-        "read {events}; the file breaks off at byte {at_byte}: what followed is missing",
-        events=counted(note.count, "event"),
-        at_byte=count(note.at_byte),
-    )
-    return _of_rank(note, text)
-
-
-def _of_rank(note: HealthNote, text: Said) -> Said:
-    """What is said of a file, with the rank whose file it is if a job has several."""
-    return said("{rank}: {text}", rank=note.device, text=text) if note.device else text
-
-
-_SENTENCES: dict[HealthRule, tuple[Said, Callable[[HealthNote], Said]]] = {
-    HealthRule.OVERRUN: (said("Corrected"), _overrun),
-    HealthRule.OUTLIVED: (said("Corrected"), _outlived),
-    HealthRule.CLOCK: (said("Clock"), _clock),
-    HealthRule.NO_TIME: (said("Set aside"), _no_time),
-    HealthRule.NEGATIVE: (said("Set aside"), _negative),
-    HealthRule.UNFINISHED: (said("Set aside"), _unfinished),
-    HealthRule.TWICE: (said("Set aside"), _twice),
-    HealthRule.NO_LENGTH: (said("Set aside"), _no_length),
-    HealthRule.TOO_SHORT: (said("Uncertain"), _too_short),
-    HealthRule.LATE_CLOCK: (said("Clock"), _late_clock),
-    HealthRule.LOST: (said("Lost"), _lost),
-    HealthRule.UNLAUNCHED: (said("Lost"), _unlaunched),
-    HealthRule.OPERATORS: (said("Lost"), _operators),
-    HealthRule.REPLAYS: (said("Lost"), _replays),
-    HealthRule.HOST_ONLY: (said("No GPU work"), _host_only),
-    HealthRule.HOST_TIMES: (said("No GPU work"), _host_times),
-    HealthRule.SHARED_NUMBERS: (said("Merged"), _shared),
-    HealthRule.REUSED_NUMBERS: (said("Uncertain"), _reused),
-    HealthRule.BEFORE: (said("Before"), _before),
-    HealthRule.DEVICE_ONLY: (said("Device only"), _device_only),
-    HealthRule.LATE: (said("Late"), _late),
-    HealthRule.CUT: (said("Cut"), _cut),
-    HealthRule.BEYOND_PEERS: (said("Uncertain"), _beyond),
-    HealthRule.GAP: (said("Gap"), _gap),
-    HealthRule.MISSING_PART: (said("Lost"), _missing_part),
-    HealthRule.TOO_LONG: (said("Uncertain"), _too_long),
-    HealthRule.DRIFT: (said("Drift"), _drift),
-    HealthRule.FRONT_END: (said("Beside"), _front_end),
-    HealthRule.NO_JSON: (said("Text"), _no_json),
-    HealthRule.BROKEN_OFF: (said("Text"), _broken_off),
-}
 
 SENTENCES: Sentences = {
     HealthRule: {
@@ -607,11 +486,6 @@ SENTENCES: Sentences = {
 }
 
 
-def sentence_of(note: HealthNote) -> Said:
-    """What a note says."""
-    return _SENTENCES[note.rule][1](note)
-
-
 # --- What the first screen says of it, and of which devices busy time is not known.
 
 
@@ -653,7 +527,7 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     shown.sort(key=lambda one: (not one.rule.damage, -abs(one.share)))
     more = len(shown) - _MOST_LINES
     for note in shown[:_MOST_LINES]:
-        label, text = _SENTENCES[note.rule][0], sentence_of(note)
+        label, text = _SENTENCES[note.rule].label, sentence_of(note)
         if note.rule in _CORRECTED and note.action is not HealthAction.SHORTENED:
             noted = note.action is HealthAction.NOTED
             label = said("Uncertain") if noted else said("Set aside")

@@ -168,8 +168,7 @@ def _note(entry: Mapping[str, Any], codes: type[NoteCode]) -> Note:
 def _value(plain: Any, codes: type[NoteCode]) -> Value:
     if isinstance(plain, list):
         return tuple(_value(part, codes) for part in plain)
-    found: Value = _note(plain, codes) if isinstance(plain, dict) else plain
-    return found
+    return _note(plain, codes) if isinstance(plain, dict) else plain
 
 
 def notes_text(notes: Iterable[Note]) -> str:

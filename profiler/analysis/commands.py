@@ -563,8 +563,7 @@ def _threads(tracks: pl.Series) -> Codes:
     threads = [thread_of(name) for name in names]
     number = {name: place for place, name in enumerate(dict.fromkeys(threads))}
     number[HOST_TRACK] = -1
-    found: Codes = np.array([*(number[name] for name in threads), len(number)])[codes]
-    return found
+    return np.array([*(number[name] for name in threads), len(number)])[codes]
 
 
 # --- Intervals in groups, and how long the union of each group is.

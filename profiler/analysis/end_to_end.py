@@ -202,8 +202,7 @@ class _Balance(Struct, frozen=True, eq=False):
     @property
     def unexplained(self) -> Times:
         """What is missing, and what sticks out, of each pipeline call; int64 [p]."""
-        found: Times = self.end_to_end - self.accounted + self.outside
-        return found
+        return self.end_to_end - self.accounted + self.outside
 
     def of_stages(self) -> list[tuple[int, int, int, int]]:
         """Elapsed, calls, host and idle of each stage, summed over the pipeline calls."""

@@ -301,8 +301,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         if not len(waits):
             return np.zeros(len(moments), dtype=np.int64)
         since = waits.start[np.searchsorted(waits.start, moments, side="right") - 1]
-        found: Times = np.where(waits.holds(moments), moments - since, 0)
-        return found
+        return np.where(waits.holds(moments), moments - since, 0)
 
     def totals(self) -> dict[str, int]:
         """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
@@ -350,7 +349,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         launch = own - elsewhere - queue
         host = counted - others
         unrecorded = within(self.unrecorded)
-        found: Times = np.stack(
+        return np.stack(
             (
                 np.where(blocked | unknown, 0, launch),
                 np.where(unknown, launch, 0),
@@ -363,7 +362,6 @@ class DeviceGaps(Struct, frozen=True, eq=False):
                 length - unrecorded - counted,
             )
         )
-        return found
 
     def _overlap_with(self, gaps: Stretches) -> _Within:
         """How much of a cover lies in some gaps and the span, int64 [1]."""
@@ -402,15 +400,13 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         """Whether what ends each gap had been launched in time, as far as that is known."""
         if self.launch is None or self.late is None:
             return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
-        in_time: _Flags = (self.launch[rows] >= 0) & ~self.late[rows] & ~self._unknown(rows)
-        return in_time
+        return (self.launch[rows] >= 0) & ~self.late[rows] & ~self._unknown(rows)
 
     def _unknown(self, rows: slice | Times) -> _Flags:
         """Whether nothing tells if the host was late for what ends each gap."""
         if self.unknown is None:
             return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
-        unknown: _Flags = self.unknown[rows]
-        return unknown
+        return self.unknown[rows]
 
     @property
     def end_to_end_ns(self) -> int:
@@ -432,8 +428,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
             order = order[length[order] > 0]
             enough = len(order) == count and int(length[order[-1]]) >= least
             if enough or tried == len(self):
-                found: Times = rows[order]
-                return found
+                return rows[order]
 
     def _length_of(self, rank: int) -> int:
         """The length of the gap that is so many-th in the order of lengths, those at the ends and
@@ -453,14 +448,12 @@ class DeviceGaps(Struct, frozen=True, eq=False):
 
     def _whole(self, rows: slice) -> Times:
         """The lengths of some gaps, with what of those at the ends lies outside of the span."""
-        length: Times = self.busy.gaps.end[rows] - self.busy.gaps.start[rows]
-        return length
+        return self.busy.gaps.end[rows] - self.busy.gaps.start[rows]
 
     def longer_than(self, length: int) -> Times:
         """How much of each gap counts as idle, of those of which it is more than `length` ns."""
         idle = self.counted.within(*self.ranges(self._at_least(length + 1)))
-        found: Times = idle[idle > length]
-        return found
+        return idle[idle > length]
 
 
 # --- When commands of devices were launched: what flows from host commands to them tell.
@@ -568,8 +561,7 @@ class Silences(Struct, frozen=True, eq=False):
         begun, until = self.recorded[host]
         before = np.searchsorted(begun, moments, side="right") - 1
         since = np.where(before >= 0, until[before], -1)
-        silent: Times = np.where(since <= moments, since, -1)
-        return silent
+        return np.where(since <= moments, since, -1)
 
     def waited(self, host: int, ended: int, last: int) -> bool:
         """Whether a host of which nothing was recorded until `last` is taken to have waited for
@@ -814,8 +806,7 @@ def _places(row: Times, wanted: Times) -> Times:
         return wanted
     order = np.argsort(row, kind="stable")
     place = order[np.minimum(np.searchsorted(row, wanted, sorter=order), len(row) - 1)]
-    found: Times = np.where(row[place] == wanted, place, -1)
-    return found
+    return np.where(row[place] == wanted, place, -1)
 
 
 def _of_synchronizations(

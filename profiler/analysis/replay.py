@@ -73,8 +73,7 @@ class Works(Struct, frozen=True, eq=False):
     @property
     def end(self) -> Times:
         """When each ended."""
-        found: Times = self.start + self.length
-        return found
+        return self.start + self.length
 
     def last_launched(self, moments: Times) -> Times:
         """The last work of each stream that was launched before each moment, int64 [v, s]; -1 for
@@ -180,8 +179,7 @@ def _calls(run: Run, rows: Times) -> Times:
     if not len(calls):
         return np.full(len(rows), -1)
     place = np.minimum(np.searchsorted(calls, numbers), len(calls) - 1)
-    found: Times = np.where((numbers >= 0) & (calls[place] == numbers), place, -1)
-    return found
+    return np.where((numbers >= 0) & (calls[place] == numbers), place, -1)
 
 
 # --- What the host waited for: blocking copies, synchronization, launches into a full queue.
@@ -306,8 +304,7 @@ class Recording(Struct, frozen=True, eq=False):
         before = np.append(0, np.cumsum(ended - begin))
         place = np.searchsorted(begin, moments, side="right") - 1
         inside = np.clip(moments - begin[place], 0, (ended - begin)[place])
-        found: Times = np.where(place < 0, 0, before[place] + inside)
-        return found
+        return np.where(place < 0, 0, before[place] + inside)
 
 
 def recording_of(run: Run) -> Recording | None:
@@ -344,8 +341,7 @@ class Script(Struct, frozen=True, eq=False):
         did."""
         waited = recording.waited(moments) - recording.waited(self.first)[slices]
         host = np.rint((moments - self.first[slices] - waited) * self.pace[slices])
-        found: Times = np.where(self.graph[slices], 0, host.astype(np.int64) + waited)
-        return found
+        return np.where(self.graph[slices], 0, host.astype(np.int64) + waited)
 
 
 # --- Replay: when work would have run had the host done only some of what it did, or the work taken
@@ -415,8 +411,7 @@ def replay(
 
 def _late(at: Times, late: Times, moments: Times) -> Times:
     """How far the host is behind at each moment."""
-    found: Times = late[np.searchsorted(at, moments, side="right")]
-    return found
+    return late[np.searchsorted(at, moments, side="right")]
 
 
 class _Expanded(Struct, frozen=True, eq=False):
@@ -463,8 +458,7 @@ class _Expanded(Struct, frozen=True, eq=False):
 
     def place_of(self, works: Times, slices: Times) -> Times:
         """Where work that was launched in slices stands."""
-        found: Times = self.begins[slices] + self.rank[works] - self.low[slices]
-        return found
+        return self.begins[slices] + self.rank[works] - self.low[slices]
 
 
 class _Stops(Struct, frozen=True, eq=False):
@@ -548,8 +542,7 @@ def _ends(ready: Times, behind: Times, length: Times, free: int) -> Times:
     total = np.cumsum(behind + length)
     known = ready > NEVER // 2
     earliest = np.where(known, ready + length - total, NEVER)
-    found: Times = total + np.maximum(np.maximum.accumulate(earliest), free)
-    return found
+    return total + np.maximum(np.maximum.accumulate(earliest), free)
 
 
 # --- Whether a replay may be believed: unchanged it must give the device span that was recorded.
@@ -786,8 +779,7 @@ class Gains(Struct, frozen=True, eq=False):
 
     def _own(self, calls: Flags) -> Flags:
         """Which works are of some calls."""
-        found: Flags = np.append(calls, False)[self.whole.recording.works.call]
-        return found
+        return np.append(calls, False)[self.whole.recording.works.call]
 
     def _script(self, calls: Flags, pace: float, left_out: Flags | None = None) -> Script:
         """The whole run, but for what becomes of some calls; those of `left_out` among them do not

@@ -617,8 +617,7 @@ def _place_of_commands(analysis: Analysis, roles: pl.DataFrame) -> Codes:
         pl.col("submodule").cast(pl.String), kind_roles(of)["role"].cast(pl.String)
     )
     of_kind = kinds.join(codes, on=_ROLE_OF, how="left", maintain_order="left")["code"]
-    place: Codes = of_kind.fill_null(-1).to_numpy()[of.kinds.of_command]
-    return place
+    return of_kind.fill_null(-1).to_numpy()[of.kinds.of_command]
 
 
 def _known(analysis: Analysis) -> bool:

@@ -389,8 +389,7 @@ def _means_of_pairs(values: Reals) -> Reals:
     even = values.shape[1] // 2 * 2
     pairs = values[:, :even].reshape(len(values), -1, 2)
     known = (~np.isnan(pairs)).sum(axis=2)
-    halved: Reals = np.where(known > 0, np.nansum(pairs, axis=2) / np.maximum(known, 1), np.nan)
-    return halved
+    return np.where(known > 0, np.nansum(pairs, axis=2) / np.maximum(known, 1), np.nan)
 
 
 def _nothing(values: Reals) -> Reals:
@@ -747,8 +746,7 @@ class Matrix(Struct, frozen=True, eq=False):
     def added(self) -> Reals:
         """What each cell takes more than the median of its row, as a share of the median step."""
         step = float(self.median[0]) or 1.0
-        added: Reals = (self.time - self.median[:, None]) / step
-        return added
+        return (self.time - self.median[:, None]) / step
 
     @property
     def farthest(self) -> float:

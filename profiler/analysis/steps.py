@@ -245,8 +245,7 @@ def _by_cache(shares: pl.Series, durations: Times, steady: _Flags) -> dict[str, 
 
 def skipping(shares: pl.Series) -> _Flags:
     """In which steps a cache skipped anything, bool [n], by the share of blocks that it skipped."""
-    found: _Flags = (shares.fill_null(0.0) > 0).to_numpy()
-    return found
+    return (shares.fill_null(0.0) > 0).to_numpy()
 
 
 def outliers(durations: Times, skips: _Flags | None = None) -> _Flags:

@@ -195,8 +195,7 @@ class PipelineCalls(Struct, frozen=True, eq=False):
 def step_keys(pipeline: Codes, step: Codes) -> Times:
     """One number a step of a pipeline call, int64 [n], in order of both: the number of the call in
     the upper, the step in the lower 32 bits. `NO_STEP` is one below the call's first."""
-    keys: Times = (pipeline.astype(np.int64) << 32) + step
-    return keys
+    return (pipeline.astype(np.int64) << 32) + step
 
 
 def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:

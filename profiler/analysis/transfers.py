@@ -94,9 +94,7 @@ def _outside_nodes_of_device(
     commands = analysis.inputs.run.commands.filter(pl.col("call").is_in(calls["call"].implode()))
     waits = pl.col("category").is_in(["host", "sync"])
     nodes = _cover(commands.filter(~waits))
-    whole = Stretches.union(
-        calls["start_ns"].to_numpy(), (calls["start_ns"] + calls["duration_ns"]).to_numpy()
-    )
+    whole = _cover(calls)
     outside = whole.minus(nodes).length
     parts = [part for part in _parts(commands.filter(waits), nodes) if part[1] >= _WORTH * total]
     if share(outside, total) < _OUTSIDE or not parts:
@@ -126,9 +124,9 @@ def _parts(around: pl.DataFrame, nodes: Stretches) -> Iterator[tuple[str, int]]:
         within = Stretches.of_all((within, cover))
 
 
-def _cover(commands: pl.DataFrame) -> Stretches:
-    start = commands["start_ns"]
-    return Stretches.union(start.to_numpy(), (start + commands["duration_ns"]).to_numpy())
+def _cover(rows: pl.DataFrame) -> Stretches:
+    start = rows["start_ns"]
+    return Stretches.union(start.to_numpy(), (start + rows["duration_ns"]).to_numpy())
 
 
 # --- Rules about ONNX Runtime sessions on several execution providers.
@@ -737,10 +735,7 @@ class _NameMarks(Struct, frozen=True, eq=False):
         return cls(column, table)
 
     def marks(self, rows: slice) -> npt.NDArray[np.uint8]:
-        found: npt.NDArray[np.uint8] = self.table[
-            physical_codes(self.column, rows, len(self.table) - 1)
-        ]
-        return found
+        return self.table[physical_codes(self.column, rows, len(self.table) - 1)]
 
 
 def _marks(name: str) -> int:

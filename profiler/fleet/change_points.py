@@ -107,11 +107,9 @@ def relative(values: Reals) -> Reals:
     if not len(values):
         return values
     if values.min() > 0:
-        logs: Reals = np.log(values)
-        return logs
+        return np.log(values)
     unit = float(np.median(np.abs(values))) or float(np.abs(values).max()) or 1.0
-    shares: Reals = values / unit
-    return shares
+    return values / unit
 
 
 def clipped(values: Reals) -> Reals:

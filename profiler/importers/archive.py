@@ -265,8 +265,7 @@ def _read(
     importer = recognised([place])
     if importer is None:
         raise InputError(f"{path} holds no trace that is read here: give one, or its folder")
-    run: ForeignRun = importer.read([place], importer.values(given))
-    return run
+    return importer.read([place], importer.values(given))
 
 
 def _inmost(folder: Path) -> Path:

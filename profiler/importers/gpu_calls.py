@@ -126,8 +126,7 @@ class Names:
 
 def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
     """Global ids of threads: the process in bits 24 to 47, the thread below."""
-    ids: Int64s = ((pid & _MASK) << 24) | (tid & _MASK)
-    return ids
+    return ((pid & _MASK) << 24) | (tid & _MASK)
 
 
 def process_of(identity: Int64s) -> Int32s:
@@ -137,8 +136,7 @@ def process_of(identity: Int64s) -> Int32s:
 
 def keys_of(pid: Integers, correlation: Int64s) -> Int64s:
     """A number for each pair of process and correlation id."""
-    keys: Int64s = (pid.astype(np.int64) << 32) | (correlation & 0xFFFFFFFF)
-    return keys
+    return (pid.astype(np.int64) << 32) | (correlation & 0xFFFFFFFF)
 
 
 def launches(work: Work, api: Api) -> Int64s:
@@ -446,8 +444,7 @@ def _before(work: Work, api: Api, launch: Int64s) -> Bools:
     for pid in np.unique(api.pid[numbered]).tolist():
         numbers = api.correlation[numbered[api.pid[numbered] == pid]]
         least[(work.pid == pid) | (work.pid == _NONE)] = int(numbers.min())
-    found: Bools = (launch < 0) & (work.correlation > 0) & (work.correlation < least)
-    return found
+    return (launch < 0) & (work.correlation > 0) & (work.correlation < least)
 
 
 def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:

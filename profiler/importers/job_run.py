@@ -512,8 +512,7 @@ def _most(apart: Int64s) -> Int64s:
     count = last - np.arange(len(values))
     middle = np.abs((values + values[last - 1]) // 2)
     first = int(np.lexsort((middle, -count))[0])
-    found: Int64s = order[first : int(last[first])]
-    return found
+    return order[first : int(last[first])]
 
 
 # --- What the manifest says of a job of several ranks.

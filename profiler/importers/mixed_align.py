@@ -437,8 +437,7 @@ def _differences(own: Int64s, other: Int64s, room: int) -> Int64s:
     most = max(room // max(len(other), 1), 1)
     if len(own) > most:
         own = own[np.linspace(0, len(own) - 1, most).astype(np.int64)]
-    found: Int64s = (other[None, :] - own[:, None]).reshape(-1)
-    return found
+    return (other[None, :] - own[:, None]).reshape(-1)
 
 
 def _refined(own: Events, other: Events, offset: int, within_ns: int) -> Fit | None:
@@ -488,8 +487,7 @@ def _nearest(time: Int64s, name: Int64s, theirs: npt.NDArray[np.bool_]) -> Int64
 
 def _last(there: npt.NDArray[np.bool_]) -> Int64s:
     """For each row the last one up to it that is `there`; -1 for none."""
-    found: Int64s = np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
-    return found
+    return np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
 
 
 # --- Commands of devices as events, and those that two parts both have.
@@ -511,8 +509,7 @@ def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
         for number, track in enumerate(commands.tracks)
         if track.category not in _HOST and not (beside_host and _CPU.match(track.device))
     ]
-    found: Int64s = np.flatnonzero(np.isin(commands.track, own))
-    return found
+    return np.flatnonzero(np.isin(commands.track, own))
 
 
 def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events, Int64s]:

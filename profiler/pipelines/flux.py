@@ -195,5 +195,4 @@ class FluxPipeline(PackedPipeline):
     ) -> NDArray[np.float32]:
         """Weigh two predictions: `negative + scale * (noise_pred - negative)`, in float32."""
         low = negative.astype(np.float32)
-        guided: NDArray[np.float32] = low + np.float32(scale) * (noise_pred - low)
-        return guided
+        return low + np.float32(scale) * (noise_pred - low)

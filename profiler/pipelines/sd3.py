@@ -213,8 +213,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
         The result is `negative + scale * (positive - negative)`.
         """
         negative, positive = np.split(noise_pred.astype(np.float32), 2)
-        guided: NDArray[np.float32] = negative + np.float32(scale) * (positive - negative)
-        return guided
+        return negative + np.float32(scale) * (positive - negative)
 
 
 def _stacked(negative: Array | None, positive: Array) -> Array:

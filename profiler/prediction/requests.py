@@ -642,8 +642,7 @@ def _draw(graph: RequestGraph, requests: int, generator: np.random.Generator) ->
             if values.size:
                 row = (pipeline * len(values)).astype(np.int64)
                 drawn[node] += values[row, generator.integers(values.shape[1], size=requests)]
-    listed: list[list[int]] = drawn.T.tolist()
-    return listed
+    return drawn.T.tolist()
 
 
 def run_closed_loop(

@@ -219,16 +219,14 @@ class DeviceAxis(Struct, frozen=True, eq=False):
     @property
     def own(self) -> Flags:
         """Which work was not carried over, bool [m]."""
-        found: Flags = self.launch > -_FOREVER
-        return found
+        return self.launch > -_FOREVER
 
     @property
     def known(self) -> Flags:
         """Whether the launch of each was recorded, bool [m]."""
         if self.source is None:
             return np.zeros(len(self.start), dtype=np.bool_)
-        found: Flags = self.source >= 0
-        return found
+        return self.source >= 0
 
     def free_at(self, moments: Times) -> Times:
         """When all had ended that was launched before each moment, int64; long ago for nothing."""
@@ -533,8 +531,7 @@ class Tiles:
     @property
     def elapsed(self) -> Times:
         """Length of each tile less what was not recorded in it."""
-        found: Times = self.end - self.begin - self.unrecorded
-        return found
+        return self.end - self.begin - self.unrecorded
 
 
 class Ranges(Struct, frozen=True, eq=False):

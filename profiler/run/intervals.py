@@ -262,8 +262,7 @@ def union_sorted(start: Times, end: Times, heads: Times) -> Times:
     np.maximum(start[1:], np.maximum.accumulate(end)[:-1], out=start[1:])
     np.subtract(end, start, out=end)
     np.maximum(end, 0, out=end)
-    lengths: Times = np.add.reduceat(end, heads)
-    return lengths
+    return np.add.reduceat(end, heads)
 
 
 def group_heads(*codes: Codes) -> Times:
@@ -341,8 +340,7 @@ class Stretches:
             self._sums.append(np.cumsum(lengths, out=lengths))
         place = np.searchsorted(self.start, moments, side="right") - 1
         beyond = np.maximum(self.end[place] - moments, 0)
-        found: Times = np.where(place >= 0, self._sums[0][place] - beyond, 0)
-        return found
+        return np.where(place >= 0, self._sums[0][place] - beyond, 0)
 
     def within(self, first: Times, last: Times) -> Times:
         """How much of them lies in each `[first, last)`, int64; 0 if that is empty."""
@@ -370,8 +368,7 @@ class Stretches:
         if not len(self):
             return np.zeros(len(moments), dtype=np.bool_)
         place = np.searchsorted(self.start, moments, side="right") - 1
-        found: npt.NDArray[np.bool_] = (place >= 0) & (moments <= self.end[place])
-        return found
+        return (place >= 0) & (moments <= self.end[place])
 
     def minus(self, other: Stretches) -> Stretches:
         """What of them lies outside of `other`."""

@@ -134,8 +134,7 @@ def blocking_copies(
     waits = copy.str.contains("Pageable") | ~call.str.contains("Async")  # as Kineto and nsys say
     waits &= call.str.contains("Memcpy")
     ended[begun & ~ended] = named.select(waits.fill_null(False)).to_series().to_numpy()
-    found: Times = copies[ended]
-    return found
+    return copies[ended]
 
 
 def _names_of(column: pl.Series, rows: Times) -> tuple[str, ...]:
@@ -210,8 +209,7 @@ def _carried_over(commands: pl.DataFrame, rows: Times, start: Times, launched_by
     of_launched = streams[len(rows) :]
     first[of_launched] = np.iinfo(np.int64).max
     np.minimum.at(first, of_launched, start[launched])
-    found: Times = rows[start[rows] < first[streams[: len(rows)]]]
-    return found
+    return rows[start[rows] < first[streams[: len(rows)]]]
 
 
 def streams_of(commands: pl.DataFrame, rows: Times) -> Times:
@@ -228,5 +226,4 @@ def streams_of(commands: pl.DataFrame, rows: Times) -> Times:
     joined = places.join(
         numbered, on=["device", "track"], how="left", maintain_order="left", nulls_equal=True
     )
-    found: Times = joined["number"].to_numpy()
-    return found
+    return joined["number"].to_numpy()

@@ -671,8 +671,7 @@ def _repeated_column(
     filled = [piece for piece in pieces if len(piece)]
     if filled and all(p.strides == (0,) and p[0] == filled[0][0] for p in filled):
         return same(filled[0][0], sum(map(len, filled)))
-    found: npt.NDArray[Any] = np.concatenate(pieces)
-    return found
+    return np.concatenate(pieces)
 
 
 def _counters(traces: Sequence[TraceColumns], tracks: Sequence[int]) -> CounterColumns:

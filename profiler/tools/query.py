@@ -779,5 +779,4 @@ def _duckdb() -> ModuleType:
     except ImportError as error:
         command = install_command("query")
         raise MissingPackageError(f"queries need DuckDB: `{command}`") from error
-    module: ModuleType = duckdb
-    return module
+    return duckdb

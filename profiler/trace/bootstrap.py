@@ -224,8 +224,7 @@ def _apart(values: _Reals, unit: float, *, logs: bool) -> _Reals:
     median = np.median(values)
     if len(values) == 2 and _is_unobserved(values):
         return unit * LEAST_SPREAD / math.sqrt(2) * np.array((-1.0, 1.0))
-    apart: _Reals = np.log(values / median) if logs else values - median
-    return apart
+    return np.log(values / median) if logs else values - median
 
 
 def _widening(n: int) -> float:

@@ -222,8 +222,7 @@ class _Check:
         """Which rows share their stream and launch number with two others or more."""
         pairs = np.stack((self.rows.stream, self.rows.correlation))
         _, place, counts = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
-        several: Bools = (counts[place.reshape(-1)] > 2) & (self.rows.correlation > 0)
-        return several
+        return (counts[place.reshape(-1)] > 2) & (self.rows.correlation > 0)
 
     def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
         """Keep some rows no longer, and note how many of each device they are."""
@@ -843,8 +842,7 @@ def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
     place = np.append(np.where(differs, np.arange(1, len(start)), len(start)), len(start))
     following = np.minimum.accumulate(place[::-1])[::-1]
     inside = np.append(stream, -1)[following] == stream
-    found: Int64s = np.where(inside, np.append(start, _NEVER)[following], _NEVER)
-    return found
+    return np.where(inside, np.append(start, _NEVER)[following], _NEVER)
 
 
 def _total(times: Int64s) -> int:
@@ -891,8 +889,7 @@ def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
     order = np.argsort(syncs.start[of], kind="stable")
     returned = np.minimum.accumulate(syncs.end[of][order][::-1])[::-1]
     place = np.searchsorted(syncs.start[of][order], launched)
-    found: Int64s = np.append(returned, _NEVER)[place]
-    return found
+    return np.append(returned, _NEVER)[place]
 
 
 class _ByKey:

@@ -504,8 +504,7 @@ class _Detail(Fields, frozen=True, kw_only=True):
 def _value(value: Any) -> Value:
     if isinstance(value, tuple):
         return tuple(map(_value, value))
-    found: Value = value.note() if isinstance(value, _Detail) else value
-    return found
+    return value.note() if isinstance(value, _Detail) else value
 
 
 class DropRow(Fields, frozen=True, kw_only=True):

@@ -90,8 +90,7 @@ def without_gaps(traces: Sequence[KinetoTrace]) -> list[KinetoTrace]:
     later = start[gaps + 1]
 
     def moved(times: Int64s) -> Int64s:
-        ahead: Int64s = times - less[np.searchsorted(later, times, side="right")]
-        return ahead
+        return times - less[np.searchsorted(later, times, side="right")]
 
     found = []
     for trace, gap in zip(traces, noted, strict=True):
@@ -206,8 +205,7 @@ def _work(trace: KinetoTrace) -> Int64s:
 def _of_devices(trace: KinetoTrace, rows: Int64s) -> Bools:
     """Which events are the work of a device."""
     known = [code for code, name in enumerate(trace.events.categories) if name in DEVICE_WORK]
-    found: Bools = np.isin(trace.events.category[rows], known)
-    return found
+    return np.isin(trace.events.category[rows], known)
 
 
 def _hardware(trace: KinetoTrace) -> str:

@@ -353,8 +353,7 @@ def _work(timeline: Timeline, lanes: list[dict[str, Any]]) -> _Ints:
     rows = [np.arange(one["first"], one["first"] + one["count"]) for one in lanes]
     found = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
     host = {place for lane in lanes for place in lane["host"]} | {_HOST}
-    kept: _Ints = found[~np.isin(timeline.tables["commands"]["category"][found], [*host])]
-    return kept
+    return found[~np.isin(timeline.tables["commands"]["category"][found], [*host])]
 
 
 def _outside(

@@ -254,11 +254,10 @@ _SPLIT_PARTS = (
 )
 
 
-def operators_figure(analysis: Analysis, top: int = TOP, *, patterns: bool = True) -> Figure:
-    """The `top` operators by time; with `patterns`, equal layers of repeated blocks are one."""
+def operators_figure(analysis: Analysis) -> Figure:
+    """The operators that take most time, in which equal layers of repeated blocks are one."""
     names = [part.submodule for part in analysis.accounting.submodules]
-    rows = by_pattern(analysis.operators) if patterns else analysis.operators
-    return Figure("operators", "operators", (rows, names, top))
+    return Figure("operators", "operators", (by_pattern(analysis.operators), names, TOP))
 
 
 def operator_parts(of: ReportInput) -> Iterator[Part]:

@@ -656,18 +656,16 @@ class Gains(Struct, frozen=True, eq=False):
         own = self.names == submodule
         return bool(own.any() and self.queued[own].all())
 
-    def of_work(
-        self, calls: Flags, less_ns: float, launches: float = 0.0, pace: float = 1.0
-    ) -> Gain:
+    def of_work(self, calls: Flags, less_ns: float, launches: float) -> Gain:
         """Of so much less work in some calls, spread over all of theirs, and so many launches less,
-        each with its share of the host's time in them; `pace` is that of the host before."""
+        each with its share of the host's time in them."""
         own = self._own(calls)
         works = self.whole.recording.works
         busy = int(works.length[own].sum())
         count = int(np.count_nonzero(own))
         shorter = 1.0 - less_ns / busy if busy else 1.0
         fewer = 1.0 - launches / count if count else 1.0
-        return self._both(calls, (max(shorter, 0.0), max(fewer, 0.0) * pace), pace)
+        return self._both(calls, (max(shorter, 0.0), max(fewer, 0.0)), 1.0)
 
     def host_ns(self, calls: Flags, launches: float) -> float:
         """The host's time for so many launches in some calls, each with its share of what the host

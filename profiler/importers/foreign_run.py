@@ -400,7 +400,6 @@ def end_to_end(
     track: Track,
     layers: Sequence[TimedLayer],
     start_ns: int = 0,
-    iteration: int = 0,
     lasts_ns: int = 0,
 ) -> PlacedCall:
     """One call whose commands are laid end to end, in their order, from `start_ns` on. If it is
@@ -420,7 +419,7 @@ def end_to_end(
         at += one.duration_ns
     duration = max(at - start_ns, lasts_ns)
     traced = len(builder) > 0
-    call = call_at(0, submodule, start_ns, duration, track.device, traced, iteration=iteration)
+    call = call_at(0, submodule, start_ns, duration, track.device, traced, iteration=0)
     return PlacedCall(call, builder.build())
 
 

@@ -580,18 +580,14 @@ def simulate(
 
 
 def simulate_drawn(
-    graph: RequestGraph,
-    measured: Sequence[Sequence[float]],
-    concurrency: int,
-    *,
-    seed: int = SEED,
+    graph: RequestGraph, measured: Sequence[Sequence[float]], concurrency: int
 ) -> Simulation:
     """Simulate requests each of which is one of those measured: durations in ns [r][n] of the nodes
     of `graph`. Raises InputError if they took no time."""
     warmup = _WARMUP_ROUNDS * concurrency
     rounds = _rounds(None, concurrency, len(graph.work))
     count = warmup + (rounds + 1) * concurrency
-    drawn = np.random.default_rng(seed).integers(len(measured), size=count)
+    drawn = np.random.default_rng(SEED).integers(len(measured), size=count)
     durations = [measured[row] for row in drawn.tolist()]
     return run_closed_loop(graph, durations, concurrency, warmup, "graph")
 

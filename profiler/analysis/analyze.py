@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import polars as pl
 
-from profiler.analysis.commands import Kinds, kinds_of
+from profiler.analysis.commands import Kinds
 from profiler.analysis.context import Inputs, Selection, shared
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.end_to_end import accounting
@@ -22,13 +22,11 @@ from profiler.analysis.idle import device_works, timeline_of
 from profiler.analysis.question import Table, tables
 from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import FINDINGS, Analysis, Finding, RunSummary
-from profiler.analysis.role_rules import has_denoiser, roles_of
-from profiler.analysis.roles import kind_roles, roles_of_commands
+from profiler.analysis.roles import kind_roles, kinds_and_roles, roles_of_commands
 from profiler.analysis.roofline import profiles
 from profiler.analysis.settings import run_settings
 from profiler.analysis.steps import summary
 from profiler.errors import InputError
-from profiler.run.intervals import positions
 from profiler.run.run import Run
 
 # --- What an analysis knows of every command: its role, FLOPs and bytes.
@@ -65,13 +63,7 @@ def _works(kinds: Kinds, commands: pl.DataFrame) -> Iterator[pl.Series]:
 
 def annotated_commands(run: Run) -> pl.DataFrame:
     """`run.commands` with what an analysis knows of them (`AnnotatedCommands.frame`)."""
-    calls = run.calls.sort("call")
-    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
-    kinds = kinds_of(calls, run.commands, rows)
-    roles = roles_of(
-        run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
-    )
-    return AnnotatedCommands(run.commands, kinds, roles).frame
+    return AnnotatedCommands(run.commands, *kinds_and_roles(run)).frame
 
 
 # --- From `Inputs` to an `Analysis` of some of its tables.

@@ -162,13 +162,17 @@ def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None 
     `kinds` and `roles` are those of all commands of the run, if they are known.
     """
     if kinds is None or roles is None or len(kinds.of_command) != len(run.commands):
-        calls = run.calls.sort("call")
-        rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
-        kinds = kinds_of(calls, run.commands, rows)
-        roles = roles_of(
-            run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
-        )
+        kinds, roles = kinds_and_roles(run)
     return run.with_role(roles_of_commands(run.commands["role"], kinds, roles))
+
+
+def kinds_and_roles(run: Run) -> tuple[Kinds, pl.DataFrame]:
+    """The kinds of all commands of a run, and their roles."""
+    calls = run.calls.sort("call")
+    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
+    kinds = kinds_of(calls, run.commands, rows)
+    given = run.commands["role"]
+    return kinds, roles_of(run.info.submodules, kinds, rows, given, denoises=has_denoiser(run))
 
 
 def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:

@@ -22,7 +22,7 @@ from profiler.analysis.finding_text import captures_and_replays, only_captures
 from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
 from profiler.analysis.ranks import slowest_rank
 from profiler.analysis.result import Accounting, Analysis
-from profiler.text import count, counted, duration, filled, joined, percent, said
+from profiler.text import Said, count, counted, duration, filled, joined, percent, said
 from profiler.trace.events import device_kind, rank_of_device
 from profiler.trace.manifest_fields import CallsFrom
 
@@ -324,11 +324,12 @@ def _submodules(account: Accounting, total: int) -> str:
         name=name,
         share=percent(share),
     )
-    rest = [
-        said("{name} {share}", name=name, share=percent(share))
-        for name, share in others
-        if share >= _PART
-    ]
+    return _with_others(first, others)
+
+
+def _with_others(first: Said, others: Iterable[tuple[str, float]]) -> Said:
+    large = [(name, percent(share)) for name, share in others if share >= _PART]
+    rest = (said("{name} {share}", name=name, share=share) for name, share in large)
     return joined(", ", [first, *rest])
 
 
@@ -354,12 +355,7 @@ def _roles(analysis: Analysis) -> str:
         return ""
     (name, share), *others = shares[:_MOST]
     first = said("{role} takes {share} of the operators' time", role=name, share=percent(share))
-    rest = [
-        said("{name} {share}", name=role, share=percent(share))
-        for role, share in others
-        if share >= _PART
-    ]
-    return joined(", ", [first, *rest])
+    return _with_others(first, others)
 
 
 def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
@@ -872,7 +873,7 @@ def _once(launches: HostLaunches) -> HostLaunches:
     return HostLaunches(*(getattr(launches, one.name)[kept] for one in fields(launches)))
 
 
-def _repeats(*columns: Int64s) -> Bools:
+def _repeats(*columns: npt.NDArray[np.signedinteger[Any]]) -> Bools:
     """Whether each row but the first has the values of the one before it in all of the columns."""
     found: Bools = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
     return found

@@ -66,9 +66,10 @@ _STREAMS: tuple[Column, ...] = (
         NS,
         "total_ns of the image stream of a joint transformer",
         True,
+        label="image",
         importance=1,
     ),
-    col("text_stream_ns", NS, "total_ns of its text stream", True, importance=1),
+    col("text_stream_ns", NS, "total_ns of its text stream", True, label="text", importance=1),
 )
 
 ROLES: tuple[Column, ...] = (

@@ -182,7 +182,7 @@ class CommandWriter:
         """A number for each launch: launches with equal numbers have equal `_Work`."""
         launches, paths, events = self.launches, self.paths, self.trace.events
         modules, module = np.unique(launches.module, return_inverse=True)
-        known = [(one < 0, paths.path(one), paths.layer(one, "")) for one in modules.tolist()]
+        known = [(one < 0, *paths.place(one)) for one in modules.tolist()]
         columns: list[NDArray[Any]] = [
             column[launches.row] for column in (events.name, events.category, events.thread)
         ]

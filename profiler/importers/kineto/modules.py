@@ -201,7 +201,9 @@ class ModulePaths:
         self._paths: dict[int, str] = {}
 
     def path(self, module: int) -> str:
-        """The path of the module range with this index."""
+        """The path of the module range with this index, "" for -1."""
+        if module in self._paths:
+            return self._paths[module]
         chain = []
         while module >= 0 and module not in self._paths and module not in self._roots:
             chain.append(module)
@@ -214,10 +216,13 @@ class ModulePaths:
 
     def layer(self, module: int, operator: str) -> str:
         """The layer of a command that `operator` launched in this module range (-1: in none)."""
-        path = self.path(module) if module >= 0 else ""
-        if not path:
-            return operator
-        return path if self._frames.instances[module] in self._whole else f"{path}/{operator}"
+        path, whole = self.place(module)
+        return operator if not path else path if whole else f"{path}/{operator}"
+
+    def place(self, module: int) -> tuple[str, bool]:
+        """The path of a module range, and whether the module is one operation."""
+        path = self.path(module)
+        return path, bool(path) and self._frames.instances[module] in self._whole
 
     def _label(self, module: int) -> str:
         parent = self._parent[module]

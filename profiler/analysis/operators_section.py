@@ -254,10 +254,11 @@ _SPLIT_PARTS = (
 )
 
 
-def operators_figure(analysis: Analysis) -> Figure:
-    """The operators that take most time, in which equal layers of repeated blocks are one."""
+def operators_figure(analysis: Analysis, top: int = TOP, *, patterns: bool = True) -> Figure:
+    """The `top` operators by time; with `patterns`, equal layers of repeated blocks are one."""
+    rows = by_pattern(analysis.operators) if patterns else analysis.operators
     names = [part.submodule for part in analysis.accounting.submodules]
-    return Figure("operators", "operators", (by_pattern(analysis.operators), names, TOP))
+    return Figure("operators", "operators", (rows, names, top))
 
 
 def operator_parts(of: ReportInput) -> Iterator[Part]:

@@ -47,7 +47,7 @@ from profiler.capture.onnxruntime.sessions import (
     open_profiled,
     opened_session,
 )
-from profiler.capture.onnxruntime.weights import length_field, model_files_bytes, number_field
+from profiler.capture.onnxruntime.weights import model_files_bytes
 from profiler.capture.operator_source import Gaps, OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.overhead import EventCost
 from profiler.capture.patching import weakly
@@ -70,6 +70,7 @@ from profiler.text import Note
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Category, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Submodule
+from profiler.trace.schema import serialized
 
 # --- From the nodes of a call to its commands and counters: layers, tracks of providers, memory.
 
@@ -540,31 +541,33 @@ def chain(count: int) -> list[SmallNode]:
 
 def small_model(nodes: Iterable[SmallNode], dims: Sequence[int], constant: Any) -> bytes:
     """A model from x to y, both float32 of these dims; `constant` is an array of float32."""
-    graph = b"".join(length_field(1, _node(place, node)) for place, node in enumerate(nodes))
-    graph += length_field(2, "small") + length_field(5, _tensor(constant))
-    graph += length_field(11, _end("x", dims)) + length_field(12, _end("y", dims))
-    opset = length_field(1, "") + number_field(2, _OPSET)
-    return number_field(1, _IR_VERSION) + length_field(7, graph) + length_field(8, opset)
+    graph = serialized(
+        *((1, _node(place, node)) for place, node in enumerate(nodes)),
+        (2, "small"),
+        (5, _tensor(constant)),
+        (11, _end("x", dims)),
+        (12, _end("y", dims)),
+    )
+    return serialized((1, _IR_VERSION), (7, graph), (8, serialized((1, ""), (2, _OPSET))))
 
 
 def _node(place: int, node: SmallNode) -> bytes:
-    inputs = b"".join(length_field(1, name) for name in node.inputs)
+    inputs = ((1, name) for name in node.inputs)
     name = f"{node.op_type.lower()}_{place}"
-    named = length_field(2, node.output) + length_field(3, name)
-    return inputs + named + length_field(4, node.op_type)
+    return serialized(*inputs, (2, node.output), (3, name), (4, node.op_type))
 
 
 def _tensor(array: Any) -> bytes:
-    dims = b"".join(number_field(1, size) for size in array.shape)
+    dims = ((1, size) for size in array.shape)
     data = np.ascontiguousarray(array, dtype="<f4").tobytes()
-    return dims + number_field(2, _FLOAT) + length_field(8, CONSTANT) + length_field(9, data)
+    return serialized(*dims, (2, _FLOAT), (8, CONSTANT), (9, data))
 
 
 def _end(name: str, dims: Sequence[int]) -> bytes:
     """The input or output of that name."""
-    shape = b"".join(length_field(1, number_field(1, size)) for size in dims)
-    tensor = number_field(1, _FLOAT) + length_field(2, shape)
-    return length_field(1, name) + length_field(2, length_field(1, tensor))
+    shape = serialized(*((1, serialized((1, size))) for size in dims))
+    tensor = serialized((1, _FLOAT), (2, shape))
+    return serialized((1, name), (2, serialized((1, tensor))))
 
 
 # --- What recording a node of ONNX Runtime costs, by the gaps between a run's own nodes.

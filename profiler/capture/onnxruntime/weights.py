@@ -85,27 +85,6 @@ def varint(data: Buffer, begin: int) -> tuple[int, int]:
     raise ValueError(f"a number does not end at byte {begin}")
 
 
-def length_field(number: int, content: bytes | str) -> bytes:
-    """A field that has a length: a message, a text or bytes."""
-    data = content.encode() if isinstance(content, str) else content
-    return _number(number << 3 | 2) + _number(len(data)) + data
-
-
-def number_field(number: int, value: int) -> bytes:
-    """A field with a number that is not negative."""
-    return _number(number << 3) + _number(value)
-
-
-def _number(value: int) -> bytes:
-    """A number that is not negative, as a varint."""
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
 # --- How many bytes an ONNX model's weights take, read from its graph without loading one of them.
 #
 # The model file is mapped and walked field by field (protobuf's wire format): dims, dtype and the

@@ -19,9 +19,9 @@ from profiler.capture.onnxruntime.operators import (
     chain,
     small_model,
 )
-from profiler.capture.onnxruntime.weights import length_field
 from profiler.errors import InputError
 from profiler.pipelines import default_model_folder
+from profiler.trace.schema import serialized
 from tests.capture.onnx_pipelines import gathering, opened, weighted
 
 EMBEDDED = sorted(default_model_folder().glob("*/model.onnx"))
@@ -133,9 +133,9 @@ def test_graphs_in_graphs_are_bounded():
     data = b""
     for _ in range(70):  # graph.node.attribute.g
         for number in (6, 5, 1):
-            data = length_field(number, data)
+            data = serialized((number, data))
     with pytest.raises(InputError, match="nested more than 64 deep"):
-        read_graph(length_field(7, data))
+        read_graph(serialized((7, data)))
 
 
 def test_small_models_are_valid_and_compute():

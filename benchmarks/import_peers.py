@@ -32,8 +32,10 @@ def decoded(data: bytes) -> Any:
 
 def import_file(path: Path, folder: Path) -> None:
     """What `profile-sd3 import` does."""
+    from profiler.cli.terminal import keep_to_the_end
     from profiler.importers.importing import import_trace
 
+    keep_to_the_end()
     import_trace(path, folder)
 
 

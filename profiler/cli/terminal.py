@@ -149,21 +149,29 @@ def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterat
             signal.signal(number, handler)
 
 
-# --- Python's search for garbage, in commands that make their tables once and then end.
+# --- Memory of commands that make their tables once and then end.
 
 
 _RARELY = 1_000_000  # objects between searches
+# glibc's mallopt(3): M_MMAP_THRESHOLD, its largest value, and M_TRIM_THRESHOLD
+_ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT = (-3, 32 << 20), (-1, 256 << 20)
 _left: list[bool] = []  # whether something was left; empty if everything is freed
 
 
 def keep_to_the_end() -> None:
-    """Nearly all that the command makes lives until the process ends: search rarely, and not at the
-    end, if the system takes everything back at once.
+    """Nearly all that the command makes lives until the process ends: search rarely for garbage,
+    and not at the end, if the system takes everything back at once. The memory of a freed array
+    serves the next one; glibc would return it, and the system clear it again.
 
     Not for commands that execute somebody's script, whose objects may have something to do when
     they are found.
     """
     gc.set_threshold(_RARELY)
+    if sys.platform == "linux":
+        import ctypes  # as late as NumPy, which needs it, too
+
+        for option in (_ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT):
+            getattr(ctypes.CDLL(None), "mallopt", lambda *_: None)(*option)  # musl has none
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     _left[:] = [False]

@@ -16,7 +16,7 @@ import typer
 from profiler.cli import options as shared
 from profiler.cli.runs import DAMAGED_EXIT, damage_line, tell_failed
 from profiler.cli.subcommands import Declared, Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import of_many, progress, tell
+from profiler.cli.terminal import keep_to_the_end, of_many, progress, tell
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
 from profiler.importers.importing import built_in
@@ -79,6 +79,7 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
     if options.every or options.workers or options.scheduler:
         _import_each(options, paths, given)
         return
+    keep_to_the_end()
     with progress(f"importing {', '.join(map(str, paths))}"):
         bundles = import_all(paths, options.out, options.name, packing, options=given)
     for bundle in bundles:

@@ -42,6 +42,7 @@ def test_starts_from_anywhere(script, tmp_path):
     assert run(script, "--help", folder=tmp_path).startswith("usage: ")
 
 
+@pytest.mark.nightly
 def test_side_by_side_on_onnx_runtime(tmp_path):
     """One round of two steps: a row for each way to run; our bundle holds every call and span, and
     as many commands as ONNX Runtime's files hold nodes."""

@@ -149,7 +149,7 @@ def last_calls(recorder):
     return [call.submodule for call in recorder.finished() if call.pipeline is last]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def few_objects():
     """Coverage looks through the objects of the process for modules, again and again here: those
     that other tests have left are not among them."""
@@ -164,6 +164,7 @@ CALLS = [*ENCODERS, *ENCODERS, "transformer", "vae"]
 EVERY = [pytest.param(1, marks=pytest.mark.nightly), 5]
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("stride", EVERY)
 def test_wherever_a_call_is_interrupted_the_next_is_recorded(stride):
     """An exception of a signal's handler, at any place of our code around a pipeline call, reaches
@@ -196,6 +197,7 @@ def process():
     process.switch_off()
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.nightly), 211])
 def test_wherever_attaching_is_interrupted_the_next_use_is_recorded(
     tmp_path: Path, process: SwitchedOn, stride: int
@@ -221,6 +223,7 @@ def test_wherever_attaching_is_interrupted_the_next_use_is_recorded(
     assert at > 1000
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.nightly), 61])
 def test_wherever_closing_is_interrupted_the_pipeline_is_as_it_was(tmp_path: Path, stride):
     """An exception of a signal's handler while a run is closed reaches who closes it; nothing stays

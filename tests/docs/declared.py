@@ -18,6 +18,7 @@ ELSEWHERE = {
     "$ pip install": "needs a package index: .ci/run installs the same extras",
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ for run in 1 2 3; do profile-sd3 run ": f"recorded once: {_ONCE}slower-over-time.md",
+    "$ profile-sd3 record --ops first,last --out operators/": f"once: {_ONCE}diffusers-script.md",
     "$ profile-sd3 benchmark-device  ": f"takes seconds, once: {_ONCE}slow-step.md",
     "$ nsys ": _NSYS,
     "$ python benchmarks/gpu_record.py ": "needs a CUDA GPU",

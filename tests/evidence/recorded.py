@@ -45,7 +45,7 @@ SIZES = {  # by trace and stage: images of another size, while the host had anot
     for name in ("sd35-eager", "flux-eager")
     for stage, size in (("size_512", ImageSize(512, 512)), ("size_768", ImageSize(768, 768)))
 }
-_ROUNDS = 16  # of bisection
+_ROUNDS = 11  # of bisection, to half a thousandth of the run
 
 
 def by_events(stage: Mapping[str, Any]) -> dict[str, float]:

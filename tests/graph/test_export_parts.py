@@ -140,7 +140,7 @@ WITH_HALVES = ("text_encoder_3", "transformer", "vae")
     ("dtype", "parts"),
     [
         ("fp16", ("vae",)),
-        ("bf16", ("transformer", "vae")),
+        pytest.param("bf16", ("transformer", "vae"), marks=pytest.mark.nightly),
         pytest.param("fp16", WITH_HALVES, marks=pytest.mark.nightly),
         pytest.param("bf16", WITH_HALVES, marks=pytest.mark.nightly),
     ],

@@ -136,12 +136,13 @@ class BusySource(Struct, frozen=True, eq=False):
         }
 
     def _calls(self, calls: Times) -> dict[Place, _Busy]:
-        rows = self.run.calls[calls].with_columns(end=pl.Series(ends(self.run.calls)[calls]))
+        frame, by_device = self.run.calls, dict[str, list[int]]()
+        for call, device in zip(calls.tolist(), frame["device"].gather(calls), strict=True):
+            by_device.setdefault(str(device), []).append(call)
+        start, end, submodule = frame["start_ns"].to_numpy(), ends(frame), frame["submodule"]
         return {
-            (str(device), CALLS_TRACK): _Busy.of(
-                some["start_ns"].to_numpy(), some["end"].to_numpy(), some["submodule"]
-            )
-            for (device,), some in rows.group_by(pl.col("device").cast(pl.String))
+            (device, CALLS_TRACK): _Busy.of(start[some], end[some], submodule.gather(some))
+            for device, some in by_device.items()
         }
 
 

@@ -73,9 +73,13 @@ def share(part_ns: float, whole_ns: float) -> float:
 def whole_of(analysis: Analysis, submodule: str) -> float:
     """What a sum over a submodule's calls is a share of, in ns: the end-to-end time, as many times
     as these calls ran at once, on devices of their own."""
-    rows = analysis.submodules.filter(submodule=submodule).select("elapsed_ns", "share").rows()
-    total = float(end_to_end_ns(analysis))
-    return max([total, *(float(elapsed / part) for elapsed, part in rows if elapsed and part)])
+    rows = zip(
+        *(analysis.submodules[name] for name in ("submodule", "elapsed_ns", "share")), strict=True
+    )
+    wholes = [
+        elapsed / part for name, elapsed, part in rows if name == submodule and elapsed and part
+    ]
+    return max([float(end_to_end_ns(analysis)), *map(float, wholes)])
 
 
 def accelerators(analysis: Analysis) -> pl.DataFrame:

@@ -301,7 +301,7 @@ PAGE = {  # custom properties of the HTML page
     "line": LINE,
     "edge": Colour("#cfd5dc", "#3c444e"),
     "band": Colour("#f4f6f8", "#1c2127"),
-    "counter": Colour("#a9b9d6", "#40557a"),
+    "counter": Colour("#7373a0", "#56719f"),  # curves of memory and other counters
     "veil": Colour("#ffffffa6", "#14171cb3"),
     "focus": Colour("#2b63c4", "#70a8fe"),
     "alert": Colour("#a3180f", "#ff9a8d"),

@@ -83,6 +83,32 @@ def test_every_bar_and_its_text_can_be_seen(themed):
     assert [pair for pair in texts if contrast(*pair) < 4.5] == []
 
 
+def test_curves_of_busy_shares_can_be_seen(themed):
+    """In the strip and below the lanes of the timeline a curve that fills its row has a contrast of
+    3 to what is around it."""
+    report, theme = themed
+    strip, lane = report.page.evaluate(
+        """() => {
+          const count = COUNTS, { strip } = profileFirst, { timeline } = profileReport;
+          const { placed, canvas, width } = timeline;
+          const { busy } = strip.devices[0], full = busy.busy.findIndex((share) => share === 1000);
+          const { left, top, width: wide, height } = strip.partBox(0, full);
+          const inStrip = [left, top + 1, Math.max(wide - 1, 1), height - 2];
+          const { y, height: tall } = placed.find((one) => one.lane.kind === "use");
+          return [count([strip.canvas, strip.ratio], inStrip),
+            count([canvas, timeline.ratio], [0, y + 10, width - 120, tall - 16])];
+        }""".replace("COUNTS", _COUNTS)
+    )
+    busy = PAGE["busy"].on(theme)
+    assert max(strip, key=strip.get) == busy
+    for ground in (SURFACE, PAGE["band"]):
+        assert contrast(busy, ground.on(theme)) >= 3
+    assert lane[busy] > 100
+    others = [colour for colour in lane if contrast(colour, SURFACE.on(theme)) > 1.5]
+    assert others
+    assert max(others, key=lane.get) == busy
+
+
 def test_what_is_thinner_than_a_pixel_can_be_seen(themed):
     """However little of its pixels an event covers, the edge below it has its full colour."""
     report, _ = themed

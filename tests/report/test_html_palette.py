@@ -202,6 +202,21 @@ def test_greys_of_one_screen_stay_apart(theme):
     assert contrast(PAGE["wait-line"].on(theme), SURFACE.on(theme)) >= 3
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_curves_stand_out_from_their_ground(theme):
+    """Curves of busy devices and of counters have the contrast of graphics on each ground of lanes,
+    and a counter looks like nothing else that is filled."""
+    for curve, ground in itertools.product(("busy", "counter"), ("surface", "band")):
+        assert contrast(PAGE[curve].on(theme), PAGE[ground].on(theme)) >= 3
+    known = ["transformer", "text_encoder", "text_encoder_2", "text_encoder_3", "vae"]
+    greys = [PAGE["busy"], HOST, PAGE["parent"], *submodule_colours(known).values()]
+    counter, *others = [
+        cielab(colour.on(theme), VIEWERS["normal"])
+        for colour in (PAGE["counter"], *greys, *ROLE_COLOURS.values())
+    ]
+    assert min(ciede2000(counter, other) for other in others) > 9
+
+
 def test_a_look_has_one_meaning_in_a_chart():
     """No two causes of waiting, and no two kinds of time in a stage, have one colour and shape."""
     for looks in (

@@ -62,7 +62,7 @@ class UseLane {
   draw(context, { y, height }) {
     const { timeline } = this, { view, width, inks } = timeline, tall = height - 10, ground = y + height - 4;
     const length = view.end - view.begin;
-    context.fillStyle = inks.counter;
+    context.fillStyle = inks.busy;
     let last = this.busyBefore(Math.max(view.begin, 0));
     for (let x = 0; x < width; x++) {
       const from = Math.max(view.begin + (x / width) * length, 0), to = Math.min(view.begin + ((x + 1) / width) * length, timeline.span);

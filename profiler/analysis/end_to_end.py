@@ -288,18 +288,20 @@ def account(
         calls_outside=len(outside),
         calls_outside_ns=union_length(outside["start_ns"].to_numpy(), ends(outside)),
     )
+    known = times_recorded(run.info)
     if not missing:
         accounting = replace(
             accounting,
             stages=tuple(
-                StageAccount(name, *row)
-                for name, row in zip(rows.names, balance.of_stages(), strict=True)
+                StageAccount(name, elapsed, calls, host, idle if known else None)
+                for name, (elapsed, calls, host, idle) in zip(
+                    rows.names, balance.of_stages(), strict=True
+                )
             ),
             unaccounted_ns=end_to_end - int(balance.accounted.sum()),
             residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
             before_after_ns=int(balance.outside.sum()),
         )
-    known = times_recorded(run.info)
     return (
         accounting,
         _stage_table(rows, balance, accounting, known=known),

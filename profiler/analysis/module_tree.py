@@ -374,7 +374,7 @@ def _around(of: Inputs, calls: pl.DataFrame) -> Around:
         lost = account.unaccounted_ns
         if not account.possible:
             lost = sum(group.counted.minus(group.tiles).length for group in _groups(of))
-        stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}
+        stages = {one.stage: one.elapsed_ns - one.calls_ns for one in account.stages}
     for stage in calls["stage"].unique(maintain_order=True).to_list():
         stages.setdefault(stage, 0)
     untraced = ~pl.col("ops_traced")

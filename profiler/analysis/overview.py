@@ -550,8 +550,9 @@ def _accounting(analysis: Analysis) -> Iterator[str]:
 
 def _identity(analysis: Analysis) -> Iterator[str]:
     account = analysis.accounting
-    names = ("calls", "host", "idle")
+    names = ("elapsed", "calls", "host")
     sums = {n: sum(getattr(stage, f"{n}_ns") for stage in account.stages) for n in names}
+    sums["idle"] = sums["elapsed"] - sums["calls"] - sums["host"]
     worked_ns = min(work_in_no_call(analysis.inputs), sums["idle"])
     template = said(
         "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "

@@ -94,13 +94,14 @@ class HasFrame(Protocol):
 
 
 class StageAccount(Struct, frozen=True):
-    """Where the time of one stage went: `elapsed_ns = calls_ns + host_ns + idle_ns`."""
+    """Where the time of one stage went: `elapsed_ns = calls_ns + host_ns + idle_ns`. `idle_ns` is
+    None if it was not recorded when commands ran."""
 
     stage: str
     elapsed_ns: int
     calls_ns: int
     host_ns: int
-    idle_ns: int
+    idle_ns: int | None
 
 
 class SubmoduleTime(Struct, frozen=True):
@@ -124,7 +125,7 @@ class Accounting(Struct, frozen=True):
     pipeline call, which are in no stage and not in the end-to-end time; they took
     `calls_outside_ns`.
 
-    `unaccounted_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `before_after_ns` is
+    `unaccounted_ns = end_to_end_ns - Σ stages elapsed_ns`. `before_after_ns` is
     how long tiles were outside of their pipeline call, in no stage. `residual_share` is
     `(unaccounted_ns + before_after_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline
     calls' time and counts neither there nor in a stage: nothing was recorded though work waited.

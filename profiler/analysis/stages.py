@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import polars as pl
 
+from profiler.analysis.commands import times_recorded
 from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES, work_in_no_call
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
@@ -332,8 +333,11 @@ def _stages(analysis: Analysis) -> Iterator[Part]:
     if len(analysis.stages):
         worked = work_in_no_call(analysis.inputs) if analysis.accounting.possible else 0
         note = said("Devices worked in no call for {time} of the idle time.", time=duration(worked))
+        known = times_recorded(analysis.inputs.run.info)
         yield Part(
-            said("Stages: calls, host work between them, idle"),
+            said("Stages: calls, host work between them, idle")
+            if known
+            else said("Stages: calls and host work between them"),
             figure=stages_figure(analysis),
             table=_stage_table(analysis),
             notes=(note,) if worked else (),

@@ -164,8 +164,14 @@ def test_idle_time_is_no_zero_where_nobody_recorded_when_commands_ran(told):
     analysis = analyze(run)
     assert analysis.stages["idle_ns"].to_list() == [100 - 60 if known else None]
     assert analysis.pipelines["idle_ns"].to_list() == analysis.stages["idle_ns"].to_list()
+    assert [one.idle_ns for one in analysis.accounting.stages] == analysis.stages[
+        "idle_ns"
+    ].to_list()
+    assert analysis.accounting.unaccounted_ns == 0
     assert analysis.activity["elapsed_ns"].sum() == 100
     report = report_of(analysis)
+    titles = [part.title for section in report.sections for part in section.parts]
+    assert any(title.endswith("host work between them, idle") for title in titles) == known
     shown = {
         part.table.key: {column.name for column in part.table.columns}
         for section in report.sections

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -205,6 +206,7 @@ _PREPARES = re.compile(
     r"(processing|feature_extraction|tokenization)_\w+\.py: (?!post|.*decode)"
     r"|torchvision/transforms/"
 )
+_MORE = 0.05  # of the wait: what fewer launches gain beside it and the title names
 _LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
@@ -251,6 +253,11 @@ def host_bound_words(found: Finding) -> Words:
     if "stalls_ns" in found.evidence and not on_several(found):
         stalls = said("{what}, not counting {stalls_ns} of host work that happened only once")
         title = extended(title, stalls, found)
+    more = round((found.cost_ns or 0) - number(found, "host_wait_ns"))
+    if more > _MORE * number(found, "host_wait_ns"):
+        beside = said("{what}; fewer launches may also save {more_ns} between kernels and calls")
+        beyond = replace(found, evidence={**found.evidence, "more_ns": more})
+        title = extended(title, beside, beyond)
     if "recording_ns" in found.evidence:
         cost = said("{what}; recording operators took {recording_ns} of the host's time in calls")
         title = extended(title, cost, found)
@@ -420,11 +427,12 @@ _ALIKE = 0.25  # of its length: with a gap as long in another call it is no sing
 
 class Stalls(Struct, frozen=True):
     """Number and length of some stalls in all; what the host was in during the longest, "" if
-    nobody knows."""
+    that is not known; when the last began."""
 
     times: int
     length_ns: int
     host_in: str
+    last_begin_ns: int
 
 
 def stalls_of(
@@ -448,7 +456,10 @@ def stalls_of(
         return None
     found.sort(key=lambda row: -row["length_ns"])
     return Stalls(
-        len(found), sum(row["length_ns"] for row in found), str(found[0]["host_activity"] or "")
+        len(found),
+        sum(row["length_ns"] for row in found),
+        str(found[0]["host_activity"] or ""),
+        max(row["begin_ns"] for row in found),
     )
 
 

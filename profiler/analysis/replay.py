@@ -44,7 +44,7 @@ from profiler.trace.manifest_fields import Graphs
 NEVER = np.iinfo(np.int64).min // 4
 _SURELY = 20_000  # ns that work was launched and due ahead of the end of what is before it
 _FEW_GAPS = 20  # gaps between queued work: fewer tell nothing
-_USUAL = 50_000  # ns between queued work: longer, it waited for something else
+USUAL = 50_000  # ns between queued work: longer, it waited for something else
 
 
 class Works(Struct, frozen=True, eq=False):
@@ -136,7 +136,7 @@ def _between(stream: Times, launch: Times, latency: Times, start: Times, before:
     known = launch > NEVER
     follows = np.append(False, (launch[1:] == launch[:-1]) & (stream[1:] == stream[:-1])) & known
     queued = known & (launch + latency + _SURELY < before) & (start >= before)
-    usual = start - before < _USUAL
+    usual = start - before < USUAL
     found = np.zeros(len(stream), dtype=np.int64)
     for number in range(int(stream[-1]) + 1):
         for kind in (follows, ~follows):

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis import launch_bound
+from profiler.analysis.findings import words
 from profiler.prediction.ladder import ladder_of_analysis
 from tests.analysis.asked import asked
 from tests.queued_runs import Machine, QueuedCall, QueuedPipeline, Simulated
@@ -43,6 +44,24 @@ def test_fewer_launches_gain_no_more_than_the_device_is_idle_for_them(step, last
     (rung,) = (one for one in ladder_of_analysis(analysis).rungs if one.change.cuda_graph)
     assert rung.change.findings == (found,)
     assert recorded.ns - rung.alone.ns <= found.cost_ns
+    beside = found.cost_ns - found.evidence["host_wait_ns"]
+    named = "fewer launches may also save" in words(found).title
+    assert named is (beside > 0.05 * found.evidence["host_wait_ns"])
+
+
+@pytest.mark.parametrize(("between", "gained"), [(20_000, 1), (200_000, 0)])
+def test_what_the_queue_holds_back_for_long_is_not_for_launches(between, gained):
+    """Beside a late host 39 kernels of a call start so long after the one before them though they
+    were launched: 20 us lie between kernels of a queue, and graphs may gain them; 200 us are a wait
+    for something else, of which the gain has nothing."""
+    late, queued = replace(_STEP, host=400_000), QueuedCall("vae", kernels=40, host=5_000)
+    made = QueuedPipeline(_ENCODE, [[late]], (queued,))
+    analysis = asked(made.simulated(machine=Machine(between=between)).run)
+    (found,) = [one for one in analysis.findings if one.rule == "host_bound"]
+    waits = analysis.idle.row(0, named=True)
+    assert waits["queue_ns"] > 0.95 * 39 * between
+    beside = found.cost_ns - waits["launch_ns"] - waits["host_ns"]
+    assert beside == pytest.approx(gained * waits["queue_ns"], abs=150_000)
 
 
 @pytest.mark.parametrize("replays", [True, False], ids=["replayed", "not replayed"])

@@ -36,10 +36,8 @@ def test_devices_that_wait_for_the_same_are_one_finding():
 
 def test_many_devices_are_counted():
     """Of eight the first and the last are named; one share for all is said once."""
-    rows = [
-        Finding("host_bound", {"host_wait_share": 0.5}, Where(device=f"cuda:{n}"), 5)
-        for n in range(8)
-    ]
+    evidence = {"host_wait_ns": 5, "host_wait_share": 0.5}
+    rows = [Finding("host_bound", evidence, Where(device=f"cuda:{n}"), 5) for n in range(8)]
     (found,) = once_for_all_devices(rows)
     assert words(found).title == (
         "8 devices (cuda:0, …, cuda:7) each wait for the host to launch work for 50 % of the time"

@@ -167,7 +167,7 @@ RULES = (
 # --- The columns of collectives and of who came last to them.
 
 
-LATE = "where begins are closer together than the accuracy of the clocks"
+LATE = "if begins are closer together than the accuracy of the clocks"
 _BYTES = (
     "bytes of the message: what a rank receives in an all_gather or scatter, else what it sends; "
     "the largest of several ranks"

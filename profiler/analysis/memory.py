@@ -723,7 +723,7 @@ TABLES = (
         columns=MEMORY_DEVICES,
         make=lambda of: _memory(of).devices,
         title="Peak and head-room, whole run",
-        about="Rows cover the whole run. A device has a row where its counters or weights are "
+        about="Rows cover the whole run. A device has a row if its counters or weights are "
         "known. [memory.md](memory.md) says where the numbers come from.",
     ),
     Table(

@@ -137,7 +137,7 @@ MODULE_TREE: tuple[Column, ...] = (
     col(
         "bound",
         STRING,
-        "what bounds it: " + ", ".join(Bound) + "; null where that is known for less than half",
+        "what bounds it: " + ", ".join(Bound) + "; null if that is known for less than half",
         True,
         codes=Bound,
         importance=4,

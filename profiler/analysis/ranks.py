@@ -170,7 +170,7 @@ RANKS: tuple[Column, ...] = (
     col(
         "compared",
         INT64,
-        f"its collectives with a known last rank: there is none {LATE}",
+        f"its collectives with a known last rank: none {LATE}",
         importance=7,
     ),
     col("last", INT64, "those of them in which it was the last", importance=7),

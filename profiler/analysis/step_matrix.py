@@ -650,7 +650,7 @@ TABLES = (
         make=lambda of: steps_matrix(of).table(redundant_work(of).over_steps),
         title="What changes from step to step",
         about="Parts are whole steps, submodules, and their operators (blocks and roles instead, "
-        "where there are more than 500 operators); within each level the longest come first. "
+        "if there are more than 500 operators); within each level the longest come first. "
         "[steps.md](steps.md) describes how warm-up, drift and outliers are found.",
         reads=("steps",),
     ),

@@ -247,7 +247,7 @@ class LiveRun:
         return ", ".join(filter(None, (f"{name}: {calls}", number, self._place())))
 
     def _place(self) -> str:
-        """The stage, and the step of how many, if an earlier pipeline call tells."""
+        """The stage, and the step of how many, if an earlier pipeline call had them."""
         begins = self._begins.get(self._pipeline, {})
         if self._stage != "denoise" or not begins:
             return self._stage

@@ -99,7 +99,7 @@ def translations(data: Any) -> dict[str, list[tuple[list[str | int], str]]]:
 
 
 def _texts(data: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Said]]:
-    """Where `Said` stands in `data`; columns of numbers, and what traces say, hold none."""
+    """The places of `Said` in `data`; columns of numbers, and what traces say, hold none."""
     if isinstance(data, Said):
         yield path, data
     elif isinstance(data, (str, int, float)):

@@ -265,8 +265,8 @@ def test_a_rectangle_chooses_what_it_is_of(first: ReportPage) -> None:
     box = first.page.evaluate(
         """() => {
           const { strip } = profileFirst;
-          const item = strip.items.find((item) => strip.told(item).step === 1);
-          return { ...strip.box(item), ...strip.told(item) };
+          const item = strip.items.find((item) => strip.picks(item).step === 1);
+          return { ...strip.box(item), ...strip.picks(item) };
         }"""
     )
     middle = {"x": box["left"] + box["width"] / 2, "y": box["top"] + box["height"] / 2}

@@ -58,7 +58,7 @@ _VERDICTS = {
 def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
     """A point a part: its change in per cent, with the interval that noise leaves it; the whole
     first, then stages, steps, submodules and the roles that differ most. Of an interval that goes
-    on far beyond all changes a text at the edge tells the end."""
+    on far beyond all changes a text at the edge gives the end."""
     rows = _rows(comparison.metrics)
     data = []
     for verdict, (colour, symbol) in _VERDICTS.items():
@@ -123,7 +123,7 @@ def _change_text(row: dict[str, object]) -> str:
 
 
 def _range(rows: list[dict[str, object]]) -> tuple[float, float] | None:
-    """Where the axis ends if an interval reaches much farther than all changes do, per cent; None
+    """The end of the axis if an interval reaches much farther than all changes do, per cent; None
     if all of them fit."""
     changes = [0.0, *(_percent(row["change"]) for row in rows)]
     ends = [

@@ -107,7 +107,7 @@ def _escaped(text: str) -> str:
 
 
 def shortened(name: str, limit: int = 46) -> str:
-    """A long name at `limit` characters: of a path its end, which tells layers apart."""
+    """A long name at `limit` characters: of a path its end, which distinguishes layers."""
     if isinstance(name, Said):
         return name.changed(lambda text: shortened(text, limit))
     if len(name) <= limit:

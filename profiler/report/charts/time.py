@@ -340,7 +340,7 @@ def _text(row: dict[str, Any], begin: int) -> str:
 def _peaks(
     devices: pl.DataFrame, extent: tuple[int, int], per_ns: float, of: int, theme: Theme
 ) -> list[dict[str, Any]]:
-    """Where the most was held: how much, and in whose call."""
+    """The mark at the peak: how much was held, and in whose call."""
     known = devices.drop_nulls(["peak_bytes", "peak_ns"])
     return [
         {

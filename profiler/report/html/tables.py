@@ -625,7 +625,7 @@ def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> st
 
 
 def _axis(totals: Sequence[int]) -> int:
-    """Where the axis starts: at 0, or a little below the lowest total if all of them are close
+    """The start of the axis: 0, or a little below the lowest total if all of them are close
     to each other."""
     least, most = min(totals), max(totals)
     if least < _CUT * most:

@@ -237,7 +237,7 @@ def _by_call(row: Codes, start: Times, calls: int) -> Times:
 
 # --- The stages and steps that the timeline draws: on the devices' axis, as the tables have them.
 #
-# Where devices work behind the host, its own ranges lie elsewhere; they are drawn below, in lanes
+# If devices work behind the host, its own ranges lie elsewhere; they are drawn below, in lanes
 # that say so. What the profiler did is the host's everywhere.
 
 
@@ -273,7 +273,7 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
     found = []
     stages = _recorded(run, "stage", SpanLane.HOST_STAGES)
     parts = pl.DataFrame(schema=stages.schema)
-    if len(stages) and len(pipelines.spans):  # else nothing tells how long a stage lasted
+    if len(stages) and len(pipelines.spans):  # else how long a stage lasted is not known
         parts = _stages(stage_parts(run, pipelines, axis))
     found += _both(parts, stages, behind=behind)
     found += _both(
@@ -380,7 +380,7 @@ def timeline_of(
     roles: pl.Series | None = None,
 ) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them; `axis` is the
-    run's, if it is there already, `bounds` the table `roofline`, which tells what commands are
+    run's, if it is there already, `bounds` the table `roofline`, which says what commands are
     bound by, `roles` what each command is for."""
     begin, end = extent(run)
     strings = Strings()

@@ -314,8 +314,8 @@ def _sides(report: Report) -> str:
 
 
 def _once(comparison: Comparison) -> str:
-    """Of one run against one run that this tells no noise from change, and how to record more; the
-    rest of the first screen is dimmed."""
+    """A note that one run each cannot distinguish noise from change, and how to record more; the
+    rest of the first screen is dimmed then. Empty if there are more runs."""
     if not one_run_each(comparison):
         return ""
     return f'<p class="hint-once">{spoken(ONE_RUN)} {spoken(FIVE_RUNS)}</p>'

@@ -6,7 +6,7 @@ import { sameValue } from "./dimensions.js";
 import { pattern } from "./nodes.js";
 
 const SUMS = ["commands", "total_ns", "bytes", "flops"];
-const BOOKS = ["work", "place"]; // what the cells' keys are: of commands, and of when and where
+const BOOKS = ["work", "place"]; // what the cells' keys are of: commands, and their times and places
 
 export class Cells {
   constructor({ tables, keys, dropped }, bytes, text) {
@@ -26,11 +26,11 @@ export class Cells {
   has(name) { return this.books.some(({ attributes }) => Object.hasOwn(attributes, name)); }
 
   // Whether all dimensions of a choice are keys of the cells.
-  tells(chosen) { return [...chosen.keys()].every((dimension) => this.has(attributeOf(dimension))); }
+  distinguishes(chosen) { return [...chosen.keys()].every((dimension) => this.has(attributeOf(dimension))); }
 
-  // Flags of the cells that match a choice (dimension -> values); null where the keys do not tell.
+  // Flags of the cells that match a choice (dimension -> values); null if the keys do not distinguish that.
   matching(chosen) {
-    if (!this.tells(chosen)) return null;
+    if (!this.distinguishes(chosen)) return null;
     const flags = new Uint8Array(this.rows.rows).fill(1);
     for (const { size, attributes, of } of this.books) {
       const here = [...chosen].filter(([dimension]) => Object.hasOwn(attributes, attributeOf(dimension)));
@@ -78,7 +78,7 @@ export class Cells {
   }
 
   // {values, kept} of a table for flagged cells: sums instead of the run's `values` in columns that add up,
-  // and the rows that have a cell. Null where no column does, or cells do not tell its rows apart.
+  // and the rows that have a cell. Null if no column does, or cells do not distinguish its rows.
   addedUp({ columns, host }, values, flags) {
     const adding = columns.filter(({ adds }) => adds), names = columns.filter(({ key }) => key).map(({ name }) => name);
     if (!flags || !adding.length || !names.length || !names.every((name) => this.has(name))) return null;
@@ -102,5 +102,5 @@ export class Cells {
 
 const NO_SUMS = Object.fromEntries(SUMS.map((name) => [name, 0]));
 
-// The key of cells that tells a dimension of the choice.
+// The key of cells for a dimension of the choice.
 export function attributeOf(dimension) { return ["operator", "module"].includes(dimension) ? "layer" : dimension; }

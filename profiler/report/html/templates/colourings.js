@@ -7,7 +7,7 @@ import { report } from "./theme.js";
 
 const MOST_SHAPES = 12; // that have a colour of their own: those with the most time
 
-// {code(i), pairs by code, rest} of a colouring, null where commands keep the colour of their category;
+// {code(i), pairs by code, rest} of a colouring, null if commands keep the colour of their category;
 // `rest` is the pair of commands without a value.
 export function colouring(mode, { calls, commands }) {
   const { palette, timeline: { strings, bounds } } = page;

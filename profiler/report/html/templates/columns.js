@@ -1,4 +1,4 @@
-// Which columns of a table are seen. Where a table is wider than its place, as many as it takes of those
+// Which columns of a table are seen. If a table is wider than its place, as many as it takes of those
 // of less importance are put away, `minor` ones first, then by `rank`, and a button brings them back. On
 // a narrow screen so are important ones, down to the first: a number that is cut reads as another.
 
@@ -93,7 +93,7 @@ export function fitLater(table) {
   toFit.add(table);
 }
 
-// All of them are shown whole, measured together, and then narrowed where they have to be.
+// All of them are shown whole, measured together, and then narrowed if they have to be.
 function fitAll(tables) {
   const choices = tables.map(({ seen }) => seen).filter(({ spared, place }) => spared.length && place.isConnected);
   for (const choice of choices) choice.give(new Set());

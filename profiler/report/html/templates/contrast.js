@@ -28,7 +28,7 @@ export function readable(fill) {
 const HATCH = 7; // pixels from one line to the next
 const hatchings = new Map();
 
-// What fills a canvas where no colour alone would be understood: names of the palette's ground and line, and
+// What fills a canvas if a colour alone would not be understood: names of the palette's ground and line, and
 // the shape of the lines, as plotly calls it. CSS has the same for swatches.
 export const LOOKS = { hatched: ["wait", "wait-line", "/"], dotted: ["surface", "frame", "."], lined: ["surface", "frame", "\\"] };
 

@@ -10,7 +10,7 @@ import { ticks } from "./marks.js";
 import { rowNames } from "./row_names.js";
 
 const STRIP = { label: 132, ruler: 18, steps: 15, row: 38, least: 9, most: 190, gap: 4 }; // pixels
-const OF_CALLS = 0.42; // of a device's row, where its busy share is known
+const OF_CALLS = 0.42; // of a device's row, if its busy share is known
 
 export class DevicesStrip extends FirstCanvas {
   constructor(place) {
@@ -25,7 +25,7 @@ export class DevicesStrip extends FirstCanvas {
 
   get end() { return Math.max(page.strip.span, this.begin + 1); }
 
-  // Where the calls of a device are drawn and, if it is known, how busy it was: top and height.
+  // The place of a device's calls and, if it is known, how busy it was: top and height.
   callsOf(row) {
     const room = this.row - STRIP.gap, known = this.devices[row].busy || this.devices[row].inside;
     return { top: this.top + row * this.row, height: known ? Math.round(room * OF_CALLS) : room };
@@ -91,7 +91,7 @@ export class DevicesStrip extends FirstCanvas {
     return found;
   }
 
-  told({ i, device, part }) {
+  picks({ i, device, part }) {
     if (part !== undefined) return { device: device.device };
     const step = device.step[i];
     return { device: device.device, submodule: this.text(device.submodule[i]), stage: this.text(device.stage[i]), step: step < 0 ? null : step };
@@ -99,13 +99,13 @@ export class DevicesStrip extends FirstCanvas {
 
   sentence(item) {
     if (item.part !== undefined) return this.ofPart(item);
-    const { i, device } = item, { submodule, stage, step } = this.told(item);
+    const { i, device } = item, { submodule, stage, step } = this.picks(item);
     const what = [submodule ?? say("no call"), stage, step === null ? null : say("step {value}", { value: step })];
-    const told = say("{device}: {what}, {duration} from {start}", {
+    const words = say("{device}: {what}, {duration} from {start}", {
       device: device.device, what: what.filter(Boolean).join(", "),
       duration: format.duration(device.duration[i]), start: format.instant(device.start[i]),
     });
-    return device.inside ? `${told}, ${say("{share} in operators", { share: format.percent(device.inside[i]) })}` : told;
+    return device.inside ? `${words}, ${say("{share} in operators", { share: format.percent(device.inside[i]) })}` : words;
   }
 
   ofPart({ device: { device, busy }, part }) {
@@ -119,7 +119,7 @@ export class DevicesStrip extends FirstCanvas {
     this.ground(context);
     this.devices.forEach((device, row) => device.busy && this.curve(context, row));
     for (const item of this.items) {
-      const { left, top, width, height } = this.box(item), { submodule } = this.told(item);
+      const { left, top, width, height } = this.box(item), { submodule } = this.picks(item);
       const pair = page.palette.submodules[submodule], drawn = width - (width > 3 ? 0.8 : 0), named = width > 20 && height > 10;
       if (!pair) this.frame(context, left, top, drawn, height, named ? [say("no call")] : [], item);
       else {
@@ -221,7 +221,7 @@ export class DevicesStrip extends FirstCanvas {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
     const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), "hatched"]] : [];
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.frame, say("not recorded"), "dotted"]);
-    if (this.items.some((item) => this.told(item).submodule === null)) found.push([palette.page.frame, say("no call"), "framed"]);
+    if (this.items.some((item) => this.picks(item).submodule === null)) found.push([palette.page.frame, say("no call"), "framed"]);
     if (this.devices.some((device) => device.inside)) {
       found.push([palette.page.busy, say("in operators (when is not known)")], [palette.page.frame, say("outside of operators"), "lined"]);
     }
@@ -231,7 +231,7 @@ export class DevicesStrip extends FirstCanvas {
   }
 
   table() {
-    const rows = this.items.map((item) => ({ ...this.told(item), start_ns: item.device.start[item.i], duration_ns: item.device.duration[item.i] }));
+    const rows = this.items.map((item) => ({ ...this.picks(item), start_ns: item.device.start[item.i], duration_ns: item.device.duration[item.i] }));
     return { name: message("devices over time"), columns: page.strip.columns, rows };
   }
 }

@@ -20,9 +20,9 @@ export const NAMED = {
   call: (value) => say("call {value}", { value }),
 };
 
-// Whether an attribute of rows tells a dimension of the choice: a layer says which operator it is and
+// Whether an attribute of rows says which value of a dimension they have: a layer says which operator it is and
 // which modules it lies in.
-export function tells(attribute, dimension) {
+export function determines(attribute, dimension) {
   return dimensionOf(attribute) === dimension || (dimension === "module" && attribute === "layer");
 }
 

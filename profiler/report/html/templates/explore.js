@@ -39,7 +39,7 @@ export class Explorer {
   // `mover` runs after each drawing, when the window may be another.
   followMoves(mover) { this.movers.push(mover); }
 
-  // The call with a number of the run, undefined where the page does not have it.
+  // The call with a number of the run, undefined if the page does not have it.
   callNumbered(number) {
     const { calls } = this.timeline.tables;
     return this.calls.find(({ lane, i }) => calls.call[lane.first + i] === number);
@@ -133,7 +133,7 @@ export class Explorer {
     this.details.clear();
   }
 
-  // Glide to a window, at once where the viewer asked for less motion.
+  // Glide to a window, at once if the viewer asked for less motion.
   go(begin, end) {
     cancelAnimationFrame(this.glide);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.timeline.show(begin, end);
@@ -170,7 +170,7 @@ export class Explorer {
   }
 
   // A wheel gesture that began elsewhere scrolls on over the timeline; so does zooming out of the
-  // whole run, and any plain wheel where the timeline is taller than the window.
+  // whole run, and any plain wheel if the timeline is taller than the window.
   noteWheel(event) {
     const inside = event.target === this.timeline.canvas;
     const continued = event.timeStamp - (this.lastWheel ?? -1e9) < 250;

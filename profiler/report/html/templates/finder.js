@@ -4,7 +4,7 @@
 import { format } from "./format.js";
 import { say, whenSpoken } from "./language.js";
 
-const RANKED = 1000; // how many of the longest are told apart
+const RANKED = 1000; // how many of the longest are distinguished
 
 export class Finder {
   constructor(explorer, choice) {
@@ -76,7 +76,7 @@ export class Finder {
     this.visit(this.neighbour(this.position(), direction));
   }
 
-  // Where the search goes on from: {start, place, i}, `place` being that of a lane in `found`.
+  // The place from which the search goes on: {start, place, i}, `place` being that of a lane in `found`.
   position() {
     const { selected, view } = this.timeline, place = this.found.findIndex(({ lane }) => lane === selected?.lane);
     if (place >= 0) return { start: selected.lane.start(selected.i), place, i: selected.i };
@@ -118,7 +118,7 @@ export class Finder {
     this.tell();
   }
 
-  // The longest commands, of what was found and is chosen where that is something, the longest first.
+  // The longest commands, of what was found and is chosen if that is anything, the longest first.
   ranked() {
     if (this.longest) return this.longest;
     const commands = this.timeline.lanes.filter(({ kind }) => kind === "commands");

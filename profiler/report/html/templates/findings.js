@@ -40,7 +40,7 @@ export function findingKey(article) {
   return at ? `${rule}.${at + 1}` : rule;
 }
 
-// The finding of such a link, undefined where the page has none.
+// The finding of such a link, undefined if the page has none.
 export function findingOf(key) { return [...document.querySelectorAll("article.finding[id]")].find((article) => findingKey(article) === key); }
 
 export function showFinding(article) {

@@ -83,7 +83,7 @@ export class FirstCanvas {
     context.strokeRect(box.left + width / 2, box.top + width / 2, Math.max(box.width - width, 1), Math.max(box.height - width, 1));
   }
 
-  // The colour of an item: pale where the choice is of something else.
+  // The colour of an item: pale if the choice is of something else.
   fill(colour, item) {
     return this.matches(item) ? colour : mixed(colour, page.palette.surface[this.theme], 1 - FADED);
   }
@@ -91,9 +91,9 @@ export class FirstCanvas {
   matches(item) {
     const { choice } = report;
     if (!choice?.active || !item) return true;
-    const told = this.told(item);
+    const picks = this.picks(item);
     return [...choice.values].every(([dimension, values]) =>
-      told[dimension] === undefined || values.some((value) => sameValue(dimension, told[dimension], value)));
+      picks[dimension] === undefined || values.some((value) => sameValue(dimension, picks[dimension], value)));
   }
 
   // The first of `texts` that has room there, in the middle of its box.

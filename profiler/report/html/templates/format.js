@@ -65,7 +65,7 @@ export function element(tag, properties = {}, ...children) {
   return node;
 }
 
-// A long path keeps its end, which tells layers apart; other names keep their beginning.
+// A long path keeps its end, which distinguishes layers; other names keep their beginning.
 export function shortened(name, limit) {
   if (name.length <= limit) return name;
   if (!/[./]/.test(name) || name.includes(", ")) return name.slice(0, limit - 1) + "\u2026";

@@ -11,7 +11,7 @@ import { report } from "./theme.js";
 
 const ICICLE = { row: 22, rows: 7, gap: 1 }; // pixels, rows that are seen at once
 const NO_WORK = { waiting: "hatched", no_operator: "lined", no_call: "framed", untraced: "dotted" }; // looks of kinds of nodes
-const PEAKS = [0.1, 0.25, 0.5, 0.75]; // of peak: where the colours change
+const PEAKS = [0.1, 0.25, 0.5, 0.75]; // of peak, at which colours change
 
 export class Icicle extends FirstCanvas {
   constructor(place) {
@@ -46,7 +46,7 @@ export class Icicle extends FirstCanvas {
     return found;
   }
 
-  // Where each node begins, ns from the root's left edge, and how deep it lies. Stages follow each
+  // The begin of each node, ns from the root's left edge, and how deep it lies. Stages follow each
   // other as they ran; what is in a submodule has the largest first, and waiting last.
   lay(root) {
     const { elapsed_ns: elapsed } = this.values, kinds = page.icicle.codes.kind;
@@ -99,11 +99,11 @@ export class Icicle extends FirstCanvas {
   }
 
   // What a node is of, as far as the choice can tell.
-  told({ node }) { return this.nodes.picks[node]; }
+  picks({ node }) { return this.nodes.picks[node]; }
 
   // That, or as much of it as the run has.
   pick({ node }) {
-    const pick = Object.entries(this.told({ node })).filter(([, value]) => value !== undefined);
+    const pick = Object.entries(this.picks({ node })).filter(([, value]) => value !== undefined);
     return Object.fromEntries(pick.filter(([dimension, value]) => !report.choice || report.choice.exists(dimension, value)));
   }
 

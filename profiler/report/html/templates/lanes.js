@@ -40,7 +40,7 @@ export class Lane {
     return rows;
   }
 
-  // `matches[i]` of the lane's table tells which events were chosen, null that nothing was.
+  // `matches[i]` of the lane's table says which events were chosen; null if nothing was.
   choose(matches) {
     this.matches = matches;
     for (const pyramid of this.pyramids ?? []) pyramid.choose(matches);
@@ -75,7 +75,7 @@ export class Lane {
   }
 }
 
-// Where each lane stands: bands with a heading and their lanes, from the top: what was pinned, then each
+// The place of each lane: bands with a heading and their lanes, from the top: what was pinned, then each
 // device, then the curves of all devices.
 export function laidOut(lanes, collapsed, { compact, counters, pinned }) {
   const bands = [];
@@ -120,5 +120,5 @@ export function laneName({ kind, track }) {
   return ["calls", "spans", "modules", "use"].includes(kind) ? say(track) : track;
 }
 
-// The name of a lane in its band: with its device where lanes of several stand together.
+// The name of a lane in its band: with its device if lanes of several stand together.
 export function nameIn(band, lane) { return !band.device && lane.device ? `${lane.device} ${laneName(lane)}` : laneName(lane); }

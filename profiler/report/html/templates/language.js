@@ -49,7 +49,7 @@ function speakElements() {
   }
 }
 
-// The texts of a figure in the reader's language: `page.spoken` tells their places in its JSON.
+// The texts of a figure in the reader's language: `page.spoken` has their places in its JSON.
 export function spokenFigure(key, chart) {
   const changes = page.spoken?.[speech.language]?.[key];
   if (!changes) return chart;

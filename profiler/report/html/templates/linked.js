@@ -19,12 +19,12 @@ export function linkedChart(key, chart, theme) {
     const rows = table.addedRows(); // the table below says what it follows, and why nothing is there
     return { ...(rows.length ? draw(rows, chart, theme) : { ...chart, data: [] }), scope: "" };
   }
-  const told = DIMENSIONS.filter((name) => choice.values.has(name) && dimensionsOf(chart.data).has(name));
-  if (!told.length) return { ...chart, scope: say("Whole run: this figure does not distinguish {others}.", { others: choice.sentence() }) };
+  const known = DIMENSIONS.filter((name) => choice.values.has(name) && dimensionsOf(chart.data).has(name));
+  if (!known.length) return { ...chart, scope: say("Whole run: this figure does not distinguish {others}.", { others: choice.sentence() }) };
   const data = chart.data.map((trace) => markedTrace(trace, choice));
   const shapes = chart.data.flatMap((trace) => cellMarks(trace, choice, theme));
   const layout = shapes.length ? { ...chart.layout, shapes } : chart.layout;
-  const others = choice.sentence(DIMENSIONS.filter((name) => !told.includes(name))), marked = choice.sentence(told);
+  const others = choice.sentence(DIMENSIONS.filter((name) => !known.includes(name))), marked = choice.sentence(known);
   const scope = others ? say("Whole run, {marked} marked; not by {others}.", { marked, others }) : say("Whole run, {marked} marked.", { marked });
   return { data, layout, scope };
 }
@@ -51,12 +51,12 @@ function markedTrace(trace, choice) {
 function cellMarks({ picks, x, y }, choice, theme) {
   if (!picks?.rows) return [];
   // A row of a whole submodule is not marked for an operator of it.
-  const told = (lines) => {
+  const outline = (lines) => {
     const names = [...new Set(lines.flatMap((pick) => Object.keys(pick)))].filter((name) => choice.values.has(name));
     return lines.flatMap((pick, i) =>
       (names.length && names.every((name) => Object.hasOwn(pick, name)) && picked(pick, choice) ? [i] : []));
   };
-  const rows = told(picks.rows), columns = told(picks.columns);
+  const rows = outline(picks.rows), columns = outline(picks.columns);
   const line = { color: page.palette.page.text[theme], width: 2 };
   const frame = (x0, x1, y0, y1) => ({ type: "rect", x0: x0 - 0.5, x1: x1 + 0.5, y0: y0 - 0.5, y1: y1 + 0.5, line });
   if (rows.length && columns.length) {

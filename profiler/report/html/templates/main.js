@@ -49,7 +49,7 @@ function startTables(explorer, choice) {
   return tables;
 }
 
-// Entries of the legend choose what they stand for, where that can be chosen.
+// Entries of the legend choose what they stand for, if that can be chosen.
 function startLegend(choice) {
   const legend = document.getElementById("timeline-legend");
   const draw = () => {

@@ -30,7 +30,7 @@ export class Measure {
     this.timeline.draw();
   }
 
-  // What a drag begins, null where it pans.
+  // What a drag begins, null if it pans.
   begins(event) {
     if (!event.shiftKey && !this.always) return null;
     return this.snapped(event);
@@ -64,7 +64,7 @@ export class Measure {
   }
 
   // How long, and what began and ran in it.
-  told() {
+  sentence() {
     const [begin, end] = [...this.edges].sort((a, b) => a - b), { lanes } = this.timeline;
     const count = lanes.filter(({ kind }) => kind === "commands")
       .reduce((sum, lane) => sum + lane.startsBefore(end) - lane.startsBefore(begin - 1), 0);
@@ -77,7 +77,7 @@ export class Measure {
 
   tell() {
     this.line.hidden = !this.edges;
-    this.line.textContent = this.edges ? `${say("Measured:")} ${this.told()}` : "";
+    this.line.textContent = this.edges ? `${say("Measured:")} ${this.sentence()}` : "";
   }
 
   draw(context) {

@@ -27,7 +27,7 @@ export function liesIn(layer, module) {
     wanted.some(([first, last = first]) => first <= Number(found[at + 1]) && Number(found[at + 1]) <= last));
 }
 
-// The layer that an operator in a module has where the trace tells op types in it, numbers folded.
+// The layer that an operator in a module has if the trace has op types in it, numbers folded.
 function layerOf(path, name) { return path ? pattern(`${path.replace(/\[[0-9,-]+\]/g, "*")}/${name}`) : name; }
 
 // The tree that values of a table are: parents (-1 of the first), children, and what each node chooses.
@@ -35,8 +35,8 @@ export class Nodes {
   constructor({ depth, name, kind, label }) {
     Object.assign(this, { depth: [], parent: [], children: depth.map(() => []), picks: [], paths: [] });
     const way = [];
-    depth.forEach((told, i) => {
-      const deep = Math.min(told, way.length); // a node lies in the one before it or around that
+    depth.forEach((levels, i) => {
+      const deep = Math.min(levels, way.length); // a node lies in the one before it or around that
       way.length = deep;
       this.depth.push(deep);
       this.parent.push(deep ? way[deep - 1] : -1);

@@ -72,7 +72,7 @@ export class Paints {
   }
 }
 
-// A colour and its tints: towards the surface, or away from it where they could not be seen there.
+// A colour and its tints: towards the surface, or away from it if they could not be seen there.
 export function tinted(colour, theme) {
   const { surface, page: { text } } = page.palette;
   return TINTS.map((tint) => {
@@ -119,7 +119,7 @@ export class Cover {
     }
   }
 
-  // Colours of all pixels, and of the edge below that shows in full where anything is; where something was
+  // Colours of all pixels, and of the edge below that shows in full if anything is there; if something was
   // chosen the rest is pale.
   finish(words, choosing) {
     const { all, chosen, colours } = this, edge = all.part.length;

@@ -1,6 +1,6 @@
 // Levels of detail of one row of a lane. Events stand in groups of GROUP, these in groups of groups
-// and so on; each group knows its extent, the time of its events and the longest of them. Where a
-// group is narrower than a pixel it is drawn as one; wider ones are opened, so that every event
+// and so on; each group knows its extent, the time of its events and the longest of them. A
+// group that is narrower than a pixel is drawn as one; wider ones are opened, so that every event
 // that has a pixel of its own is met by itself at any zoom.
 
 const GROUP = 8;

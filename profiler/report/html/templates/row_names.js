@@ -1,10 +1,10 @@
-// Names of rows where they have no room: cut so that each tells its row from the others.
+// Names of rows that have too little room: cut so that each differs from the others.
 
 const CUT = "\u2026";
-const SHORTER = 4; // how many shorter texts are tried for one that tells its row
+const SHORTER = 4; // how many shorter texts are tried for one that no other row has
 
-// What to write for each of `names`, whose room `fits` tells of a text: the name, else the first cut of it
-// that could be of no other name, else its number.
+// What to write for each of `names`: the name, else the first cut of it that `fits` and could be of no other name,
+// else its number.
 export function rowNames(names, fits) {
   const distinct = [...new Set(names)], long = distinct.filter((name) => !fits(name));
   const beginning = sharedWords(long), ending = sharedWords(long.map((name) => name.split(" ").reverse().join(" ")));
@@ -22,7 +22,7 @@ export function rowNames(names, fits) {
 }
 
 // Cuts of a name that have room, the best first: without the words that all long names begin or end with, then
-// without its middle, then what is around the place where it differs.
+// without its middle, then what is around the place at which it differs.
 function* cuts(name, { beginning, ending, fits, others }) {
   const whole = [beginning && CUT + name.slice(beginning), ending && name.slice(0, name.length - ending) + CUT].filter(Boolean);
   yield* whole.filter(fits);
@@ -73,7 +73,7 @@ function sharedWords(names) {
   return words[0].slice(0, count).reduce((sum, word) => sum + word.length + 1, 0);
 }
 
-// Where the name begins to differ from the one that is alike for longest.
+// The place at which the name begins to differ from the one that is alike for longest.
 function firstDifference(name, others) {
   let most = 0;
   for (const other of others) {

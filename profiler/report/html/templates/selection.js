@@ -52,7 +52,7 @@ export class Choice {
 
   clear() { if (this.active) this.become(new Map()); }
 
-  // Take other values altogether; `source` tells followers who asked.
+  // Take other values altogether; `source` says to followers who asked.
   become(values, source = "reader") {
     this.values = new Map(DIMENSIONS.filter((name) => values.has(name)).map((name) => [name, values.get(name)]));
     this.matches = this.active ? this.computed() : null;
@@ -79,7 +79,7 @@ export class Choice {
       : say("Operators were not traced in {count} of the {all} calls that match.", values);
   }
 
-  // Why cells have no sums for the choice: the run has too many; "" where they have.
+  // Why cells have no sums for the choice: the run has too many; "" if they have.
   coarse() {
     if (!this.active || this.matches.cells) return "";
     const others = this.sentence([...this.values.keys()].filter((dimension) => !this.cells.has(attributeOf(dimension))));
@@ -130,7 +130,7 @@ export class Choice {
 
   allows(lane) { return !this.values.has("device") || this.has("device", lane.device); }
 
-  // A test of rows by a column of texts, of numbers; null where nothing of it was chosen.
+  // A test of rows by a column of texts, of numbers; null if nothing of it was chosen.
   codes(dimension, column) {
     if (!this.values.has(dimension)) return null;
     const wanted = this.wantedTexts(dimension);
@@ -153,7 +153,7 @@ export class Choice {
       Number(wanted.has(text) || (folded && wanted.has(pattern(text)))));
   }
 
-  // Which texts are layers that are chosen, by operator and by module; null where neither is.
+  // Which texts are layers that are chosen, by operator and by module; null if neither is.
   wantedLayers() {
     const found = ["operator", "module"].filter((name) => this.values.has(name)).map((name) => this.wantedTexts(name));
     return found.length ? found.reduce((all, one) => all.map((flag, code) => flag & one[code])) : null;
@@ -182,7 +182,7 @@ export class Choice {
     }
   }
 
-  // A module matches with its call and, where operators were chosen, if one of them begins like it.
+  // A module matches with its call and, if operators were chosen, if one of them begins like it.
   matchModules({ calls, modules: flags }) {
     const { modules } = this.timeline.tables, { text } = this.timeline;
     let wanted = null;
@@ -204,7 +204,7 @@ export class Choice {
     }
   }
 
-  // Lanes and flags of what "next match" goes through: calls where no work was chosen, else commands.
+  // Lanes and flags of what "next match" goes through: calls if no work was chosen, else commands.
   get walked() {
     const ofCalls = this.timeline.tables.calls.rows > 0 && !OF_WORK.some((name) => this.values.has(name));
     const kind = ofCalls ? "calls" : "commands";
@@ -212,7 +212,7 @@ export class Choice {
   }
 
   // The match after (`direction` 1) or before (-1) an event or, without one, the window's edge; from
-  // the last on to the first. With its number among all; null where nothing matches.
+  // the last on to the first. With its number among all; null if nothing matches.
   neighbour(from, direction) {
     const { lanes } = this.walked, { view } = this.timeline;
     const at = (number, i) => ({ start: lanes[number].start(i), number, i });

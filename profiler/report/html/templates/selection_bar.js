@@ -57,7 +57,7 @@ export class ChosenBar {
     this.speak(choice.active ? say("Filtered by {choice}. {counts}", { choice: choice.sentence(), counts: this.sentence() }) : say("No filter: the whole run."));
   }
 
-  // The bar sticks below the page's header, where that is above it; places that are jumped to
+  // The bar sticks below the page's header, if that is above it; places that are jumped to
   // stand below both.
   fit() {
     const above = getComputedStyle(this.header).position === "fixed" ? 0 : this.header.offsetHeight;

@@ -2,7 +2,7 @@
 
 import { ColumnChoice, fitLater } from "./columns.js";
 import { page } from "./data.js";
-import { dimensionOf, DIMENSIONS, sameValue, tells } from "./dimensions.js";
+import { determines, dimensionOf, DIMENSIONS, sameValue } from "./dimensions.js";
 import { element, format, NOTHING, shortened, TEXTS } from "./format.js";
 import { say, whenSpoken } from "./language.js";
 import { pickButton } from "./picking.js";
@@ -71,7 +71,7 @@ export class DataTable {
     return element("span", { class: "saves" }, this.saving, this.copying);
   }
 
-  // A value that is saved: where sums stand beside it, what is of the whole run is left out.
+  // A value that is saved: if sums stand beside it, what is of the whole run is left out.
   saved(name, i) { return this.added && this.stale(this.columns.find((column) => column.name === name) ?? {}) ? null : this.values[name][i]; }
 
   // Rows that are saved: all that the search and the filter keep.
@@ -137,12 +137,12 @@ export class DataTable {
     return Boolean(this.choice?.active) && !key && !TEXTS.includes(kind) && !dimensionOf(name) && !Object.hasOwn(this.added?.values ?? {}, name);
   }
 
-  // How rows tell a dimension of the choice: a column, or keys that are not shown; else undefined. Where
-  // a table declares what tells its rows apart, other columns do not.
+  // What gives rows a dimension of the choice: a column, or keys that are not shown; else undefined. If
+  // a table declares what distinguishes its rows, other columns do not count.
   telling(dimension) {
     if (!this.choice) return undefined;
     const declared = this.columns.some(({ key }) => key);
-    const column = this.columns.find(({ name, key }) => tells(name, dimension) && (!declared || key));
+    const column = this.columns.find(({ name, key }) => determines(name, dimension) && (!declared || key));
     return column ? this.values[column.name] : this.keys?.[dimension === "module" ? "operator" : dimension];
   }
 
@@ -174,9 +174,9 @@ export class DataTable {
   drawScope() {
     this.scope.hidden = !this.choice?.active;
     if (this.scope.hidden) return;
-    const told = DIMENSIONS.filter((dimension) => this.telling(dimension));
-    const followed = this.choice.sentence(told);
-    const others = this.choice.sentence(DIMENSIONS.filter((dimension) => !told.includes(dimension)));
+    const followable = DIMENSIONS.filter((dimension) => this.telling(dimension));
+    const followed = this.choice.sentence(followable);
+    const others = this.choice.sentence(DIMENSIONS.filter((dimension) => !followable.includes(dimension)));
     let rows = 0;
     for (let i = 0; i < this.size; i++) rows += this.kept(i);
     const values = { count: format.count(rows), all: format.count(this.size), followed, others };
@@ -200,7 +200,7 @@ export class DataTable {
     this.searched.focus({ preventScroll: true });
   }
 
-  // The unit of all times, but for columns of much shorter ones; where rows add up to totals one unit and as
+  // The unit of all times, but for columns of much shorter ones; if rows add up to totals one unit and as
   // many digits as the column's largest has three significant ones, elsewhere three of each; texts for the search.
   measure() {
     this.scales = {};
@@ -360,7 +360,7 @@ export class DataTable {
     return element("td", properties, this.pickable(name, value, [colour ? swatch(colour) : null, shown]));
   }
 
-  // The content of a cell, as a button where the whole page can follow its value.
+  // The content of a cell, as a button if the whole page can follow its value.
   pickable(name, value, content) {
     const dimension = this.choice && dimensionOf(name), leads = this.action && name === this.columns[0].name;
     if (!dimension || leads || !this.choice.exists(dimension, value)) return content;

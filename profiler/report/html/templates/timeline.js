@@ -349,7 +349,7 @@ export class Timeline {
     for (const overlay of this.overlays) overlay(context);
   }
 
-  // Where an event stands on the canvas, null where its lane is not shown.
+  // The place of an event on the canvas, null if its lane is not shown.
   box({ lane, i }) {
     const placed = this.placed.find((entry) => entry.lane === lane);
     if (!placed) return null;

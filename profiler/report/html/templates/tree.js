@@ -1,4 +1,4 @@
-// The module tree: rows that unfold, told apart by how deep they lie; a row chooses what it stands for.
+// The module tree: rows that unfold, indented by how deep they lie; a row chooses what it stands for.
 
 import { element } from "./format.js";
 import { say, whenSpoken } from "./language.js";
@@ -12,7 +12,7 @@ const MOST_OPEN = 400; // rows at once before a reader asks for more
 export class ModuleTree extends DataTable {
   get nodes() { return this.made ??= new Nodes(this.values); }
 
-  // The column of times that tells which of several nodes takes longest.
+  // The column of times by which one of several nodes takes longest.
   get weight() { return this.columns.find(({ kind }) => kind === "ns").name; }
 
   // The nodes that are open: those around the longest way down to begin with.
@@ -85,13 +85,13 @@ export class ModuleTree extends DataTable {
     return rows;
   }
 
-  // What a row chooses, as far as this run has it: of the stage only where its submodule is in several.
+  // What a row chooses, as far as this run has it: of the stage only if its submodule is in several.
   pickOf(i) {
     const pick = Object.fromEntries(Object.entries(this.nodes.picks[i]).filter(([, value]) => value !== undefined));
     const alone = pick.module !== undefined && this.nodes.children[this.nodes.parent[i]]?.length === 1;
     if (alone && pick.operator !== undefined && !this.choice?.exists("operator", pick.operator)) delete pick.operator;
-    const told = Object.keys(pick).at(-1);
-    if (!told || !this.choice?.exists(told, pick[told])) return null;
+    const last = Object.keys(pick).at(-1);
+    if (!last || !this.choice?.exists(last, pick[last])) return null;
     if (pick.submodule !== undefined && this.stagesOf(pick.submodule) < 2) delete pick.stage;
     return Object.fromEntries(Object.entries(pick).filter(([dimension, value]) => this.choice.exists(dimension, value)));
   }

@@ -37,7 +37,7 @@ export class TwoTimelines extends FirstCanvas {
 
   get left() { return this.width < 640 ? 72 : TWO.label; }
 
-  // Where a side begins, from above.
+  // The top of a side.
   top(number) {
     const above = this.lanes.slice(0, number);
     return TWO.ruler + above.reduce((sum, lanes) => sum + TWO.calls + lanes.length * this.row + TWO.between, 0);
@@ -45,7 +45,7 @@ export class TwoTimelines extends FirstCanvas {
 
   x(time) { return this.left + ((time - this.view.begin) / (this.view.end - this.view.begin)) * (this.width - this.left); }
 
-  // Where an event begins, by the alignment.
+  // The begin of an event, by the alignment.
   begin({ side, i, call }) {
     const { calls, stretches } = side, own = call ? calls.start[i] : stretches.start[i], of = call ? i : stretches.call[i];
     return this.alignment === "call" && of !== undefined ? calls.at[of] + own - calls.start[of] : own;
@@ -63,7 +63,7 @@ export class TwoTimelines extends FirstCanvas {
 
   text(code) { return code < 0 ? null : page.two.names[code]; }
 
-  told({ side, i, call }) {
+  picks({ side, i, call }) {
     const { calls, stretches } = side, of = call ? i : stretches.call[i];
     const inCall = of === undefined ? {} : { submodule: this.text(calls.submodule[of]), stage: this.text(calls.stage[of]), step: calls.step[of] < 0 ? null : calls.step[of] };
     return call ? inCall : { ...inCall, device: this.text(stretches.device[i]), role: this.text(stretches.role[i]) };
@@ -74,7 +74,7 @@ export class TwoTimelines extends FirstCanvas {
   pick() { return {}; }
 
   sentence(item) {
-    const { submodule, stage, step, device, role } = this.told(item), { side, i, call } = item;
+    const { submodule, stage, step, device, role } = this.picks(item), { side, i, call } = item;
     const what = [device, role, submodule, stage, step === null || step === undefined ? null : say("step {value}", { value: step })];
     const words = { side: this.name(item.number), what: what.filter(Boolean).join(", "), duration: format.duration(this.duration(item)) };
     const other = call ? this.sides[1 - item.number].calls.duration[side.calls.other[i]] : undefined;
@@ -91,7 +91,7 @@ export class TwoTimelines extends FirstCanvas {
     for (const item of this.items) {
       const box = this.box(item);
       if (!box) continue;
-      const { submodule, role } = this.told(item), { left, top, width, height } = box;
+      const { submodule, role } = this.picks(item), { left, top, width, height } = box;
       const pair = (item.call ? page.palette.submodules[submodule] : page.palette.roles[role]) ?? page.palette.host;
       context.fillStyle = pair[this.theme];
       context.fillRect(left, top, width - (width > 3 ? 0.6 : 0), height);
@@ -188,10 +188,10 @@ export class TwoTimelines extends FirstCanvas {
   table() {
     const [base, next] = this.sides, rows = base.calls.start.map((_, i) => {
       const other = next.calls.duration[base.calls.other[i]] ?? null, own = base.calls.duration[i];
-      return { ...this.told({ side: base, i, call: true }), base_ns: own, new_ns: other, difference_ns: other === null ? null : other - own };
+      return { ...this.picks({ side: base, i, call: true }), base_ns: own, new_ns: other, difference_ns: other === null ? null : other - own };
     });
     next.calls.other.forEach((other, i) => {
-      if (other < 0) rows.push({ ...this.told({ side: next, i, call: true }), base_ns: null, new_ns: next.calls.duration[i], difference_ns: null });
+      if (other < 0) rows.push({ ...this.picks({ side: next, i, call: true }), base_ns: null, new_ns: next.calls.duration[i], difference_ns: null });
     });
     return { name: message("calls"), columns: page.two.columns, rows };
   }

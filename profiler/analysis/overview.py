@@ -669,7 +669,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         submodules=_submodules(of),
         advice=tuple(_advice(finding) for finding in best),
         advice_title=_advice_title(analysis, best),
-        advice_notes=() if analysis.findings else tuple(unchecked_lines(analysis)),
+        advice_notes=() if best else tuple(unchecked_lines(analysis)),
         shapes=_shapes(of),
         sections=_next(best, served=of_requests(analysis)),
     )

@@ -195,3 +195,17 @@ def test_averages_have_no_idle_time():
     assert "idle" not in report.summary.headline
     commands = next(fact for fact in report.summary.facts if fact.label == "Commands")
     assert commands.note == "1 call"
+
+
+@needs_corpus
+def test_what_rules_lack_is_said_if_the_trace_alone_has_findings():
+    """A summary of QNN has a finding of its trace and none of its run: the first screen says what
+    the rules need that could not look at it."""
+    analysis, report = _report("qnn/winml_qhas_resnet50.json")
+    assert [one.rule for one in analysis.findings] == ["incomplete_trace"]
+    assert report.opening.advice == ()
+    assert [note.split(":")[0] for note in report.opening.advice_notes] == [
+        "9 need start times",
+        "5 need shapes",
+        "2 need memory",
+    ]

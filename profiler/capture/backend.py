@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from profiler.trace.manifest_fields import Compilation, Device, SubmoduleSettings
 
 
-# --- How devices are called.
+# --- Names of devices.
 
 
 def device_name(device: Any) -> str:
@@ -57,83 +57,68 @@ def output_device(output: Any) -> str:
     return device_name(device) if device is not None else ""
 
 
-# --- What capture asks about whatever executes a submodule: a `Backend` for each runtime.
-#
-# A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another package
-# registers one under the entry point group `profile_sd3.backends`:
-#
-#     class ToyBackend(Backend):
-#         name = "toy"
-#
-#         def owns(self, part, owner=None):
-#             return isinstance(part, toy.Engine)
-#
-#         def open(self, request):
-#             return ToyOperators(request)      # an `OperatorSource`
-#
-# What a backend does not say is answered as for an object that nobody claims. The module that
-# registers it is imported by every process that is profiled: libraries are imported in methods.
+# --- The interface of a backend.
 
 
 class CallHooks(Protocol):
-    """Hears of the calls of a submodule: `around` each, or their `begin` and `end`."""
+    """Receives the calls of a submodule: either `around` each call, or its `begin` and `end`."""
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """Run `original(*args, **kwargs)` as a call."""
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
-        """A call starts; `caller` is a frame that runs until it has ended."""
+        """Handle the start of a call; `caller` is a frame that runs until the call has ended."""
 
     def end(self, output: Any) -> None:
-        """It has ended, also if it failed: then with its exception being handled."""
+        """Handle the end of a call. If the call failed, its exception is being handled."""
 
 
 class StepCache(Protocol):
-    """The step cache of a submodule, whichever it has at the time."""
+    """Reads what the current step cache of a submodule skips."""
 
     def begin(self, owner: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
-        """A call of `owner` starts, in the pipeline call of that number; returns what tells at the
-        call's end what was skipped, None if no cache is on."""
+        """Handle the start of a call of `owner` in pipeline call number `pipeline`. Returns a
+        function that returns at the call's end what was skipped, or None if no cache is on."""
 
     def close(self) -> None:
-        """Nothing is asked any more; again without effect."""
+        """Stop reading the cache; again without effect."""
 
 
 class CompilationLog(Protocol):
-    """What a runtime compiled since this log was opened."""
+    """What a runtime has compiled since this log was opened."""
 
     def new(self) -> Sequence[Compilation]:
-        """What has been compiled since this was asked last, in order, with times of CLOCK_REALTIME
-        and without calls. Asked after every call: cheap if there is nothing."""
+        """Return the compilations since the last call of this method, in order, with CLOCK_REALTIME
+        times and without calls. Called after every submodule call: cheap if there are none."""
 
 
 class Mark(Protocol):
-    """A mark in the queue of a device."""
+    """A mark in a device's queue."""
 
     def passed(self) -> bool:
-        """Whether the device has come to it; nothing waits for that."""
+        """Whether the device has reached the mark; does not wait."""
 
     def since_ns(self, earlier: Mark) -> int:
-        """How long after another mark of its device it was passed, in ns; both have been."""
+        """The time in ns from `earlier` to this mark, both of one device and both passed."""
 
 
 class DeviceMarks(Protocol):
-    """Puts marks into the queues of devices, and asks them."""
+    """Puts marks into the queues of devices and checks whether a queue is empty."""
 
     def ready(self, device: str) -> bool:
         """Whether this thread may use the device's queue now; False if it has none."""
 
     def mark(self, device: str) -> Mark:
-        """A mark behind all that this thread has asked of the device so far."""
+        """Put a mark behind all work that this thread has queued on the device so far."""
 
     def empty(self, device: str) -> bool:
-        """Whether the device has done all that this thread has asked of it."""
+        """Whether the device has done all work that this thread has queued on it."""
 
 
 class StandalonePart(Protocol):
-    """What a script runs by itself, outside pipelines, as `submodule` on `device`. `gone` tells
-    that the script has let go of it; `refused` is set if it is not to be recorded, and
-    `recommendation` says what to do if `device` is another than was configured."""
+    """An object that a script runs outside pipelines, as `submodule` on `device`. `gone`: the
+    script has dropped it. `refused` is set if it must not be recorded. `recommendation` says what
+    to do if `device` is not the configured one."""
 
     submodule: str
     device: str
@@ -142,56 +127,57 @@ class StandalonePart(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether the script has let go of it."""
+        """Whether the script has dropped the object."""
 
 
 class Watching(Protocol):
-    """A process that is switched on, as a `Watcher` sees it."""
+    """A switched-on process, as a `Watcher` sees it."""
 
     def recording(self) -> Any:
         """The `Session` for what belongs to no pipeline; None if nothing is recorded."""
 
     def open_source(self, session: Any, part: Any) -> OperatorSource | None:
-        """The source of a `StandalonePart`, described in the manifest of `session`; None if its
-        operators are not traced."""
+        """Open the source of a `StandalonePart` and describe the part in the manifest of `session`;
+        None if its operators are not traced."""
 
     def use_parts(self, parts: list[Any], caller: FrameType) -> None:
-        """The script uses these objects, which it may hold in a pipeline or not, from a call in
-        the frame `caller`: those that no pipeline holds are recorded from now on."""
+        """Record `parts` from now on, except those that a pipeline holds: the script has just used
+        them, in a call from the frame `caller`."""
 
     def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
-        """Those of these objects that the script's variables hold, or attributes of what these
-        do."""
+        """Return those of `parts` that the script's variables hold, directly or as attributes of
+        their values."""
 
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
-        """The script uses these objects, which are too small for submodules, as `use_parts` has
-        it: what they execute is stated in coverage."""
+        """Count the work of `parts` in coverage, without recording their calls: the script has just
+        used them as in `use_parts`, but they are too small for submodules."""
 
 
 class Watcher(Protocol):
-    """Notices what a script uses once a library is imported."""
+    """Notices which objects a script uses once a library is imported."""
 
     @property
     def libraries(self) -> Mapping[str, Callable[[Any], None]]:
-        """Names of modules, and what is called with each when it has been imported."""
+        """The callback for each library, by module name: called with the module once it is
+        imported."""
 
     def forget(self) -> None:
-        """Start again, as in a forked child: nothing that was noticed is known any more."""
+        """Forget all that was noticed, as in a forked child."""
 
     def undo(self) -> None:
-        """Leave the libraries as they were; again without effect."""
+        """Restore the libraries; again without effect."""
 
 
 class Backend:
     """One runtime that executes submodules.
 
-    `name` stands in manifests and error messages. The manifest states the versions of `packages`.
-    `whole`: a submodule of this backend's is executed by itself, whatever parts it has.
-    `allocations`: its sources tell of allocations if these are asked for (`memory`). Backends of
-    ours are asked in `order`, those of other packages before them.
+    `name` is used in manifests and error messages. The manifest states the versions of `packages`.
+    `whole`: a submodule is executed as one, whatever parts it has. `allocations`: its sources can
+    record allocations (`memory`). Built-in backends are asked in `order`, after those of other
+    packages. A method that a backend does not define answers as for an unknown object.
 
-    A `part` is what executes a submodule. `owner` is the pipeline's attribute that it is of:
-    itself, or such as a VAE whose part is called `name` in it ("decoder").
+    A `part` is what executes a submodule. `owner` is the pipeline's attribute that contains it: the
+    part itself, or for example a VAE in which the part is called `name` ("decoder").
     """
 
     name = ""
@@ -201,111 +187,108 @@ class Backend:
     order = 0
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
-        """Whether `part` belongs to this backend. Nothing is imported for that, and nothing is
-        changed."""
+        """Whether `part` belongs to this backend. Imports and changes nothing."""
         return False
 
     def executes(self, part: Any) -> bool:  # noqa: ARG002
-        """Whether `part`, which is owned, is a submodule whatever a pipeline calls it."""
+        """Whether `part`, which this backend owns, is a submodule whatever a pipeline calls it."""
         return True
 
     def inside(self, part: Any) -> Iterable[Any]:
-        """The objects of which `part` is made: none of them is a submodule of its own."""
+        """The objects inside `part`, none of which is a submodule of its own."""
         return list(attributes(part).values())
 
     def entry_points(self, part: Any) -> tuple[str, ...]:
-        """The methods by which `part` is called, as far as they execute anything."""
+        """The names of the methods by which `part` is executed."""
         ways = ("forward", "encode", "decode")
         found = tuple(name for name in ways if callable(getattr(part, name, None)))
         return found or (("__call__",) if callable(part) else ())
 
     def title(self, part: Any) -> str:
-        """What `part` is called if the script has no name for it."""
+        """The name of `part` if the script has none for it."""
         return type(part).__name__
 
     def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
-        """What traces the operators of `request.part`, hooked into it; None if they cannot be
-        traced. A selection that traces nothing is told as well. Raises InputError."""
+        """Hook a source for the operators of `request.part`; None if they cannot be traced. Also
+        called for a selection that traces nothing. Raises InputError."""
         return None
 
     def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
-        """What one recorded event costs on average, measured now; None if that is not known.
-        `gaps` are those between the events, as far as sources know."""
+        """Measure the mean cost of recording one event; None if unknown. `gaps` are those between
+        the run's events, as far as sources know."""
         return None
 
     @property
     def measures_events(self) -> bool:
-        """Whether `event_cost` has an answer on a machine that is not too busy for it."""
+        """Whether `event_cost` has an answer if the machine is not too busy to measure."""
         return type(self).event_cost is not Backend.event_cost
 
     def step_cache(self) -> StepCache | None:
-        """What tells which blocks a cache skips in the calls of one submodule; None if there
-        are no such caches."""
+        """Open a reader of the blocks that a cache skips in calls of one submodule; None if the
+        runtime has no such caches."""
         return None
 
     def compilation_log(self) -> CompilationLog | None:
-        """What tells what the runtime compiles from now on; None if it compiles nothing in
+        """Open a log of what the runtime compiles from now on; None if it never compiles in
         calls."""
         return None
 
     def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
-        """The device that a part runs on now, as `kind:index`. Asked in every call."""
+        """The device that a part runs on now, as `kind:index`. Called in every submodule call."""
         device = getattr(part, "device", None)
         return device_name(device) if device else ROOT_DEVICE
 
     def device_marks(self) -> DeviceMarks | None:
-        """What puts marks into the queues of devices that work through such; None if there are
-        none, or nobody can."""
+        """Return an object that can put marks into the queues of this runtime's devices, or
+        None."""
         return None
 
     def device_facts(self, device: str) -> Device | None:  # noqa: ARG002
-        """What the runtime tells of the hardware of a device of that name; None if it is none of
-        its devices. Nothing is loaded or started for that."""
+        """What the runtime reports about the hardware of `device`; None if it is not one of its
+        devices. Loads and starts nothing."""
         return None
 
     def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:  # noqa: ARG002
-        """What the user's program has itself configured of a pipeline's submodule, or of its part
-        of that name, in the form of our own configuration; it counts if ours says nothing. Every
-        backend is asked, whoever owns the part."""
+        """What the user's program itself has configured for a pipeline's submodule, or for its part
+        of that name, in the form of our configuration. It applies if ours says nothing. Every
+        backend is asked, whichever owns the part."""
         return {}
 
     def weight_bytes(self, part: Any) -> int | None:  # noqa: ARG002
-        """Bytes of a part's weights, as they are stored; None if nobody can tell. Nothing is
-        loaded for that."""
+        """Bytes of a part's weights as stored; None if unknown. Loads nothing."""
         return None
 
     def holder(self, part: Any) -> Callable[[], Any]:
-        """What gives the object that has a part's weights, None once that is gone: parts that
-        share one share their weights."""
+        """Return a function that returns the object with a part's weights, None once it is gone.
+        Parts with the same such object share their weights."""
         return weakly(part)
 
     def settings(self, part: Any) -> SubmoduleSettings | None:  # noqa: ARG002
-        """How a part is set up now, read from it; None if nobody can tell. Asked before each
-        pipeline call: nothing is loaded for that, and nothing is changed."""
+        """Read the current settings of a part; None if unknown. Called before each pipeline call:
+        loads and changes nothing."""
         return None
 
     def model_path(self, part: Any) -> Path | None:
-        """Where the model of a part lies, None if it does not tell."""
+        """The path of a part's model, None if unknown."""
         path = getattr(part, "model_path", None)
         return Path(path) if path else None
 
     def method(self, owner: Any, name: str) -> Any:
-        """The method `name` with the parameters that the user wrote."""
+        """The method `name`, with the parameters that its author wrote."""
         return getattr(owner, name)
 
     def seen(self, owner: Any, name: str) -> Any:
-        """What is another object once the method `name` has been replaced, so that it must be
+        """Return an object that is another one once the method `name` has been replaced and must be
         hooked again."""
         return attributes(owner).get(name)
 
     def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
-        """Have `hooks` told of each call of the submodule's method `name`, until `wraps` is
-        undone."""
+        """Report each call of the submodule's method `name` to `hooks`, until `wraps` is undone."""
         self.hook_method(wraps, owner, name, hooks.around)
 
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
-        """Wrap a method: on a subclass for this one object, so that copies of it run their own;
-        if the instance itself has the method, on the instance."""
+        """Wrap a method on a subclass for this one object, so that copies of it run their own
+        method; on the instance if the instance itself has the method."""
         if name not in attributes(owner) and is_function(getattr(owner, name)):
             try:
                 wraps.around_method(owner, name, around)
@@ -316,7 +299,7 @@ class Backend:
         wraps.around(owner, name, around)
 
     def executed_kinds(self) -> Sequence[type]:
-        """The classes whose instances `outside` is given. Nothing is imported for that."""
+        """The classes of the objects to pass to `outside`. Imports nothing."""
         return ()
 
     def outside(
@@ -324,25 +307,25 @@ class Backend:
         captured: Mapping[str, Any],  # noqa: ARG002
         alive: Sequence[Any],  # noqa: ARG002
     ) -> Iterable[tuple[str, str, Any]]:
-        """What of this runtime's may be executed while a pipeline runs, beside the `captured`
-        submodules: name, method and object of each; "" if the script's variable names it.
-        `alive` is what lives in the process of `executed_kinds`, perhaps of others'."""
+        """Name, method and object of everything of this runtime that may run while a pipeline runs
+        and is not among the `captured` submodules; the name is "" to use the script's variable.
+        `alive` are the process's live objects of `executed_kinds`, and perhaps other objects."""
         return ()
 
     def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002
-        """What notices parts that a script uses outside pipelines; None: nothing does."""
+        """Watch for parts that a script uses outside pipelines; None if this backend does not."""
         return None
 
 
-# --- What a profiled script's user is told: one line on stderr each, never an exception.
+# --- Messages to the profiled script's user: one line on stderr each, never an exception.
 
 
 def notice(sentence: str) -> None:
-    """Write `sentence` to stderr as one line; nothing happens if there is no stderr, or it is
-    full: what stays in its buffer would change the script's exit code."""
+    """Write `sentence` to stderr as one line. Does nothing without stderr or if it is full, since
+    text left in its buffer would change the script's exit code."""
     own, line = sys.__stderr__, f"profile-sd3: {plain_text(' '.join(sentence.split()))}\n"
     try:
-        if own is None or sys.stderr is not own:  # it is the script's, or a notebook's
+        if own is None or sys.stderr is not own:  # stderr of the script, or of a notebook
             sys.stderr.write(line)
             sys.stderr.flush()
             return
@@ -356,19 +339,19 @@ def notice(sentence: str) -> None:
 
 # --- Which backends there are, and which of them an object belongs to.
 #
-# Those of other packages (entry point group `profile_sd3.backends`) are asked first, so that an
-# engine can be claimed that is an object of another backend's as well. Looking them up takes longer
-# than starting to profile, so it is done when the first object is to be claimed. No call of a
-# submodule asks here: hooks keep the answer.
+# Backends of other packages (entry point group `profile_sd3.backends`) are asked first, so that
+# they can claim an object that a built-in backend would own, too. Looking them up takes longer than
+# starting to profile, so it waits for the first object. No call of a submodule looks here: hooks
+# keep the answer.
 
 
 GROUP = "profile_sd3.backends"
 _MODULE = "backend"  # of a backend's folder
-_failed: set[str] = set()  # names of backends that could not answer
+_failed: set[str] = set()  # names of backends whose `owns` has failed
 
 
 class _Unclaimed(Backend):
-    """Answers for objects that belong to no backend."""
+    """The backend of objects that no backend owns."""
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         if request.selection.nothing:
@@ -385,7 +368,7 @@ _UNCLAIMED = _Unclaimed()
 
 @cache
 def built_in() -> tuple[Backend, ...]:
-    """The backends whose folders lie here, in the order in which they are asked."""
+    """The backends in this folder, in the order in which they are asked."""
     here: Iterable[str] = import_module(__package__).__path__
     folders = [entry for path in here for entry in os.scandir(path) if entry.is_dir()]
     names = sorted(entry.name for entry in folders if os.path.isfile(f"{entry.path}/{_MODULE}.py"))  # noqa: PTH113 - pathlib takes longer
@@ -412,8 +395,7 @@ def backends() -> tuple[Backend, ...]:
 
 
 def backend_of(part: Any, owner: Any = None) -> Backend:
-    """The backend that `part` of `owner` belongs to; one with no answers of its own where it
-    belongs to none."""
+    """The backend that owns `part` of `owner`; one with default answers if none does."""
     for backend in backends():
         try:
             if backend.owns(part, owner):
@@ -428,13 +410,13 @@ def backend_of(part: Any, owner: Any = None) -> Backend:
 
 
 def backend_named(name: str) -> Backend:
-    """The backend of that name; one with no answers of its own if there is none."""
+    """The backend of that name; one with default answers if there is none."""
     return next((backend for backend in backends() if backend.name == name), _UNCLAIMED)
 
 
 def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
-    """What the user's program has itself configured of a submodule's part, as the first backend
-    that knows says. A configuration that fails or is no such thing says nothing."""
+    """What the user's program itself has configured for a submodule's part, by the first backend
+    that knows. A configuration that fails or is invalid is ignored."""
     from profiler.capture.settings import SubmoduleOptions, parse_config
 
     for backend in backends():
@@ -448,8 +430,8 @@ def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
 
 
 def device_facts(device: str) -> Device | None:
-    """What the first backend that knows tells of a device's hardware; a backend that fails tells
-    nothing."""
+    """What the first backend that knows `device` reports about its hardware, or None. Backends that
+    fail are skipped."""
     for backend in backends():
         try:
             found = backend.device_facts(device)
@@ -462,9 +444,9 @@ def device_facts(device: str) -> Device | None:
 
 
 def open_source(request: SourceRequest) -> OperatorSource | None:
-    """The source for a part, hooked into it; None if its operators cannot be traced.
+    """Hook a source for a part's operators; None if they cannot be traced.
 
-    Raises InputError if the part is nothing that runs operators.
+    Raises InputError if the part does not run operators.
     """
     source = backend_of(request.part, request.owner).open(request)
     if source is not None and request.recorder.limit.most is not None:

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from profiler.trace.columns import CommandColumns
 
 
-# --- Arrays and tensors of any library, as far as they show what they are; nothing here raises.
+# --- Dtype and shape of arrays and tensors of any library; nothing here raises.
 
 
 _DTYPE_NAMES: dict[Any, str] = {}
 
 
 def described(value: Any) -> str:
-    """An array or tensor as "dtype[d0,d1,…]", "" for anything else and for what does not tell
-    (nested tensors have no shape)."""
+    """Format an array or tensor as "dtype[d0,d1,…]"; "" for anything else and for values without a
+    shape (nested tensors)."""
     try:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return f"{_dtype_name(value.dtype)}[{','.join(map(str, value.shape))}]"
@@ -63,10 +63,10 @@ def first_dimension(value: Any) -> int:
 
 
 def _dtype_name(dtype: Any) -> str:
-    """A type of elements, without its library; NumPy takes 3 µs to name one, so it is kept."""
+    """The name of an element type, without its library. Cached: NumPy takes 3 µs to name one."""
     try:
         return _DTYPE_NAMES[dtype]
-    except (KeyError, TypeError) as error:  # new, or without a hash
+    except (KeyError, TypeError) as error:  # not cached yet, or unhashable
         let_pass(error)
         name = str(dtype).rpartition(".")[2]
     if isinstance(dtype, Hashable):
@@ -78,7 +78,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 class Clock(Protocol):
-    """Anything that tells ns since the epoch; tests inject one that they move by hand."""
+    """Returns ns since the epoch; tests use one that they move by hand."""
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch."""
@@ -86,7 +86,7 @@ class Clock(Protocol):
 
     @property
     def monotonic_offset_ns(self) -> int:
-        """What to add to CLOCK_MONOTONIC to get this clock."""
+        """The offset to add to CLOCK_MONOTONIC to get this clock."""
         ...
 
 
@@ -99,7 +99,8 @@ class RunClock:
 
     @classmethod
     def start(cls) -> RunClock:
-        """Relate the two clocks: the tightest of several paired readings wins."""
+        """Measure the offset of CLOCK_REALTIME from CLOCK_MONOTONIC: of several paired readings,
+        the tightest."""
         best_width, best_offset = 1 << 62, 0
         for _ in range(16):
             before = time.monotonic_ns()
@@ -113,19 +114,19 @@ class RunClock:
         return time.monotonic_ns() + self.monotonic_offset_ns
 
 
-# --- What our own work is called in a run: names of spans of kind `profiler`.
+# --- Names of our own work in a run: spans of kind `profiler`.
 
 
 class OwnWork(StrEnum):
-    """What our own work is, as spans of kind `profiler` name it."""
+    """Kinds of our own work, as spans of kind `profiler` name them."""
 
-    START_SESSION = "start_session"  # a profiler of a runtime
-    STOP_SESSION = "stop_session"  # and have it write what it recorded
+    START_SESSION = "start_session"  # start or open a runtime's profiler
+    STOP_SESSION = "stop_session"  # stop it and have it write its recording
     RENEW_SESSION = "renew_session"
-    CONVERT = "convert"  # what a profiler recorded, into commands
+    CONVERT = "convert"  # convert a recording to commands
 
 
-# --- One call of a pipeline on the timeline: the moments that part it into stages and steps.
+# --- One call of a pipeline on the timeline: the times that split it into stages and steps.
 
 
 def nothing() -> None:
@@ -134,10 +135,10 @@ def nothing() -> None:
 
 @dataclass(slots=True, eq=False)
 class PipelineCall:
-    """One call of the pipeline, `number` as in `events.Call`. `outer` is the pipeline call in which
-    it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached.
-    `settings` are the numbers and switches that it was given, `submodules` how its submodules were
-    set up when it started, `generation` is what it made."""
+    """One call of the pipeline; `number` is that of `events.Call`. `outer` is the pipeline call
+    around it, `inner` are those inside it; times are -1 until reached. `settings` are the numbers
+    and switches it was given, `submodules` the settings of its submodules when it started,
+    `generation` what it made."""
 
     name: str
     start_ns: int
@@ -150,29 +151,29 @@ class PipelineCall:
     loop_start_ns: int = -1  # start of the first denoiser call
     decoding: bool = False  # a call of the decode stage has started
     hooks_ns: int = 0  # in the profiler's own code, while it ran
-    around_ns: int = 0  # in the profiler's own code, ahead of its start and behind its end
-    failed: bool = False  # ended with an exception: the stage that was running is its last
+    around_ns: int = 0  # in the profiler's own code, before its start and after its end
+    failed: bool = False  # ended with an exception: its last stage is the one that was running
     settings: dict[str, Setting] = field(default_factory=dict)
     submodules: dict[str, SubmoduleSettings] = field(default_factory=dict)
     generation: Generation | None = None
-    before_end: Callable[[], object] = nothing  # what is to be known when it has ended
-    is_run: bool = False  # it has the stage `run` alone
-    returned: bool = False  # to its caller: nothing of it changes any more
+    before_end: Callable[[], object] = nothing  # collects what can only be known when it has ended
+    is_run: bool = False  # its only stage is `run`
+    returned: bool = False  # to its caller: it does not change any more
 
     def begin_call(self, stage: str, start_ns: int) -> None:
-        """A submodule call of `stage` begins."""
+        """Record that a submodule call of `stage` starts."""
         if stage == "denoise" and self.loop_start_ns < 0:
             self.loop_start_ns = start_ns
         if stage == "decode":
             self.decoding = True
 
     def end_call(self, stage: str, end_ns: int) -> None:
-        """A submodule call of `stage` has returned."""
+        """Record that a submodule call of `stage` has returned."""
         if stage == "encode":
             self.end_encoding(end_ns)
 
     def place_call(self, stage: str, start_ns: int, end_ns: int) -> None:
-        """A submodule call that has returned turns out to be of `stage`."""
+        """Record the stage of a submodule call that has returned, once it is known."""
         if stage == RUN_STAGE:
             self.is_run = True
         elif stage == "denoise":
@@ -184,16 +185,16 @@ class PipelineCall:
             self.encode_end_ns = max(self.encode_end_ns, end_ns)
 
     def end_encoding(self, end_ns: int) -> None:
-        """What belongs to the encode stage has ended; later than the loop's start it is none."""
+        """Record that work of the encode stage has ended; ignored after the start of the loop."""
         if self.loop_start_ns < 0:
             self.encode_end_ns = end_ns
 
     def end_step(self, step: int, end_ns: int) -> None:
-        """A scheduler step has ended: the denoising step that it closes."""
+        """Record the end of a scheduler step, which ends that denoising step."""
         self.step_ends_ns.append((step, end_ns))
 
     def total_hooks_ns(self) -> int:
-        """Time in the profiler's own code, that of inner pipeline calls included."""
+        """Time in the profiler's own code, including that of inner pipeline calls."""
         inner_ns = sum(call.total_hooks_ns() for call in self.inner)
         return self.hooks_ns + self.around_ns + inner_ns
 
@@ -233,8 +234,9 @@ class PipelineCall:
         return Span(kind, name, stage, step, begin_ns, end_ns - begin_ns, self.number)
 
     def stage_borders_ns(self) -> tuple[int, int]:
-        """Ends of encode and denoise. Encoding ends with `encode_prompt` and the last call of
-        its stage; denoising with the last scheduler step. What was never reached has no length."""
+        """Ends of encode and denoise. Encoding ends with `encode_prompt` and the last call of its
+        stage; denoising with the last scheduler step. A stage that was never reached has no
+        length."""
         unfinished = self.failed and not self.decoding
         encode_end = self.encode_end_ns
         if encode_end < 0 or (unfinished and self.loop_start_ns < 0):
@@ -250,12 +252,12 @@ def number_of(pipeline: PipelineCall | None) -> int:
     return NO_PIPELINE if pipeline is None else pipeline.number
 
 
-# --- What happened in a run: invocations of submodules, host work, and commands of no invocation.
+# --- What is recorded of a run: invocations, host work, and commands outside invocations.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call belongs."""
+    """The stage, step and iteration of a call."""
 
     stage: str
     step: int = NO_STEP
@@ -265,8 +267,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What a step cache did in a call: it may skip so many `blocks`, and skipped those of these
-    paths; see `CachedCall`."""
+    """What a step cache skipped in a call: the `paths` of skipped blocks, of the `blocks` that it
+    may skip; see `CachedCall`."""
 
     cache: str
     blocks: int
@@ -279,17 +281,16 @@ class Skipped:
 class Invocation:
     """One submodule invocation, from its start on.
 
-    `index` is given when it has returned, -1 before; `failed` tells that it ended with an
-    exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
-    pipeline call that it belongs to, None outside every one; `last_step` the last step of the
-    scheduler's schedule, -1 if it is not known. `left_out` tells that its operators are not to
-    be traced, though others of the submodule are. `awaits_operators` tells that a source was to
-    trace it, `drop_noted` that a drop says why it has none. `provisional` tells that its stage is
-    not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
-    kept its operators from being traced, `skipped` is what a step cache did in it. `hooks_ns` is
-    time in our own code around a call of no pipeline call, which else has it. `branch_guessed`
-    tells that nothing shows its branch, `branch_open` that a step may still. `device_lag_ns` and
-    `device_duration_ns` are as the `Call` has them; `noting` tells that they are still to come.
+    `index` is set when it returns, -1 before. `failed`: it ended with an exception. `recorded` is
+    False in warm-up, which is in no table. `pipeline` is its pipeline call, None outside;
+    `last_step` the last step of the scheduler's schedule, -1 if unknown. `left_out`: its operators
+    are not traced, though those of other calls are. `awaits_operators`: a source should trace it;
+    `drop_noted`: a drop says why it has no operators. `provisional`: its stage may change until
+    `Recorder.place_call`. `beyond_size`: its operators are not traced because of the run's size.
+    `skipped` is what a step cache did in it. `hooks_ns` is time in our own code around a call
+    outside pipeline calls; inside, the pipeline call has it. `branch_guessed`: its branch is a
+    guess; `branch_open`: a later step may settle it. `device_lag_ns` and `device_duration_ns` are
+    those of `Call`; `noting`: they are not known yet.
     """
 
     submodule: str
@@ -321,7 +322,7 @@ class Invocation:
     branch_open: bool = False
 
     def as_call(self) -> Call:
-        """The finished invocation as the call that the bundle holds."""
+        """The finished invocation as a `Call` of the bundle."""
         return Call(
             index=self.index,
             submodule=self.submodule,
@@ -342,7 +343,7 @@ class Invocation:
 
 @dataclass(slots=True)
 class HostWork:
-    """A piece of work of the pipeline itself, on the root device, outside every call."""
+    """Work of the pipeline itself on the root device, outside every call."""
 
     name: str
     start_ns: int
@@ -352,21 +353,18 @@ class HostWork:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostCommands:
-    """What was executed in `pipeline` outside of the calls that were traced."""
+    """Commands executed in `pipeline` outside of the traced calls."""
 
     commands: CommandColumns
     pipeline: PipelineCall
 
 
 # --- What is open in a thread or task: a pipeline call, a submodule call, host work.
-#
-# It belongs to the thread (or task) that opened it: pipelines that run in threads at the same time
-# never see each other.
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is open in one thread or task. `owner` started the pipeline call `pipeline`, whose
+    """The open work of one thread or task. `owner` started the pipeline call `pipeline`, whose
     labels are `labels`; `call` is an open submodule call, whose inner calls are part of it; `host`
     is open host work."""
 
@@ -382,8 +380,8 @@ _SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPE
 
 
 def scope() -> Scope:
-    """What is open in this thread or task; nothing if it is of a pipeline call that has ended,
-    which an interrupt kept from leaving."""
+    """The open work of this thread or task; nothing if its pipeline call has ended, which an
+    interrupt kept from closing the scope."""
     found = _SCOPE.get()
     if found.pipeline is not None and found.pipeline.end_ns >= 0:
         return _NOTHING_OPEN
@@ -391,14 +389,11 @@ def scope() -> Scope:
 
 
 def enter(new: Scope) -> None:
-    """Make `new` what is open in this thread or task."""
+    """Set the open work of this thread or task."""
     _SCOPE.set(new)
 
 
-# --- Forked children: what is being recorded stays the parent's, whoever has started it.
-#
-# Sessions, with and without the switch, are abandoned in the child; what a backend keeps of the
-# process is forgotten.
+# --- Forked children: sessions are abandoned in the child, and backends forget the process.
 
 
 _SESSIONS: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -415,8 +410,8 @@ def abandon_in_children(session: Any) -> None:
 
 
 def forget_in_children(forget: Callable[[], None]) -> None:
-    """Call `forget()`, once sessions are abandoned, in every child that is forked of a process that
-    has had one."""
+    """Call `forget()` in every child that is forked after a session existed, once sessions are
+    abandoned."""
     _forgetting.append(forget)
 
 
@@ -428,7 +423,7 @@ def _in_child() -> None:
     enter(Scope())
 
 
-# --- What a script says itself: names of submodules, and which denoising step it is in.
+# --- What a script states: names of submodules, and the current denoising step.
 #
 # give_name(module, "upscaler")
 # for i in range(28):
@@ -457,8 +452,8 @@ def give_name(value: Any, name: str) -> None:
 
 @contextmanager
 def step(index: int) -> Iterator[None]:
-    """What runs inside is denoising step `index`, from 0: for loops without a scheduler. Raises
-    InputError for what is no such number."""
+    """Mark the code inside as denoising step `index`, from 0: for loops without a scheduler. Raises
+    InputError if `index` is not a valid step."""
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= _LAST_STEP:
         raise InputError(f"{index!r} is no step: give a whole number from 0 on")
     token = _STEP.set(SaidStep(index))
@@ -472,18 +467,18 @@ def step(index: int) -> Iterator[None]:
 
 
 def said_step() -> SaidStep | None:
-    """The step that the script says it is in."""
+    """The denoising step that the script has opened by `step`, or None."""
     return _STEP.get()
 
 
 def named() -> dict[str, Any]:
-    """The objects that have got a name and are still there."""
+    """The live objects that the script has named, by name."""
     return {name: value for value, name in list(_NAMES.items())}
 
 
 def name_of(value: Any) -> str:
-    """The name that the script gave an object, "" for none."""
+    """The name that the script gave an object, or ""."""
     try:
         return _NAMES.get(value, "") if _NAMES else ""
-    except TypeError:  # it cannot be a key
+    except TypeError:  # unhashable, or without weak references
         return ""

@@ -55,23 +55,17 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-# --- What a runtime's profiler has recorded becomes commands while the pipeline rests.
+# --- Recordings of a runtime's profiler become commands while the pipeline rests.
 #
-#     conversions = Conversions(resting_since)
-#     conversions.put(session)          # on the thread that stopped it: nothing is converted
-# there
-#     conversions.drain()               # now, on this thread, all that waits
-#
-# Converting takes 12 µs of Python an event, in which no other thread runs Python: beside a pipeline
-# it would take from that what it saves. So the thread that converts waits until nothing has been
-# recorded for `_LINGER_S`; what has waited for `_LONGEST_S` is converted all the same, so that a
-# killed process loses no more. What waits lies on the disk, 0.4 kB an event, not in memory.
+# While the 12 µs per event are spent, no other thread runs Python: next to a pipeline, that would
+# slow it down. So the converting thread waits until nothing has been recorded for `_LINGER_S`. What
+# has waited for `_LONGEST_S` is converted anyway, so that a killed process loses no more.
 
 
-EVENT_LIMIT = 2_000_000  # that wait: 0.8 GB of disk
-SESSION_LIMIT = 64  # that wait, each with an open file; at most an eighth of what may be open
+EVENT_LIMIT = 2_000_000  # in waiting sessions: 0.8 GB of disk
+SESSION_LIMIT = 64  # waiting, each with an open file; at most an eighth of those allowed
 _LINGER_S = 0.2  # of rest, until the thread starts
-_LONGEST_S = 4.0  # that a session waits
+_LONGEST_S = 4.0  # that a session waits at most
 
 
 class Stopped(Protocol):
@@ -79,20 +73,20 @@ class Stopped(Protocol):
 
     @property
     def events(self) -> int:
-        """How many it may have."""
+        """The most events that it may contain."""
 
     def convert(self) -> None:
-        """Hand over what it has of each call, or why it has nothing; never an error."""
+        """Pass on the commands of each call, or why it has none; never raises."""
 
     def recorders(self) -> Sequence[Recorder]:
-        """The runs whose calls it has recorded."""
+        """The recorders of the runs whose calls it has recorded."""
 
     def close(self) -> None:
-        """It is never converted: let go of what it holds."""
+        """Release its files, unconverted."""
 
 
 def _open_files() -> int:
-    """How many files the process may have open."""
+    """The maximum number of files that the process may have open."""
     if resource is None:
         return 8 * SESSION_LIMIT
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -102,8 +96,9 @@ def _open_files() -> int:
 class Conversions:
     """Converts sessions in the order in which they were stopped, one at a time.
 
-    `resting_since` tells since when, on `time.monotonic`, nothing is recorded; None while something
-    is. The recorders of a session hear when it has been converted, and what that took.
+    `resting_since` returns the `time.monotonic` since which nothing is recorded, None while
+    something is. The recorders of a session are notified when it has been converted, with the time
+    that took.
     """
 
     def __init__(
@@ -118,8 +113,8 @@ class Conversions:
         self._now = now
         self._most = events, min(sessions, _open_files() // 8)
         self._waiting: deque[tuple[float, Stopped]] = deque()
-        self._converting = threading.RLock()  # one at a time; held while nobody is told
-        self._changing = threading.RLock()  # what waits, and the thread
+        self._converting = threading.RLock()  # one conversion at a time
+        self._changing = threading.RLock()  # the queue, and the thread
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -128,7 +123,7 @@ class Conversions:
         with self._changing:
             self._waiting.append((self._now(), session))
             events, sessions = self._most
-            waiting = list(self._waiting)  # the thread takes from it meanwhile
+            waiting = list(self._waiting)  # the thread may take one meanwhile
             full = len(waiting) > sessions or sum(s.events for _, s in waiting) > events
             if not full and self._thread is None:
                 self._thread = self._started()
@@ -140,20 +135,21 @@ class Conversions:
 
     @interrupts_wait()
     def drain(self, *, tell: bool = True) -> None:
-        """Convert all that waits; what is being converted has been when this returns. Without
-        `tell` nobody is told: who asks takes it all anyway."""
+        """Convert all waiting sessions; also waits for the one being converted. Without `tell` the
+        recorders are not notified: the caller takes all results anyway."""
         while self._convert_next(tell=tell):
             pass
         self._wake.put(None)
 
     def abandon(self) -> None:
-        """In a forked child: all that waits is the parent's."""
+        """Drop all waiting sessions, in a forked child: they are the parent's."""
         while self._waiting:
             self._waiting.popleft()[1].close()
         self._wake.put(None)
 
     def pause_s(self) -> float | None:
-        """How long until the first that waits is due, 0 where it is; None if none waits."""
+        """The time in s until the first waiting session is due, 0 if it is due, None if none
+        waits."""
         try:
             put, _ = self._waiting[0]
         except IndexError:
@@ -172,7 +168,7 @@ class Conversions:
         return thread
 
     def _work(self) -> None:
-        """Until nothing waits."""
+        """Convert on this thread until no session waits."""
         while True:
             pause = self.pause_s()
             if pause == 0.0:
@@ -202,37 +198,31 @@ class Conversions:
         return True
 
 
-# --- Commands of no call: what the pipeline itself does between its submodules' calls.
+# --- Commands outside calls: what the pipeline itself does between its submodules' calls.
 #
-#     pieces = HostPieces(bundle)
-#     for commands in take_host_commands(recorder):   # pipeline calls have ended
-#         pieces.add(commands)
-#     pieces.write(recorder.spans())                  # the run has: `host.pb` is there
-#
-# A run may have any number of pipeline calls: what is found in them is placed in stages and steps
-# as each ends, and written in pieces, so no more than a piece is held.
+# A run may have any number of pipeline calls. Their commands are placed in stages and steps as each
+# one ends, and written in pieces, so that no more than a piece is in memory.
 
 
 PIECE_LIMIT = 2_000  # commands of a piece; its texts and descriptions take some 2 KB
 _MOST_WAITING = 64  # parts of a piece: each takes 2 KB, however few commands it has
 _HOST = Track(ROOT_DEVICE, HOST_TRACK, "host")
-_EARLIER_NS = 1_000_000_000  # threads may note calls that much out of order
+_EARLIER_NS = 1_000_000_000  # by how much calls of several threads may be out of order
 _Found = TypeVar("_Found", HostCommands, HostWork)
 
 
 class HostPieces:
-    """The commands of no call on their way into `host.pb`. A piece that cannot be written is a
-    drop."""
+    """Writes the commands outside calls to `host.pb`. A piece that cannot be written is a drop."""
 
     def __init__(self, bundle: BundleWriter, limit: int = PIECE_LIMIT) -> None:
         self._bundle = bundle
         self._limit = limit
         self._waiting: list[CommandColumns] = []
-        self._numbers: dict[str, int] = {}  # of each layer's next command
-        self._lost: dict[str, int] = {}  # commands, by the reason
+        self._numbers: dict[str, int] = {}  # of the next command of each layer
+        self._lost: dict[str, int] = {}  # commands that could not be written, by reason
 
     def add(self, commands: CommandColumns) -> None:
-        """Write a piece of `host.pb`, once there are enough commands for one."""
+        """Add commands, and write a piece of `host.pb` once there are enough."""
         self._waiting.append(commands)
         if len(self._waiting) >= _MOST_WAITING:
             self._waiting = [join_commands(self._waiting)]
@@ -246,17 +236,17 @@ class HostPieces:
             self._lost[str(error)] = self._lost.get(str(error), 0) + len(piece)
 
     def write(self, spans: Iterable[Span]) -> None:
-        """Write what is left of `host.pb`. Raises OutputError."""
+        """Write the rest of `host.pb`. Raises OutputError."""
         self._bundle.write_host(spans, self._joined(), ROOT_DEVICE)
 
     def drops(self) -> Iterator[Drop]:
-        """The commands that are missing."""
+        """The commands that could not be written, as drops."""
         for reason, count in self._lost.items():
             detail = Note.of(DropReason.ERROR, error=reason)
             yield Drop(DropKind.DROPPED_EVENTS, HOST_NAME, count, "events", detail)
 
     def _joined(self) -> CommandColumns:
-        """All that waits, numbered on from the pieces before it."""
+        """Join the waiting commands and number them on from the pieces before."""
         columns = join_commands(self._waiting)
         self._waiting = []
         counts = np.bincount(columns.layer, minlength=len(columns.strings))
@@ -267,7 +257,8 @@ class HostPieces:
 
 
 def take_host_commands(recorder: Recorder, *, all_left: bool = False) -> list[CommandColumns]:
-    """Take from the recorder, by pipeline call, what was found in those that have ended, or all."""
+    """Take the host work and commands of ended pipeline calls from the recorder, or of all, per
+    pipeline call."""
     work: dict[PipelineCall | None, CommandBuilder] = {}
     for piece in _taken(recorder.host_work, all_left):
         duration_ns = piece.end_ns - piece.start_ns
@@ -285,8 +276,8 @@ def place_commands(
     pipeline: PipelineCall | None,
     calls: Sequence[tuple[int, int]] = (),
 ) -> CommandColumns:
-    """The commands with the stage and step of their pipeline call in which each was launched. What
-    was launched inside one of `calls` (start and end in ns) is left out: it is that call's,
+    """The commands, with the stage and step of their pipeline call at their launch. Those launched
+    inside one of `calls` (start and end in ns) are left out: they are work of that call, which is
     untraced."""
     launched = columns.start_ns.copy()
     launched[columns.flows[:, 1]] = columns.start_ns[columns.flows[:, 0]]
@@ -313,7 +304,7 @@ def place_commands(
 
 
 def _inside(times_ns: Int64s, calls: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Which times lie in a call."""
+    """A mask of the times that are inside a call."""
     if not calls:
         return np.zeros(len(times_ns), dtype=bool)
     begin_ns, end_ns = np.array(sorted(calls), dtype=np.int64).T
@@ -323,7 +314,7 @@ def _inside(times_ns: Int64s, calls: Sequence[tuple[int, int]]) -> npt.NDArray[n
 
 
 def _steps(times_ns: Int64s, pipeline: PipelineCall) -> Int32s:
-    """The step in which each time lies, `NO_STEP` outside the denoising loop."""
+    """The step of each time, `NO_STEP` outside the denoising loop."""
     numbers = [step for step, _ in pipeline.step_ends_ns]
     ends_ns = np.array([end for _, end in pipeline.step_ends_ns], dtype=np.int64)
     steps = np.array([*numbers, NO_STEP], dtype=np.int32)[
@@ -334,11 +325,11 @@ def _steps(times_ns: Int64s, pipeline: PipelineCall) -> Int32s:
 
 
 def _taken(found: deque[_Found], all_left: bool) -> Iterator[_Found]:
-    """What is of ended pipeline calls, or all; the rest stays where it is."""
+    """Remove and yield the entries of ended pipeline calls, or all entries; the others stay."""
     for _ in range(len(found)):
         try:
             one = found.popleft()
-        except IndexError:  # another thread takes, too
+        except IndexError:  # another thread takes entries, too
             return
         if all_left or one.pipeline is None or one.pipeline.end_ns >= 0:
             yield one
@@ -347,9 +338,9 @@ def _taken(found: deque[_Found], all_left: bool) -> Iterator[_Found]:
 
 
 def _calls_of(pipeline: PipelineCall, recorder: Recorder) -> list[tuple[int, int]]:
-    """Start and end of the calls in a pipeline call that have returned: the latest ones."""
+    """Start and end of the calls of a pipeline call that have returned, latest first."""
     found = []
-    for call in reversed(list(recorder.invocations)):  # others are packed meanwhile
+    for call in reversed(list(recorder.invocations)):  # earlier ones are packed meanwhile
         if call.start_ns < pipeline.start_ns - _EARLIER_NS:
             break
         if call.pipeline is pipeline and call.end_ns >= 0:

@@ -1,4 +1,4 @@
-"""Callbacks on library import, deferred signals, and what exists of some classes.
+"""Callbacks on library import, deferred signals, and existing instances of classes.
 
     when_imported("diffusers", patch)   # immediately, if it is imported already
 
@@ -24,13 +24,10 @@ from typing import Any
 from profiler.capture.backend import notice
 from profiler.plugins import let_pass
 
-# --- Callbacks when a library is imported: nothing is imported that the script does not import.
+# --- Callbacks when a library is imported.
 #
-#     when_imported("diffusers", patch)   # at once, if it is there already
-#
-# A finder at the head of `sys.meta_path` waits for the names, lets the other finders find the
-# module, and has the callback run when the module's code has run. It takes itself away with the
-# last name. Loaders keep their type: only the one instance that loads the module is touched, until
+# The finder lets the other finders find the module and runs the callback after the module's code.
+# Loaders keep their type: only the instance that loads the module is changed, until it has.
 # it has.
 
 
@@ -42,12 +39,13 @@ class _Finder:
 
     def __init__(self) -> None:
         self.callbacks: dict[str, Callback] = {}
-        self._searching = threading.local()  # names that this thread is looking up just now
+        self._searching = threading.local()  # names that this thread is looking up
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that the other finders have for `name`, if somebody waits for it."""
+        """The spec of `name` by the other finders, if a callback waits for that module; None
+        otherwise."""
         if name not in self.callbacks or name in self._names():
             return None
         self._names().add(name)
@@ -62,8 +60,8 @@ class _Finder:
         return spec
 
     def call(self, name: str, module: ModuleType) -> None:
-        """Run the callback of `name`, once; its failure is said and never fails the import. If
-        the script is interrupted meanwhile, the callback waits for the next import."""
+        """Run the callback of `name`, once. If it fails, a notice is printed and the import goes
+        on. If the script is interrupted meanwhile, the callback waits for the next import."""
         callback = self.callbacks.pop(name, None)
         if callback is None:
             return
@@ -99,9 +97,9 @@ _finder = _Finder()
 
 
 def when_imported(name: str, callback: Callback) -> None:
-    """Call `callback(module)` once the module `name` is imported, now if it is already.
+    """Call `callback(module)` once the module `name` is imported, immediately if it is already.
 
-    A later callback for a name that nobody has imported yet replaces the earlier one.
+    A later callback for a name that is not imported yet replaces the earlier one.
     """
     module = sys.modules.get(name)
     if module is not None:
@@ -112,13 +110,13 @@ def when_imported(name: str, callback: Callback) -> None:
 
 
 def forget(name: str) -> None:
-    """Wait no longer for `name`."""
+    """Remove the callback of `name`."""
     _finder.callbacks.pop(name, None)
     _finder.leave_if_done()
 
 
 def waiting() -> tuple[str, ...]:
-    """The names that callbacks wait for."""
+    """The names of the modules that callbacks wait for."""
     return tuple(_finder.callbacks)
 
 
@@ -136,7 +134,7 @@ def _found_by_others(
 
 
 def _run_after(loader: Any, callback: Callback) -> bool:
-    """Have `callback` run after `loader.exec_module`, this once. Returns whether it will."""
+    """Have `callback` run once after `loader.exec_module`. Returns whether that is possible."""
     execute = getattr(loader, "exec_module", None)
     if execute is None or isinstance(loader, type):  # built-in and frozen modules
         return False
@@ -153,8 +151,8 @@ def _run_after(loader: Any, callback: Callback) -> bool:
     return True
 
 
-# --- Signals that wait while something of ours must not be cut in two: a profiler whose results are
-# not kept as it is stopped loses all that it has recorded.
+# --- Signals that are deferred while something of ours must not be interrupted: a profiler that is
+# interrupted while it stops loses its whole recording.
 
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
@@ -162,9 +160,9 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Inside, a signal that Python handles (Ctrl-C, or the script's own handler) waits for the end
-    of the block; the same one a second time does not. Other threads than the main one are never
-    interrupted, so nothing happens there."""
+    """Defer signals that Python handles (Ctrl-C, or the script's own handler) to the end of the
+    block; the same signal a second time is not deferred. Has no effect on other threads than the
+    main one, which are never interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -189,7 +187,7 @@ def interrupts_wait() -> Iterator[None]:
     finally:
         try:
             _give_back(handlers)
-        except BaseException:  # a handler that is back has raised
+        except BaseException:  # a restored handler has raised
             _give_back(handlers)
             raise
         finally:
@@ -198,11 +196,11 @@ def interrupts_wait() -> Iterator[None]:
 
 
 def _give_back(handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
-    for number in reversed(handlers):  # SIGINT's, which raises, at last
+    for number in reversed(handlers):  # SIGINT last, which raises
         signal.signal(number, handlers[number])
 
 
-# --- The first call of a model does not wait for what can be done before it, or not at all.
+# --- What is done before the first call of a model, so that it does not wait.
 
 
 _AHEAD = ("profiler.capture.session", "profiler.capture.pipelines.submodules")
@@ -210,8 +208,8 @@ _AHEAD = ("profiler.capture.session", "profiler.capture.pipelines.submodules")
 
 @contextmanager
 def collection_waits() -> Iterator[None]:
-    """Inside, Python collects no garbage: objects that we make would set off a look at all of the
-    program's. The setting of the program is restored."""
+    """Pause Python's garbage collector inside the block: our new objects would trigger a collection
+    of all of the program's. Restores the program's setting."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -223,7 +221,7 @@ def collection_waits() -> Iterator[None]:
 
 @cache
 def import_ahead(*of_backend: str) -> None:
-    """Import what the first call needs, and these modules of a backend, while the program makes
+    """Import what the first call needs, and these modules of a backend, while the program builds
     its models."""
     try:
         with collection_waits():
@@ -233,12 +231,12 @@ def import_ahead(*of_backend: str) -> None:
         let_pass(error)
 
 
-# --- The instances of some classes that exist already, found in one look at all objects. Subclasses
-# are asked of their classes, so that each object costs a look at its type and no more.
+# --- Existing instances of classes, found in one pass over all objects. Each costs only a look at
+# its type: subclasses are looked up from the classes.
 
 
 def with_subclasses(kinds: Iterable[type]) -> set[type]:
-    """The classes and all that are derived from them."""
+    """The classes and all their subclasses."""
     found, left = set(kinds), list(kinds)
     while left:
         below: list[type] = type.__subclasses__(left.pop())
@@ -249,11 +247,11 @@ def with_subclasses(kinds: Iterable[type]) -> set[type]:
 
 
 def tracked_instances(kinds: Collection[type]) -> list[Any]:
-    """The objects of exactly these classes that `gc.freeze()` has not hidden.
+    """The live objects of exactly these classes, except those hidden by `gc.freeze()`.
 
-    While a list holds all objects no other thread may run: a tuple that it is making
-    (`tuple(x for x in y)`) would fail with a SystemError, in the script's code. CPython lets others
-    run after calls and jumps; the three marked statements are neither.
+    While a list holds all objects, no other thread may run: a tuple that one is building (`tuple(x
+    for x in y)`) would fail with a SystemError, in the script's code. CPython lets others run after
+    calls and jumps; the three marked statements are neither.
     """
     objects: list[Any] = []
     of_these = compress(objects, map(kinds.__contains__, map(type, objects)))
@@ -264,17 +262,18 @@ def tracked_instances(kinds: Collection[type]) -> list[Any]:
     return found
 
 
-# --- Classes of modules, as the manifest keeps them: `submodules.NAME.modules`, path → class.
+# --- Classes of modules, as the manifest has them: `submodules.NAME.modules`, path → class.
 #
-# A module's path says where an operator lies, its class what it is: reports find roles by both.
+# A module's path says where an operator is, its class what it is: reports find roles by both.
 
 
 _MOST = 20_000  # modules of a submodule; SD3.5 large has some 1,500
 
 
 def known_modules(classes: Mapping[str, str]) -> dict[str, str]:
-    """`Submodule.modules` of the manifest; "" is the path of the submodule itself.
+    """Limit the classes by path to what the manifest's `Submodule.modules` may contain; the path ""
+    is the submodule itself.
 
-    Nothing if no class is known; of more than 20,000 modules the first.
+    Of more than 20,000 modules, the first ones.
     """
     return dict(islice(classes.items(), _MOST))

@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     from profiler.capture.recorder import Recorder
 
 
-# --- Where the operators of a submodule come from: an `OperatorSource`, which its `Backend` opens.
-#
-# A source is told of every invocation of its submodule before and after it, and of the pipeline
-# calls around them. When the run has ended it yields what each recorded invocation executed.
+# --- The interface that delivers the operators of a submodule, opened by its `Backend`.
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTrace:
-    """The commands of one invocation, and counters such as the memory that was in use."""
+    """The commands of one invocation, and counters such as the memory in use."""
 
     invocation: Invocation
     commands: CommandColumns
@@ -45,8 +42,8 @@ class OperatorTrace:
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """A recorded call of a submodule some of whose calls are traced: how long it took, whether
-    its operators were recorded, and its inputs by name as "dtype[d0,d1,…]"."""
+    """A recorded call of a submodule with traced and untraced calls: its duration, whether its
+    operators were recorded, and its inputs by name as "dtype[d0,d1,…]"."""
 
     duration_ns: int
     traced: bool
@@ -55,9 +52,9 @@ class TimedCall:
 
 @dataclass(frozen=True, slots=True)
 class NewSessions:
-    """What the first calls on sessions that were opened for profiling took longer than later ones,
-    in ns, between what it lies: without us these calls had run on sessions that were warm, or, as
-    far as nobody knows (`most_ns` alone), may have."""
+    """The extra time in ns of first calls on sessions opened for profiling, and its bounds. Without
+    profiling these calls would have run on warm sessions; if that is unknown, only `most_ns` counts
+    them."""
 
     ns: float = 0.0
     least_ns: float = 0.0
@@ -71,7 +68,8 @@ class NewSessions:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """How many events were started once another had ended, and how many ns later, together."""
+    """The number of events that were started after another had ended, and the total time between in
+    ns."""
 
     count: int = 0
     total_ns: float = 0.0
@@ -81,7 +79,7 @@ class Gaps:
 
     @property
     def mean_ns(self) -> float | None:
-        """None if there are none."""
+        """The mean gap in ns; None if there are no gaps."""
         return self.total_ns / self.count if self.count else None
 
 
@@ -89,14 +87,12 @@ class Gaps:
 class SourceSummary:
     """What a source did in the whole run.
 
-    `events` counts operator events, each of which cost time, and `gaps` are those between them,
-    if recording lies; `new_sessions` is what first calls took longer; `attributed_ns` of
-    `total_ns` operator time found a module path; `sessions` counts profiled sessions. `host_events`
-    are those
-    of host work that it recorded between calls. `backend` names whose cost per event holds
-    (`overhead`). `timed` holds
-    the calls in order of their start, if calls of both kinds were asked for. `known` is what
-    else the manifest says of the submodule.
+    `events` counts operator events, each of which cost time; `gaps` are the times between them in
+    which they were recorded. `new_sessions` is the extra time of first calls. `attributed_ns` of
+    `total_ns` operator time has a module path. `sessions` counts profiled sessions, `host_events`
+    the events of host work between calls. `backend` is the one whose cost per event applies
+    (`overhead`). `timed` are the calls in order of their start, if traced and untraced calls were
+    selected. `known` is what else the manifest says about the submodule.
     """
 
     events: int = 0
@@ -116,40 +112,40 @@ class OperatorSource(Protocol):
     """Traces the operators of one submodule."""
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """A call of the pipeline has started on this thread."""
+        """Handle the start of a call of the pipeline on this thread."""
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """It has ended, also if it failed."""
+        """Handle the end of a pipeline call, also of one that failed."""
 
     def before(self, invocation: Invocation) -> None:
-        """The submodule is about to run on this thread; `invocation.recorded` is False in
-        warm-up. What this takes is not part of the call."""
+        """Prepare for a run of the submodule on this thread; `invocation.recorded` is False in
+        warm-up. The time of this method is not part of the call."""
 
     def after(self, invocation: Invocation) -> None:
-        """It has returned, or failed: `invocation.failed`."""
+        """Handle the end of an invocation, also of one that failed (`invocation.failed`)."""
 
     def leave_out(self, invocation: Invocation) -> None:
-        """In place of `before`: the submodule is about to run for an invocation that the
-        selection leaves out, as if nobody traced. `after` is not called."""
+        """Prepare for a run of the submodule without tracing, in place of `before`, since the
+        selection leaves it out. `after` is not called."""
 
     def close(self) -> None:
-        """Trace no more, and leave the submodule as it was; again without effect."""
+        """Stop tracing and restore the submodule; again without effect."""
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The operators of recorded invocations that were traced, in order, each once and with
-        `invocation.ops_traced` set: after a pipeline call those that are complete, if any, and
-        after `close` all that are left."""
+        """Yield the operators of traced invocations, in order, each once and with
+        `invocation.ops_traced` set: after a pipeline call those that are complete, if any; after
+        `close` all others."""
 
     def summary(self) -> SourceSummary:
-        """What the manifest says; after `traces`."""
+        """Return what the manifest says about this source; called after `traces`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """Whose operators are to be traced: `part` is what executes `submodule` on `device`. `folder`
-    exists while the run lasts, for files of the source. A profiler that keeps so many events is
-    renewed before `event_cap`, None: before its own limit. `selection` says in which calls; `owner`
-    is the pipeline's submodule that the part is of."""
+    """Whose operators to trace: those of `part`, which executes `submodule` on `device`. `folder`
+    is for the source's files and exists during the run. `event_cap` is the number of events before
+    which a profiler that keeps them is renewed, None: its own limit. `selection` says which calls
+    to trace; `owner` is the pipeline's submodule that contains the part."""
 
     submodule: str
     part: Any
@@ -161,23 +157,22 @@ class SourceRequest:
     owner: Any = None
 
 
-# --- A submodule some of whose calls are traced: each call is chosen before it begins.
+# --- A submodule some of whose calls are traced: each call is chosen before it starts.
 #
-# The calls that are left out run as if nobody traced operators, so those of both kinds, in turn in
-# one run, measure what tracing costs (`overhead`).
+# Untraced calls run as without profiling. Traced and untraced calls alternate in one run, so
+# comparing them measures the profiling overhead (`overhead`).
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a pipeline call is: the submodule's calls so far, and its first step."""
+    """The progress of a pipeline call: the submodule's calls so far, and its first step."""
 
     calls: int = 0
     first_step: int = NO_STEP
 
 
 class SelectedCalls:
-    """An `OperatorSource` that gives `source` the selected invocations alone, and has it
-    leave out the others."""
+    """An `OperatorSource` that has `source` trace only the selected invocations."""
 
     def __init__(
         self,
@@ -187,20 +182,21 @@ class SelectedCalls:
         self._source = source
         self._selection = selection
         self._progress: dict[PipelineCall | None, _Progress] = {}
-        self._chosen: dict[Invocation, bool] = {}  # the recorded ones, in order
+        self._chosen: dict[Invocation, bool] = {}  # recorded ones, in order: traced or not
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """The ordinals of its calls start with 0."""
+        """Start the ordinals of its calls at 0."""
         self._progress[pipeline] = _Progress()
         self._source.begin_pipeline(pipeline)
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """They are needed no more."""
+        """Drop the ordinals of its calls."""
         self._progress.pop(pipeline, None)
         self._source.end_pipeline(pipeline)
 
     def before(self, invocation: Invocation) -> None:
-        """Choose; in warm-up calls of both kinds take turns, so that both are warm."""
+        """Choose whether to trace the call; in warm-up, traced and untraced calls alternate, so
+        that both are warm."""
         progress = self._progress.setdefault(invocation.pipeline, _Progress())
         position = _position(invocation, progress)
         if invocation.recorded:
@@ -215,16 +211,16 @@ class SelectedCalls:
         (self._source.before if chosen else self._source.leave_out)(invocation)
 
     def after(self, invocation: Invocation) -> None:
-        """The source hears of its own calls alone."""
+        """Pass on the end of a traced call."""
         if self._chosen.get(invocation, not invocation.recorded):
             self._source.after(invocation)
 
     def leave_out(self, invocation: Invocation) -> None:
-        """Whatever the selection says."""
+        """Leave a call untraced, whatever the selection says."""
         self._source.leave_out(invocation)
 
     def close(self) -> None:
-        """Leave the submodule as it was."""
+        """Restore the submodule."""
         self._source.close()
 
     def traces(self) -> Iterator[OperatorTrace]:
@@ -232,8 +228,8 @@ class SelectedCalls:
         yield from self._source.traces()
 
     def summary(self) -> SourceSummary:
-        """The source's own, with the calls by which the profiling overhead is measured. Calls that
-        were selected but not recorded are of neither kind."""
+        """The source's summary, with the calls that the profiling overhead is measured by. Calls
+        that were selected but not recorded are left out."""
         kept = [
             call
             for call, chosen in self._chosen.items()
@@ -249,9 +245,9 @@ def _position(invocation: Invocation, progress: _Progress) -> Position:
 
 
 def _timed(calls: Sequence[Invocation]) -> tuple[TimedCall, ...]:
-    """How long calls took: their device, if it noted to have been on them for longer than the
-    host. A traced one is not noted; it took its device no less than others of its shapes, half of
-    which took no longer."""
+    """The durations of calls: on the device if it reported a longer one than the host. Devices
+    report untraced calls only, so a traced call took at least the median of those with its
+    shapes."""
     noted: dict[tuple[str, ...], list[int]] = {}
     for call in calls:
         if call.device_duration_ns != UNKNOWN:
@@ -269,22 +265,15 @@ def _shapes(call: Invocation) -> tuple[str, ...]:
     return tuple(call.input_shapes.values())
 
 
-# --- `--max-size`: beyond it calls are recorded without their operators.
+# --- `--max-size`: beyond it, calls are recorded without their operators.
 #
-#     limit = SizeLimit(most_bytes)
-#     source = LimitedSource(source, limit)      # leaves out what begins when it is reached
-#     limit.wrote(bytes)                         # of the bundle, so far
-#     limit.lost(invocation)                     # this call has none, for it
-#     limit.drops()                              # which calls those are
-#
-# How much a run writes is known when call files are written. Calls that were traced before and
-# whose files come behind the limit lose their operators as well, so that a run exceeds it by one
-# call's.
+# The size is known when call files are written. Calls that were traced before, and whose files come
+# after the limit, lose their operators, too, so that a run exceeds it by one call at most.
 
 
 @dataclass(slots=True)
 class _Lost:
-    """How many calls of a submodule have no operators, and the first of them."""
+    """How many calls of a submodule lost their operators, and the first of them."""
 
     count: int
     first: int
@@ -292,7 +281,7 @@ class _Lost:
 
 
 class SizeLimit:
-    """The `most` bytes that a run may write, None for any number. `reached` never goes back."""
+    """The `most` bytes that a run may write, None for no limit. `reached` is never reset."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most
@@ -300,12 +289,12 @@ class SizeLimit:
         self._lost: dict[str, _Lost] = {}
 
     def wrote(self, size: int) -> None:
-        """The bundle has so many bytes by now."""
+        """Set the size of the bundle so far, in bytes."""
         if self.most is not None and size >= self.most:
             self.reached = True
 
     def lost(self, invocation: Invocation) -> None:
-        """A call that has returned is recorded without its operators."""
+        """Record that a returned call has no operators because of the limit."""
         invocation.drop_noted = True
         call = invocation.as_call()
         known = self._lost.setdefault(call.submodule, _Lost(0, call.index, call.file_name))
@@ -314,14 +303,14 @@ class SizeLimit:
             known.first, known.file = call.index, call.file_name
 
     def drops(self) -> Iterator[Drop]:
-        """A drop for each submodule: how many calls, and from which on."""
+        """A drop for each submodule: how many calls have no operators, and from which one on."""
         for submodule, lost in self._lost.items():
             detail = Note.of(DropReason.SIZE_REACHED, size=self.most or 0, file=lost.file)
             yield Drop(DropKind.UNTRACED_CALL, submodule, lost.count, "calls", detail)
 
 
 class LimitedSource:
-    """An `OperatorSource` that gives `source` no call that starts when the limit is reached."""
+    """An `OperatorSource` that leaves out the calls that start after the limit is reached."""
 
     def __init__(self, source: Any, limit: SizeLimit) -> None:
         self._source = source
@@ -331,7 +320,7 @@ class LimitedSource:
         return getattr(self._source, name)
 
     def before(self, invocation: Invocation) -> None:
-        """Start, or leave it out, which `CallWriter` tells of when the call has returned."""
+        """Start the call, or leave it out, which `CallWriter` reports once it has returned."""
         if self._limit.reached:
             invocation.left_out = invocation.beyond_size = invocation.recorded
             self._source.leave_out(invocation)
@@ -339,6 +328,6 @@ class LimitedSource:
             self._source.before(invocation)
 
     def after(self, invocation: Invocation) -> None:
-        """The source hears of its own calls alone."""
+        """Pass on the end of a call that was not left out."""
         if not invocation.beyond_size:
             self._source.after(invocation)

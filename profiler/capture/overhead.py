@@ -34,24 +34,20 @@ from profiler.trace.manifest_fields import (
     WhyUnknown,
 )
 
-# --- What tracing its operators costs a call, from traced and untraced calls of one run.
-#
-# The median duration of a submodule's traced calls less that of its untraced ones, with a bootstrap
-# interval. The first call of either kind stands apart, and calls are compared with calls of the
-# same input shapes alone, at least three of either kind.
+# --- The profiling overhead of a call, from traced and untraced calls of one run.
 
 
-_MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
-_FEWEST = 3  # calls of either kind below which nothing is measured
+_MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: a larger one is no measurement
+_FEWEST = 3  # calls of each kind for a measurement
 
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What tracing cost a call of one submodule, from `traced` and `untraced` calls.
+    """The profiling overhead of a call of one submodule, from `traced` and `untraced` calls.
 
-    `call_ns` is the difference of their median durations, `factor` the untraced median over the
-    traced one, which turns operator times as traced into corrected ones. Below 0 and above 1
-    if noise exceeds the cost. The intervals are of 95 %.
+    `call_ns` is the difference of their median durations. `factor`, the untraced median over the
+    traced one, corrects traced operator times. If noise exceeds the cost, they are below 0 and
+    above 1. The intervals are of 95 %.
     """
 
     traced: int
@@ -70,14 +66,14 @@ class CallCost:
         return self.untraced_median_ns / self.traced_median_ns
 
     def overhead_ratio(self) -> OverheadRatio | None:
-        """What the manifest says of the submodule; None for a factor that nothing can have."""
+        """The submodule's ratio for the manifest; None for an impossible factor."""
         low, high = self.factor_interval
         if not 1 / _MOST_FACTOR <= self.factor <= _MOST_FACTOR:
             return None
         return OverheadRatio(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
 
     def measured(self, events: float) -> MeasuredCost:
-        """What the manifest's `overhead` says; `events` are the operator events of a call."""
+        """The cost for the manifest's `overhead`; `events` are the operator events per call."""
         low, high = self.call_interval_ns
         return MeasuredCost(
             traced_calls=self.traced,
@@ -92,16 +88,16 @@ class CallCost:
 
 
 def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
-    """Compare the traced with the untraced of `calls`, which are in order of time.
+    """Compare the traced and the untraced calls in `calls`, which are in order of time.
 
-    Of several input shapes those are compared that most calls of the rarer kind have. None below
-    three of either kind.
+    Only calls of the same input shapes are compared: of several shapes, those for which the rarer
+    kind has the most calls. None for fewer than three of either kind.
     """
     untraced, traced = _comparable(calls)
     if min(len(untraced), len(traced)) < _FEWEST or np.median(traced) <= 0:
         return None
     found = Bootstrap().compare(untraced, traced)
-    low, high = found.low or 0.0, found.high or 0.0  # there are several calls of either kind
+    low, high = found.low or 0.0, found.high or 0.0  # None only for fewer than two calls of a kind
     return CallCost(
         len(traced),
         len(untraced),
@@ -113,7 +109,7 @@ def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
 
 
 def _comparable(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
-    """Durations in ns of the untraced and of the traced calls that can be compared."""
+    """Durations in ns of the comparable untraced and traced calls."""
     steady = _without_first(calls)
     by_shapes: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]] = {}
     for call in steady:
@@ -123,7 +119,7 @@ def _comparable(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
 
 
 def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
-    """All but the first traced and the first untraced call: those pay for initialization."""
+    """All but the first traced and the first untraced call, which include initialization."""
     seen: set[bool] = set()
     steady = []
     for call in calls:
@@ -134,14 +130,14 @@ def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
 
 
 def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
-    """The profiling overhead by submodule, of those that have calls to compare."""
+    """The profiling overhead by submodule, for submodules with enough comparable calls."""
     costs = {submodule: call_cost(timed) for submodule, timed in _timed(sources).items()}
     return {submodule: cost for submodule, cost in costs.items() if cost is not None}
 
 
 def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCounts]:
-    """By submodule, how many calls could be compared of those that have too few for it, though
-    calls of both kinds ran."""
+    """The number of comparable calls by submodule, for submodules with calls of both kinds but too
+    few to compare."""
     found = {}
     for submodule, timed in _timed(sources).items():
         kinds = {call.traced for call in timed}
@@ -158,15 +154,15 @@ def _timed(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, list[Timed
     return calls
 
 
-# --- What recording one event costs, from runs with and without recording in turn.
+# --- The cost of recording one event, from runs with and without recording in turn.
 
 
-_BEYOND = 1.5  # of `bounds`: events of runs cost 0.8 to 1.3 times as much
+_BEYOND = 1.5  # factor of `bounds`: events of runs cost 0.8 to 1.3 times as much
 
 
 @dataclass(frozen=True, slots=True)
 class EventCost:
-    """The median in ns an event, and the quartiles of the pairs, None if unknown."""
+    """The median cost of an event in ns, and its quartiles over the pairs, None if unknown."""
 
     ns: float
     low_ns: float | None = None
@@ -174,8 +170,8 @@ class EventCost:
 
     @classmethod
     def of_pairs(cls, pairs_s: Sequence[float], events: int) -> EventCost | None:
-        """From differences in s, at least two, of runs that recorded so many `events`. None if
-        noise exceeds the cost."""
+        """The cost from at least two differences in s, each of a run that recorded `events` events
+        and one that recorded none. None if noise exceeds the cost."""
         low, median, high = (
             quartile * 1e9 / events
             for quartile in statistics.quantiles(pairs_s, n=4, method="inclusive")
@@ -184,17 +180,17 @@ class EventCost:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between what a run's events may have cost each: a run is not the chain that was measured,
-        so they reach as far beyond the quartiles as `_BEYOND` says. If these are not known, for
-        a busy machine left time for one pair alone, between nothing and four times as much.
-        """
+        """The least and the most that each event of a run may have cost. A run differs from the
+        measured chain, so the bounds are wider than the quartiles by the factor `_BEYOND`. Without
+        quartiles, since a busy machine left time for one pair only: from nothing to four times as
+        much."""
         if self.low_ns is None or self.high_ns is None:
             return 0.0, 4 * self.ns
         return self.low_ns / _BEYOND, self.high_ns * _BEYOND
 
     @property
     def noisy(self) -> bool:
-        """Whether half of the pairs lie further apart than the cost itself."""
+        """Whether the quartiles are further apart than the cost itself."""
         return (
             self.low_ns is not None
             and self.high_ns is not None
@@ -202,24 +198,19 @@ class EventCost:
         )
 
 
-# --- What tracing operators cost a run: measured if it has calls of both kinds, else estimated.
+# --- The profiling overhead of a run: measured if it has calls of both kinds, else estimated.
 #
-# Measured: the median duration of a submodule's traced calls less that of its untraced ones, with a
-# bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
-# of the same input shapes alone, at least three of either kind.
+# The estimate: a runtime's profiler builds a record of each executed operator. Its cost is measured
+# on a chain of operators, run with and without profiling in turn. The median difference per record
+# times the events of a run estimates the overhead, scaled by the gaps between the run's events if a
+# backend knows them.
 #
-# Estimated: the profiler of a runtime builds a record of each executed operator. What that takes is
-# measured on a chain of operators, run with and without profiling in turn; the median difference
-# per record times the events of a run estimates what tracing added to it; if a backend knows how
-# far the run's own events lie apart, compared with those of the chain. If that is not known either,
-# or says that tracing took longer than all that ran, no sum is stated.
-#
-# By the run's own calls: what the first call on a session that was opened for profiling took longer
-# than later ones, if the program's own session had run before.
+# From the run's own calls: the extra time of the first call on a session opened for profiling, if
+# the program's own session had run before.
 
 
-_NOISE = 0.075  # of what a program takes: it differs by at least that from process to process
-_STUDENTS_T = (4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27)  # of 2 degrees of freedom, 3, …
+_NOISE = 0.075  # of a program's time: the least difference between two processes
+_STUDENTS_T = (4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27)  # for 2 degrees of freedom, 3, …
 
 
 def tracing_cost(
@@ -230,13 +221,13 @@ def tracing_cost(
     share_of: ShareOf = ShareOf.END_TO_END,
     noise_ns: float = 0.0,
 ) -> Overhead:
-    """The manifest's `overhead`, but for writing: `costs` if measured, and estimates for all
-    other events, those of host work included. Without `untraced_ns` and `share` if some
-    backend's cost is not known, or nothing ran.
+    """Compute the manifest's `overhead`, except the cost of writing: from `costs` if measured, and
+    from estimates for all other events, including those of host work. Without `untraced_ns` and
+    `share` if some backend's cost is unknown, or nothing ran.
 
-    `traced_ns` is what the callers saw of what `share_of` says: the program's own time, `hooks_ns`
-    of our own work, and what recording operators cost. Without us it might have been `noise_ns`
-    longer or shorter anyway.
+    `traced_ns` is the time that the callers saw for what `share_of` names: the program's own time,
+    `hooks_ns` of our own work, and the cost of recording operators. Without profiling it might have
+    been `noise_ns` longer or shorter anyway.
     """
     measured = _of_the_run(sources, costs)
     estimate = _estimate(_not_measured(sources, costs), max(traced_ns - hooks_ns, 0))
@@ -283,12 +274,12 @@ def tracing_cost(
 def _untraced_bounds(
     untraced_ns: float, cost_ns: float, bounds: tuple[float, float], noise: float
 ) -> tuple[float, float]:
-    """Between what a run may have taken without us, if recording operators cost `cost_ns`, between
-    the `bounds`, and the run varies by the share `noise`.
+    """The least and the most that a run may have taken without profiling, if recording operators
+    cost `cost_ns` within `bounds` and the run varies by the share `noise`.
 
-    What is known of a cost is how it compares with the program's own work: where an event costs
-    twice as much, that work is slower, too. So the most that it may have cost is a proportion of
-    the untraced time, and all times that come of it are possible ones.
+    The upper bound of the cost is known relative to the program's own work: if an event costs twice
+    as much, that work is slower, too. So it is taken as a proportion of the untraced time, which
+    keeps the result positive.
     """
     least, most = min(bounds[0], cost_ns), max(bounds[1], cost_ns)
     without_hooks = untraced_ns + cost_ns
@@ -297,10 +288,10 @@ def _untraced_bounds(
 
 
 def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:
-    """By how much the sum of a run's pipeline calls is another next time, in nineteen of twenty:
-    from how far they lie apart, the first aside, the sum of as many others included. At least a
-    share of it, since another process is another one by more than its calls tell; if the machine
-    has more to do than it has cores (`crowding`), by as much more."""
+    """The 95 % bound of the difference between the totals of two repetitions of the run: from the
+    spread of its pipeline calls without the first. At least a fixed share, since processes differ
+    by more than their calls show; more if the machine has more to do than it has cores
+    (`crowding`)."""
     ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
     steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
     least = _NOISE * max(crowding, 1.0) * recorder.traced_ns
@@ -311,13 +302,13 @@ def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:
 
 
 def _students_t(freedom: int) -> float:
-    """Within how many deviations, which are of so many degrees of freedom, at least 2, nineteen of
-    twenty lie: a deviation of a few calls is often too small by itself."""
+    """The number of standard deviations that contains 95 %, for at least 2 degrees of freedom: the
+    deviation of a few calls is often too small."""
     return _STUDENTS_T[freedom - 2] if freedom < len(_STUDENTS_T) + 2 else 2.0 + 2.3 / freedom
 
 
 def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float, float]:
-    """The least and the most that recording operators may have cost."""
+    """The least and the most that recording operators may have cost in ns."""
     low, high = measured.interval_ns or (measured.cost_ns, measured.cost_ns)
     return low + estimate.bounds[0], high + estimate.bounds[1]
 
@@ -329,7 +320,7 @@ def _method(estimate: _Estimate, costs: Mapping[str, CallCost]) -> CostMethod:
 
 
 def _estimated(estimate: _Estimate) -> dict[str, Any]:
-    """The fields of the manifest's `overhead` that come of estimates."""
+    """The fields of the manifest's `overhead` that come from estimates."""
     event_ns = estimate.cost_ns / estimate.events if estimate.events else 0.0
     low, high = estimate.spread or (None, None)
     return {
@@ -343,7 +334,7 @@ def _estimated(estimate: _Estimate) -> dict[str, Any]:
 
 
 def whole_of(recorder: Recorder) -> ShareOf:
-    """What the share of tracing in a run is of."""
+    """What the share of overhead in a run refers to."""
     if not recorder.outside_ns:
         return ShareOf.END_TO_END
     return ShareOf.BOTH if recorder.pipelines else ShareOf.CALLS
@@ -352,7 +343,7 @@ def whole_of(recorder: Recorder) -> ShareOf:
 def _not_measured(
     sources: Sequence[tuple[str, SourceSummary]], costs: Mapping[str, CallCost]
 ) -> dict[str, _Events]:
-    """By backend, the events whose cost no comparison of calls covers."""
+    """By backend, the events whose cost is not measured by comparing calls."""
     events: dict[str, _Events] = {}
     for submodule, summary in sources:
         measured = submodule in costs
@@ -366,7 +357,7 @@ def _not_measured(
 
 @dataclass(slots=True)
 class _Events:
-    """How many, and the gaps between them."""
+    """The number of events, and the gaps between them."""
 
     count: int = 0
     gaps: Gaps = field(default_factory=Gaps)
@@ -374,9 +365,9 @@ class _Events:
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
-    `spread` are quartiles of what one event costs, None if unknown, `bounds` what all
-    may have cost at least and at most."""
+    """The estimated cost of `events` events of `backends`; `unknown` are the missing estimates,
+    with reasons. `spread` are quartiles of the cost of one event, None if unknown; `bounds` the
+    least and the most that all may have cost."""
 
     events: int
     cost_ns: float
@@ -388,7 +379,8 @@ class _Estimate:
 
 
 def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
-    """`total_ns` is all that ran, 0 if unknown: tracing cannot have taken longer."""
+    """Estimate the cost of events by backend. Tracing cannot have taken longer than `total_ns`, the
+    time of all that ran, 0 if unknown."""
     backends, unknown, known = [], [], []
     for backend, recorded in events.items():
         cost = event_cost(backend, recorded.gaps)
@@ -414,15 +406,14 @@ def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
 
 
 def event_cost(backend: str, gaps: Gaps) -> EventCost | None:
-    """What one recorded event costs, measured now, of events with such gaps between them; None
-    if that is not known."""
+    """Measure the cost of recording one event now, for events with such gaps; None if unknown."""
     return backend_named(backend).event_cost(gaps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """The measured submodules together; `interval_ns` adds up theirs, so it is no narrower than
-    one of 95 %. None if nothing is measured."""
+    """The total of the measured submodules. `interval_ns` is the sum of their intervals, so it is
+    no narrower than one of 95 %. None if nothing is measured."""
 
     by_submodule: dict[str, MeasuredCost]
     cost_ns: float

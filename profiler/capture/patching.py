@@ -22,14 +22,14 @@ from typing import Any
 
 from profiler.plugins import let_pass
 
-# --- Methods that capture replaces on classes of libraries, and puts back at the end.
+# --- Methods that capture replaces on library classes, and restores at the end.
 
 
 _MISSING = object()
 
 
 class ClassPatches:
-    """The methods that have been replaced; false while there are none."""
+    """The replaced methods of library classes; false if there are none."""
 
     def __init__(self) -> None:
         self._replaced: list[tuple[type, str, Any, Any]] = []
@@ -38,37 +38,29 @@ class ClassPatches:
         return bool(self._replaced)
 
     def replace(self, owner: type, name: str, value: Any) -> None:
-        """Let `value` stand for `name` in `owner`, the class that defines it: KeyError if a
-        class above does."""
+        """Replace `name` in `owner`, the class that defines it; KeyError if a base class does."""
         self._replaced.append((owner, name, value, vars(owner)[name]))
         setattr(owner, name, value)
 
     def undo(self) -> None:
-        """Leave the classes as they were; what somebody else has patched since stays patched."""
+        """Restore the classes; methods that other code has replaced since stay replaced."""
         while self._replaced:
             owner, name, ours, before = self._replaced.pop()
             if vars(owner).get(name, _MISSING) is ours:
                 setattr(owner, name, before)
 
 
-# --- Reversible replacements of methods: everything but hooks that capture changes on a pipeline.
-#
-# wraps = Wraps()
-# wraps.around(pipe.scheduler, "step", lambda original, args, kwargs: original(*args, **kwargs))
-# wraps.undo()   # the scheduler is as it was
-#
-# Owners are held weakly. Several `Wraps` may wrap the same method and be undone in any order. What
-# somebody else put over a wrapper stays in place; the wrapper below it then only passes calls on.
+# --- Reversible replacements of methods: all changes to a pipeline except its hooks.
 
 
-WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we made
+WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we created
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 class _Arounds:
-    """The callables around one original, the outermost first. For an attribute of an instance,
-    `restore` puts back what stood there."""
+    """The wrappers around one original, the outermost first. For an attribute of an instance,
+    `restore` puts the original back."""
 
     def __init__(self) -> None:
         self.current: tuple[Around, ...] = ()
@@ -81,7 +73,7 @@ class _Arounds:
         self.current = tuple(other for other in self.current if other is not around)
 
     def call(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call `original` through all of them."""
+        """Call `original` through all wrappers."""
         arounds = self.current
         if not arounds:
             return original(*args, **kwargs)
@@ -95,8 +87,8 @@ def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs:
 
 
 class _Wrapper:
-    """Stands in an instance for its method `original`. A copy or pickle of the instance gets the
-    method."""
+    """Replaces the method `original` in an instance. A copy or pickle of the instance gets the
+    original."""
 
     def __init__(self, original: Callable[..., Any], arounds: _Arounds) -> None:
         functools.update_wrapper(self, original)
@@ -114,8 +106,8 @@ class _Wrapper:
 
 
 class _CallableProxy:
-    """Stands in for an object that is called and whose class cannot be changed: calls go through
-    `around`, everything else to the object itself."""
+    """Replaces a callable object whose class cannot be changed: calls go through `around`, all
+    other access to the object."""
 
     def __init__(self, target: Any, around: Around) -> None:
         object.__setattr__(self, "_target", target)
@@ -135,12 +127,12 @@ class _CallableProxy:
 
 
 def _reduced_to(value: Any) -> tuple[Any, ...]:
-    """What `__reduce__` of something of ours returns, so that `value` is pickled in its place."""
+    """Return the `__reduce__` value of a wrapper that is pickled as `value`."""
     return operator.itemgetter(0), ((value,),)
 
 
 class _Methods(dict[str, _Arounds]):
-    """The wrapped methods of one object; others may be made of its class."""
+    """The wrapped methods of one object; its class may create others."""
 
     def __init__(self, owner: Any) -> None:
         super().__init__()
@@ -154,8 +146,8 @@ class Wraps:
         self._undo: list[Callable[[], None]] = []
 
     def around(self, owner: Any, name: str, around: Around) -> None:
-        """Let calls of `owner.name` run `around(original, args, kwargs)`: a method, or an object
-        that is called (`pipe.tokenizer(...)`)."""
+        """Run calls of `owner.name`, a method or a callable object (`pipe.tokenizer(...)`), as
+        `around(original, args, kwargs)`."""
         original = getattr(owner, name)
         if not hasattr(owner, "__dict__"):
             self.around_method(owner, name, around)
@@ -182,15 +174,15 @@ class Wraps:
             if not arounds.current and attributes(weak()).get(name) is here():
                 arounds.restore()
 
-        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        self._undo.append(undo)  # registered first: what follows may be interrupted
         arounds.add(around)
 
     def around_method(self, owner: Any, name: str, around: Around) -> None:
         """Wrap a method on the class: `owner` becomes an instance of a subclass of its class.
 
         Python looks `__call__` up on the type, so an attribute of the instance cannot do it; a
-        subclass concerns this one object only, `isinstance` keeps its answers, and the object
-        does not refer to itself. Raises TypeError if the class of `owner` cannot be changed.
+        subclass changes this object only, keeps `isinstance` results, and creates no reference
+        cycle. Raises TypeError if the class of `owner` cannot be changed.
         """
         known = _methods_of(owner)
         methods = _Methods(owner) if known is None else known
@@ -203,7 +195,7 @@ class Wraps:
             if type(owner) is subclass and not any(m.current for m in methods.values()):
                 _change_class(owner, subclass.__bases__[0])
 
-        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        self._undo.append(undo)  # registered first: what follows may be interrupted
         if known is None:
             _change_class(owner, subclass)
         if name not in methods:
@@ -217,24 +209,24 @@ class Wraps:
         self._undo.append(lambda: restore() if attributes(weak()).get(name) is value else None)
 
     def on_undo(self, action: Callable[[], None]) -> None:
-        """Run `action` when the wraps are undone, in its turn."""
+        """Run `action` when the wraps are undone, in reverse order with the others."""
         self._undo.append(action)
 
     def undo(self) -> None:
-        """Undo everything, the last first; may be called again without effect."""
+        """Undo everything, the last first; again without effect."""
         while self._undo:
             try:
                 self._undo[-1]()
             except Exception as error:
-                let_pass(error)  # interrupted: it stays, to be undone when this is called again
+                let_pass(error)  # interrupted: it stays, to be undone by the next call
                 self._undo.pop()
                 raise
             self._undo.pop()
 
 
 def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
-    """Set an attribute of the instance itself, past any `__setattr__` that keeps a record of what
-    is set (diffusers' pipelines do). Returns what restores or removes it."""
+    """Set an attribute of the instance itself, bypassing a `__setattr__` that keeps a record
+    (diffusers' pipelines have one). Returns a function that restores or removes it."""
     before = vars(owner).get(name, _MISSING)
     vars(owner)[name] = value
     weak = weakly(owner)
@@ -249,7 +241,7 @@ def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 
 def attributes(owner: Any) -> dict[str, Any]:
-    """What is set on the instance itself; nothing if it has no place for that, or is gone."""
+    """The instance's own attributes; empty if it has no `__dict__`, or is gone."""
     return getattr(owner, "__dict__", {})
 
 
@@ -259,10 +251,10 @@ def is_function(value: Any) -> bool:
 
 
 def weakly(owner: Any) -> Callable[[], Any]:
-    """What gives `owner` while it lives: nothing that is wrapped is kept alive for undoing."""
+    """Return a function that returns `owner` while it lives: undoing keeps no object alive."""
     try:
         return weakref.ref(owner)
-    except TypeError as error:  # it knows no weak references
+    except TypeError as error:  # it cannot be referenced weakly
         let_pass(error)
         return lambda: owner
 
@@ -284,7 +276,7 @@ def _method_wrapper(base: type, name: str, methods: _Methods) -> Callable[..., A
 
 
 def _methods_of(owner: Any) -> _Methods | None:
-    """The wrapped methods of `owner`, None if its class is not one that was made for it."""
+    """The wrapped methods of `owner`, None if its class was not created by us."""
     methods = vars(type(owner)).get(WRAPPED)
     return methods if isinstance(methods, _Methods) and methods.owner() is owner else None
 
@@ -296,8 +288,8 @@ def is_wrapped(owner: Any) -> bool:
 
 
 def _subclass(base: type, methods: _Methods) -> type:
-    """A subclass that answers to its base's name; without slots of its own, so that its layout
-    is the same."""
+    """Create a subclass with its base's name, and without slots of its own, so that the layout is
+    the same."""
     namespace = {
         WRAPPED: methods,
         "__slots__": (),
@@ -310,8 +302,8 @@ def _subclass(base: type, methods: _Methods) -> type:
 
 
 def _reduced(self: Any, base: Any, protocol: Any) -> Any:
-    """`__reduce_ex__` of an object whose class we made of `base`: copies and pickles have `base`,
-    and need nothing of ours."""
+    """`__reduce_ex__` of an object whose class we derived from `base`: copies and pickles have the
+    class `base` and need no code of ours."""
     known = copyreg.dispatch_table.get(base)
     reduced = known(self) if known is not None else base.__reduce_ex__(self, protocol)
     if not isinstance(reduced, tuple):
@@ -319,7 +311,7 @@ def _reduced(self: Any, base: Any, protocol: Any) -> Any:
     make, arguments, *state = reduced
     arguments = tuple(base if value is type(self) else value for value in arguments)
     if make is copyreg.__newobj__:  # type: ignore[attr-defined]
-        make = base.__new__  # pickle insists that what it is told to make has the object's class
+        make = base.__new__  # pickle requires the object's class
     elif make is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
         _, positional, named = arguments
         make, arguments = functools.partial(base.__new__, base, *positional, **named), ()

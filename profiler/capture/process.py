@@ -41,32 +41,26 @@ from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
 from profiler.plugins import let_pass
 
-# --- The ends of a process: whatever it dies of, what was recorded is closed first, if it can
-# be.
-#
-#     end = ProcessEnd(close=lambda failure: ..., forked=lambda: ...)
-#     end.watch()
+# --- The end of a process: the recording is closed first, if that is possible.
 #
 # | end | what happens |
 # |---|---|
 # | normal, `sys.exit` | `close("")` by `atexit`, after the script's own exit functions |
 # | uncaught exception, SIGINT | `close("ValueError: …")` by `atexit` |
 # | SIGTERM, SIGHUP with their default action | `close("SIGTERM")`, then the default action |
-# | the same while the run is being closed | when it is, the default action; a second one: at once
-# |
-# | the script's own signal handler | its business: it is left alone; if it exits, `atexit` closes
-# |
+# | the same while the run is being closed | afterwards, the default action; a second one: at once |
+# | the script's own signal handler | it is not replaced; if it exits, `atexit` closes |
 # | one in C, as `faulthandler.register`'s | the same |
 # | a child by `os.fork` | `forked()` in the child, which is then watched as its parent is |
 # | a `multiprocessing` child by fork | as above, and `close` when its target has returned |
 # | `os._exit`, `exec`, SIGKILL, a crash | nothing: what was written stays |
 #
-# As every handler in Python, ours does not run while the main thread waits for a lock without end,
-# if the signal came in the instant in which that started; the next signal wakes it.
+# As all handlers in Python, ours does not run while the main thread waits for a lock without a
+# timeout, if the signal came just as the wait started; the next signal wakes it.
 
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
-_PATIENCE_S = 60.0  # a signal waits for the bundle this long; what was written stays anyway
+_PATIENCE_S = 60.0  # a signal waits this long for the bundle; files written so far stay anyway
 
 
 class ProcessEnd:
@@ -79,10 +73,10 @@ class ProcessEnd:
         self._watching = False
         self._registered = False
         self._closing = False
-        self._waiting: int | None = None  # a signal that came while the run was being closed
+        self._waiting: int | None = None  # the signal that came while the run was being closed
 
     def watch(self) -> None:
-        """Watch for the end of the process; may be called again without effect."""
+        """Watch for the end of the process; again without effect."""
         if not self._registered:
             self._registered = True
             if hasattr(os, "register_at_fork"):
@@ -92,7 +86,7 @@ class ProcessEnd:
             atexit.register(self._at_exit)
 
     def watch_signals(self) -> None:
-        """Take the signals whose default action would end the process; only the main thread can,
+        """Handle the signals whose default action would end the process. Only the main thread can;
         elsewhere nothing happens."""
         if threading.current_thread() is not threading.main_thread():
             return
@@ -105,7 +99,7 @@ class ProcessEnd:
                 self._handled.add(number)
 
     def leave(self) -> None:
-        """Watch no more, and give the signals back."""
+        """Stop watching, and restore the signal handlers."""
         self._watching = False
         atexit.unregister(self._at_exit)
         if threading.current_thread() is not threading.main_thread():
@@ -122,7 +116,7 @@ class ProcessEnd:
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
-        """Whoever closes the run does so inside: a first signal waits for the end of it."""
+        """Close the run inside this block: a first signal waits for its end."""
         self._closing = True
         try:
             yield
@@ -132,12 +126,12 @@ class ProcessEnd:
                 signal.raise_signal(self._waiting)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Close, then die of the signal after all; at once of a second one.
+        """Close the run, then let the signal end the process; a second signal ends it immediately.
 
-        This runs between two bytecodes of the main thread, which is where a runtime's profiler can
-        be stopped, if it was started there. The main thread may hold a lock that closing needs: so
-        another thread sees to it that the process does not wait for itself without end. While the
-        interpreter shuts down, Python 3.12 and later start none: then only a second signal does.
+        This runs between two bytecodes of the main thread, where a runtime's profiler can be
+        stopped if it was started there. The main thread may hold a lock that closing needs, so
+        another thread ends the process after a timeout. While the interpreter shuts down, Python
+        3.12 and later start no threads: then only a second signal ends a deadlock.
         """
         signal.signal(number, signal.SIG_DFL)
         closed = threading.Event()
@@ -162,24 +156,24 @@ class ProcessEnd:
             util.register_after_fork(self, _finalize_in_child)
 
     def close_in_child(self) -> None:
-        """What a `multiprocessing` child runs when its target has returned or raised."""
+        """Close the run of a `multiprocessing` child when its target has returned or raised."""
         if self._watching:
             self._close("")
 
 
 def _die_of_sigint_still() -> None:
-    """Let the interpreter remember that Ctrl-C ends it, so that its end is seen to be SIGINT's.
+    """Make the interpreter exit as killed by SIGINT after Ctrl-C.
 
-    It forgets that with any further string that it executes (`run_eval_code_obj` in CPython's
-    Python/pythonrun.c), as a module does whose import makes a named tuple.
+    It forgets a KeyboardInterrupt with each further string that it executes (`run_eval_code_obj` in
+    CPython's Python/pythonrun.c), such as for a named tuple.
     """
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")  # noqa: S102 - a constant
 
 
 def _handled_in_c(number: int) -> bool:
-    """Whether code in C, such as `faulthandler.register`, handles a signal for which Python has no
-    handler; False if the system does not tell."""
+    """Whether C code, such as `faulthandler.register`, handles a signal for which Python has no
+    handler; False if unknown."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
@@ -203,7 +197,7 @@ def _finalize_in_child(end: Any) -> None:
 def uncaught() -> str:
     """The exception that ends the process, as "ValueError: …"; "" if there is none.
 
-    Interactive interpreters keep the last error of a command that ended nothing.
+    Interactive interpreters also keep the last error of a command, which did not end the process.
     """
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return ""
@@ -216,32 +210,31 @@ def uncaught() -> str:
 
 # --- What a switched-on process watches for: pipelines, and what backends notice outside of them.
 #
-# Backends of other packages are looked up when the first library that is watched has been imported,
-# or when code switches profiling on: the start of an interpreter does not pay for that.
+# Backends of other packages are looked up after the import of the first watched library, or when
+# code switches profiling on, so the start of an interpreter does not pay for it.
 
 
 class Watchers:
-    """Those of `pipelines` and of backends, for a process. When a library that one of them asks for
-    has been imported, `noticed` says whether the process is still on; only then the watcher is
-    told."""
+    """The watchers of a process: `pipelines` and those of backends. When a library of one has been
+    imported, it is notified if `noticed()` says that the process is still switched on."""
 
     def __init__(self, process: Watching, pipelines: Watcher, noticed: Callable[[], bool]) -> None:
         self._process = process
         self._pipelines = pipelines
         self._noticed = noticed
-        self._by_backend: dict[str, Watcher] = {}  # "" for pipelines
-        self._others_asked = False  # whether other packages' backends have been
+        self._by_backend: dict[str, Watcher] = {}  # "" is the key of pipelines
+        self._others_asked = False  # whether other packages' backends were asked
 
     def begin(self) -> None:
-        """Watch for pipelines, and what the backends here watch for."""
+        """Start watching for pipelines and for what the built-in backends notice."""
         self._by_backend.setdefault("", self._pipelines)
         self._add(built_in())
         for watcher in list(self._by_backend.values()):
             self._watch(watcher)
 
     def ask_others(self) -> None:
-        """Have backends of other packages watch as well: once, when it costs no process that runs
-        no model anything."""
+        """Have backends of other packages watch, too, once: called when a process without models
+        pays nothing for it."""
         if self._others_asked:
             return
         self._others_asked = True
@@ -258,18 +251,18 @@ class Watchers:
                 )
 
     def end(self) -> None:
-        """What is imported from now on is not noticed."""
+        """Stop noticing imports."""
         for watcher in self._by_backend.values():
             for name in watcher.libraries:
                 forget(name)
 
     def undo(self) -> None:
-        """Leave libraries as they were."""
+        """Restore the libraries."""
         for watcher in self._by_backend.values():
             watcher.undo()
 
     def forget(self) -> None:
-        """Start again, as in a forked child."""
+        """Forget all that was noticed, as in a forked child."""
         for watcher in self._by_backend.values():
             watcher.forget()
 
@@ -293,11 +286,7 @@ class Watchers:
         return imported
 
 
-# --- The recording of a process that is switched on: what it watches, its one session, its end.
-#
-# Pipelines, and what backends watch for outside them, are noticed as the script uses them and
-# recorded in one session: one bundle a process. The session is opened on the first use, so a
-# process that runs no model leaves nothing.
+# --- The recording of a switched-on process: what it watches, its one session, its end.
 
 
 _NO_STEPS = (
@@ -315,13 +304,13 @@ class SwitchedOn:
     def __init__(self, open_session: Callable[[Settings, str], Any]) -> None:
         self.settings: Settings | None = None
         self.by_environment = False
-        self.asked = False  # whether the environment has been looked at
+        self.asked = False  # whether the environment has been read
         self._open_session = open_session
         self._session: Any = None
         self._steps_said = False
-        self._used = False  # whether something that is recorded has been called, or was about to be
-        self._passed = Together()  # what was called and is no submodule
-        self._opened = False  # whether `_session` is settled for what belongs to no pipeline
+        self._used = False  # whether something to record has been called, or was about to be
+        self._passed = Together()  # objects that were called and are no submodules
+        self._opened = False  # whether opening the session for parts outside pipelines was tried
         self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         self._pipelines = NewPipelines(self._attach)
@@ -329,7 +318,8 @@ class SwitchedOn:
         self._end = ProcessEnd(self.close, self._forked)
 
     def switch_on(self, settings: Settings, *, by_environment: bool = False) -> None:
-        """Watch for pipelines and sessions; nothing is written before the first is used."""
+        """Start watching for pipelines and sessions; nothing is written before the first is
+        used."""
         self.settings, self.by_environment = settings.absolute(), by_environment
         self._end.watch()
         _tell(self.settings, process=os.getpid())
@@ -338,26 +328,27 @@ class SwitchedOn:
             self._watchers.ask_others()
 
     def switch_off(self, failure: str = "", *, announce: bool = False) -> Path | None:
-        """Close the session and leave everything as it was. Returns the bundle's folder, None
-        if nothing ran; `announce` names it on stderr, unless `profile-sd3 record` will. Raises
-        OutputError if the bundle cannot be written.
+        """Close the session and restore everything. Returns the bundle's folder, None if nothing
+        ran. `announce` prints it to stderr, unless `profile-sd3 record` will. Raises OutputError if
+        the bundle cannot be written.
 
-        From the first moment on nothing new is recorded: threads may run models all the while.
+        Nothing new is recorded from the start of this call, although threads may still run models.
         """
         self._watchers.end()
         with self._lock:
             session, settings = self._session, self.settings
             self._session, self.settings, self._opened = None, None, False
-            self._attachments = weakref.WeakKeyDictionary()  # they hold on to what they recorded
+            self._attachments = weakref.WeakKeyDictionary()  # they reference what they recorded
         try:
-            with self._end.closing():  # a signal that waits ends the process right after this
+            with self._end.closing():  # a deferred signal ends the process right after this
                 return _closed(session, settings, failure, announce=announce)
         finally:
             self._watchers.undo()
             self._end.leave()
 
     def close(self, failure: str) -> None:
-        """The end of the process: as `switch_off`, but what goes wrong is said, not raised."""
+        """Close the session at the end of the process: `switch_off`, but errors are printed, not
+        raised."""
         used = self._used
         try:
             path = self.switch_off(failure, announce=True)
@@ -370,11 +361,12 @@ class SwitchedOn:
 
     @property
     def unused(self) -> bool:
-        """Whether nothing has been recorded since it was switched on."""
+        """Whether nothing has been recorded since profiling was switched on."""
         return self._session is None
 
     def _attach(self, pipeline: Any) -> bool | None:
-        """Hook a pipeline; None if the script has put it under a `profile` of its own."""
+        """Hook a pipeline; None if it is not recorded here, since the script profiles it itself,
+        the running pipeline covers it, or profiling is off."""
         from profiler.capture.patching import is_wrapped
 
         begin_ns = time.perf_counter_ns()
@@ -393,7 +385,7 @@ class SwitchedOn:
                 _tell(self.settings, bundle=str(self._session.directory))
                 self._session.recorder.add_first_use(time.perf_counter_ns() - begin_ns)
             except BaseException as error:
-                if attachment is not None:  # interrupted: it is asked again on the next use
+                if attachment is not None:  # interrupted: it is tried again on the next use
                     attachment.detach()
                 let_pass(error)
                 _tell(self.settings, failed=str(error))
@@ -403,7 +395,7 @@ class SwitchedOn:
     def release(self, pipeline: Any) -> None:
         """Unhook a pipeline that the script profiles itself now; what was recorded stays.
 
-        A first use holds the lock of `_pipelines` when it asks for this one: here they are held one
+        A first use takes this lock while it holds that of `_pipelines`, so here they are held one
         after the other.
         """
         with self._lock:
@@ -413,7 +405,8 @@ class SwitchedOn:
             self._pipelines.forget_one(pipeline)
 
     def recording(self) -> Any:
-        """The session for what belongs to no pipeline; None while off, and if none can be."""
+        """The session for parts that belong to no pipeline; None while off, and if it cannot be
+        opened."""
         if self._opened or self.settings is None:
             return self._session
         with self._lock:
@@ -431,8 +424,8 @@ class SwitchedOn:
             return self._session
 
     def open_source(self, session: Any, part: StandalonePart) -> Any:
-        """What traces the operators of a part that belongs to no pipeline, opened in front of its
-        first call; None if nothing does."""
+        """Open the operator source of a part that belongs to no pipeline, before its first call;
+        None if its operators are not traced."""
         from profiler.capture.backend import open_source
         from profiler.capture.operator_source import SourceRequest
         from profiler.capture.run_info import part_facts
@@ -469,8 +462,8 @@ class SwitchedOn:
         return source
 
     def use_parts(self, parts: list[Any], caller: FrameType) -> None:
-        """Record calls of what the script holds in no pipeline, under the names that it has there,
-        beside the schedulers that are there."""
+        """Record the calls of those of `parts` that no pipeline holds, under the script's names for
+        them, and steps by the script's schedulers."""
         from profiler.capture.pipelines.script_objects import look_for_schedulers, names_of
 
         begin_ns = time.perf_counter_ns()
@@ -492,15 +485,15 @@ class SwitchedOn:
             session.recorder.add_first_use(time.perf_counter_ns() - begin_ns)
 
     def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
-        """Those of these objects that the script's variables hold, or attributes of what these
-        do."""
+        """Return those of `parts` that the script's variables hold, directly or as attributes of
+        their values."""
         from profiler.capture.pipelines.script_objects import held_around
 
         return held_around(parts, caller)
 
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
-        """Have coverage state what is executed and not recorded, once something is; if nothing
-        is, the journal names it."""
+        """Count the work of these unrecorded objects in coverage once something is recorded; until
+        then, name them in the journal."""
         from profiler.capture.pipelines.script_objects import names_of
 
         own = [part for part in parts if not self._pipelines.holds(part)]
@@ -514,15 +507,15 @@ class SwitchedOn:
             self._session.pass_over(self._passed.alive())
 
     def _noticed(self) -> bool:
-        """A library that is watched has been imported: whether anybody still wants to know."""
+        """Handle the import of a watched library; returns whether profiling is still on."""
         if self.settings is None:
             return False
         self._end.watch_signals()
         return True
 
     def _forked(self) -> None:
-        """In a forked child: the parent's session is the parent's, and never closed here. What
-        it had hooked is unhooked; what the child uses starts a session of its own."""
+        """Abandon the parent's session in a forked child, without closing it, and remove its hooks.
+        What the child uses starts a session of its own."""
         from profiler.capture.calls import Scope, enter
 
         self._lock = threading.RLock()
@@ -535,8 +528,8 @@ class SwitchedOn:
 
 
 def _is_part_of_running(pipeline: Any) -> bool:
-    """Whether the pipeline that runs now has all components of this one, which it holds: their
-    calls have its names and are in its loops."""
+    """Whether the running pipeline has all components of `pipeline`, so that their calls get its
+    names and loops."""
     from profiler.capture.calls import scope
     from profiler.capture.pipelines.submodules import owner_of, present_entries
 
@@ -550,7 +543,7 @@ def _is_part_of_running(pipeline: Any) -> bool:
 def _closed(
     session: Any, settings: Settings | None, failure: str, *, announce: bool
 ) -> Path | None:
-    """Close the session of a process: its bundle's folder, None if nothing ran."""
+    """Close the session of a process and return its bundle's folder, None if nothing ran."""
     if session is None or settings is None:
         return None
     if failure == _POOLS_SIGNAL and _is_worker() and not session.recorder.running:
@@ -573,15 +566,15 @@ _POOLS_SIGNAL = "SIGTERM"
 
 
 def _is_worker() -> bool:
-    """Whether this is a daemon process of multiprocessing, as the workers of a pool: its parent
-    ends it by SIGTERM when it needs it no more."""
+    """Whether this is a daemon process of multiprocessing, such as a worker of a pool, which its
+    parent ends by SIGTERM."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.current_process().daemon
 
 
 def _tell(settings: Settings, **event: Any) -> None:
-    """Append a line to the journal of `profile-sd3 record`, if it has asked for one. Each starts
-    with its line break, so that one that a full disk has cut spoils no other."""
+    """Append a line to the journal of `profile-sd3 record`, if there is one. Each line starts with
+    its line break, so that one cut off by a full disk does not spoil the next."""
     if settings.journal is not None:
         try:
             with settings.journal.open("a", encoding="utf-8") as file:
@@ -591,7 +584,7 @@ def _tell(settings: Settings, **event: Any) -> None:
 
 
 def _say_unknown(settings: Settings, session: Any) -> None:
-    """Submodules that were configured and never ran: most likely a name mistyped."""
+    """Report submodules that were configured and never ran: most likely a typo."""
     from profiler.capture.settings import parse_ops
     from profiler.trace.events import component_of
 
@@ -615,7 +608,7 @@ def _options(settings: Settings) -> Options:
 
 
 def open_session(settings: Settings, title: str) -> Any:
-    """The session of a process with these settings; `title` names a run without a pipeline."""
+    """Open the session of a process with these settings; `title` names a run without a pipeline."""
     from profiler.capture.session import Session
     from profiler.trace.compression import check_compression
 
@@ -629,7 +622,7 @@ def open_session(settings: Settings, title: str) -> Any:
 
 
 def _script_name() -> str:
-    """What names a run without a pipeline: the script, or the package that `-m` ran."""
+    """The name of a run without a pipeline: the script, or the package that `-m` ran."""
     program = Path(sys.argv[0] if sys.argv else "")
     name = program.parent.name if program.stem == "__main__" else program.stem
     plain = "".join(c if c.isalnum() or c in "_+-" else "_" for c in name).strip("_-")

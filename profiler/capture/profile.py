@@ -29,18 +29,17 @@ from profiler.capture.startup import recording
 from profiler.errors import InputError
 from profiler.trace.compression import Compression, check_compression
 
-# --- `profiler.submodule("upscaler", module)`: a submodule that the script names itself.
+# --- `profiler.submodule("upscaler", module)`: a submodule that the script names.
 
 
 _T = TypeVar("_T")
-_NAME = re.compile(r"[\w.\-]+")  # what `--ops` can name
+_NAME = re.compile(r"[\w.\-]+")  # names that `--ops` accepts
 
 
 def submodule(name: str, module: _T) -> _T:
-    """Record the calls of `module` (a module, session or runtime) as those of the submodule
-    `name`, wherever it is called while a run is being recorded; returns it. Its name wins over
-    that of a pipeline that is profiled from then on. Raises InputError for a name that no submodule
-    can have."""
+    """Record the calls of `module` (a module, session or runtime) as those of the submodule `name`,
+    wherever it is called while a run is recorded. Returns `module`. The name wins over that of a
+    pipeline that is profiled from then on. Raises InputError for an invalid name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a submodule: use letters, digits, _, - and .")
     if not is_executed(module):
@@ -55,11 +54,7 @@ def submodule(name: str, module: _T) -> _T:
     return module
 
 
-# --- Profiling one pipeline with code: a session with one attachment.
-#
-# with profiler.profile(pipe, out="traces/") as run:
-#     pipe("a cat", num_inference_steps=28)
-# run.path   # traces/20261121-093000-StableDiffusion3Pipeline
+# --- Profiling one pipeline from code: a session with one attachment.
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -79,19 +74,18 @@ def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
     memory: bool = False,
     keep_prompts: bool = False,
 ) -> Profile:
-    """Profile `pipeline` inside the block that this opens, or in the function it decorates: a
+    """Profile `pipeline` in a `with` block, or in the function that this decorates. It may be a
     pipeline, a module, session or runtime, a list or dict of those, or a function that uses them.
 
-    `config` says per submodule whether to trace its operators and on which
-    device it runs: `{"text_encoder": {"device": 0, "activate_profiler": True}}`. `ops` "none"
-    records calls only. The bundle is written to a new folder `name` below `out` when the block
-    ends. `event_cap` is the number of events before which a runtime's profiler is renewed, None:
-    its own limit, after which it drops them. `compress` packs the packets of all files: "none",
-    "deflate" or "zstd". `max_size` (bytes, or "2GiB") is what the run may write before calls are
-    recorded without operators; `memory` records what is allocated, if a backend can tell,
-    for some time more. `keep_prompts` leaves prompts and paths of images in the recorded command
-    line, which otherwise has their lengths. Raises InputError
-    if the pipeline or an option cannot be used, OutputError if `out` cannot be
+    `config` says per submodule whether to trace its operators and on which device it runs:
+    `{"text_encoder": {"device": 0, "activate_profiler": True}}`. `ops` "none" records calls only.
+    The bundle is written to a new folder `name` below `out` when the block ends. `event_cap` is the
+    number of events before which a runtime's profiler is renewed, None: its own limit, above which
+    it drops events. `compress` packs the packets of all files: "none", "deflate" or "zstd".
+    `max_size` (bytes, or "2GiB") limits what the run writes, after which calls are recorded without
+    operators; `memory` records allocations, if the backend can, at some cost. `keep_prompts` keeps
+    prompts and paths of images in the recorded command line, which otherwise has their lengths.
+    Raises InputError if the pipeline or an option cannot be used, OutputError if `out` cannot be
     written.
     """
     found = subjects(pipeline)
@@ -115,8 +109,8 @@ def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
 
 
 class Profile:
-    """A run of the `pipelines` that were `given`. `path` is the bundle's folder, set when the block
-    has ended.
+    """A run of `pipelines`, those in `given`. `path` is the bundle's folder, set at the end of the
+    block.
 
     Use as a context manager, or as a decorator of a function that runs the pipeline; each use
     writes one bundle.
@@ -126,13 +120,13 @@ class Profile:
         self, given: Any, pipelines: list[Any], open_session: Callable[[], Session]
     ) -> None:
         self.path: Path | None = None
-        self._given = given  # is kept alive: modules that no pipeline holds are not, by themselves
+        self._given = given  # keeps modules alive that no pipeline holds
         self._pipelines = pipelines
         self._open_session = open_session
         self._session: Session | None = None
 
     def __call__(self, function: _F) -> _F:
-        """Decorate `function`, `async` or not: every call of it is a run of its own. Raises
+        """Decorate `function`, `async` or not: each call of it is a run of its own. Raises
         InputError for a generator."""
 
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -197,16 +191,15 @@ class Profile:
             self.path = self._session.path
 
     def warmup(self) -> AbstractContextManager[None]:
-        """What runs inside is executed with everything in place but kept out of the run; the
-        manifest says how long it took."""
+        """Run the code inside with all hooks in place, but outside the recorded run; the manifest
+        says how long it took."""
         if self._session is None:
             raise InputError("warmup() belongs inside the block that profiler.profile opens")
         return self._session.warmup()
 
 
 class FakeClock:
-    """A clock for tests, which stands still until `advance` moves it; `step_ns` is added at each
-    reading."""
+    """A clock for tests that stands still until `advance` moves it; each reading adds `step_ns`."""
 
     monotonic_offset_ns = 0
 
@@ -215,11 +208,11 @@ class FakeClock:
         self._step_ns = step_ns
 
     def now_ns(self) -> int:
-        """The present, in ns; each reading moves on by `step_ns`."""
+        """The current time in ns; each reading adds `step_ns`."""
         now = self._now_ns
         self._now_ns += self._step_ns
         return now
 
     def advance(self, duration_ns: int) -> None:
-        """Let `duration_ns` pass."""
+        """Move the clock by `duration_ns`."""
         self._now_ns += duration_ns

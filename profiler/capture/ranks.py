@@ -1,4 +1,4 @@
-"""The rank of a process in its job, by what the launcher left in the environment.
+"""The rank of a process in its job, from the launcher's environment variables.
 
     own_job(os.environ, os.getpid())     # None if the process is no rank of a job
 
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from profiler.trace.manifest_fields import Job, Rank
 
-_NOTE = "PROFILE_SD3_RANK"  # which process is the rank that the environment names
+_NOTE = "PROFILE_SD3_RANK"  # the process that is the environment's rank
 _MOST = 1 << 31  # ranks
 _BATCH = "SLURM_JOB_ID"  # of an allocation, in which several jobs may run one after the other
 
@@ -30,7 +30,7 @@ _BATCH = "SLURM_JOB_ID"  # of an allocation, in which several jobs may run one a
 @dataclass(frozen=True, slots=True)
 class _Launcher:
     """The variables that a launcher sets for each rank. `job` are those that name the job, `place`
-    where its ranks meet, if none does."""
+    those of its ranks' meeting point, used if none does."""
 
     name: str
     rank: str
@@ -63,8 +63,8 @@ _LAUNCHERS = (  # the innermost first: torchrun may run inside srun
 
 
 def own_job(environment: MutableMapping[str, str], process: int) -> Job | None:
-    """The job in which this process is a rank, None if it is in none of several processes. The
-    environment says from then on that no child is this rank."""
+    """The job in which this process is a rank, None if it is not one of several. Marks the
+    environment, so that no child takes itself for this rank."""
     for launcher in _LAUNCHERS:
         rank, size = (_number(environment, name) for name in (launcher.rank, launcher.size))
         if rank is None or size is None or not rank < size < _MOST or size < 2:
@@ -86,7 +86,7 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def _name(launcher: _Launcher, environment: Mapping[str, str]) -> str:
-    """What the job is called, the same for all its ranks, as far as the environment tells."""
+    """The name of the job, the same for all its ranks as far as the environment says."""
 
     def given(names: tuple[str, ...]) -> tuple[str, ...]:
         texts = (environment.get(name, "") for name in names)
@@ -97,8 +97,8 @@ def _name(launcher: _Launcher, environment: Mapping[str, str]) -> str:
 
 
 def _machine() -> str:
-    """What the machine calls its present start, the same for all processes that share its clocks;
-    "" if the system does not tell."""
+    """The ID of the machine's current boot, the same for all processes that share its clocks; "" if
+    unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

@@ -34,31 +34,32 @@ from profiler.trace.compression import Packed, pack, unpack
 from profiler.trace.events import NO_STEP, UNKNOWN, Branch, Call, Span
 from profiler.trace.manifest_fields import Coverage, Uncaptured
 
-# --- How much of what modules and sessions execute lies in captured calls, and what does not.
+# --- Coverage: how much of the work of modules and sessions is in captured calls.
 
 
-_MOST_NAMES = 100  # in the manifest; the rest is one more
+_MOST_NAMES = 100  # in the manifest; the others are summed as one more
 _REST = "others"
 
 
 @dataclass(slots=True)
 class CoverageTally:
-    """What has been measured in a run so far."""
+    """The coverage measured in a run so far."""
 
     pipelines: int = 0
     captured_ns: int = 0
     captured_alone_ns: int = 0  # in no pipeline call
-    alone: bool = False  # something that is not captured ran there, too
+    alone: bool = False  # uncaptured work ran outside pipeline calls, too
     uncaptured: dict[str, tuple[int, int]] = field(default_factory=dict)  # calls and ns by name
 
     def add(self, name: str, duration_ns: int) -> None:
-        """Something was executed outside captured calls."""
+        """Count work executed outside captured calls."""
         calls, total_ns = self.uncaptured.get(name, (0, 0))
         self.uncaptured[name] = calls + 1, total_ns + duration_ns
 
     def coverage(self) -> Coverage | None:
-        """As the manifest has it; None if nothing was measured: of modules that no pipeline
-        holds the pieces alone are, so that they are measured if some ran by themselves."""
+        """The manifest's coverage; None if nothing was measured. Of modules that no pipeline holds
+        only the uncaptured ones are measured, so captured time outside pipeline calls counts only
+        if some ran there."""
         if not (self.pipelines or self.alone):
             return None
         captured_ns = self.captured_ns + (self.captured_alone_ns if self.alone else 0)
@@ -81,26 +82,26 @@ class CoverageTally:
         )
 
 
-# --- When devices worked on calls, as they noted it themselves.
+# --- The device times of calls, from marks in the devices' queues.
 #
-# A call on a device that works through a queue returns once its work is launched. If operators are
-# traced, these tell when the device worked; for all other calls two marks in its queue do, one
-# ahead of the call and one behind it.
+# A call on a device with a queue returns once its work is launched. Traced operators show when the
+# device worked; for other calls, two marks in its queue do, one before the call and one after it.
 #
-# Marks tell how far they lie apart, not when they were passed. On the run's clock they are placed
-# by an anchor: a mark that was put into an empty queue was passed when the host put it there.
+# Marks give the time between them, not a time on the run's clock. An anchor gives that: a mark put
+# into an empty queue was passed when the host put it there.
 
 
 _STALE_NS = 1_000_000_000  # clocks of devices run a little faster or slower than the host's
-_FAR_NS = 5_000_000_000  # how far marks lie apart is told with seven digits
-_AT_ONCE_NS = 200_000  # longer, and something else ran while the host put the mark there
+_FAR_NS = 5_000_000_000  # the time between marks has seven digits
+_AT_ONCE_NS = 200_000  # above this, something else ran while the host put the mark there
 _NAP_S = 0.001
-_NAPS = 5_000  # without any progress of a device, when the run is closed
+_NAPS = 5_000  # without progress of a device, when the run is closed
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """A mark that was passed at `at_ns` of the run's clock, by what the host said at `told_ns`."""
+    """A mark that was passed at `at_ns` of the run's clock, derived from a host time at
+    `told_ns`."""
 
     mark: Mark
     at_ns: int
@@ -109,8 +110,8 @@ class _Anchor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noting:
-    """A call that `device` notes: the mark ahead of it, and its anchor, None before there is
-    any."""
+    """A call whose time `device` records: the mark before it, and its anchor, None before there is
+    one."""
 
     invocation: Invocation
     device: str
@@ -120,7 +121,7 @@ class Noting:
 
 @dataclass(slots=True, eq=False)
 class _Queue:
-    """A device: what it has been asked to note, with the marks behind, in order."""
+    """The queue of a device: the calls it records, in order, each with the mark after it."""
 
     marks: DeviceMarks
     open: deque[tuple[Noting, Mark]]
@@ -129,12 +130,12 @@ class _Queue:
 
 
 class DeviceTimes:
-    """Has the devices of one run note calls, whose `device_lag_ns` and `device_duration_ns` are set
-    once both marks have been passed: `noting` is True until then. `on_noted` is told of each.
+    """Sets `device_lag_ns` and `device_duration_ns` of a run's calls once the device has passed
+    both marks of a call: `noting` is True until then. `on_noted` is called with each such
+    invocation.
 
-    Nothing waits for a device before `finish`. Devices are only asked on threads that call
-    submodules or close the run, and while these capture no graph. It takes no locks, as its
-    `Recorder`.
+    Only `finish` waits for devices. They are queried only on threads that call submodules or close
+    the run, and not while these capture a graph. Like `Recorder`, it takes no locks.
     """
 
     def __init__(self, clock: Clock, *, nap: Callable[[float], None] = time.sleep) -> None:
@@ -145,8 +146,8 @@ class DeviceTimes:
         self._finished = False
 
     def begin(self, marks: DeviceMarks, invocation: Invocation, device: str) -> Noting | None:
-        """The invocation is about to start on this thread: hand what this returns to `end`. None
-        if `device` notes nothing."""
+        """Put the mark before an invocation that starts on this thread; pass what this returns to
+        `end`. None if `device` has no marks."""
         if not marks.ready(device):
             return None
         queue = self._queues.setdefault(device, _Queue(marks, deque()))
@@ -156,7 +157,7 @@ class DeviceTimes:
         return Noting(invocation, device, begin, queue.anchor)
 
     def end(self, noting: Noting) -> None:
-        """It has returned, on this thread."""
+        """Put the mark after an invocation that has returned on this thread."""
         queue = self._queues[noting.device]
         if queue.marks.ready(noting.device) and not self._finished:
             end = queue.marks.mark(noting.device)
@@ -164,14 +165,14 @@ class DeviceTimes:
             queue.open.append((noting, end))
 
     def collect(self) -> None:
-        """Set the times of those that have been passed by now."""
+        """Set the times of the calls whose marks have been passed by now."""
         for device, queue in list(self._queues.items()):
             if queue.open and queue.marks.ready(device):
                 self._collect(queue, device)
 
     def finish(self) -> None:
-        """Wait for all of them, when nothing is called any more; not for ever: calls of a device
-        that has failed, or does nothing for long, have the times that the host knows."""
+        """Wait for all calls, at the end of the run. Calls of a device that has failed, or makes no
+        progress for long, keep the host's times."""
         self._finished = True
         failures: list[Exception] = []
         for device, queue in self._queues.items():
@@ -196,8 +197,8 @@ class DeviceTimes:
                 naps += 1
 
     def _anchored(self, queue: _Queue, device: str) -> Mark | None:
-        """A mark that is the anchor of its queue from now on; None if that is not needed, or
-        not possible now."""
+        """Put a mark that is the queue's new anchor; None if no new one is needed, or the queue is
+        not empty."""
         known, now_ns = queue.anchor, self._clock.now_ns()
         stale = known is None or now_ns - known.told_ns > _STALE_NS
         if not (stale and queue.marks.empty(device)):
@@ -215,7 +216,7 @@ class DeviceTimes:
             if anchor is None:
                 self._anchored(queue, device)
                 anchor = queue.anchor
-            if anchor is None or not anchor.mark.passed():  # with the next ones, in their order
+            if anchor is None or not anchor.mark.passed():  # retried later, in order
                 queue.open.appendleft((noting, end))
                 return
             try:
@@ -243,7 +244,7 @@ class DeviceTimes:
 
     def _note(self, noting: Noting, end: Mark, anchor: _Anchor, queue: _Queue) -> None:
         invocation = noting.invocation
-        if noting.anchor is None:  # a later one
+        if noting.anchor is None:  # the anchor is later than the call
             begin_ns = anchor.at_ns - anchor.mark.since_ns(noting.begin)
         else:
             begin_ns = anchor.at_ns + noting.begin.since_ns(anchor.mark)
@@ -258,38 +259,34 @@ class DeviceTimes:
 
 
 def _give_up(queue: _Queue) -> None:
-    """Calls that the device has not come to have the times that the host knows."""
+    """Leave the remaining calls of a device with the host's times."""
     while queue.open:
         noting, _ = queue.open.popleft()
         noting.invocation.noting = False
 
 
-# --- What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
-#
-# The recorder knows nothing of runtimes or files. Whoever wraps a pipeline tells it when
-# pipelines, calls (`invocations`) and host work start and end; what is open now is a
-# `scopes.Scope`.
+# --- What happened in a run: cheap to record while it runs, turned into a bundle afterwards.
 
 
 _T = TypeVar("_T")
 
-_REASONS = 100  # that are distinguished
-_UNPACKED = 512  # calls, and spans, from which on those that have ended are packed
+_REASONS = 100  # distinct errors of ours
+_UNPACKED = 512  # calls, and spans, above which those that have ended are packed
 
 
 class Recorder:
     """Collects one run. Nothing is kept during warm-up.
 
-    `limit` is of what the run may write; `memory` asks for allocations if they cost time;
-    `keep_prompts` for the command line with its prompts.
+    `limit` bounds the size of the run; `memory` records allocations even if that costs time;
+    `keep_prompts` keeps prompts in the command line.
 
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
 
-    `on_call_end` is told of each recorded invocation that returned, on the thread that ran it;
-    `on_call_placed` of those whose labels have changed since;
-    `on_pipeline_end` when the last open pipeline call has ended, its sources included;
-    `on_converted` when a source has operators of earlier calls, whatever runs meanwhile.
+    `on_call_end` is called with each recorded invocation that returned, on its thread;
+    `on_call_placed` with those whose labels have changed since; `on_pipeline_end` when the last
+    open pipeline call has ended and its sources know; `on_converted` when a source has operators of
+    earlier calls, even during later ones.
     """
 
     def __init__(
@@ -308,18 +305,18 @@ class Recorder:
         self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
         self.on_converted: Callable[[], None] | None = None
-        self.opening_ns = 0  # of first uses: attaching, and profiled sessions of bare ones
+        self.opening_ns = 0  # first uses: attaching, opening sessions outside pipelines
         self.coverage = CoverageTally()
         self.device_times = DeviceTimes(clock)
         self.loops = ScriptLoops()  # outside every pipeline call
         self.invocations: list[Invocation] = []
-        self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
-        self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators
+        self.host_work: deque[HostWork] = deque()  # until `take_host_commands` takes them
+        self.host_commands: deque[HostCommands] = deque()  # on devices, and host operators
         self.own_work: deque[Span] = deque()  # of kind `profiler`
-        self.failures: Counter[tuple[str, str]] = Counter()  # of our own, by place and reason
-        self._warmups: list[int] = []  # starts of the open ones
+        self.failures: Counter[tuple[str, str]] = Counter()  # our own errors, by place and reason
+        self._warmups: list[int] = []  # starts of the open warm-ups
         self._open: list[PipelineCall] = []
-        self._kept: dict[int, PipelineCall] = {}  # those that have ended, by number
+        self._kept: dict[int, PipelineCall] = {}  # pipeline calls that have ended, by number
         self._packed: list[bytes] = []  # earlier ones, with their invocations
         self._packed_work = Packed[Span]()
         self._indices = itertools.count()
@@ -331,26 +328,27 @@ class Recorder:
         return not self._warmups
 
     def begin_warmup(self) -> None:
-        """Keep nothing from now on, until each of these has met its `end_warmup`."""
+        """Stop recording until `end_warmup` has been called as often as this."""
         self._warmups.append(self.clock.now_ns())
 
     def end_warmup(self) -> int:
-        """Ends one; returns how long all of them took, in ns, -1 while others are open."""
+        """End one warm-up; returns the ns since the first one started, or -1 while others are
+        open."""
         first = self._warmups[0]
         self._warmups.pop()
         return -1 if self._warmups else self.clock.now_ns() - first
 
     def lose(self, where: str, error: Exception, *, for_good: bool = False) -> None:
-        """Our own `error` kept something of `where` (a submodule or a pipeline) from being
-        recorded: a drop, of one call, or `for_good` of nobody knows how many. It is said on stderr
-        once, and the script goes on."""
+        """Record our own `error` as a drop: of one call of `where` (a submodule or a pipeline), or
+        with `for_good` of an unknown number. It is printed to stderr once, and the script
+        continues."""
         reason = type(error).__name__
         try:
             reason = f"{reason}: {' '.join(str(error).split())}".removesuffix(": ")
         except Exception as failed:  # noqa: BLE001 - what it says may fail, too
             let_pass(failed)
         if len(self.failures) >= _REASONS and (where, reason) not in self.failures:
-            reason = "further errors"  # that say something else each time
+            reason = "further errors"  # once there are too many distinct ones
         new = (where, reason) not in self.failures
         if for_good:
             self.failures[where, reason] = UNKNOWN
@@ -360,7 +358,7 @@ class Recorder:
             notice(f"{where} is not recorded whole, the script goes on: {reason}")
 
     def attempt(self, where: str, action: Callable[..., _T], *arguments: Any) -> _T | None:
-        """What `action(*arguments)`, which is ours, returns; None if it fails, see `lose`."""
+        """Call our own `action(*arguments)` and return its result; None if it fails, see `lose`."""
         try:
             return action(*arguments)
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -375,15 +373,15 @@ class Recorder:
 
     @property
     def hooks_ns(self) -> int:
-        """Time in our own code inside the recorded pipeline calls and around them, around all other
-        calls, and ahead of bare sessions."""
+        """Time in our own code inside and around the recorded pipeline calls, around all other
+        calls, and before sessions outside pipelines."""
         outside_ns = self.opening_ns + sum(call.hooks_ns for call in list(self.invocations))
         return outside_ns + sum(pipeline.total_hooks_ns() for pipeline in self.pipelines)
 
     @property
     def traced_ns(self) -> int:
-        """What the callers of pipelines saw, and of calls outside of them: our own work ahead of a
-        call and behind it included."""
+        """The time that the callers of pipelines, and of calls outside them, saw: our own work
+        before and after a call included."""
         outside = [call for call in list(self.invocations) if call.pipeline is None]
         hooks_ns = self.opening_ns + sum(call.hooks_ns for call in outside)
         inside_ns = sum(p.end_ns - p.start_ns + p.around_ns for p in self.pipelines)
@@ -391,13 +389,13 @@ class Recorder:
 
     @property
     def outside_ns(self) -> int:
-        """Time in the calls that returned and belong to no pipeline call."""
+        """Total time of the returned calls outside pipeline calls."""
         outside = (c for c in list(self.invocations) if c.pipeline is None and c.index >= 0)
         return sum(call.end_ns - call.start_ns for call in outside)
 
     def add_first_use(self, duration_ns: int) -> None:
-        """A caller has waited for something to be attached: in a pipeline call, or ahead of all
-        that is recorded."""
+        """Count time for which a caller waited until something was attached: in its pipeline call,
+        or before the recording."""
         pipeline = scope().pipeline
         if pipeline is not None:
             pipeline.hooks_ns += duration_ns
@@ -405,7 +403,7 @@ class Recorder:
             self.opening_ns += duration_ns
 
     def spent(self, invocation: Invocation, begin_ns: int) -> None:
-        """Our own code has run for `invocation` since `begin_ns`."""
+        """Count the time since `begin_ns` as our own code for `invocation`."""
         duration_ns = self.clock.now_ns() - begin_ns
         if invocation.pipeline is not None:
             invocation.pipeline.hooks_ns += duration_ns
@@ -413,7 +411,8 @@ class Recorder:
             invocation.hooks_ns += duration_ns
 
     def begin_pipeline(self, name: str) -> PipelineCall:
-        """A pipeline call starts now; hand it to `end_pipeline`. One in another has its number."""
+        """Start a pipeline call; pass it to `end_pipeline`. One inside another gets the other's
+        number."""
         outer = scope().pipeline
         recorded = outer is None and self.recording
         number = next(self._numbers) if recorded else number_of(outer)
@@ -428,9 +427,9 @@ class Recorder:
         return pipeline
 
     def end_pipeline(self, pipeline: PipelineCall, *, failed: bool = False) -> None:
-        """The pipeline call has ended; its spans are kept with those of the call around it. Again
-        without effect, and what an interrupt has cut short is completed then."""
-        if pipeline.end_ns < 0:  # else the run has been closed meanwhile
+        """End a pipeline call; its spans stay with those of the call around it. Again without
+        effect, except to complete what an interrupt cut short."""
+        if pipeline.end_ns < 0:  # False if the run has been closed meanwhile
             pipeline.failed = failed
             self.attempt(pipeline.name, pipeline.before_end)
             pipeline.before_end = nothing
@@ -446,32 +445,32 @@ class Recorder:
                 self._open.remove(pipeline)
 
     def settle(self) -> None:
-        """The sources of a pipeline call have been told of its end, too."""
+        """Handle that the sources of a pipeline call know of its end, too."""
         if self.on_pipeline_end is not None and not self._open:
             self.on_pipeline_end()
 
     def converted(self) -> None:
-        """A source has converted what its profiler recorded of calls that have ended."""
+        """Handle that a source has converted its profiler's recording of earlier calls."""
         if self.on_converted is not None:
             self.on_converted()
 
     def at_rest(self) -> bool:
-        """Whether no recorded pipeline call runs."""
+        """Whether no recorded pipeline call is running."""
         return not self._open
 
     @property
     def running(self) -> bool:
-        """Whether a pipeline call or a call has not ended."""
+        """Whether a pipeline call or a submodule call is running."""
         begun = (one for one in self.invocations if one.index < 0 and not one.failed)
         return bool(self._open) or any(begun)
 
     def end_open_pipelines(self) -> None:
-        """The run is closed: what still runs ends here, unfinished."""
+        """End the pipeline calls that are still running, as unfinished, when the run is closed."""
         for pipeline in list(self._open):
             self.end_pipeline(pipeline, failed=True)
 
     def begin_call(self, invocation: Invocation) -> None:
-        """The invocation starts now: sets its `start_ns`."""
+        """Start the invocation now: sets its `start_ns`."""
         invocation.start_ns = self.clock.now_ns()
         if invocation.pipeline is not None and not invocation.provisional:
             invocation.pipeline.begin_call(invocation.stage, invocation.start_ns)
@@ -481,8 +480,8 @@ class Recorder:
     def end_call(
         self, invocation: Invocation, end_ns: int | None = None, *, failed: bool = False
     ) -> None:
-        """The invocation has returned, at `end_ns` or now, or failed: then it gets no index and no
-        file. Again without effect."""
+        """End the invocation at `end_ns` or now. If it failed, it gets no index and no file. Again
+        without effect."""
         if invocation.index >= 0:
             return
         end_ns = self.clock.now_ns() if end_ns is None else end_ns
@@ -499,7 +498,7 @@ class Recorder:
             self.on_call_end(invocation)
 
     def place_call(self, invocation: Invocation, place: Place) -> None:
-        """The stage, step and iteration of an invocation that has ended are known now."""
+        """Set the stage, step and iteration of an invocation that has ended."""
         before = (invocation.stage, invocation.step, invocation.iteration)
         invocation.stage, invocation.step = place.stage, place.step
         invocation.last_step, invocation.iteration = place.last_step, place.iteration
@@ -511,7 +510,7 @@ class Recorder:
             self.on_call_placed(invocation)
 
     def label_call(self, invocation: Invocation, branch: Branch) -> None:
-        """The branch of an invocation is known now."""
+        """Set the branch of an invocation."""
         if invocation.branch != branch:
             invocation.branch = branch
             if invocation.index >= 0 and self.on_call_placed is not None:
@@ -523,7 +522,7 @@ class Recorder:
             self.host_work.append(HostWork(name, start_ns, end_ns, scope().pipeline))
 
     def add_own_work(self, what: OwnWork, start_ns: int, end_ns: int) -> None:
-        """Keep a piece of our own work, for which this thread's pipeline call waited."""
+        """Keep a piece of our own work that this thread's pipeline call waited for."""
         if self.recording and end_ns >= start_ns:
             number = number_of(scope().pipeline)
             duration_ns = end_ns - start_ns
@@ -531,8 +530,8 @@ class Recorder:
             self.own_work.append(span)
 
     def pack(self, written: Container[int]) -> None:
-        """Pack the pipeline calls, with their invocations, that have returned and whose files are
-        `written`, until `unpack`: nothing of them changes any more. One thread at a time."""
+        """Pack the returned pipeline calls whose files are `written`, with their invocations, until
+        `unpack`: they do not change any more. One thread at a time."""
         while len(self.own_work) > _UNPACKED:
             self._packed_work.append(self.own_work.popleft())
         calls = list(self.invocations)
@@ -558,7 +557,7 @@ class Recorder:
             del self._kept[number]
 
     def unpack(self) -> None:
-        """Have all that was packed back, in its order: the run has ended."""
+        """Restore all that was packed, in order, at the end of the run."""
         pieces, self._packed = self._packed, []
         kept: dict[int, PipelineCall] = {}
         earlier: list[Invocation] = []
@@ -580,7 +579,7 @@ class Recorder:
         return [invocation.as_call() for invocation in self.finished()]
 
     def spans(self) -> list[Span]:
-        """Pipeline, stage and step spans of every pipeline call that is in no other, and our own
+        """Pipeline, stage and step spans of every outermost pipeline call, and spans of our own
         work."""
         spans = [span for pipeline in self.pipelines for span in pipeline.spans()]
         return [*spans, *self.own_work]

@@ -67,35 +67,31 @@ from profiler.trace.manifest_fields import (
 from profiler.trace.redaction import HIDDEN, prompts_in, without_prompts
 
 # --- What was compiled in a run, and in which of its calls.
-#
-# compilations = RunCompilations(recorder)
-# compilations.open()      # once the backends are known compilations.look()      # after each call
-# compilations.of_run()    # when the run has ended
 
 
-_WHERE = "compilation"  # of what is lost if a log fails
+_WHERE = "compilation"  # where a drop is reported if a log fails
 
 
 class RunCompilations:
-    """Collects what the backends' logs tell.
+    """Collects the compilations that the backends' logs report.
 
-    Compilers say when they compiled, not in which thread: a compilation belongs to the recorded
-    call in whose time it started; of several, which run in threads, to the one that started last.
+    Compilers report a time but no thread. A compilation belongs to the recorded call that was
+    running when it started; of several on different threads, to the one that started last.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._logs: list[CompilationLog] = []
         self._found: list[Compilation] = []
-        self._looking = threading.Lock()  # who finds it taken leaves it to the next look
+        self._looking = threading.Lock()  # if taken, the next look does it
 
     def open(self) -> None:
-        """Start to listen: what has been compiled before is not of this run."""
+        """Start to listen; earlier compilations are not part of this run."""
         opened = (self._recorder.attempt(_WHERE, one.compilation_log) for one in backends())
         self._logs = [log for log in opened if log is not None]
 
     def look(self) -> None:
-        """Take what has been compiled since the last look."""
+        """Collect what has been compiled since the last look."""
         if not self._logs or not self._looking.acquire(blocking=False):
             return
         try:
@@ -110,8 +106,8 @@ class RunCompilations:
             self._looking.release()
 
     def of_run(self) -> tuple[Compilation, ...]:
-        """Those of recorded calls, with their indices, and those of recorded pipeline calls
-        outside of calls; without those of warm-up and of what the script does beside."""
+        """The compilations in recorded calls, with the calls' indices, and in recorded pipeline
+        calls outside of calls. Those in warm-up and of other work of the script are left out."""
         self.look()
         calls = sorted(self._recorder.finished(), key=lambda call: call.start_ns)
         found = []
@@ -128,19 +124,20 @@ class RunCompilations:
 
 
 def _call_at(calls: list[Invocation], at_ns: int) -> Invocation | None:
-    """The call that ran then; of several the one that started last. `calls` by their begin."""
+    """The call that was running at `at_ns`; of several the one that started last. `calls` are
+    sorted by start."""
     running = (call for call in reversed(calls) if call.start_ns <= at_ns < call.end_ns)
     return next(running, None)
 
 
-# --- Where a run was recorded: versions and hardware, as far as this machine tells.
+# --- Where a run was recorded: versions and hardware, as far as this machine reports them.
 
 
-_PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # and those of backends
+_PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # with those of backends
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the installed packages that take part in a run."""
+    """Versions of Python and of the installed packages involved in a run."""
     of_backends = [package for backend in backends() for package in backend.packages]
     found = {
         package: _version(package) or _version_of_library(package)
@@ -150,7 +147,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **known}
 
 
-@functools.cache  # of a process: looking takes longer than all else that the manifest needs
+@functools.cache  # once per process: the search takes longer than all else for the manifest
 def _version(package: str) -> str:
     """The version of an installed package, "" if it is not. `metadata.version` would parse all
     of its METADATA as an e-mail, whose body is the README."""
@@ -164,8 +161,8 @@ def _version(package: str) -> str:
 
 
 def _version_of_library(name: str) -> str:
-    """What an imported library of that name says of itself, "" if there is none: packages of
-    other names bring it, too, as builds of a runtime for GPUs do."""
+    """The version that an imported library reports itself, "" if there is none: it may come from a
+    package of another name, such as a runtime's GPU build."""
     found = getattr(sys.modules.get(name), "__version__", "")
     return found if isinstance(found, str) else ""
 
@@ -183,8 +180,8 @@ def hardware() -> Hardware:
 
 
 def crowding() -> float:
-    """How many threads wanted each of the machine's cores over the last minute, this process's
-    among them; 1 if the system does not tell."""
+    """The number of threads per core of the machine that were ready to run, averaged over the last
+    minute; this process's included. 1 if unknown."""
     try:
         return os.getloadavg()[0] / (os.cpu_count() or 1)
     except (OSError, AttributeError):
@@ -210,12 +207,13 @@ def _memory_bytes() -> int | None:
         return None
 
 
-# --- Settings of a run's pipeline calls and submodules, each written once: those that a call shares
-# with the one before are that one's.
+# --- Settings of a run's pipeline calls and submodules. Each is written once: settings that a call
+# shares with the one before are written with that one.
 
 
 def generations(calls: Iterable[PipelineCall]) -> tuple[Generation, ...]:
-    """What the calls made, in order of the first of each; calls that made the same are one."""
+    """The distinct outputs of the calls, each with the numbers of its pipeline calls, in order of
+    the first one."""
     found: dict[str, tuple[Generation, list[int]]] = {}
     for call in sorted(calls, key=lambda call: call.number):
         if call.generation is not None and call.generation != Generation():
@@ -227,8 +225,8 @@ def generations(calls: Iterable[PipelineCall]) -> tuple[Generation, ...]:
 def settings_of(
     before: Mapping[str, SubmoduleSettings], calls: Iterable[PipelineCall]
 ) -> dict[str, tuple[SubmoduleSettings, ...]]:
-    """The settings of each submodule as pipeline calls found them; if no call tells, those that
-    were read `before` all calls, which may have been changed since."""
+    """The successive settings of each submodule, from its pipeline calls; if no call reports them,
+    those read `before` all calls, which may have been changed since."""
     by_submodule: dict[str, list[SubmoduleSettings]] = {}
     for call in sorted(calls, key=lambda call: call.number):
         for name, settings in call.submodules.items():
@@ -243,7 +241,7 @@ def settings_of(
 
 
 def cached_calls(invocations: Iterable[Invocation]) -> tuple[CachedCall, ...]:
-    """What step caches did, of the calls that had one on."""
+    """What step caches skipped, for each call with a cache on."""
     return tuple(
         CachedCall(
             call=one.index,
@@ -259,15 +257,16 @@ def cached_calls(invocations: Iterable[Invocation]) -> tuple[CachedCall, ...]:
 
 
 def _same(before: SubmoduleSettings, now: SubmoduleSettings) -> bool:
-    """Whether nothing was changed; a session that has been opened since tells more."""
+    """Whether the settings are unchanged; ones from before the session was opened lack its inputs
+    and providers."""
     if not (before.inputs or before.providers):
         before = structs.replace(before, inputs=now.inputs, providers=now.providers)
     return structs.replace(before, since=now.since) == now
 
 
-# --- What is missing of a run: what its sources say, what its calls show, what ended it.
+# --- What is missing of a run.
 #
-# Every call that awaited operators and got none is in some drop, whatever the cause.
+# Every call that awaited operators and got none is in a drop, whatever the cause.
 
 
 NOT_ENDED = Drop(
@@ -277,7 +276,7 @@ NOT_ENDED = Drop(
     "runs",
     Note.of(DropReason.NOT_ENDED),
 )
-"""What the manifest of a run says until the run has ended."""
+"""The drop that the manifest has until the run has ended."""
 
 _UNWRITTEN = (DropKind.MISSING_FILE, DropKind.DROPPED_EVENTS)
 
@@ -285,8 +284,8 @@ _UNWRITTEN = (DropKind.MISSING_FILE, DropKind.DROPPED_EVENTS)
 def run_drops(
     recorder: Recorder, summaries: Iterable[SourceSummary], written: Iterable[Drop], failure: str
 ) -> tuple[Drop, ...]:
-    """All drops of a run that has ended. `written` are those of reading and writing; `failure`
-    says what ended the run early, "" if nothing did."""
+    """All drops of a run that has ended. `written` are those from reading and writing files;
+    `failure` is what ended the run early, "" if nothing did."""
     known = [drop for summary in summaries for drop in summary.drops]
     written = list(written)
     return (
@@ -307,8 +306,8 @@ def _ended_with(failure: str) -> Iterator[Drop]:
 
 
 def _not_returned(recorder: Recorder, failure: str) -> Iterator[Drop]:
-    """Calls that had not returned when the run ended. One that raised what the script caught, as a
-    run that the runtime refuses, lacks nothing."""
+    """Drops for calls that had not returned when the run ended. One whose exception the script
+    caught, such as a run that the runtime refuses, lacks nothing."""
     found: Counter[tuple[str, Note]] = Counter()
     for call in recorder.invocations:
         if call.index < 0 and (failure or not call.failed):
@@ -321,7 +320,7 @@ def _not_returned(recorder: Recorder, failure: str) -> Iterator[Drop]:
 
 
 def _guessed(recorder: Recorder) -> Iterator[Drop]:
-    """Calls whose branch nothing showed."""
+    """Drops for calls whose branch is a guess."""
     found = Counter(call.submodule for call in recorder.finished() if call.branch_guessed)
     for submodule, count in found.items():
         detail = Note.of(DropReason.BRANCH_GUESSED)
@@ -335,8 +334,8 @@ def _failures(recorder: Recorder) -> Iterator[Drop]:
 
 
 def _unnamed(recorder: Recorder, known: Sequence[Drop]) -> Iterator[Drop]:
-    """Calls that awaited operators and got none, of which no other drop tells. A drop that cannot
-    say how many calls it is of speaks for all of its submodule."""
+    """Drops for calls that awaited operators and got none without another drop. A drop without a
+    count covers its whole submodule."""
     files = {drop.where for drop in known if drop.kind in _UNWRITTEN}
     named: Counter[str] = Counter()
     uncounted: set[str] = set()
@@ -360,14 +359,14 @@ def _unnamed(recorder: Recorder, known: Sequence[Drop]) -> Iterator[Drop]:
 
 
 def weight_bytes(part: Any) -> int | None:
-    """Bytes of a part's weights, as they are stored; None if nobody can tell."""
+    """Bytes of a part's weights as stored; None if unknown."""
     return backend_of(part).weight_bytes(part)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPart:
-    """What a submodule has loaded on a device: `size` bytes, None if nobody can tell. `holder()`
-    is the object that has them, None once it is gone."""
+    """The weights of a submodule's part on a device: `size` bytes, None if unknown. `holder()` is
+    the object that has them, None once it is gone."""
 
     submodule: str
     device: str
@@ -376,23 +375,24 @@ class LoadedPart:
 
 
 def loaded_part(submodule: str, part: Any, device: str) -> LoadedPart:
-    """A part as it is now; it is not kept alive. Parts that share their weights have one holder."""
+    """Describe the weights of a part now, without keeping it alive. Parts that share their weights
+    have one holder."""
     backend = backend_of(part)
     return LoadedPart(submodule, device, backend.weight_bytes(part), backend.holder(part))
 
 
 class LoadedWeights:
-    """The weights of a run's pipelines and sessions, as they come and go: the most that was loaded
-    at once. What several of them hold together counts once."""
+    """Tracks the maximum of the weights loaded at one time, as a run's pipelines and sessions come
+    and go. Shared weights count once."""
 
     def __init__(self) -> None:
         self._parts: list[LoadedPart] = []
         self._unknown: set[tuple[str, str]] = set()  # submodule and device
-        self._submodules: dict[str, tuple[int, int]] = {}  # in all, of them counted elsewhere
+        self._submodules: dict[str, tuple[int, int]] = {}  # total, of it counted before
         self._devices: dict[str, int] = {}
 
     def add(self, parts: Iterable[LoadedPart]) -> None:
-        """These have been loaded, beside those of before that are still there."""
+        """Add loaded parts to those that are still alive."""
         self._parts = [p for p in (*self._parts, *parts) if p.holder() is not None]
         self._unknown |= {(p.submodule, p.device) for p in self._parts if p.size is None}
         submodules: dict[str, dict[int, int]] = {}
@@ -412,30 +412,30 @@ class LoadedWeights:
             self._devices[name] = max(sum(sizes.values()), self._devices.get(name, 0))
 
     def of_submodule(self, name: str) -> dict[str, int]:
-        """`weight_bytes`, and of them `shared_weight_bytes` with submodules before it; nothing
-        if a part of it does not tell."""
+        """`weight_bytes` of a submodule, and the `shared_weight_bytes` in it that an earlier
+        submodule has; empty if the size of a part is unknown."""
         if name not in self._submodules or any(name == submodule for submodule, _ in self._unknown):
             return {}
         total, shared = self._submodules[name]
         return {"weight_bytes": total} | ({"shared_weight_bytes": shared} if shared else {})
 
     def of_device(self, name: str) -> dict[str, int]:
-        """`weight_bytes` on a device; nothing if a part there does not tell."""
+        """`weight_bytes` on a device; empty if the size of a part there is unknown."""
         if name not in self._devices or any(name == device for _, device in self._unknown):
             return {}
         return {"weight_bytes": self._devices[name]}
 
 
-# --- What the manifest says of a run: if it ran, on what, what it cost and what is missing.
+# --- The manifest of a run: on what it ran, what it cost and what is missing.
 #
-# What concerns a pipeline is taken while it is attached, so that nothing here holds on to it.
+# Facts about a pipeline are read when it is attached, so that nothing here references it.
 
 
 @dataclass(slots=True)
 class PipelineFacts:
-    """What the manifest says of one pipeline. `devices` and `submodules` are by name; `parts` are
-    its parts with their weights, `settings` those of its submodules as they were found. `seen`:
-    nobody has asked for these submodules, they were there."""
+    """What the manifest says about one pipeline. `devices` and `submodules` are by name; `parts`
+    are its parts with their weights, `settings` those of its submodules when attached. `seen`: the
+    submodules were found, not requested."""
 
     name: str
     model: str
@@ -447,8 +447,8 @@ class PipelineFacts:
 
 
 def only_called(facts: PipelineFacts, called: Container[str]) -> PipelineFacts:
-    """What the manifest of a run that has ended says: of what was only `seen`, that which was
-    called. Libraries keep modules of their own, such as transformers its activations."""
+    """The facts for the manifest of a finished run: without submodules that were only `seen` and
+    never called. Libraries keep modules of their own, such as the activations of transformers."""
     if not facts.seen:
         return facts
     submodules = {name: known for name, known in facts.submodules.items() if name in called}
@@ -485,7 +485,7 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
 
 
 def part_facts(submodule: str, part: Any, device: str, *, traced: bool) -> PipelineFacts:
-    """Describe a submodule that belongs to no pipeline; `traced`: whether its operators are."""
+    """Describe a submodule that belongs to no pipeline; `traced`: its operators are."""
     facts = PipelineFacts(name="", model="", devices={device: Device()})
     facts.submodules[submodule] = _submodule(part, device, traced)
     facts.parts.append(loaded_part(submodule, part, device))
@@ -520,10 +520,10 @@ def run_info(
     drops: Iterable[Drop] = (),
     failure: str = "",
 ) -> RunInfo:
-    """The manifest's description of a run that has ended. `sources` are what traced operators,
-    with their submodules; `weights` what was loaded of all of them; `writing` is what conversion
-    and writing took, by name, in ns; `drops` is what could not be written; `failure` says what
-    ended the run early, "" if nothing did."""
+    """The manifest's description of a run that has ended. `sources` are the operator sources with
+    their submodules; `weights` the loaded weights of all of them; `writing` the time for conversion
+    and writing in ns, by name; `drops` what could not be written; `failure` what ended the run
+    early, "" if nothing did."""
     for prompt in () if recorder.keep_prompts else prompts_in(sys.argv):
         if len(prompt) >= _LEAST_OF_A_PROMPT:
             failure = failure.replace(prompt, HIDDEN)
@@ -573,7 +573,7 @@ def run_info(
 
 
 def _recording(recorder: Recorder, summaries: Iterable[SourceSummary]) -> Recording | None:
-    """Whether allocations were asked for, if something was traced that can tell of them."""
+    """Whether allocations were recorded; None if no source could."""
     if not any(one.sessions and backend_named(one.backend).allocations for one in summaries):
         return None
     return Recording(profile_memory=recorder.memory)
@@ -585,11 +585,12 @@ def _submodules(
     costs: Mapping[str, CallCost],
     weights: LoadedWeights,
 ) -> dict[str, Submodule]:
-    """What is known of each submodule: of its pipeline, its sources, and what tracing it costs."""
+    """What is known about each submodule, from its pipeline, its sources and its profiling
+    overhead."""
     found: dict[str, Submodule] = {}
     for facts in pipelines:
         found |= facts.submodules
-    of_one = {"weight_bytes": None, "shared_weight_bytes": None}  # of one pipeline alone
+    of_one = {"weight_bytes": None, "shared_weight_bytes": None}  # facts of one pipeline only
     for name, known in found.items():
         summaries = [summary for submodule, summary in sources if submodule == name]
         sessions = sum(summary.sessions for summary in summaries)
@@ -605,7 +606,7 @@ def _submodules(
 
 
 def add_known(known: Submodule, more: Submodule) -> Submodule:
-    """`known` and what another source of the submodule tells; what both list becomes one."""
+    """Join what two sources report about a submodule; entries in both appear once."""
     return structs.replace(
         known,
         modules={**known.modules, **more.modules},
@@ -629,8 +630,8 @@ def _described(pipelines: Iterable[PipelineFacts], weights: LoadedWeights) -> di
 
 
 def _hardware(device: str) -> dict[str, Any]:
-    """What is known of the hardware of a device: its name; of a GPU its memory and compute units,
-    as the backend whose device it is tells."""
+    """The name of a device's hardware; for a GPU also its memory and compute units, as its backend
+    reports them."""
     if device.startswith("cpu"):
         return {"hardware": hardware().cpu}
     facts = device_facts(device)
@@ -659,7 +660,7 @@ def _attribution(sources: Sequence[tuple[str, SourceSummary]]) -> dict[str, Attr
 def _settings(
     calls: Iterable[PipelineCall],
 ) -> tuple[dict[str, Setting], dict[str, dict[str, Setting]]]:
-    """The settings that all pipeline calls share, and by number of the call those that differ."""
+    """The settings that all pipeline calls share, and the others by call number."""
     given = {str(call.number): call.settings for call in sorted(calls, key=lambda c: c.number)}
     texts = [{key: repr(value) for key, value in one.items()} for one in given.values()]
     first = next(iter(given.values()), {})
@@ -671,12 +672,12 @@ def _settings(
     return common, own if any(own.values()) else {}
 
 
-_LEAST_OF_A_PROMPT = 4  # characters: a shorter one is part of other words
+_LEAST_OF_A_PROMPT = 4  # characters: a shorter one may be part of other words
 
 
 def _command_line(*, keep_prompts: bool) -> tuple[str, ...]:
-    """How the program was started, without the folder that it lies in; prompts and paths of
-    images are their lengths, unless they are to be kept."""
+    """The command line of the program without its folder. Prompts and paths of images are replaced
+    by their lengths, unless `keep_prompts`."""
     program, *arguments = sys.argv or [""]
     name = Path(program).name
     line = ("profile-sd3" if name == "__main__.py" else name, *arguments)

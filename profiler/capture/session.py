@@ -56,23 +56,23 @@ from profiler.trace.compression import Compression
 from profiler.trace.events import NO_STEP
 from profiler.trace.manifest_fields import Job, Overhead, Warmup
 
-# --- The operator sources that no attachment opened: those of what a script runs outside pipelines.
+# --- The operator sources of what a script runs outside pipelines, which no attachment opened.
 #
-# A script may make a session for each request and drop it. What the source of one that is gone
-# holds is written when the next is added. Nothing is kept of it but its summary, joined with those
-# of its submodule.
+# A script may make a session for each request and drop it. What the source of a dropped session
+# contains is written when the next source is added. Only its summary is kept, joined with those of
+# its submodule.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Standalone:
     submodule: str
     source: OperatorSource
-    gone: Callable[[], bool] | None  # None: it stays
+    gone: Callable[[], bool] | None  # None: the part stays
 
 
 class StandaloneSources:
-    """Keeps them for a session, which sees to it that one thread at a time changes this; others
-    may ask meanwhile."""
+    """The sources of a session outside pipelines. The session changes it from one thread at a time;
+    other threads may read it meanwhile."""
 
     def __init__(self) -> None:
         self._here: list[_Standalone] = []
@@ -81,11 +81,12 @@ class StandaloneSources:
     def add(  # one argument a column
         self, submodule: str, source: OperatorSource, gone: Callable[[], bool] | None = None
     ) -> None:
-        """Take one; `gone` tells whether what it traces is no more, None if that stays."""
+        """Add a source; `gone` returns whether the part it traces has been dropped, None for a part
+        that stays."""
         self._here.append(_Standalone(submodule, source, gone))
 
     def write_gone(self, writer: CallWriter) -> None:
-        """Have the operators written of the sources whose part is gone, and let go of them."""
+        """Write the operators of the sources whose part is gone, and release these sources."""
         for one in [one for one in self._here if one.gone is not None and one.gone()]:
             one.source.close()
             writer.put_rest(one.source, one.submodule)
@@ -94,7 +95,7 @@ class StandaloneSources:
             self._here = [other for other in self._here if other is not one]
 
     def close(self) -> None:
-        """Trace no more."""
+        """Stop tracing."""
         for one in self._here:
             one.source.close()
 
@@ -107,11 +108,11 @@ class StandaloneSources:
         return [(one.submodule, one.source) for one in self._here if one.gone is None]
 
     def all_here(self) -> list[tuple[str, OperatorSource]]:
-        """All sources that have not been let go of, with their submodules."""
+        """All sources that have not been released, with their submodules."""
         return [(one.submodule, one.source) for one in self._here]
 
     def let_go(self) -> list[tuple[str, SourceSummary]]:
-        """What is left of the others."""
+        """The summaries of the released sources, with their submodules."""
         return list(self._left.items())
 
 
@@ -132,12 +133,12 @@ def _joined(first: SourceSummary, second: SourceSummary) -> SourceSummary:
     )
 
 
-# --- What reports to a session: attached pipelines, sources outside of them, what is known of both.
+# --- What reports to a session: attached pipelines, sources outside of them, and facts about both.
 
 
 class Attached:
-    """Keeps it for a session, which sees to it that one thread at a time changes it. `standalone`
-    are the sources that no attachment opened, `weights` what was loaded of all."""
+    """The attachments of a session, which changes this from one thread at a time. `standalone` are
+    the sources that no attachment opened, `weights` the loaded weights of all."""
 
     def __init__(self) -> None:
         self.attachments: list[Attachment] = []
@@ -146,17 +147,17 @@ class Attached:
         self._others: list[PipelineFacts] = []  # of submodules that belong to no pipeline
 
     def add(self, attachment: Attachment) -> None:
-        """Keep an attachment, until the run has been written."""
+        """Keep an attachment until the run has been written."""
         self.attachments.append(attachment)
 
     def remove(self, attachment: Attachment) -> None:
-        """Keep it no more, if it could not be used; again without effect."""
+        """Remove an attachment that could not be used; again without effect."""
         self.attachments = [one for one in self.attachments if one is not attachment]
 
     def describe(self, facts: PipelineFacts) -> None:
-        """Have the manifest describe submodules that no attachment has."""
+        """Add submodules without an attachment to the manifest."""
         self.weights.add(facts.parts)
-        if facts not in self._others:  # it may be a session made again
+        if facts not in self._others:  # the session may be made again
             self._others.append(facts)
 
     def facts(self) -> list[PipelineFacts]:
@@ -173,20 +174,20 @@ class Attached:
         return traced or self.standalone.traces(submodule)
 
     def staying(self) -> list[tuple[str, OperatorSource]]:
-        """The sources, with their submodules, of what is not about to go."""
+        """The sources whose part stays, with their submodules."""
         return self._of_attachments() + self.standalone.staying()
 
     def sources(self) -> list[tuple[str, OperatorSource]]:
-        """All sources that have not been let go of, with their submodules."""
+        """All sources that have not been released, with their submodules."""
         return self._of_attachments() + self.standalone.all_here()
 
     def summaries(self) -> list[tuple[str, SourceSummary]]:
-        """What all sources say of the run, also those that were let go of."""
+        """The summaries of all sources, including released ones."""
         here = [(submodule, source.summary()) for submodule, source in self.sources()]
         return [*self.standalone.let_go(), *here]
 
     def close(self) -> None:
-        """Leave everything as it was; what was recorded stays. Again without effect."""
+        """Restore everything; what was recorded stays. Again without effect."""
         for attachment in reversed(self.attachments):
             attachment.detach()
         self.standalone.close()
@@ -195,17 +196,11 @@ class Attached:
         return [pair for attachment in self.attachments for pair in attachment.sources()]
 
 
-# --- The bundle of a session: calls are written while the run lasts, and the manifest at its end.
-#
-# files = RunFiles(recorder, attached, Path("traces"), name=None, title="", compress="none")
-# files.open("StableDiffusion3Pipeline")     # makes the bundle's folder, and listens to the
-# recorder files.describe()                           # a manifest, so that a killed run is a
-# bundle, too
-# path = files.write(failure="", warmup=None)
+# --- The bundle of a session: calls are written during the run, and the manifest at its end.
 
 
 class RunFiles:
-    """Writes what `recorder` and the sources of `attached` tell, from `open` to `write`.
+    """Writes what `recorder` and the sources of `attached` report, between `open` and `write`.
     `directory` is the bundle's folder, None before `open`; nothing is written once `closed`."""
 
     def __init__(
@@ -230,13 +225,13 @@ class RunFiles:
         self._job: Job | None = None
         self._bundle: BundleWriter | None = None
         self._writer: CallWriter | None = None
-        self._described: list[PipelineFacts] | None = None  # what the manifest says so far
+        self._described: list[PipelineFacts] | None = None  # the manifest last written
         self._held: list[OperatorTrace] = []  # of calls whose labels may change
-        self._taking = threading.RLock()  # what sources have: a thread that converts takes it, too
+        self._taking = threading.RLock()  # the sources' traces: a converting thread takes them, too
 
     def open(self, title: str) -> Path:
-        """Make the bundle, if there is none yet; returns its folder, which a run that has been
-        written keeps. Raises OutputError."""
+        """Create the bundle if there is none yet; returns its folder, which stays the same for a
+        written run. Raises OutputError."""
         if self.directory is None:
             run_id = self._name or self._dated(self._title or title)
             bundle = BundleWriter.create(self._out, run_id, compress=self._compress)
@@ -258,7 +253,7 @@ class RunFiles:
         return self.directory
 
     def remove(self) -> None:
-        """Nothing was recorded, or can be: leave no bundle behind. Without effect if there is
+        """Remove the bundle, since nothing was recorded or can be. Without effect if there is
         none."""
         if self._bundle is None or self._writer is None:
             return
@@ -270,24 +265,24 @@ class RunFiles:
         self._bundle = self._writer = self.directory = self._described = None
 
     def describe(self) -> None:
-        """The manifest of a run that has not ended, so that a killed run is a bundle, too; nothing
-        if there is no bundle, or nothing new to say."""
+        """Write the manifest of the unfinished run, so that a killed run is a bundle, too. Does
+        nothing without a bundle, or if nothing has changed."""
         facts = self._attached.facts()
         if self._bundle is None or facts == self._described:
             return
         info = run_info(self._recorder, facts, [], self._attached.weights)
         unknown = structs.replace(info, overhead=Overhead(), drops=(NOT_ENDED,), job=self._job)
-        self._bundle.begin(unknown)  # what it cost is not known before its end
+        self._bundle.begin(unknown)  # the overhead is not known before the end
         self._described = facts
 
     def write_gone(self) -> None:
-        """Write what the sources hold whose part is gone, and let go of them."""
+        """Write the operators of the sources whose part is gone, and release these sources."""
         if self._writer is not None:
             self._attached.standalone.write_gone(self._writer)
 
     def write(self, failure: str, warmup: Warmup | None) -> Path | None:
-        """Write all that is left and the manifest, when everything is detached; returns the
-        bundle's folder, None if there is none. Raises OutputError."""
+        """Write the rest and the manifest, when everything is detached; returns the bundle's
+        folder, None if there is none. Raises OutputError."""
         bundle, writer = self._bundle, self._writer
         if bundle is None or writer is None:
             return None
@@ -321,7 +316,8 @@ class RunFiles:
         return path
 
     def let_go(self) -> OutputError | None:
-        """The run has been written, or cannot be; returns why calls are missing in it."""
+        """Release the writer, since the run has been written or cannot be; returns why calls are
+        missing in it."""
         writer, self._writer, self._bundle = self._writer, None, None
         if writer is None:
             return None
@@ -329,8 +325,8 @@ class RunFiles:
         return writer.error()
 
     def _call_ended(self, invocation: Invocation) -> None:
-        """A call has returned, on this thread: its line of the journal, and its file if that
-        waits for no operators."""
+        """Write a returned call to the journal, on its thread, and its file if that need not wait
+        for operators."""
         writer = self._writer
         if writer is None or self.closed:
             return
@@ -340,11 +336,11 @@ class RunFiles:
         writer.note(invocation, awaits_operators=traced)
         if invocation.beyond_size:
             self._recorder.limit.lost(invocation)
-        if not (traced or invocation.provisional):  # its file has its labels
+        if not (traced or invocation.provisional):  # its file contains its labels
             writer.put_call(invocation)
 
     def _call_placed(self, invocation: Invocation) -> None:
-        """The labels of a call that has returned are known for good, or have changed."""
+        """Write a returned call again, since its labels have been settled or changed."""
         writer = self._writer
         if writer is None or self.closed:
             return
@@ -353,17 +349,17 @@ class RunFiles:
             writer.put_call(invocation)
 
     def _call_noted(self, invocation: Invocation) -> None:
-        """The device has told when it worked on a call that has returned."""
+        """Write a returned call to the journal again, since its device time is known now."""
         writer = self._writer
         if writer is not None and not self.closed:
             writer.note(invocation, awaits_operators=invocation.awaits_operators)
-            if invocation.pipeline is None:  # else it is written when that has ended
+            if invocation.pipeline is None:  # else it is written at the end of its pipeline call
                 writer.flush()
 
     def _take_complete(self) -> None:
-        """A pipeline call has ended, or a source has converted: write what is complete. Files of
-        calls whose labels may still change wait for the end of their pipeline call."""
-        if self.closed:  # a forked child may have been left a locked lock
+        """Write what is complete, after a pipeline call has ended or a source has converted. Files
+        of calls whose labels may still change wait for the end of their pipeline call."""
+        if self.closed:  # a fork may have left a child a locked lock
             return
         with self._taking:
             writer = self._writer
@@ -376,18 +372,18 @@ class RunFiles:
                 else:
                     self._held.append(trace)
             self._recorder.attempt("host work", self._put_host, writer)
-            writer.flush()  # beside a pipeline call, too: a kill loses what is in no file
+            writer.flush()  # also during a pipeline call: a kill loses what is in no file
 
     def _take_converted(self) -> None:
-        """A source has converted what it had; what is in files by now is packed in memory, so that
-        a process that goes on for days keeps little of each call."""
+        """Write what a source has converted, and pack in memory what is in files, so that a process
+        that runs for days keeps little of each call."""
         self._take_complete()
         with self._taking:
             if self._writer is not None and not self.closed:
                 self._recorder.attempt("memory", self._recorder.pack, self._writer.written)
 
     def _converted(self) -> Iterator[OperatorTrace]:
-        """What the sources have by now."""
+        """The operators that the sources have by now."""
         for _, source in self._attached.staying():
             try:
                 yield from source.traces()
@@ -395,7 +391,7 @@ class RunFiles:
                 let_pass(error)
 
     def _put_host(self, writer: CallWriter, *, all_left: bool = False) -> None:
-        """Have what pipeline calls did between their submodules' calls written."""
+        """Queue the commands of pipeline calls outside their submodules' calls for writing."""
         for commands in take_host_commands(self._recorder, all_left=all_left):
             writer.put_host(commands)
 
@@ -405,8 +401,8 @@ class RunFiles:
 
 
 def _placed(invocation: Invocation) -> bool:
-    """Whether the labels of a call that has returned are known for good: its pipeline call has
-    ended, or they tell of a step."""
+    """Whether the labels of a returned call are final: its pipeline call has ended, or it has a
+    step."""
     pipeline = invocation.pipeline
     if invocation.branch_open:
         return False
@@ -416,18 +412,13 @@ def _placed(invocation: Invocation) -> bool:
 
 
 # --- One profiled run: from the first attached pipeline to the finished bundle.
-#
-# session = Session.open(Options(), Path("traces"))
-# attachment = session.attach(pipe)
-# ...
-# path = session.close()
 
 
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 def open_sessions() -> list[Session]:
-    """The sessions of blocks that `profiler.profile` has opened, and that are not closed."""
+    """The open sessions of `profiler.profile` blocks."""
     return list(_OPEN)
 
 
@@ -459,7 +450,7 @@ class Session:
             self.recorder, self._attached, out, name=name, title=title, compress=compress
         )
         self._names = RunNames()
-        self._parts = Together()  # what no pipeline holds
+        self._parts = Together()  # parts that no pipeline holds
         self._of_parts: Attachment | None = None
         self._warmup: Warmup | None = None
         self._lock = threading.RLock()
@@ -477,7 +468,8 @@ class Session:
         event_cap: int | None = None,
         compress: Compression = "none",
     ) -> Session:
-        """A session that writes below `out`; nothing is written before a pipeline is attached.
+        """Create a session that writes below `out`; nothing is written before a pipeline is
+        attached.
 
         The bundle is called `name`, else by date and `title`, else by date and the class of the
         first pipeline. Raises InputError for a name that no folder can have.
@@ -507,10 +499,10 @@ class Session:
             return directory
 
     def attach(self, pipeline: Any) -> Attachment:
-        """Record what `pipeline` runs from now on, until the attachment is detached.
+        """Hook `pipeline` and record its calls until the attachment is detached.
 
-        Raises InputError if it has no known submodule, is attached already, runs on another
-        device than configured, or the session is closed; it is then as it was.
+        Raises InputError, and leaves it unchanged, if it has no known submodule, is attached
+        already, runs on another device than configured, or the session is closed.
         """
         with self._lock:
             if self._files.closed:
@@ -540,12 +532,12 @@ class Session:
 
     @property
     def parts(self) -> Together:
-        """What is recorded that no pipeline holds."""
+        """The recorded parts that no pipeline holds."""
         return self._parts
 
     def add_part(self, name: str, value: Any) -> None:
-        """Record the calls of something that no pipeline holds, as those of the submodule `name`;
-        steps and stages of all such parts are those of the schedulers among them."""
+        """Record the calls of a part that no pipeline holds, as those of the submodule `name`.
+        Steps and stages of all such parts come from the schedulers among them."""
         with self._lock:
             if self._files.closed:
                 return
@@ -559,8 +551,8 @@ class Session:
                 self._of_parts.facts.seen = True
 
     def pass_over(self, found: Mapping[str, Any]) -> None:
-        """State in coverage what of these is called, which is too small to be recorded, once
-        something that no pipeline holds is."""
+        """Count the calls of `found`, which is too small to be recorded, in coverage, once a part
+        outside pipelines is recorded."""
         with self._lock:
             if not self._files.closed and self._of_parts is not None:
                 self._of_parts.measure(found)
@@ -568,14 +560,14 @@ class Session:
     def add_source(
         self, source: OperatorSource, submodule: str, gone: Callable[[], bool] | None = None
     ) -> None:
-        """Take the operators of a source that no attachment opened, until what it traces is
-        `gone`; those of earlier ones that are gone by now are written."""
+        """Add an operator source that no attachment opened, until the part it traces is `gone`.
+        Writes the operators of earlier sources whose part is gone by now."""
         with self._lock:
             self._files.write_gone()
             self._attached.standalone.add(submodule, source, gone)
 
     def describe(self, facts: PipelineFacts) -> None:
-        """Have the manifest describe submodules that no attachment has."""
+        """Add submodules without an attachment to the manifest."""
         with self._lock:
             self._attached.describe(facts)
             if not self._files.closed:
@@ -583,8 +575,8 @@ class Session:
 
     @contextmanager
     def warmup(self) -> Iterator[None]:
-        """What runs inside is executed with everything in place but kept out of the run; the
-        manifest says how long it took. One inside another is part of that."""
+        """Run the code inside with all hooks in place, but outside the recorded run; the manifest
+        says how long it took. A block inside another one is part of that."""
         self.recorder.begin_warmup()
         try:
             yield
@@ -612,7 +604,7 @@ class Session:
             try:
                 try:
                     self._end_capture()
-                except BaseException:  # the script was interrupted: nothing of it stays hooked
+                except BaseException:  # the script was interrupted: no hook may stay
                     self._end_capture()
                     raise
                 if self._used:
@@ -626,15 +618,15 @@ class Session:
             return self.path
 
     def begin_block(self) -> None:
-        """What the script names from now on is recorded here, until the session is closed, and
-        what it has named before."""
+        """Record the objects that the script has named, and those that it names until the session
+        is closed."""
         _OPEN.add(self)
         for name, value in named().items():
             self.add_part(name, value)
 
     @property
     def _used(self) -> bool:
-        """Whether anything was attached, was called, or failed of us."""
+        """Whether anything was attached or called, or our own code failed."""
         recorder = self.recorder
         return bool(self._attached.attachments or recorder.invocations or recorder.failures)
 
@@ -644,20 +636,20 @@ class Session:
         self.recorder.attempt("devices' time", self.recorder.device_times.finish)
 
     def abandon(self) -> None:
-        """In a forked child: take the hooks off, and record nothing more. The run is the parent's,
-        which goes on with it. Again without effect.
+        """Remove the hooks in a forked child, and record nothing more. The run continues in the
+        parent. Again without effect.
 
-        What lies below the session is never destroyed here: what a backend profiles
-        would write to files of the parent, and wait for threads that a fork leaves behind.
+        The session's objects are never destroyed here: a backend's profiler would write to files of
+        the parent, and wait for threads that do not exist after a fork.
         """
         import ctypes
 
-        self._lock = threading.RLock()  # the child may have been left a locked one
+        self._lock = threading.RLock()  # a fork may have left the child a locked one
         if self._files.closed:
             return
         self._files.closed = True
         _OPEN.discard(self)
-        gc.freeze()  # sessions among the garbage that the parent has left
+        gc.freeze()  # sessions may be in the parent's garbage
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         for attachment in self._attached.attachments:
             with suppress(Exception):

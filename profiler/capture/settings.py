@@ -28,14 +28,11 @@ from profiler.trace.events import NO_STEP, component_of
 
 # --- Which calls have their operators traced: `--ops` and `ops=`, one text for all submodules.
 #
-#     every:7                           every seventh step of the loop, counted from 0
-#     first,last steps:0-3 vae=none     several entries, separated by spaces
-#
 # `docs/capture-ops.md` has the grammar. A call is chosen before it starts, by its `Position`.
 
 
 _MEASURE_OVERHEAD = "measure-overhead"
-_LEFT_OUT = 4  # `measure-overhead` leaves out one call in so many, the last of them
+_LEFT_OUT = 4  # `measure-overhead` leaves out the last of so many calls
 _WORDS = "all, none, first, last, every:N, steps:A-B and measure-overhead"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SUBMODULE = re.compile(r"[\w.\-@]+")
@@ -43,9 +40,9 @@ _SUBMODULE = re.compile(r"[\w.\-@]+")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a call stands: its `step` (-1 outside the loop) and the schedule's `last_step` (-1:
-    not known), the first step that its pipeline call runs, and its `ordinal` among the
-    submodule's calls of the pipeline call, or of the run if there is no pipeline."""
+    """The position of a call: its `step` (-1 outside the loop), the schedule's `last_step` (-1 if
+    unknown), the first step of its pipeline call, and its `ordinal` among the submodule's calls in
+    the pipeline call, or in the run if there is none."""
 
     ordinal: int
     step: int = NO_STEP
@@ -55,13 +52,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class CallSelection:
-    """The calls of one submodule whose operators are traced: those that any part names."""
+    """The calls of one submodule whose operators are traced: those that any field selects."""
 
     everything: bool = False
     first: bool = False
     last: bool = False
     every: tuple[int, ...] = ()
-    steps: tuple[tuple[int, int], ...] = ()  # first and last, both included
+    steps: tuple[tuple[int, int], ...] = ()  # first and last of each range, both included
     measure_overhead: bool = False
 
     @property
@@ -76,11 +73,11 @@ class CallSelection:
 
     @property
     def mixed(self) -> bool:
-        """Whether there may be calls of both kinds."""
+        """Whether there may be traced and untraced calls."""
         return not self.nothing and (self.measure_overhead or not self.everything)
 
     def selects(self, position: Position) -> bool:
-        """Whether the call there is traced."""
+        """Whether a call at `position` is traced."""
         in_loop = position.step != NO_STEP
         place = position.step if in_loop else position.ordinal
         if self.measure_overhead and place % _LEFT_OUT == _LEFT_OUT - 1:
@@ -106,7 +103,7 @@ _SIMPLE = {
 
 @dataclass(frozen=True, slots=True)
 class OpsSelection:
-    """What a whole text says: `default` for every submodule that is not in `by_submodule`."""
+    """The parsed `ops` text: `default` applies to every submodule that is not in `by_submodule`."""
 
     default: CallSelection = ALL
     by_submodule: Mapping[str, CallSelection] = field(default_factory=lambda: MappingProxyType({}))
@@ -119,7 +116,7 @@ class OpsSelection:
 
 @functools.lru_cache(maxsize=64)
 def parse_ops(text: str) -> OpsSelection:
-    """Read a text such as `"every:7 vae=none"`. Raises InputError in one sentence."""
+    """Parse a text such as `"every:7 vae=none"`. Raises InputError in one sentence."""
     if not isinstance(text, str):
         raise InputError(f"ops is {text!r}: give a text such as 'all' or 'every:7'")
     terms: dict[str, list[str]] = {}
@@ -138,8 +135,8 @@ def parse_ops(text: str) -> OpsSelection:
 
 
 def _selection(words: list[str], submodule: str) -> CallSelection:
-    """The calls of a submodule, "" for all others, that any of the words names; `measure-overhead`
-    alone thins out all."""
+    """The selection of calls by any of `words`, for a submodule or "" for all others.
+    `measure-overhead` alone selects from all calls."""
     terms = [_term(word) for word in words if word != _MEASURE_OVERHEAD] or [ALL]
     if len(terms) > 1 and NONE in terms:
         where = f" for {submodule}" if submodule else ""
@@ -171,7 +168,7 @@ def _term(text: str) -> CallSelection:
     raise InputError(f"ops={text!r} is not known: use {_WORDS}")
 
 
-# --- What to trace, and if: the options of a profiled run, checked before anything starts.
+# --- The options of a profiled run, checked before anything starts.
 
 
 _OPTION_KEYS = ("activate_profiler", "device")
@@ -180,15 +177,15 @@ _FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleOptions:
-    """What a configuration says of one submodule: `activate_profiler` False keeps its call
-    spans and leaves out its operators; `device` is where it is expected to run. None: it does not
-    say, so operators are traced, anywhere."""
+    """The configuration of one submodule: `activate_profiler` False keeps its call spans without
+    operators; `device` is where it is expected to run. None means not configured: operators are
+    traced, on any device."""
 
     activate_profiler: bool | None = None
     device: str | None = None
 
     def filled_up(self, own: SubmoduleOptions) -> SubmoduleOptions:
-        """With what `own` says where this says nothing."""
+        """These options, with `own` for what they leave open."""
         activate = self.activate_profiler
         return SubmoduleOptions(
             own.activate_profiler if activate is None else activate, self.device or own.device
@@ -197,10 +194,10 @@ class SubmoduleOptions:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
-    what was said per submodule. `max_size` is how many bytes a run may write before calls are
-    recorded without operators; `memory` asks for what is allocated, if a backend can tell;
-    `keep_prompts` leaves prompts and paths of images in the recorded command line."""
+    """`ops` says which calls have their operators traced, as parsed by `parse_ops`; `config` is the
+    configuration by submodule. `max_size` is how many bytes a run may write before calls are
+    recorded without operators; `memory` records allocations, if a backend can; `keep_prompts` keeps
+    prompts and paths of images in the recorded command line."""
 
     ops: str = "all"
     config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
@@ -218,14 +215,14 @@ class Options:
         return NONE if off else parse_ops(self.ops).of(submodule)
 
     def beside(self, submodule: str, own: SubmoduleOptions) -> Options:
-        """These options, in which `own` says of `submodule` what they leave open."""
+        """These options, with `own` for what they leave open for `submodule`."""
         if own == SubmoduleOptions():
             return self
         filled = {**self.config, submodule: self.of(submodule).filled_up(own)}
         return replace(self, config=filled)
 
     def check_device(self, submodule: str, actual: str, recommendation: str) -> None:
-        """Refuse, with InputError, a submodule that runs on another device than configured."""
+        """Raise InputError if a submodule runs on another device than configured."""
         wanted = self.of(submodule).device
         if wanted is not None and wanted not in (actual, actual.partition(":")[2]):
             raise InputError(
@@ -239,7 +236,7 @@ class Options:
 
 
 def check_names(options: Options, known: Collection[str]) -> None:
-    """Refuse, with InputError, a selection for a submodule that is not `known`."""
+    """Raise InputError if a submodule is selected that is not `known`."""
     for name in parse_ops(options.ops).by_submodule:
         if name not in known:
             raise _unknown(name, known)
@@ -251,7 +248,7 @@ def parse_config(
     """Check a configuration of the form `{"text_encoder": {"device": 0, "activate_profiler":
     True}, …}` and the text `ops`. Raises InputError for unknown submodules, keys or values.
 
-    The submodules in `ops` are left to `check_names`: not every pipeline of a process has all.
+    `check_names` checks the submodules in `ops`, since not every pipeline of a process has all.
     """
     parse_ops(ops)
     if config is not None and not isinstance(config, Mapping):
@@ -265,7 +262,7 @@ def parse_config(
 
 
 def parse_max_size(value: int | str | None) -> int | None:
-    """Bytes, of a number or a text such as "2GiB". Raises InputError."""
+    """A number of bytes, from a number or a text such as "2GiB". Raises InputError."""
     if value is None:
         return None
     size = None if isinstance(value, bool) else parse_size(str(value))
@@ -294,7 +291,7 @@ def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:
 
 
 def _device(name: str, device: Any) -> str | None:
-    """A device as "cpu:1", or as an index, of whatever kind the pipeline uses."""
+    """A device as "cpu:1", or as an index on the pipeline's kind of device."""
     if device is None:
         return None
     if isinstance(device, bool) or not isinstance(device, (int, str)) or device == "":
@@ -302,14 +299,8 @@ def _device(name: str, device: Any) -> str | None:
     return str(device)
 
 
-# --- Settings of a switched-on process: what to trace and where to, and how that is inherited.
-#
-#     RBLN_PROFILER=1 RBLN_PROFILER_DIR=traces RBLN_PROFILER_CONFIG='{"ops": "none"}' python
-# script.py
-#
-# The keys are the keywords of `profiler.profile` and `profiler.start`; `docs/capture.md` lists
-# them. A process that is switched on writes its settings back to the environment, with an absolute
-# folder, so that its child processes find one configuration, whatever folder they start in.
+# --- Settings of a switched-on process: what to trace and where to, and how child processes inherit
+# it.
 
 
 SWITCH = "RBLN_PROFILER"
@@ -321,20 +312,20 @@ KEEP_PROMPTS = "RBLN_PROFILER_KEEP_PROMPTS"
 
 _ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")
 _DEFAULT_OUT = "traces"
-_COMPRESSIONS = ("none", "deflate", "zstd")  # profiler.trace.compression, too heavy to import here
+_COMPRESSIONS = ("none", "deflate", "zstd")  # profiler.trace.compression is too heavy to import
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run is asked for, checked as far as it can be without the pipeline.
+    """The settings of a run, checked as far as possible without the pipeline.
 
     `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
-    which calls have their operators traced, `config` the same per submodule.
-    `compress` packs the packets of all files. `max_size` is how many bytes a run may write before
-    calls are recorded without operators, `memory` asks for what is allocated, if a backend
-    can tell, `keep_prompts` for prompts and paths of images in the recorded command line.
-    `journal` is a file to which every process of a recording appends a line when it is
-    switched on and when it has opened or finished a bundle; None: nobody asked for that.
+    which calls have their operators traced, `config` the same per submodule. `compress` packs the
+    packets of all files. `max_size` is how many bytes a run may write before calls are recorded
+    without operators, `memory` records allocations, if a backend can, `keep_prompts` keeps prompts
+    and paths of images in the recorded command line. `journal` is a file to which every process of
+    a recording appends a line when it is switched on and when it has opened or finished a bundle;
+    None: none is written.
     """
 
     out: Path = Path(_DEFAULT_OUT)
@@ -361,11 +352,11 @@ class Settings:
         return settings
 
     def absolute(self) -> Settings:
-        """The same settings, whatever folder a process works in."""
+        """The same settings with an absolute folder."""
         return replace(self, out=Path(os.path.abspath(self.out)))  # noqa: PTH100 - links stay
 
     def given(self) -> dict[str, Any]:
-        """What `Settings.of` takes to make these settings: those that say more than nothing."""
+        """The arguments of `Settings.of` for these settings, without defaults."""
         values = {key: getattr(self, key) for key in _CHECKS}
         return {k: value for k, value in values.items() if value not in (None, False, {})}
 
@@ -379,7 +370,7 @@ class Settings:
         environment[SWITCH] = "1"
         environment[DIRECTORY] = str(absolute.out)
         environment[CONFIG] = absolute.to_json()
-        for variable in (MAX_SIZE, MEMORY, KEEP_PROMPTS):  # they stand in it, and would win
+        for variable in (MAX_SIZE, MEMORY, KEEP_PROMPTS):  # they are set already, and would win
             environment.pop(variable, None)
 
 
@@ -416,7 +407,7 @@ def _of_variables(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def environment_settings(environment: Mapping[str, str]) -> Settings:
-    """The settings in the environment; what has a variable of its own wins over the configuration.
+    """The settings in the environment; a setting's own variable wins over the configuration.
 
     RBLN_PROFILER_CONFIG is JSON text if it starts with a brace, else the path of a JSON file.
     Raises InputError in one sentence.
@@ -434,7 +425,7 @@ def environment_settings(environment: Mapping[str, str]) -> Settings:
 
 
 def _document(text: str) -> dict[str, Any]:
-    """The JSON object that `text` is, or that the file holds whose path it is."""
+    """Parse a JSON object from `text`, or from the file whose path it is."""
     source = CONFIG
     if not text.startswith("{"):
         source = f"{text} ({CONFIG})"
@@ -510,4 +501,4 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "keep_prompts": _switch,
     "journal": _optional_path,
 }
-_SETTING_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is `record`'s own
+_SETTING_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is for `record` only

@@ -24,11 +24,11 @@ _process = SwitchedOn(open_session)
 
 
 def from_environment() -> None:
-    """Switch this process on if its environment says so. Called while the interpreter starts.
+    """Switch profiling on if the environment says so. Called while the interpreter starts.
 
-    Settings that cannot be used are said in one sentence on stderr, and the script runs without
-    being profiled. The checked settings go back to the environment, for child processes. A second
-    call changes nothing: Python reads the start-up files of a virtual environment twice.
+    If settings are invalid, one sentence on stderr says so and the script runs unprofiled. The
+    checked settings go back to the environment, for child processes. A second call changes nothing:
+    Python reads the start-up files of a virtual environment twice.
     """
     if _process.asked:
         return
@@ -45,14 +45,14 @@ def from_environment() -> None:
 
 
 def start(**settings: Any) -> None:
-    """Profile this process from now on, until `done()` or its end: every pipeline that it uses,
-    and every session of a runtime outside pipelines. The bundle is written below the folder `out`.
+    """Profile this process from now on, until `done()` or its end: all pipelines, and all sessions
+    of a runtime outside pipelines. The bundle is written below the folder `out`.
 
-    The keywords are those of `docs/capture.md`: `out`, `name`, `ops`, `config`, `compress`; what is
-    not given comes from the environment. In a process that is on already this changes nothing,
-    unless other settings are given: those win over the environment's and start a run of their own.
-    Child processes are switched on by the environment alone. Raises InputError for settings that
-    cannot be used, and if an earlier `start` gave others.
+    The keywords are those of `docs/capture.md`: `out`, `name`, `ops`, `config`, `compress`; others
+    come from the environment. In a process that is switched on already this changes nothing, unless
+    other settings are given: those win over the environment's and start a new run. Child processes
+    are switched on by the environment alone. Raises InputError for settings that cannot be used,
+    and if an earlier `start` gave others.
     """
     base = environment_settings(os.environ)
     wanted = Settings.of({**base.given(), **settings}).absolute()
@@ -68,9 +68,9 @@ def start(**settings: Any) -> None:
 
 
 def done(failure: str = "") -> Path | None:
-    """End what `start()` or the environment began. Returns the bundle's folder, None if
-    nothing ran or nothing was on. `failure` says what ended the run early. Raises OutputError if
-    the bundle cannot be written."""
+    """End the recording that `start()` or the environment began. Returns the bundle's folder, None
+    if nothing ran or profiling was off. `failure` says what ended the run early. Raises OutputError
+    if the bundle cannot be written."""
     if _process.settings is None:
         return None
     return _process.switch_off(failure)
@@ -82,18 +82,18 @@ def is_switched_on() -> bool:
 
 
 def release(pipeline: Any) -> None:
-    """Give up a pipeline that the script puts under a `profile` of its own; with its next use
-    after that it is recorded here again."""
+    """Release a pipeline that the script puts under a `profile` of its own; it is recorded here
+    again from its next use after that."""
     _process.release(pipeline)
 
 
 def recording() -> Any:
-    """The session that records what this process runs outside pipelines; None if none does."""
+    """The session that records what this process runs outside pipelines, or None."""
     return _process.recording()
 
 
 def stay_out() -> None:
-    """Leave this process unprofiled, whatever its environment says: it is `profile-sd3` itself.
-    The environment stays, for what it starts."""
+    """Keep this process unprofiled, whatever its environment says: it is `profile-sd3` itself. Its
+    children are profiled."""
     if _process.by_environment and _process.unused:
         _process.switch_off()

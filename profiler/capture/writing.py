@@ -1,4 +1,4 @@
-"""Calls go to the disk while the run lasts: a line of journal at once, their files behind it.
+"""Writes calls to disk during the run: a journal line immediately, their files later.
 
     writer = CallWriter(bundle)
     writer.note(invocation, awaits_operators=False)   # on the thread that ran it: some µs
@@ -10,13 +10,13 @@
     writer.write_host(spans)
 
 A file takes some 0.1 ms of Python, which would compete with the pipeline for cores and the
-interpreter. So the thread that writes sleeps while a pipeline call runs, until the queue is half
-full. If the queue is full, `put` waits, and what it waited is `backpressure_ns`.
+interpreter. So the writing thread sleeps while a pipeline call runs, until the queue is half full.
+If the queue is full, `put` waits, which `backpressure_ns` counts.
 
-The journal holds all that is known of calls without operators: their files are written while no
-pipeline call runs, in a fiftieth of the time at most, and the rest at the end of the run.
+The journal has all data of calls without operators: their files are written while no pipeline call
+runs, in at most a fiftieth of the time, and the rest at the end of the run.
 
-Nothing here takes a lock of Python's: a signal may end the run whatever its handler interrupts.
+Nothing here takes a Python lock, so a signal handler can end the run at any point.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Span
 
 QUEUE_LIMIT = 256  # calls that wait to be written
 _NAP_S = 0.0005
-_DUTY = 0.02  # share of the time in which calls without operators are written
+_DUTY = 0.02  # share of the time spent on writing calls without operators
 _LARGEST_RATIO = 1e12
 _LONG_S = 0.05  # until the thread looks again whether the pipeline is at rest
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A call file that could not be written, with so many commands, and why."""
+    """A call file that could not be written, its number of commands, and the reason."""
 
     file: str
     commands: int
@@ -57,13 +57,13 @@ class _Failure:
 
 
 class _Indices(Set[int]):
-    """Numbers from 0 on, of which most are there: a byte each."""
+    """A dense set of numbers from 0 on: one byte each."""
 
     def __init__(self) -> None:
         self._there = bytearray()
 
     def add(self, index: int) -> None:
-        """Take one more."""
+        """Add a number."""
         if index >= len(self._there):
             self._there.extend(bytes(index + 1 - len(self._there)))
         self._there[index] = 1
@@ -81,9 +81,9 @@ class _Indices(Set[int]):
 class CallWriter:
     """Writes the call files of one bundle on a thread of its own.
 
-    `written` has the indices of the calls whose files are there. A file that cannot be written
-    never reaches the pipeline: it is in `drops()`. `nap` waits while the queue is full; `resting`
-    tells whether no pipeline call runs. Behind `limit_size` calls are written without operators.
+    `written` has the indices of the calls whose files exist. An error in writing never reaches the
+    pipeline: it is in `drops()`. `nap` waits while the queue is full; `resting` returns whether no
+    pipeline call is running. Beyond `limit_size`, calls are written without operators.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class CallWriter:
         limit_size: SizeLimit | None = None,
     ) -> None:
         self.written = _Indices()
-        self.writing_ns = 0  # in which the thread worked
+        self.writing_ns = 0  # while the thread worked
         self.journal = Journal.create(bundle.directory)
         self._bundle = bundle
         self._nothing = CommandBuilder().build()
@@ -110,27 +110,29 @@ class CallWriter:
         self._host = HostPieces(bundle)
         self._items: SimpleQueue[OperatorTrace | CommandColumns] = SimpleQueue()
         self._bare: SimpleQueue[Invocation] = SimpleQueue()  # calls without operators
-        self._trickling = False  # the thread writes them, now and then
-        self._wake: SimpleQueue[bool] = SimpleQueue()  # False: for the last time
+        self._trickling = False  # whether the thread writes these now and then
+        self._wake: SimpleQueue[bool] = SimpleQueue()  # False: one last time
         self._thread = threading.Thread(target=self._work, name="profile-sd3", daemon=True)
         with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
             self._thread.start()
 
     @property
     def backpressure_ns(self) -> int:
-        """How long threads of the pipeline waited in `put` because the queue was full."""
+        """Total time in ns that threads of the pipeline waited in `put` because the queue was
+        full."""
         return sum(self._waits)
 
     def note(self, invocation: Invocation, *, awaits_operators: bool) -> None:
-        """Note a call that has returned in the journal, from where `merge` takes it if need be."""
+        """Write a returned call to the journal, from which `merge` reads it if its file is
+        missing."""
         self.journal.add(invocation.as_call(), awaits_operators=awaits_operators)
 
     def put(self, trace: OperatorTrace) -> None:
-        """Have the file of a call written; waits while the queue is full."""
+        """Queue a call's file for writing; waits while the queue is full."""
         self._put(trace)
 
     def put_host(self, commands: CommandColumns) -> None:
-        """Have commands of no call written; waits while the queue is full."""
+        """Queue commands outside calls for writing; waits while the queue is full."""
         self._put(commands)
 
     def _put(self, item: OperatorTrace | CommandColumns) -> None:
@@ -144,15 +146,15 @@ class CallWriter:
             self._wake.put(True)
 
     def put_call(self, invocation: Invocation) -> None:
-        """Have the file of a call without operators written, some time: see `write_rest`."""
+        """Queue the file of a call without operators, written eventually: see `write_rest`."""
         self._bare.put(invocation)
         if not self._trickling and invocation.pipeline is None:
             self._trickling = True
             self._wake.put(True)
 
     def put_rest(self, source: OperatorSource, submodule: str) -> None:
-        """Have all that a source still holds written, when the run has ended. If it fails,
-        operators of that submodule are lost, and nothing else: `drops()` says so."""
+        """Queue all that a source still has, at the end of the run. If reading it fails, the
+        submodule's operators are lost, which `drops()` reports, and nothing else."""
         try:
             for trace in source.traces():
                 self.put(trace)
@@ -162,20 +164,20 @@ class CallWriter:
             self._unread.append(Drop(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
 
     def flush(self) -> None:
-        """Write what is in the queue, on the thread, from now on."""
+        """Start to write the queue on the thread now."""
         if not (self._items.empty() and self._bare.empty()):
             self._wake.put(True)
 
     def finish(self) -> None:
-        """Write all that is in the queue, but calls without operators, and end the thread."""
+        """Write the queue, except calls without operators, and end the thread."""
         if self._thread.is_alive():
             self._wake.put(False)
             self._thread.join()
         self._drain()
 
     def write_rest(self, invocations: Iterable[Invocation]) -> None:
-        """Write the calls that have no file yet, without operators, on this thread; after
-        `finish`. What cannot be written is tried once more, when all others are there."""
+        """Write the calls that have no file yet, without operators, on this thread; after `finish`.
+        Files that cannot be written are tried once more at the end."""
         rest = [invocation for invocation in invocations if invocation.index not in self.written]
         for invocation in rest:
             self._write(OperatorTrace(invocation, self._nothing, ()))
@@ -184,12 +186,12 @@ class CallWriter:
                 self._write(OperatorTrace(invocation, self._nothing, ()))
 
     def write_host(self, spans: Iterable[Span]) -> None:
-        """Write `host.pb`: these spans, and the commands of no call; after `finish`. Raises
+        """Write `host.pb` with these spans and the commands outside calls; after `finish`. Raises
         OutputError."""
         self._host.write(spans)
 
     def drops(self) -> Iterator[Drop]:
-        """What could not be read or written: operators, or whole calls."""
+        """The operators or whole calls that could not be read or written, as drops."""
         yield from self._unread
         yield from self._host.drops()
         for index, failure in self._failed.items():
@@ -201,7 +203,7 @@ class CallWriter:
                 yield Drop(DropKind.DROPPED_EVENTS, failure.file, count, "events", detail)
 
     def error(self) -> OutputError | None:
-        """Why calls are missing in the bundle, in one sentence; None if none is."""
+        """Why calls are missing in the bundle, in one sentence, or None."""
         missing = [f.reason for index, f in self._failed.items() if index not in self.written]
         if not missing:
             return None
@@ -229,14 +231,14 @@ class CallWriter:
                 return
 
     def _trickle(self) -> float | None:
-        """Write one call without operators, while no pipeline call runs; returns when the next one
-        is due, in s, None if there is none, or devices or steps have to tell of all of them."""
+        """Write one call without operators if no pipeline call is running. Returns the s until the
+        next one is due, None if there is none, or all wait for a device time or a branch."""
         if not self._resting():
             return _LONG_S
         begin = time.perf_counter_ns()
         self._trickling, waiting = True, self._bare.qsize()
         for _ in range(waiting):
-            invocation = self._bare.get_nowait()  # no other thread takes any
+            invocation = self._bare.get_nowait()  # no other thread takes from it
             if not (invocation.noting or invocation.branch_open):
                 self._write(OperatorTrace(invocation, self._nothing, ()))
                 return (time.perf_counter_ns() - begin) / _DUTY * 1e-9
@@ -261,7 +263,7 @@ class CallWriter:
     def _write_call(self, trace: OperatorTrace) -> None:
         call = trace.invocation.as_call()
         if call.index < 0 or call.index in self.written:
-            return  # it was interrupted at its end; a file is never overwritten
+            return  # it was interrupted while it ended; a file is never overwritten
         commands, counters = trace.commands, trace.counters
         if self._size.reached and len(commands):
             commands, counters = self._nothing, ()
@@ -282,7 +284,8 @@ class CallWriter:
 
 
 def _ratio(invocation: Invocation) -> tuple[Counter, ...]:
-    """What FirstBlockCache held against its threshold, at the call's end, if it did."""
+    """The counter of FirstBlockCache's residual ratio, which it compares with its threshold, at the
+    call's end."""
     ratio = None if invocation.skipped is None else invocation.skipped.residual_ratio
     if ratio is None or not 0 <= ratio < _LARGEST_RATIO:
         return ()

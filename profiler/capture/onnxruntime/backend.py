@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from profiler.trace.manifest_fields import SubmoduleSettings
 
 
-# --- Sessions that a pipeline, or whatever is profiled, holds itself: submodules as modules are.
+# --- Sessions that a pipeline, or other profiled code, holds directly: submodules like modules.
 #
-# For its operator source a `BareSession` stands in for such a session, and the source puts a
-# profiled one in there; what calls the session runs on that.
+# The operator source of such a session gets a `BareSession` in its place, and sets the session to
+# run on there.
 
 
 LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
@@ -33,13 +33,14 @@ _STANDING: weakref.WeakKeyDictionary[Any, BareSession] = weakref.WeakKeyDictiona
 
 
 def is_session(part: Any) -> bool:
-    """Whether `part` is an `InferenceSession` itself. Nothing is imported for that."""
+    """Whether `part` is an `InferenceSession` itself. Imports nothing."""
     known = _kind()
     return known is not None and isinstance(part, known)
 
 
 def standing_in(part: Any) -> Any:
-    """What an operator source is given as `part`: itself, but for a session."""
+    """The object that an operator source gets for `part`: a `BareSession` for a session, else
+    `part` itself."""
     if not is_session(part):
         return part
     from profiler.capture.onnxruntime.sessions import BareSession, model_name
@@ -50,7 +51,8 @@ def standing_in(part: Any) -> Any:
 
 
 def through(session: Any, name: str, around: Around) -> Around:
-    """As `around`, for the method `name` of `session`: on what its source has put in its place."""
+    """Wrap `around` for the method `name` of `session`: the method runs on the session that its
+    source has put in its place."""
     of = weakref.ref(session)
 
     def redirected(original: Any, args: Any, kwargs: Any) -> Any:
@@ -67,14 +69,14 @@ def through(session: Any, name: str, around: Around) -> Around:
 
 
 def session_kinds() -> Sequence[type]:
-    """The class of sessions, if ONNX Runtime is imported."""
+    """The class `InferenceSession`, if ONNX Runtime is imported."""
     known = _kind()
     return () if known is None else (known,)
 
 
 def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """The sessions that are `alive` and that no captured part holds: no name, method, session. One
-    that could not be opened may be alive as well, without what a session runs on."""
+    """The `alive` sessions that no captured part holds, once for each method that runs them: an
+    empty name, method, session. Sessions that could not be opened are skipped."""
     held: set[int] = set()
     for owner in captured.values():
         held.add(id(owner))
@@ -95,18 +97,19 @@ def _kind() -> type | None:
 
 
 class OnnxRuntime(Backend):
-    """A part offers `session_options()` and `open_session(options)`, or holds an
-    `onnxruntime.InferenceSession` as `session`, or is one itself."""
+    """Parts that offer `session_options()` and `open_session(options)`, hold an
+    `onnxruntime.InferenceSession` as `session`, or are one."""
 
     name = "onnxruntime"
     packages = ("onnxruntime", "optimum-onnx")
-    order = 3  # asked last: any object may have something that it calls a session
+    order = 3  # asked last: any object may have an attribute named session
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         return hasattr(part, "open_session") or hasattr(part, "session") or is_session(part)
 
     def executes(self, part: Any) -> bool:
-        """Any object may have something that it calls a session: here it is one of ours."""
+        """Whether `part` opens, holds or is an ONNX Runtime session: any object may have an
+        attribute named session."""
         session = getattr(part, "session", None)
         return hasattr(part, "open_session") or is_session(part) or is_session(session)
 
@@ -116,7 +119,7 @@ class OnnxRuntime(Backend):
         return tuple(name for name in RUNS if hasattr(part, name))
 
     def title(self, part: Any) -> str:
-        """A session's is the name of its model."""
+        """The name of a session's model; of other parts the class."""
         if not is_session(part):
             return super().title(part)
         return str(standing_in(part).submodule)
@@ -150,7 +153,8 @@ class OnnxRuntime(Backend):
         return cost.onnx_event_cost(gaps)
 
     def weight_bytes(self, part: Any) -> int | None:
-        """Of its model's initializers, which are read from the graph."""
+        """Bytes of the initializers of the part's model, read from the graph; None if
+        unreadable."""
         from profiler.capture.onnxruntime.sessions import model_of
         from profiler.capture.onnxruntime.weights import model_weights
 
@@ -169,7 +173,7 @@ class OnnxRuntime(Backend):
         if is_session(part):
             return weakly(part)
         script_session: Callable[[], Any] | None = getattr(part, "script_session", None)
-        if script_session is not None:  # of a bare session
+        if script_session is not None:  # of a session outside pipelines
             return script_session
         return weakly(part if hasattr(part, "open_session") else part.session)
 
@@ -183,7 +187,8 @@ class OnnxRuntime(Backend):
 
 
 class _SessionWatcher:
-    """Has a script's sessions noticed. What that takes is imported when ONNX Runtime has been."""
+    """Watches for a script's own sessions. Imports what that takes once ONNX Runtime is
+    imported."""
 
     def __init__(self, process: Watching) -> None:
         self._process = process

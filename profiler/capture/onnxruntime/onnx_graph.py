@@ -24,14 +24,14 @@ from profiler.errors import InputError
 from profiler.ort_profiles import NodeKind
 from profiler.plugins import let_pass
 
-# --- The nodes of an ONNX file, without its weights and without the package `onnx`.
+# --- The nodes of an ONNX file, without its weights and without the package `onnx`, which a user of
+# ONNX Runtime need not have.
 #
-# Whoever runs a model with ONNX Runtime need not have `onnx` installed. What layers are made of are
-# names: of nodes, of what they read and write, and the metadata that exporters leave on them. Only
-# that is read; tensors are passed over, and external data is not opened.
+# Layers come from names: of nodes, of their inputs and outputs, and the metadata of exporters. Only
+# these are read; tensors are skipped, and external data is not opened.
 
 
-_DEEPEST = 64  # graphs in graphs
+_DEEPEST = 64  # graphs nested in graphs
 _LONGEST_NUMBER = 10  # bytes
 # Field numbers of onnx.proto.
 _MODEL_GRAPH = 7
@@ -44,13 +44,13 @@ _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 @dataclass(slots=True)
 class Graph:
-    """The nodes of a graph in its order, without those of subgraphs."""
+    """The nodes of a graph in its order, without nodes of subgraphs."""
 
     name: str = ""
     nodes: list[Node] = field(default_factory=list)
 
     def all_nodes(self) -> Iterator[Node]:
-        """Every node, those of subgraphs after the one that has them."""
+        """Yield every node, followed by the nodes of its subgraphs."""
         for node in self.nodes:
             yield node
             for graph in node.graphs:
@@ -59,7 +59,7 @@ class Graph:
 
 @dataclass(slots=True)
 class Node:
-    """A node as the file has it; `graphs` are those of its attributes: branches, a loop's body."""
+    """A node as in the file; `graphs` are those in its attributes: branches, the body of a loop."""
 
     name: str = ""
     op_type: str = ""
@@ -70,9 +70,9 @@ class Node:
 
 
 def read_graph(source: Path | bytes | BinaryIO, where: str = "the session's model") -> Graph:
-    """The graph of a model. `where` names one that is not given by its path.
+    """Read the graph of a model. `where` describes one without a path in errors.
 
-    Raises InputError if it is no readable ONNX model.
+    Raises InputError if it is not a readable ONNX model.
     """
     try:
         if isinstance(source, Path):
@@ -104,8 +104,8 @@ def _of_model(file: BinaryIO) -> Graph:
 
 
 def _messages_in(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of a file that have a length: number, start and end of what they hold, none of which
-    is read. Who takes them may read elsewhere."""
+    """Yield number, start and end of the fields of a file that have a length, without reading their
+    content. The caller may read elsewhere in the file meanwhile."""
     while begin < end:
         head = _bytes(file, begin, min(begin + 2 * _LONGEST_NUMBER, end))
         number, at, value_end = _first_field(head, end - begin)
@@ -115,7 +115,7 @@ def _messages_in(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[int, in
 
 
 def _first_field(head: bytes, room: int) -> tuple[int, int, int]:
-    """The first field: number, start (0: it has no length) and end of what it holds."""
+    """The first field: its number, and start and end of its content (start 0: it has no length)."""
     tag, at = varint(head, 0)
     number, wire = tag >> 3, tag & 7
     if wire == 2:
@@ -186,12 +186,11 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-# --- Commands of operations that `profile-sd3 graph split` has split, as it wrote them on the
-# nodes.
+# --- Commands of operations that `profile-sd3 graph split` has split, from metadata on the nodes.
 #
-# ONNX Runtime keeps no metadata in its optimized graph, but names what it makes of a node after the
-# node (`fc1/part_0/MatMulAddFusion`, `fused fc1/part_0`) or, for convolutions, after its output
-# (`conv/part_0_nchwc`).
+# ONNX Runtime keeps no metadata in its optimized graph, but names the nodes that it makes after the
+# original node (`fc1/part_0/MatMulAddFusion`, `fused fc1/part_0`) or, for convolutions, after its
+# output (`conv/part_0_nchwc`).
 
 
 _LAYER = "profile_sd3.layer"
@@ -204,8 +203,8 @@ _WITH_ACTIVATION = "fused "
 
 @dataclass(frozen=True, slots=True)
 class OperationPart:
-    """A node of a split operation: `operation` is the name of the node that was split, `moves`
-    whether it only hands data to parts or gathers theirs."""
+    """A node of a split operation: `operation` is the name of the split node, `moves` whether this
+    one only passes data to the parts or gathers their results."""
 
     operation: str
     layer: str
@@ -214,7 +213,7 @@ class OperationPart:
 
     @property
     def path(self) -> str:
-        """The module path of its layer, "" if that is called after the operation."""
+        """The module path of its layer, "" if the layer is named after the operation."""
         return "" if self.layer == self.operation else self.layer
 
 
@@ -226,7 +225,7 @@ class OperationParts:
     by_output: Mapping[str, OperationPart] = field(default_factory=dict)
 
     def find(self, node: str) -> OperationPart | None:
-        """The part that a node of that name is, or was made of."""
+        """The part that `node` is, or that ONNX Runtime made it of; None if there is none."""
         if not self.by_node:
             return None
         if node.endswith(_CHANNELS_LAST):
@@ -239,13 +238,13 @@ class OperationParts:
         return None
 
     def operation_of(self, node: str) -> str:
-        """The name of the operation that a node is a part of, its own if of none."""
+        """The name of the split operation that `node` is a part of, else its own name."""
         part = self.find(node)
         return part.operation if part is not None else node
 
 
 def operation_parts(nodes: Iterable[Node]) -> OperationParts:
-    """The parts among `nodes` of the model as it was given: those with a layer and a number."""
+    """The parts among the nodes of the original model: those with a layer and a command index."""
     by_node: dict[str, OperationPart] = {}
     by_output: dict[str, OperationPart] = {}
     for node in nodes:
@@ -261,7 +260,7 @@ def operation_parts(nodes: Iterable[Node]) -> OperationParts:
     return OperationParts(by_node, by_output)
 
 
-# --- Layers of ONNX nodes whose name and tensors tell none: from the nodes around them.
+# --- Layers of ONNX nodes without a known name or tensor, from the nodes around them.
 
 
 _CASTS = ("InsertedPrecisionFreeCast_", "InsertedCast_")
@@ -269,19 +268,20 @@ _INLINED = "_inlfunc_"
 
 
 def node_key(node: Node) -> str:
-    """What layers call a node: its name, of one without a name the first tensor that it writes."""
+    """The key of a node in layer maps: its name, or its first output if it has none."""
     return node.name or next(filter(None, node.outputs), "")
 
 
 def original_value(name: str) -> str:
-    """The tensor that one of ONNX Runtime's holds in another precision, `name` itself of others."""
+    """The original tensor if ONNX Runtime's tensor `name` holds it in another precision, else
+    `name`."""
     for prefix in _CASTS:
         name = name.removeprefix(prefix)
     return name
 
 
 def add_layers_of_inlined(nodes: Sequence[Node], layers: dict[str, str]) -> None:
-    """Give the nodes of operations that ONNX Runtime has inlined the operation's layer.
+    """Set the layers of nodes of operations that ONNX Runtime has inlined to the operation's layer.
 
     It inlines an operation that it has no kernel for, such as Softmax in float16 on CPUs. The last
     node writes the operation's own output; what the others write is read only by those after them.
@@ -302,10 +302,11 @@ def add_layers_of_inlined(nodes: Sequence[Node], layers: dict[str, str]) -> None
 def add_layers_of_neighbours(
     nodes: Sequence[Node], layers: dict[str, str], root: str, parts: OperationParts
 ) -> None:
-    """Give operations without a layer the path that their neighbours share, until nothing changes.
+    """Set the layers of operations without one to the path that their neighbours share, until
+    nothing changes.
 
-    Neighbours that share no path share the model itself: `root`. The parts of a split operation
-    are one.
+    The path of neighbours that share none is that of the model itself: `root`. The parts of a split
+    operation count as one.
     """
     named = [(parts.operation_of(node_key(node)), node) for node in nodes]
     writer = {value: name for name, node in named for value in node.outputs if value}
@@ -334,7 +335,7 @@ def add_layers_of_neighbours(
 
 
 def _shared(paths: Sequence[str]) -> str:
-    """The longest module path that all `paths` lie in, "" if there is none."""
+    """The longest module path that contains all `paths`, "" if there is none."""
     shared, *others = [path.split(".") for path in paths]
     for path in others:
         length = next(
@@ -345,28 +346,27 @@ def _shared(paths: Sequence[str]) -> str:
     return ".".join(shared)
 
 
-# --- Nodes without a name, found in a profile by the order of execution.
+# --- Nodes without a name, identified in a profile by the order of execution.
 #
-# ONNX Runtime calls such a node after its type and a number that only it knows (`Sub_538`). It
-# writes the optimized graph in the order in which it executes it, so the events of a run are that
-# graph's nodes one by one.
+# ONNX Runtime names such a node after its type and an internal number (`Sub_538`). It writes the
+# optimized graph in the order of execution, so the events of a run are that graph's nodes one by
+# one.
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOrder:
-    """The nodes of an optimized graph as executed: of each its name, type and `node_key`.
+    """The nodes of an optimized graph in order of execution: name, type and `node_key` of each.
 
-    `inner` are the names of the nodes in subgraphs, whose events lie between those of others.
+    `inner` are the names of the nodes in subgraphs, whose events are between those of others.
     """
 
     nodes: tuple[tuple[str, str, str], ...] = ()
     inner: frozenset[str] = field(default_factory=frozenset)
 
     def keys_of(self, events: Iterable[NodeKind]) -> dict[str, str]:
-        """The keys of nodes without a name in one run, by the names that its profile gives them.
+        """The keys of nodes without a name in one run, by their names in its profile.
 
-        Empty if the run's events are not these nodes in this order, from the first on; a run
-        that failed may end early.
+        Empty if the run's events do not match these nodes in order. A failed run may end early.
         """
         if not self.nodes:
             return {}
@@ -399,22 +399,22 @@ def _numbered(name: str, op_type: str) -> bool:
     return re.fullmatch(rf"{re.escape(op_type)}_\d+", name) is not None
 
 
-# --- What an executed ONNX node is called: after the operation of the model as it was given.
+# --- Names of executed ONNX nodes: those of the original model's operations.
 #
-# ONNX Runtime names what it makes in ways that depend on its version and optimizations
-# (`node_MatMul_3/MatMulAddFusion`, `fused conv`, `conv2d_12_nchwc`, `GPT2Gelu`), and some of it in
-# each session again (`ReorderOutput_token_120`). The operation that such a node stands for is the
-# one of the given model whose name it keeps, else the one whose tensor it writes. What stands for
-# none, and all but the first that stand for one, are called after the operation whose tensor they
-# write or read and their own type (`node_conv2d_12/ReorderOutput`), else after their type.
+# The names that ONNX Runtime gives to the nodes it makes depend on its version and optimizations
+# (`node_MatMul_3/MatMulAddFusion`, `fused conv`, `conv2d_12_nchwc`, `GPT2Gelu`), and some on the
+# session (`ReorderOutput_token_120`). The operation of such a node is the one of the original model
+# whose name it contains, else the one whose tensor it writes. A node without one, and any but the
+# first node of an operation, is named after the operation whose tensor it writes or reads and its
+# own type (`node_conv2d_12/ReorderOutput`), else after its type.
 
 
-_LAYOUTS = ("ReorderInput", "ReorderOutput")  # write tensors of others, in another layout
+_LAYOUTS = ("ReorderInput", "ReorderOutput")  # they write tensors of other nodes in another layout
 
 
 def operations_of(given: Iterable[Node], executed: Sequence[Node]) -> dict[str, str]:
-    """What those of the `executed` nodes, in order of execution, are called that have a key which
-    no node of the `given` model has, by this key."""
+    """The names of those `executed` nodes, in order of execution, that are not in the `given`
+    model, by `node_key`."""
     writer: dict[str, str] = {}
     known: set[str] = set()
     for node in given:
@@ -436,7 +436,8 @@ def operations_of(given: Iterable[Node], executed: Sequence[Node]) -> dict[str, 
 
 
 def _stands_for(node: Node, key: str, known: set[str], writer: Mapping[str, str]) -> str:
-    """The key of the operation that a node with another key stands for, "" if none is known."""
+    """The key of the original operation that a node made by ONNX Runtime executes, "" if
+    unknown."""
     if node.op_type in _LAYOUTS:
         return ""
     name = key.removeprefix(_WITH_ACTIVATION)
@@ -455,12 +456,12 @@ def _beside(node: Node, writer: Mapping[str, str]) -> str:
 
 
 def path_of(operation: str, module: str) -> str:
-    """The path of an operation in its module: its name, if that is a path itself."""
+    """The path of an operation in its module: its name, if that is a path already."""
     return operation if operation.startswith("/") else f"{module}/{operation}"
 
 
-# --- Where an executed ONNX node lies, and its layer: the module path that the exporter left on the
-# node, and what the node is called in that module (`operations`).
+# --- The module and layer of an executed ONNX node: the module path that the exporter wrote on the
+# node, and the node's name in that module (`operations_of`).
 #
 # torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
 # to the innermost module and last the traced operation's own name. Its older exporter, by
@@ -470,18 +471,16 @@ def path_of(operation: str, module: str) -> str:
 #
 # 1. by its own name;
 # 2. by its name without what fusions append (`node_MatMul_3/MatMulAddFusion`);
-# 3. by the tensors it writes, as produced in the exported graph, or is named after, whatever
-# their
-#    precision; the nodes of an operation that was inlined, by what that operation writes;
+# 3. by the tensors it writes, as in the exported graph, or is named after, in any precision; the
+#    nodes of an inlined operation by what that operation writes;
 # 4. by its neighbours in the optimized graph: the module path that all of them share.
 #
-# A node without a name goes by the first tensor that it writes (its key), and `execution_order`
-# finds it in a run.
+# A node without a name goes by its first output (its key), and `execution_order` identifies it in a
+# run.
 #
-# Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
-# which counts as the exporter's. A node that none of these reaches has its own name alone.
-# The parts of an operation that `profile-sd3 graph split` has split are looked up as that
-# operation.
+# If `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`, which
+# counts as the exporter's. A node with none of these has only its own name. The parts of an
+# operation that `profile-sd3 graph split` has split are looked up as that operation.
 
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
@@ -492,11 +491,10 @@ _TO_CHANNELS_LAST = "ReorderInput"
 
 @dataclass(frozen=True, slots=True)
 class LayerMap:
-    """Layers of the nodes of one model; `modules` maps a node's key to its module path, `classes`
-    a module's path ("": the model itself) to its class; `parts` are those of split operations,
-    `operations` what nodes that ONNX Runtime made are called in the model as it was given, `order`
-    is that in which nodes without a name are executed, `keys` has those of such nodes by the names
-    that a run's profile gives them."""
+    """The layers of one model's nodes. `modules` maps a node's key to its module path, `classes` a
+    module path ("": the model itself) to its class; `parts` are those of split operations,
+    `operations` the original names of nodes that ONNX Runtime made. `order` is the execution order
+    of nodes without a name, `keys` their keys by their names in a run's profile."""
 
     modules: Mapping[str, str]
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -506,16 +504,15 @@ class LayerMap:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     def knowing(self, run: Iterable[NodeKind]) -> LayerMap:
-        """This map with the names that a run's profile gives to nodes without one; this map itself
-        if it has them."""
+        """This map, extended by the names that a run's profile gives to nodes without one."""
         found = self.order.keys_of(run)
         if found.items() <= self.keys.items():
             return self
         return replace(self, keys={**self.keys, **found})
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, str]:
-        """The layer of an executed node, the path of its operation; and that of its module, ""
-        if it is not known."""
+        """The layer of an executed node, which is the path of its operation, and the path of its
+        module, "" if unknown."""
         place, known = self.place_of(node, op_type)
         if not known:
             return place, ""
@@ -525,7 +522,8 @@ class LayerMap:
         return path_of(operation or op_type, place), place
 
     def place_of(self, node: str, op_type: str) -> tuple[str, bool]:
-        """Where an executed node lies, by its name or key, and whether that is a module's path."""
+        """The module path of an executed node and True, or the node's own layer name and False; by
+        its name or key."""
         key = self.keys.get(node, node)
         part = self.parts.find(key)
         if part is None:
@@ -539,13 +537,13 @@ class LayerMap:
         return self.operations.get(key, key) or op_type, False
 
     def part_of(self, node: str) -> OperationPart | None:
-        """Which part of a split operation an executed node is, None if it is none."""
+        """The part of a split operation that an executed node belongs to, or None."""
         return self.parts.find(self.keys.get(node, node))
 
 
 class ExportedModel:
-    """A model whose layers are wanted when the run has ended. Its file is kept open until then, for
-    it may be deleted: optimum exports to a folder that goes before the process ends."""
+    """A model whose layers are looked up after the run. Its file is kept open until then, since it
+    may be deleted: optimum exports to a folder that is removed before the process ends."""
 
     def __init__(self, model: Path | bytes) -> None:
         self.class_name = _model_class(model)
@@ -555,7 +553,7 @@ class ExportedModel:
             return
         try:
             self._file = os.open(model, os.O_RDONLY | os.O_CLOEXEC)
-            weakref.finalize(self, os.close, self._file).atexit = False  # our end comes after
+            weakref.finalize(self, os.close, self._file).atexit = False  # the recording ends later
         except OSError as error:
             let_pass(error)
 
@@ -568,7 +566,7 @@ class ExportedModel:
 
 
 def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap:
-    """Attribute the nodes of the model `exported` and of what ONNX Runtime made of it.
+    """Map the nodes of the model `exported`, and those that ONNX Runtime made of them, to layers.
 
     `optimized` is what `SessionOptions.optimized_model_filepath` wrote, None if there is none.
     Raises InputError if a model cannot be read.
@@ -592,7 +590,7 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
         found = _by_name_or_output(node, layers, producers)
         read = node.inputs[0] if node.inputs else ""
         if not found and node.op_type == _TO_CHANNELS_LAST and read in parts.by_output:
-            found = producers.get(read)  # needed only because of the split
+            found = producers.get(read)  # these come only from the split
         if found:
             layers[node_key(node)] = found
     add_layers_of_inlined(nodes, layers)
@@ -602,7 +600,7 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
 
 
 def node_count(model: Path) -> tuple[int, bool]:
-    """How many nodes the model has, subgraphs included, and whether it has loops."""
+    """The number of nodes of the model, including subgraphs, and whether it has loops."""
     nodes = list(read_graph(model).all_nodes())
     return len(nodes), any(node.op_type in ("Loop", "Scan") for node in nodes)
 
@@ -619,28 +617,29 @@ def module_path(node: Node) -> str:
 
 
 def _root_class(node: Node) -> str:
-    """The class name of the model itself, "" if the node does not tell."""
+    """The class name of the model itself, "" if the node does not have it."""
     classes = _strings(node.metadata.get(_CLASS_HIERARCHY, ""))
     inserted = _strings(node.metadata.get(_NAME_SCOPES, ""))[:1] != [""]
     return "" if inserted or not classes else classes[0].rsplit(".", 1)[-1]
 
 
 def module_classes(graph: Graph) -> dict[str, str]:
-    """The class of each module path on the nodes of an exported graph, "" for the model itself."""
+    """The class of each module path on the nodes of an exported graph; the path "" is the model
+    itself."""
     found: dict[str, str] = {}
     for node in graph.all_nodes():
         paths = _strings(node.metadata.get(_NAME_SCOPES, ""))
         classes = _strings(node.metadata.get(_CLASS_HIERARCHY, ""))
         if paths[:1] != [""] or len(paths) != len(classes):
             continue
-        for path, name in zip(paths[:-1], classes[:-1], strict=True):  # the last is the operation
+        for path, name in zip(paths[:-1], classes[:-1], strict=True):  # last: the operation
             found.setdefault(path, name.rsplit(".", 1)[-1])
     return found
 
 
 def _root_of(graph: Graph, class_name: str) -> str:
-    """What stands for the model itself: its class if nodes or its config.json tell, else the
-    graph's name where nodes are named after modules, else ""."""
+    """The path of the model itself: its class from a node or config.json, else the graph's name if
+    nodes are named after modules, else ""."""
     found = next(filter(None, map(_root_class, graph.nodes)), "") or class_name
     if not found and any(_traced_path(n.name, n.op_type, graph.name) for n in graph.nodes):
         return graph.name
@@ -672,7 +671,7 @@ def _traced_path(name: str, op_type: str, root: str) -> str:
 
 
 def _strings(text: str) -> list[str]:
-    """A Python list of strings as the exporter prints it; anything else is no list."""
+    """Parse a Python list of strings as the exporter prints it; empty for anything else."""
     try:
         value = ast.literal_eval(text) if len(text) < 1 << 16 else ()
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
@@ -684,7 +683,7 @@ def _strings(text: str) -> list[str]:
 def _exported_layers(
     graph: Graph, root: str, parts: OperationParts
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Layers by node name and by written tensor, if the exporter left a module path."""
+    """Layers by node name and by written tensor, for nodes with a module path from the exporter."""
     layers: dict[str, str] = {}
     producers: dict[str, str] = {}
     for node in graph.all_nodes():
@@ -716,7 +715,8 @@ def _by_name_or_output(
 
 
 def _by_name(name: str, layers: Mapping[str, str]) -> str | None:
-    """The layer of a node with that name, or of the node that a fusion has named it after."""
+    """The layer of the node with that name, or of the node that a fusion has named it after, or
+    None."""
     while name:
         if name in layers:
             return layers[name]

@@ -1,14 +1,14 @@
-"""ONNX Runtime operators: profiled sessions converted to commands of each call.
+"""ONNX Runtime operators: profiles of sessions, converted to the commands of each call.
 
     converter = ProfileConverter(request, placement, exported, optimized)
     converter.put(segment, events)          # its profile has ended: converted later
     converter.traces()                      # the converted calls so far, each once
     converter.rest([segment, ...])          # the run ends: converts the rest on this thread
 
-ONNX Runtime profiles sessions, not calls, and stops at 1,000,000 events. A traced submodule
-gets a profiled session of its own that is renewed between calls. Untraced calls use the part's
-own session. Recording costs 5 to 8 µs per node on an idle machine; the run's gaps give its own
-value.
+ONNX Runtime profiles sessions, not calls, and stops at 1,000,000 events. A traced submodule gets a
+profiled session of its own that is renewed between calls. Untraced calls use the part's own
+session. Recording costs 5 to 8 µs per node on an idle machine; a run's own value comes from the
+gaps between its nodes.
 """
 
 from __future__ import annotations
@@ -80,23 +80,23 @@ _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the providers of a session execute: `device` is the submodule's own, `devices` holds
-    those of the session's providers by name."""
+    """The devices of a session's execution providers: `device` is the submodule's own, `devices`
+    maps providers to theirs."""
 
     device: str
     devices: Mapping[str, str]
 
     def device_of(self, node: NodeKind) -> str:
-        """The provider's device. A node on the CPU runs on the submodule's device if that is a
-        CPU, else on the root device."""
+        """The device of the node's provider. A node on the CPU runs on the submodule's device if
+        that is a CPU, else on the root device."""
         if node.provider in (CPU, ""):
             return self.device if self.device.startswith("cpu") else ROOT_DEVICE
         known = self.devices.get(node.provider)
         return known or device_of_provider(node.provider, {})
 
     def track_of(self, node: NodeKind, *, moves: bool = False) -> Track:
-        """The track of its provider, or of its copies; `moves` says of a node that it only hands
-        data to the parts of an operation or gathers theirs."""
+        """The track of the node's provider, or of its copies. `moves`: the node only passes data to
+        the parts of an operation or gathers their results."""
         provider = node.provider or "provider unknown"
         category: Category = "copy" if moves else "compute"
         name = f"{provider} copies" if moves else provider
@@ -107,22 +107,22 @@ class Placement:
 
 @dataclass(slots=True)
 class Attributed:
-    """How much operator time found a module path, of how much; in ns."""
+    """Operator time in ns, and how much of it has a module path."""
 
     attributed_ns: int = 0
     total_ns: int = 0
 
 
 class Commands:
-    """The commands of calls, whose nodes have their place by `layers`: those of one profile, asked
-    once each."""
+    """Builds the commands of calls from one profile, with the layers of their nodes by `layers`.
+    Call once per call."""
 
     def __init__(self, placement: Placement, layers: LayerMap, nodes: NodeColumns) -> None:
         self.layers, self._placement = layers, placement
         self._table = CommandTable(nodes.kinds, self._of_kind)
 
     def of(self, nodes: NodeColumns, origin_ns: int, attributed: Attributed) -> CommandColumns:
-        """Those of one call; `origin_ns` is the profile's start on the run's clock. Adds to
+        """The commands of one call; `origin_ns` is the profile's start on the run's clock. Adds to
         `attributed`."""
         commands = self._table.commands(nodes, origin_ns)
         attributed.total_ns += int(nodes.duration_ns.sum())
@@ -144,8 +144,8 @@ class Commands:
 def arena_counters(
     nodes: NodeColumns, origin_ns: int, placement: Placement, name: str
 ) -> tuple[Counter, ...]:
-    """Bytes in use over time, one counter a device: each provider's nodes tell of the arena of
-    their own provider. Values that did not change are left out."""
+    """Bytes in use over time, one counter per device: each node reports the arena of its provider.
+    Unchanged values are left out."""
     known = nodes.rows(nodes.arena_bytes >= 0)
     ends = origin_ns + known.start_ns + known.duration_ns
     of_device: dict[str, list[int]] = {}
@@ -163,17 +163,17 @@ def arena_counters(
     return tuple(counters)
 
 
-# --- How long ONNX Runtime took from one node's end to the next one's start: in a profiled session
-# most of that is recording, so that it tells what recording costs if it happens.
+# --- Gaps between the nodes of a profiled session, which are mostly recording: their length tells
+# its cost.
 
 
-_CUT_NS = 500  # by which a gap looks longer on average: durations are cut to whole µs
-_CAP = 8  # times the median: what is longer is another thread on this core
+_CUT_NS = 500  # mean lengthening of a gap, since durations are cut to whole µs
+_CAP = 8  # times the median: a longer gap is another thread on this core
 
 
 def gaps_between(nodes: NodeColumns) -> Gaps:
-    """Of one run. Nodes that ran within others (`Loop`, `If`) or beside them have none; single
-    long ones count as so many times the median."""
+    """The gaps between the nodes of one run. Nodes inside others (`Loop`, `If`) or concurrent ones
+    have none; a long gap counts as a fixed multiple of the median."""
     order = np.argsort(nodes.start_ns, kind="stable")
     starts = nodes.start_ns[order]
     ends = np.maximum.accumulate(starts + nodes.duration_ns[order])
@@ -185,12 +185,11 @@ def gaps_between(nodes: NodeColumns) -> Gaps:
     return Gaps(len(found), max(float(capped.sum()) - _CUT_NS * len(found), 0.0))
 
 
-# --- Whose run it was: the runs in a session's profile, matched to the calls that the session ran.
+# --- Matching of the runs in a session's profile to calls.
 #
-# A call is known by what was noted around it: when it started and ended, on the clock of the
-# profile, and on which thread. A run belongs to the call within which it lies, whatever ran before
-# it: failed runs leave nothing in the profile, and a call may run its session several times or not
-# at all.
+# A call has a start and end on the clock of the profile, and a thread. A run belongs to the call
+# that contains it, whatever ran before: failed runs leave nothing in the profile, and a call may
+# run its session several times or never.
 
 
 _NEVER = 1 << 62
@@ -199,12 +198,11 @@ _SLACK = 2_000  # ns: ONNX Runtime cuts times to whole µs
 
 @dataclass(slots=True, eq=False)
 class NotedCall:
-    """A call that may run the session. `begin_ns` and `end_ns` are on the profile's clock, relative
-    to its start, `begin_run_ns` is its start on the run's clock; `thread` is the operating system's
-    number of the thread that ran it. `traced` is False for a call that ran elsewhere.
+    """A call that may have run the session. `begin_ns` and `end_ns` are on the profile's clock,
+    relative to its start, `begin_run_ns` is its start on the run's clock; `thread` is the OS thread
+    that ran it. `traced` is False for a call that ran on another session.
 
-    `runs` are those that were found in the profile; `mixed` says that one of them cannot be
-    distinguished from those of other calls.
+    `runs` are its runs in the profile; `mixed`: one of them may belong to another call.
     """
 
     invocation: Invocation
@@ -218,16 +216,16 @@ class NotedCall:
 
     @property
     def nodes(self) -> NodeColumns:
-        """What its runs executed."""
+        """The nodes of its runs."""
         return NodeColumns.joined([run.nodes for run in self.runs])
 
 
 def place_runs(runs: Iterable[ProfiledRun], noted: Sequence[NotedCall]) -> Iterator[NotedCall]:
-    """Give each call its runs; yields every call, in order of start, once it has all of them.
+    """Assign the runs to calls; yields every call, in order of start, once it has all of its runs.
 
-    Of calls that lie around the same run it is that of the run's thread, and of several on that
-    thread (`run_async`) the one that ended first after it. If the thread tells nothing either,
-    the run marks all of them `mixed`.
+    If several calls contain a run, it belongs to the one on the run's thread, and of several on
+    that thread (`run_async`) to the one that ended first after it. If the thread matches none, all
+    of them are marked `mixed`.
     """
     calls = sorted(noted, key=lambda call: call.begin_ns)
     ends = _ends(calls)
@@ -244,7 +242,8 @@ def place_runs(runs: Iterable[ProfiledRun], noted: Sequence[NotedCall]) -> Itera
             if ends[i] >= run.end_ns - _SLACK:
                 candidates.append(i)
         _place(run, candidates, calls, ends)
-        # Runs come in order of their ends: what ended before this one's has all of its runs.
+        # Runs come in order of their ends: calls that ended before this one's end have all of their
+        # runs.
         while done < len(calls) and ends[done] < run.end_ns - _SLACK:
             yield calls[done]
             done += 1
@@ -266,8 +265,8 @@ def _place(
 
 
 def _ends(calls: Sequence[NotedCall]) -> list[int]:
-    """When each call ended: as noted, else as its invocation tells, at the latest when the next
-    call started on its thread."""
+    """The end of each call: as noted, else that of its invocation; at the latest the start of the
+    next call on its thread."""
     ends = []
     following: dict[int, int] = {}
     for call in reversed(calls):
@@ -282,25 +281,24 @@ def _ends(calls: Sequence[NotedCall]) -> list[int]:
     return ends[::-1]
 
 
-# --- Profiled sessions of one part, and how many events each may have.
+# --- Profiled sessions of one part, and the events that each may have.
 #
-# ONNX Runtime keeps every event of a profiled session in memory until its profile ends: a long run
-# grows by that. So a session is renewed after 20,000 events, or, if its model is so large that
-# opening it again costs more than their memory, after as many as take an eighth of what the model
-# weighs.
+# ONNX Runtime keeps all events of a profiled session in memory until its profile ends. So a session
+# is renewed after 20,000 events. If its model is so large that reopening costs more than their
+# memory, it is renewed once they take an eighth of the model's size.
 
 
-EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
+EVENTS_BESIDE_NODES = 2  # events per run: model_run and SequentialExecutor::Execute
 _EVENT_BYTES = 2_600  # measured: `benchmarks/long_runs.py`, the tiny SD3
-_FEWEST_EVENTS = 20_000  # 50 MiB, of each part
-_SHARE = 8  # of the weights: one part of so many
+_FEWEST_EVENTS = 20_000  # 50 MiB, for each part
+_SHARE = 8  # events may take this share of the weights' size
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One profiled session: when its profile started, on the clock `now_ns`, whose runs it may
-    hold, how many were traced, how many of those are under way, and how many have returned (`ran`).
-    `file` is set once profiling has ended, `converted` once somebody has started to read it."""
+    """One profiled session: the start of its profile on the clock `now_ns`, the calls whose runs it
+    may have (`noted`), and how many calls were traced, are running (`open`), and have returned
+    (`ran`). `file` is set once profiling has ended, `converted` once the conversion has started."""
 
     session: Any
     start_ns: int
@@ -314,8 +312,8 @@ class Segment:
 
     @interrupts_wait()
     def end(self) -> bool:
-        """Have ONNX Runtime write the profile, and let go of the session; whether that was still
-        to be done."""
+        """Have ONNX Runtime write the profile, and release the session; returns False if that was
+        done before."""
         if self.file is not None:
             return False
         self.file = Path(self.session.end_profiling())
@@ -324,27 +322,23 @@ class Segment:
 
 
 def event_budget(weight_bytes: int) -> int:
-    """The events after which a session of a model with so many bytes of weights is renewed."""
+    """The number of events after which a session is renewed, for a model with that many bytes of
+    weights."""
     return min(max(_FEWEST_EVENTS, weight_bytes // _SHARE // _EVENT_BYTES), EVENT_CAP)
 
 
 def clock_of(start_ns: int) -> Callable[[], int]:
-    """The clock that profiles use here: CLOCK_REALTIME, on some systems a monotonic one."""
+    """The clock that profiles use on this system: CLOCK_REALTIME, on some a monotonic one."""
     clocks = (time.time_ns, time.monotonic_ns, time.perf_counter_ns)
     return min(clocks, key=lambda clock: abs(clock() - start_ns))
 
 
-# --- The profiles of a part's sessions become the commands of its calls, while the pipeline rests.
-#
-# converter = ProfileConverter(request, placement, exported, optimized)
-# converter.put(segment, events)          # its profile has ended: converted later
-# converter.traces()                      # what has been converted so far, each call once
-# converter.rest([segment, …])            # the run ends: all that is left, on this thread
+# --- Profiles of a part's sessions become the commands of its calls, while the pipeline rests.
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A profile that waits, as `conversions.Stopped`."""
+    """A profile that waits for conversion; see `host_work.Stopped`."""
 
     converter: ProfileConverter
     segment: Segment
@@ -361,8 +355,8 @@ class _Ended:
 
 
 class ProfileConverter:
-    """Converts the profiles of one part; one thread at a time. `drops` are added to by whoever
-    knows of any."""
+    """Converts the profiles of one part, on one thread at a time. Other code may append to
+    `drops`."""
 
     def __init__(
         self,
@@ -379,7 +373,7 @@ class ProfileConverter:
         self._exported = exported
         self._optimized = optimized
         self._layers: LayerMap | None = None
-        self._unreadable = ""  # why the model is, if it is
+        self._unreadable = ""  # why the model is unreadable, if it is
         self._calls = 0
         self._attributed = Attributed()
         self._events = 0
@@ -390,20 +384,20 @@ class ProfileConverter:
         self._conversions = Conversions(self._resting_since)
 
     def begun(self, invocation: Invocation) -> None:
-        """A call of the part starts: nothing is converted beside it, if that can wait."""
+        """Delay conversions, since a call of the part starts."""
         self._running.add(invocation)
 
     def ended(self, invocation: Invocation) -> None:
-        """It has ended."""
+        """Allow conversions again, since a call of the part has ended."""
         self._running.discard(invocation)
         self._rest = time.monotonic()
 
     def put(self, segment: Segment, events: int) -> None:
-        """Have a profile converted that has ended, and may have so many events."""
+        """Queue an ended profile, with at most that many events, for conversion."""
         self._conversions.put(_Ended(self, segment, events))
 
     def keep(self, segment: Segment) -> None:
-        """Convert a profile; what cannot be read of it is a drop."""
+        """Convert a profile; calls that cannot be read are a drop."""
         try:
             self._traces.extend(self._converted(segment))
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -412,20 +406,21 @@ class ProfileConverter:
             self.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The operators of calls that have been converted by now, in order, once."""
+        """Yield the operators of the calls converted by now, in order, each once."""
         with suppress(IndexError):
             while True:
                 yield self._traces.popleft()
 
     def rest(self, segments: Iterable[Segment]) -> Iterator[OperatorTrace]:
-        """All that is left, when the last profile has ended."""
+        """Yield the operators of all other calls, after the last profile has ended."""
         self._conversions.drain(tell=False)
         yield from self.traces()
         for segment in segments:
             yield from self._converted(segment)
 
     def summary(self, sessions: int) -> SourceSummary:
-        """Events, attribution and drops of what has been converted, of so many sessions."""
+        """Events, attribution and drops of all conversions; `sessions` is the number of
+        sessions."""
         return SourceSummary(
             events=self._events,
             gaps=self._gaps,
@@ -438,21 +433,22 @@ class ProfileConverter:
         )
 
     def lose(self, kind: DropKind, count: int, unit: str, detail: Note) -> None:
-        """Something of the part's calls is not recorded."""
+        """Add a drop of the part's calls."""
         self.drops.append(Drop(kind, self._submodule, count, unit, detail))
 
     def _doubtful(self) -> Iterator[Drop]:
-        """What says that nodes kept their names, if nobody could read the model."""
+        """The drop for nodes that keep their own names, if the model could not be read."""
         if self._unreadable:
             detail = Note.of(DropReason.LAYERS_UNREADABLE, error=self._unreadable)
             yield Drop(DropKind.DOUBTFUL_LABEL, self._submodule, self._calls, "calls", detail)
 
     def _resting_since(self) -> float | None:
-        """Since when no pipeline call has run, nor the part."""
+        """The time since which neither a pipeline call nor the part has run; None while one
+        does."""
         return None if self._running or not self.recorder.at_rest() else self._rest
 
     def _converted(self, segment: Segment) -> Iterator[OperatorTrace]:
-        """The operators of its calls; its profile is gone afterwards."""
+        """Convert the calls of a session, and delete its profile."""
         if segment.file is None or segment.converted:
             return
         segment.converted = True
@@ -464,7 +460,7 @@ class ProfileConverter:
     def _layer_map(self) -> LayerMap:
         try:
             return build_layer_map(self._exported, self._optimized)
-        except InputError as error:  # ORT's own format, say: nodes keep their names
+        except InputError as error:  # e.g. ORT's own format: nodes keep their names
             let_pass(error)
             self._unreadable = str(error)
             return LayerMap({})
@@ -506,16 +502,16 @@ class ProfileConverter:
 
 
 def _name_of(request: SourceRequest) -> str:
-    """What tells the counters of a submodule's parts apart: `vae.encoder`, `vae.decoder`; the
-    submodule's own name where it has one part."""
+    """The counter name of a submodule's part: `vae.encoder`, `vae.decoder`, or the submodule's own
+    name if it has one part."""
     for name in ("encoder", "decoder"):
         if getattr(request.owner, name, None) is request.part:
             return f"{request.submodule}.{name}"
     return request.submodule
 
 
-# --- ONNX models of a few nodes with one constant, written without the package `onnx`: what this
-# machine is measured with.
+# --- ONNX models of a few nodes with one constant, written without the package `onnx`, to measure
+# this machine with.
 
 
 CONSTANT = "c"
@@ -534,13 +530,14 @@ class SmallNode(NamedTuple):
 
 
 def chain(count: int) -> list[SmallNode]:
-    """As many sums with the constant, one after the other, from x to y."""
+    """A chain of `count` additions of the constant, from x to y."""
     names = ["x", *(f"t{i}" for i in range(1, count)), "y"]
     return [SmallNode("Add", (read, CONSTANT), written) for read, written in pairwise(names)]
 
 
 def small_model(nodes: Iterable[SmallNode], dims: Sequence[int], constant: Any) -> bytes:
-    """A model from x to y, both float32 of these dims; `constant` is an array of float32."""
+    """The bytes of a model from x to y, both float32 of shape `dims`; `constant` is an array of
+    float32."""
     graph = serialized(
         *((1, _node(place, node)) for place, node in enumerate(nodes)),
         (2, "small"),
@@ -564,37 +561,37 @@ def _tensor(array: Any) -> bytes:
 
 
 def _end(name: str, dims: Sequence[int]) -> bytes:
-    """The input or output of that name."""
+    """The value info of the model's input or output."""
     shape = serialized(*((1, serialized((1, size))) for size in dims))
     tensor = serialized((1, _FLOAT), (2, shape))
     return serialized((1, name), (2, serialized((1, tensor))))
 
 
-# --- What recording a node of ONNX Runtime costs, by the gaps between a run's own nodes.
+# --- The cost of recording a node of ONNX Runtime, from the gaps between a run's own nodes.
 #
-# How much it is depends on what else runs: 5 to 8 µs in a session of small nodes on an idle
-# machine, twice as much if nodes push what recording needs out of the processor's caches, and more
-# if cores are shared. About a third of it lies between the nodes, in the profile itself (the rest
-# lies within them: sizes and shapes are noted before an event ends). That share is a property of
-# ONNX Runtime's code: it is measured on a chain of nodes, and the gaps of the run tell the rest.
+# It depends on what else runs: 5 to 8 µs in a session of small nodes on an idle machine, twice as
+# much if nodes evict what recording needs from the CPU caches, and more if cores are shared. About
+# a third of it is in the gaps, and the rest inside the nodes: sizes and shapes are recorded before
+# an event ends. That share is a property of ONNX Runtime's code. It is measured on a chain of
+# nodes, and the gaps of the run give the rest.
 
 
-_SIDE = 16  # of square tensors of float32
-_NODES, _PAIRS, _RUNS = 20, 25, 5  # short runs: some of them find the cores of a busy machine free
-_LONGEST_S = 0.8  # after which no further pair is started
+_SIDE = 16  # of square float32 tensors
+_NODES, _PAIRS, _RUNS = 20, 25, 5  # short runs: some of them get the cores of a busy machine
+_LONGEST_S = 0.8  # s, after which no further pair is started
 
 
 class _Pair(NamedTuple):
-    """A run with profiling and one without: by how many s the former took longer, and the ns from
-    one of its nodes to the next."""
+    """The extra s of a run with profiling over one without, and the mean gap between its nodes in
+    ns."""
 
     longer_s: float
     gap_ns: float
 
 
 def onnx_event_cost(gaps: Gaps) -> EventCost | None:
-    """What recording a node costs on average in a run whose nodes lie so far apart; as on the chain
-    if that is not known. None if noise exceeds it."""
+    """The mean cost of recording a node in a run with these gaps, or on the chain if there are
+    none. None if noise exceeds it."""
     own = gaps.mean_ns
     pairs = [
         pair.longer_s if own is None else pair.longer_s * own / pair.gap_ns
@@ -607,10 +604,10 @@ def onnx_event_cost(gaps: Gaps) -> EventCost | None:
 
 
 def _pairs() -> list[_Pair]:
-    """At least one, of a chain of small nodes.
+    """Measure one or more pairs of runs on a chain of small nodes.
 
-    Processor time would count threads that wait for work, so wall time it is: of a few runs of
-    either kind, in turn, the fastest.
+    Takes the wall time of the fastest of a few alternating runs of each kind. Processor time would
+    include threads that wait for work.
     """
     import onnxruntime
 
@@ -638,8 +635,8 @@ def _pairs() -> list[_Pair]:
 
 
 def _timed(plain: Any, traced: Any, feeds: dict[str, Any]) -> Iterator[tuple[float, int]]:
-    """By how many s the fastest of a few traced runs took longer than the fastest of as many plain
-    ones, and which traced run that was, from 0."""
+    """Yield the extra s of the fastest of a few traced runs over the fastest of as many plain ones,
+    and the index of that traced run, from 0."""
     begin = time.perf_counter()
     for pair in range(_PAIRS):
         runs = [(_seconds(plain, feeds), _seconds(traced, feeds)) for _ in range(_RUNS)]
@@ -650,20 +647,21 @@ def _timed(plain: Any, traced: Any, feeds: dict[str, Any]) -> Iterator[tuple[flo
 
 
 def _seconds(session: Any, feeds: dict[str, Any]) -> float:
-    """Wall time of one run."""
+    """The wall time of one run in s."""
     begin = time.perf_counter()
     session.run(None, feeds)
     return time.perf_counter() - begin
 
 
-# --- A pipeline's part as its operator source holds it: not alive.
+# --- Weak reference to a pipeline's part.
 #
-# A part may know its pipeline (those of optimum do), so a source that kept it would keep every
-# model of a pipeline that the script has let go of.
+# A part may reference its pipeline (those of optimum do), so a source that kept it would keep every
+# model of a pipeline that the script has dropped.
 
 
 class WeakPart:
-    """Stands for `part`. Once that is gone it has no attributes, and what is set is dropped."""
+    """A proxy of `part` that does not keep it alive. Once the part is gone, reads fail and writes
+    are ignored."""
 
     def __init__(self, part: Any) -> None:
         object.__setattr__(self, "_part", weakly(part))
@@ -683,11 +681,11 @@ class WeakPart:
 
 
 def when_gone(part: Any, action: Callable[[], None]) -> Callable[[], None]:
-    """Run `action` when `part` goes, in this process only: a forked child has no part in it.
-    Returns what calls that off."""
+    """Run `action` when `part` is deleted, in this process only, not in a forked child. Returns a
+    function that cancels that."""
     try:
         finalizer = weakref.finalize(part, _in_process, os.getpid(), action)
-    except TypeError as error:  # it knows no weak references, and is kept
+    except TypeError as error:  # it cannot be referenced weakly, so it is kept
         let_pass(error)
         return lambda: None
     finalizer.atexit = False
@@ -706,26 +704,25 @@ def _in_process(process: int, action: Callable[[], None]) -> None:
 # --- Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its
 # calls.
 #
-# ONNX Runtime profiles whole sessions, keeps their events in memory, stops at 1,000,000 and ends a
-# session's profile once. So a submodule whose operators are traced gets a session of its own with
-# profiling on, which is renewed between calls (`segments`); the profile of the last one is
-# converted while the pipeline rests (`profile_conversion`). Calls whose operators are not traced
-# run on the part's own session. `runs` says which run in a profile belongs to which call.
+# ONNX Runtime profiles whole sessions, and a session's profile ends once. So a submodule whose
+# operators are traced gets a session of its own with profiling on, which is renewed between calls
+# (`Segment`). The profile of the previous one is converted while the pipeline rests
+# (`ProfileConverter`).
 
 
 class ProfiledPart:
-    """An `OperatorSource`: a part of a pipeline runs on a profiled session until `close`, and on
-    its own, opened if it was not, in the calls that the selection leaves out.
+    """An `OperatorSource` that runs a part on a profiled session until `close`, and untraced calls
+    on the part's own session, which is opened if necessary.
 
     The part offers `session_options()` and `open_session(options)`, or holds an
-    `onnxruntime.InferenceSession` as `session`. Profiles and the optimized graph lie in a folder
-    of its own below `request.folder`. Calls may run in several threads.
+    `onnxruntime.InferenceSession` as `session`. Profiles and the optimized graph are in a folder of
+    its own below `request.folder`. Calls may run in several threads.
     """
 
     def __init__(self, request: SourceRequest) -> None:
-        """Open the profiled session and lend it. Raises InputError if the part cannot have
-        one; it is then as it was."""
-        self._request = replace(request, part=None, owner=None)  # a pipeline that goes is let go
+        """Open the profiled session and let the part use it. Raises InputError, and leaves the part
+        unchanged, if it cannot have one."""
+        self._request = replace(request, part=None, owner=None)  # the pipeline is not kept alive
         self._part = WeakPart(request.part)
         self._model = model_of(request.part)
         exported = ExportedModel(self._model)
@@ -734,13 +731,13 @@ class ProfiledPart:
         self._optimized = self._folder / "optimized.onnx"
         self._weight_bytes = self._known_bytes()
         self._cap = request.event_cap or event_budget(self._weight_bytes or 0)
-        self._per_run = -1  # events a run takes; -1: not known yet
+        self._per_run = -1  # events of a run; -1: unknown yet
         self._segments: list[Segment] = []
         self._open_calls: dict[Invocation, tuple[Segment, NotedCall]] = {}
         self._lock = threading.RLock()
         self._own = opened_session(self._part)
         self._first_calls = FirstCalls(request.part if self._own is None else self._own)
-        self._plain: Any = None  # the session of calls that are left out
+        self._plain: Any = None  # the session of untraced calls
         if request.selection.mixed:
             self._plain = self._own or self._part.open_session(self._part.session_options())
         session = self._open_first()
@@ -755,13 +752,13 @@ class ProfiledPart:
             raise
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing: sessions are profiled whatever runs them."""
+        """Do nothing: sessions are profiled whatever runs them."""
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing either."""
+        """Do nothing."""
 
     def before(self, invocation: Invocation) -> None:
-        """The part's session is about to run for `invocation`; renews the session in time."""
+        """Prepare the part's session for `invocation`; renews it in time."""
         with self._lock:
             lending = self._lending
             if lending is None:
@@ -787,9 +784,9 @@ class ProfiledPart:
                 recorder.add_own_work(OwnWork.RENEW_SESSION, begin, self._clock.now_ns())
 
     def leave_out(self, invocation: Invocation) -> None:
-        """The part is about to run for an invocation that is not traced."""
+        """Let the part run `invocation` untraced."""
         with self._lock:
-            if self._lending is not None and self._plain is None:  # nothing is to follow
+            if self._lending is not None and self._plain is None:  # no more calls are traced
                 self.close()
             elif self._lending is not None:
                 self._note(invocation, self._segments[-1], traced=False)
@@ -797,7 +794,7 @@ class ProfiledPart:
                 self._first_calls.own_runs(invocation)
 
     def after(self, invocation: Invocation) -> None:
-        """It has returned or failed, on this thread, which is the one that ran it."""
+        """Handle the end of an invocation, also of one that failed, on its thread."""
         with self._lock:
             segment, call = self._open_calls.pop(invocation, (None, None))
             if segment is None or call is None:
@@ -834,8 +831,8 @@ class ProfiledPart:
         return replace(summary, new_sessions=self._first_calls.cost())
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The commands of recorded invocations, in order: of sessions that were renewed once they
-        have been converted, of the last one after `close`."""
+        """The commands of recorded invocations, in order: of renewed sessions once converted, of
+        the last one after `close`."""
         if self._lending is not None:
             yield from self._converter.traces()
             return
@@ -849,7 +846,8 @@ class ProfiledPart:
         return session
 
     def _events_of_a_run(self) -> int:
-        """How many there are by the optimized graph, -1 if that does not tell."""
+        """The events of a run according to the optimized graph, -1 if it has loops or cannot be
+        read."""
         try:
             nodes, loops = node_count(self._optimized)
         except InputError as error:
@@ -858,8 +856,8 @@ class ProfiledPart:
         return -1 if loops else nodes + EVENTS_BESIDE_NODES
 
     def _room_for_graph(self) -> bool:
-        """Whether the optimized graph can be written: without its weights, or the disk has room for
-        them.
+        """Whether the optimized graph can be written: its weights can be discarded, or the disk has
+        room for them.
 
         Without it layers are found by names alone, and the first session is renewed to count the
         events of a run.
@@ -872,10 +870,10 @@ class ProfiledPart:
         return nowhere or shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 
     def _known_bytes(self) -> int | None:
-        """How large the model's files are; None if nobody can tell."""
+        """The size of the model's files in bytes, None if unknown."""
         try:
             return model_files_bytes(self._model)
-        except InputError as error:  # ORT's own format, say
+        except InputError as error:  # e.g. ORT's own format
             let_pass(error)
             return None
 
@@ -889,8 +887,8 @@ class ProfiledPart:
         return session
 
     def _move(self, *providers: Any, **options: Any) -> None:
-        """The session that the part runs on is to go to other providers: the part's own goes there,
-        and the part runs on that, untraced, from then on."""
+        """Stop tracing when the session is moved to other providers: the part runs untraced on its
+        own session, moved there."""
         own = self._own
         self.close()
         own.set_providers(*providers, **options)
@@ -903,8 +901,8 @@ class ProfiledPart:
         return call
 
     def _renew_in_time(self) -> bool:
-        """Open the next session if one more run could reach the cap. The last one's profile
-        ends when its runs have."""
+        """Open the next session if one more run could reach the cap. The profile of the last
+        session ends with its last run."""
         last = self._segments[-1]
         if not last.traced or not self._reaches_cap(last):
             return False
@@ -914,8 +912,8 @@ class ProfiledPart:
         return True
 
     def _reaches_cap(self, segment: Segment) -> bool:
-        """A graph with loops shows its size only when it has run: its first session ends after
-        one run and is counted."""
+        """Whether one more run could exceed the cap. A graph with loops shows its size only at run
+        time: its first session ends after one run to count the events."""
         if self._per_run >= 0:
             # The session itself takes a few events, and the marker of truncation one.
             return (segment.traced + 1) * self._per_run + 8 > self._cap
@@ -929,6 +927,6 @@ class ProfiledPart:
         return True
 
     def _end(self, segment: Segment) -> None:
-        """A session that was renewed, and runs nothing more: convert it when the pipeline rests."""
+        """End a renewed session without running calls, and queue its conversion."""
         segment.end()
         self._converter.put(segment, segment.traced * max(self._per_run, 1))

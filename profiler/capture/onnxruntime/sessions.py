@@ -35,25 +35,25 @@ from profiler.plugins import let_pass
 from profiler.trace.bundle import WORK_NAME
 from profiler.trace.events import NO_STEP
 
-# --- What first calls on sessions that were opened for profiling took longer than later ones.
+# --- The extra time of first calls on sessions that were opened for profiling.
 #
 # A new session allocates its arena in its first call, and again in its second, when ONNX Runtime
-# knows what the shapes take and allocates that at once. Without us these calls had run on the
-# part's own session: warm, if that had run before, as we know of earlier runs of ours in this
-# process, of sessions that were renewed within one, and of runs whose calls use both sessions, each
-# of which is new once. If nobody knows, the own session may have been as new as ours.
+# knows the sizes for the shapes. Without profiling these calls would have run on the part's own
+# session. That was warm if it had run before: in an earlier run in this process, before a renewal,
+# or in a run with traced and untraced calls, whose two sessions are both new once. Otherwise it may
+# have been as new as ours.
 
 
-_NEW = 2  # calls on a new session that take longer
+_NEW = 2  # slower calls on a new session
 _FEWEST, _MOST = 2, 200  # later calls of the same input shapes
-_LONGER = (0.15, 0.3, 0.45)  # part of a first call, if no later ones tell: least, usual, most
+_LONGER = (0.15, 0.3, 0.45)  # part of a first call, if there are no later ones: least, usual, most
 
-_have_run: weakref.WeakSet[Any] = weakref.WeakSet()  # own sessions, or parts that open theirs
+_have_run: weakref.WeakSet[Any] = weakref.WeakSet()  # own sessions, or the parts
 
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """A call on a new session; `warm` says whether it would have run on one that had run before."""
+    """A call on a new session; `warm`: without profiling it would have run on a warm session."""
 
     shapes: frozenset[tuple[str, str]]
     duration_ns: int
@@ -61,7 +61,8 @@ class _First:
 
 
 class FirstCalls:
-    """The first calls of one part, whose own session is `own`, or which opens it itself."""
+    """The first calls of one part; `own` is its own session, or the part itself if it opens its
+    session."""
 
     def __init__(self, own: Any) -> None:
         self._warm = _has_run(own)
@@ -73,8 +74,8 @@ class FirstCalls:
         self._own_calls: list[tuple[Invocation, bool]] = []  # whether another session had warmed up
 
     def add(self, invocation: Invocation, duration_ns: int, *, ran: int, renewed: bool) -> None:
-        """A call has returned from one of our sessions, which `ran` so often before; `renewed`
-        tells that others had run before it in place of the own one."""
+        """Add a returned call on one of our sessions, which had run `ran` times before; `renewed`:
+        others of ours had run before it in place of the part's own one."""
         if invocation.failed:
             return
         shapes = frozenset(invocation.input_shapes.items())
@@ -88,22 +89,22 @@ class FirstCalls:
         self._ours_ran += 1
 
     def own_runs(self, invocation: Invocation) -> None:
-        """A call that is left out begins on the own session. It is compared at the end."""
+        """Add a starting untraced call on the own session, which is compared at the end."""
         if self._own_ran < _NEW + _MOST:
             warm = self._own_ran + self._ours_ran >= _NEW
             self._own_calls.append((invocation, warm and not self._warm))
         self._own_ran += 1
 
     def close(self) -> None:
-        """The run ends: what ran in it counts as warm in the next."""
+        """Mark the own session as warm for later runs, at the end of this one."""
         own = self._own() if self._own is not None else None
         if own is not None and (self._firsts or self._later):
             _have_run.add(own)
 
     def cost(self) -> NewSessions:
-        """Of those calls that can be compared with two later ones of the same input shapes; of
-        others that would have been warm, the part that is usual (with the embedded SD3 0.42 on one
-        core, 0.22 on two)."""
+        """The extra time of the first calls: against two later calls of the same input shapes, or
+        for those that would have been warm, the usual part (with the embedded SD3 0.42 on one core,
+        0.22 on two)."""
         compared = [(first, self._later) for first in self._firsts]
         own_later: dict[frozenset[tuple[str, str]], list[int]] = {}
         for number, (call, late) in enumerate(self._own_calls):
@@ -148,17 +149,17 @@ def _known_weakly(own: Any) -> bool:
     return True
 
 
-# --- Profiled ONNX Runtime sessions in place of a part's own: opened like it, lent, taken back.
+# --- Profiled ONNX Runtime sessions in place of a part's own.
 
 
 def opened_session(part: Any) -> Any:
-    """The session that `part` has open, None if it would open one on first use."""
+    """The session that `part` has open, None if it opens one on first use."""
     return getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
 
 
 class Lending:
-    """Sessions of ours in place of a part's `own`, which it has open or opens on first use (None).
-    A session that somebody else puts there meanwhile stays there."""
+    """Replaces a part's `own` session (None: opened on first use) by ours. A session that other
+    code sets meanwhile stays."""
 
     def __init__(self, part: Any, own: Any) -> None:
         self._part = part
@@ -166,17 +167,17 @@ class Lending:
         self._placed: Any = None
 
     def lend(self, session: Any) -> None:
-        """Have the part run on `session` from now on, whatever it ran on."""
+        """Set the part's session, whatever it was."""
         self._placed = session
         self._part.session = session
 
     def put(self, session: Any) -> None:
-        """Have the part run on `session` from now on."""
+        """Set the part's session, unless other code has replaced ours."""
         if self._is_in_place():
             self._part.session = self._placed = session
 
     def give_back(self) -> None:
-        """Leave the part with its own session."""
+        """Restore the part's own session."""
         if self._placed is None or not self._is_in_place():
             return
         if self._own is None:
@@ -192,11 +193,11 @@ class Lending:
 
 
 def open_profiled(part: Any, own: Any, prefix: Path, optimized: Path | None) -> Any:
-    """A new session of `part` with profiling on, which takes what belongs to the part's `own`: None
-    if it has none open, but opens one itself. Writes the optimized graph, without its weights, if
-    asked.
+    """Open a session of `part` with profiling on, which accepts bindings and values of the part's
+    session `own`, None if it has none open. Writes the optimized graph, without its weights, to
+    `optimized`, if given.
 
-    Raises InputError if the part profiles its session itself: its runs would be missing there.
+    Raises InputError if the part profiles its session itself: that profile would lack its runs.
     """
     import onnxruntime
 
@@ -230,8 +231,8 @@ def copied_options(session: Any) -> Any:
 
 
 def model_of(part: Any) -> Path | bytes:
-    """The model behind a part: a path, or bytes if a session was made from bytes. Raises
-    InputError if it tells neither."""
+    """The model of a part: a path, or bytes if its session was made from bytes. Raises InputError
+    if neither is known."""
     path = model_path_of(part)
     if path is not None:
         return path
@@ -245,8 +246,8 @@ def model_of(part: Any) -> Path | bytes:
 
 
 def model_path_of(part: Any) -> Path | None:
-    """Where the model of a part lies; None if it does not tell: its session was made from
-    bytes, or it is a torch module."""
+    """The path of a part's model; None if unknown: its session was made from bytes, or it is a
+    torch module."""
     session = None if hasattr(part, "open_session") else getattr(part, "session", None)
     # Of optimum's parts the session is asked first: their own `model_path` warns of its end.
     path = getattr(session, "_model_path", None) or getattr(part, "model_path", None)
@@ -271,7 +272,7 @@ def _enable_profiling(
 
 
 def goes_nowhere(path: Path) -> bool:
-    """Have what is written to a new file be written nowhere; returns whether the system can."""
+    """Make `path` a file that discards what is written; returns whether the system can."""
     try:
         path.symlink_to(os.devnull)
     except (OSError, NotImplementedError) as error:  # Windows
@@ -281,12 +282,12 @@ def goes_nowhere(path: Path) -> bool:
 
 
 def _take_what_belongs_to(session: Any, own: Any) -> None:
-    """Have `session` run with the bindings and values of the `own` session, and make such.
+    """Let `session` use and create bindings and values of the session `own`.
 
     ONNX Runtime checks in Python that an `IOBinding` and a session's `OrtValue` go to the session
     that made them. A part keeps its bindings, from before the run or for after it.
     """
-    itself = weakref.ref(session)  # no cycle: it has to go when it is renewed, not when gc comes by
+    itself = weakref.ref(session)  # no reference cycle: it must go when renewed, not with gc
 
     def run_with_iobinding(iobinding: Any, run_options: Any = None) -> None:
         running = itself()
@@ -300,35 +301,35 @@ def _take_what_belongs_to(session: Any, own: Any) -> None:
             setattr(session, name, getattr(own, name))
 
 
-# --- A session that the script runs by itself, as operator sources want a part; and its name.
+# --- A script's own session, in the form that operator sources need, and its name.
 
 
 class BareSession:
-    """A session of the script: `session` is what runs, this object for the script's own, or what a
-    source has put in its place. `source` is that source, None if nothing traces."""
+    """A session of the script. `session` is the one to run on: this object for the script's own, or
+    one that a source has put in its place. `source` is that source, None if it is not traced."""
 
     def __init__(self, session: Any, submodule: str) -> None:
         self.script_session: Callable[[], Any] = weakref.ref(session)
         self._model_bytes = getattr(session, "_model_bytes", None)
         self.submodule = submodule
         self.device = device_of_session(session)
-        self.refused = False  # it is not to be recorded
-        self.recommendation = "give the session providers there"  # if that is another device
+        self.refused = False  # whether it must not be recorded
+        self.recommendation = "give the session providers there"  # if another device is configured
         self.session: Any = self
         self.source: Any = None
-        self.lock = threading.RLock()  # held while a source is told of a run that starts
+        self.lock = threading.RLock()  # held while a source handles the start of a run
         path = getattr(session, "_model_path", None)
         self.model_path = Path(path) if path else None  # None: made from bytes
 
     @property
     def gone(self) -> bool:
-        """Whether the script has let go of the session."""
+        """Whether the script has dropped the session."""
         return self.script_session() is None
 
     @property
     def opened_session(self) -> Any:
-        """What runs: see `session`. This object stands for the script's own, since a source must
-        not keep that alive; it knows the model's bytes, as a session made from bytes does."""
+        """The session to run on: see `session`. This object represents the script's own, which a
+        source must not keep alive; like a session made from bytes, it has the model's bytes."""
         return self.session
 
     def session_options(self) -> Any:
@@ -336,7 +337,7 @@ class BareSession:
         return copied_options(self.script_session())
 
     def open_session(self, options: Any) -> Any:
-        """Another session of the same model on the same providers."""
+        """Open another session of the same model on the same providers."""
         import onnxruntime
 
         providers = list(self.script_session().get_provider_options().items())
@@ -345,8 +346,8 @@ class BareSession:
 
 
 def model_name(session: Any) -> str:
-    """The name of a session's submodule: its model's file name, or the folder's if all files
-    are called model.onnx, or the graph's name where the model has no file."""
+    """The name of a session's submodule: its model's file name, or the folder's for a file
+    model.onnx, or the graph's name if the model has no file."""
     path = getattr(session, "_model_path", None)
     if path:
         stem, folder = Path(path).stem, Path(path).absolute().parent.name
@@ -358,7 +359,7 @@ def model_name(session: Any) -> str:
         return "model"
 
 
-# --- One run of a bare session, from its start to its end: a call, of no stage, branch or step.
+# --- One run of a script's own session: a call without stage, branch or step.
 
 
 _DTYPES = {"float": "float32", "double": "float64"}  # ONNX Runtime's names, numpy's names
@@ -381,8 +382,8 @@ class BareRun:
         self._bare = bare
         self._session, self._method, self._original = session, method, original
         self._recorder = recording.recorder
-        self._source: Any = None  # what traces it
-        self._target: Any = None  # the session that runs in place of the script's own
+        self._source: Any = None  # its operator source
+        self._target: Any = None  # the session in place of the script's own
         self._invocation = Invocation(
             submodule=bare.submodule,
             stage="",
@@ -393,7 +394,7 @@ class BareRun:
         )
 
     def begin(self) -> None:
-        """What this takes is not part of the call."""
+        """Start the call; the time of this method is not part of it."""
         self._invocation.recorded = self._recorder.recording
         bare = self._bare
         with bare.lock:
@@ -403,7 +404,7 @@ class BareRun:
                     bare.source.before(self._invocation)
                 except Exception as error:
                     let_pass(error)
-                    self._source = bare.source = None  # it is not asked again
+                    self._source = bare.source = None  # it is not looked up again
                     raise
                 self._target = None if bare.session is bare else bare.session
         self._recorder.begin_call(self._invocation)
@@ -418,7 +419,7 @@ class BareRun:
         return getattr(target, self._method)(**arguments)
 
     def end(self, *, failed: bool) -> None:
-        """It has returned, on whatever thread. Again without effect."""
+        """End the call, on any thread. Again without effect."""
         try:
             self._recorder.end_call(self._invocation, failed=failed)
             if self._source is not None:
@@ -431,7 +432,7 @@ class BareRun:
 
 
 def run_to_its_end(run: BareRun) -> Any:
-    """Execute a run that returns when it is done."""
+    """Execute a run that is done when it returns."""
     before, failed = scope(), True
     try:
         enter(Scope(before.owner, before.pipeline, before.labels, run, before.host))
@@ -449,14 +450,14 @@ def run_to_its_end(run: BareRun) -> Any:
 
 
 def launch_async(run: BareRun) -> Any:
-    """The call lasts until ONNX Runtime calls back, on a thread of its own."""
+    """Execute a run that ends when ONNX Runtime calls back, on a thread of its own."""
     callback = run.arguments["callback"]
 
     def called_back(results: Any, user_data: Any, error: str) -> None:
         try:
             run.end(failed=bool(error))
         finally:
-            run.arguments = {}  # they hold this function, which holds the run
+            run.arguments = {}  # they reference this function, which references the run
             callback(results, user_data, error)
 
     run.arguments["callback"] = called_back
@@ -468,7 +469,7 @@ def launch_async(run: BareRun) -> Any:
 
 
 def _shapes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The inputs by name as "dtype[d0,d1,…]", as far as the arguments show them."""
+    """The inputs by name as "dtype[d0,d1,…]", as far as known."""
     feeds = arguments.get("input_feed") or arguments.get("input_dict_ort_values")
     if not isinstance(feeds, Mapping):
         return
@@ -481,23 +482,21 @@ def _shapes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, f"{_DTYPES.get(dtype, dtype)}[{','.join(map(str, value.shape()))}]"
 
 
-# --- ONNX models profiled in turn, two at a time, on the same inputs: one bundle a side.
+# --- ONNX models profiled in turn, two at a time, on the same inputs: one bundle per side.
 #
-#     folders = profile_in_turn([pair], Path("traces"), ("a", "b"), repeats=10)
-#
-# Each pair runs base, new, base, new, …, so that what changes meanwhile (clocks, other processes)
-# meets both. Of each side's calls every second has its operators traced; the others run as if
-# nobody traced, and tell what tracing costs. A pair's models are loaded while it runs, no longer.
+# Each pair runs base, new, base, new, …, so that changes meanwhile (clocks, other processes) affect
+# both. Every second call of each side has its operators traced; the others run untraced, which
+# measures the overhead. A pair's models are loaded only while it runs.
 
 
 _OPS = "every:2"
-_WARMUP = 4  # runs of each model, two of either kind
+_WARMUP = 4  # runs of each model, as many traced as untraced
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """Two models that are compared as `submodule`; `inputs` makes the arrays by name that both
-    run on."""
+    """Two models to compare as `submodule`; `inputs` creates the arrays by name that both run
+    on."""
 
     submodule: str
     base: Path
@@ -506,12 +505,12 @@ class ModelPair:
 
 
 def calls_of(repeats: int) -> int:
-    """The calls of each model: the first and `repeats` more of either kind."""
+    """The number of calls of each model: `repeats` and a first one, each traced and untraced."""
     return 2 * repeats + 2
 
 
 def submodule_name(text: str) -> str:
-    """`text` as a submodule and its files can be called: letters, digits, `_`, `.` and `-`."""
+    """`text` as a valid name of a submodule and its files: letters, digits, `_`, `.` and `-`."""
     return re.sub(r"[^\w.\-]+", "_", text, flags=re.ASCII).strip("._-")[:80] or "model"
 
 
@@ -523,12 +522,12 @@ def profile_in_turn(
     repeats: int,
     on_run: Callable[[], None] = lambda: None,
 ) -> tuple[Path, Path]:
-    """The bundles of both sides, written below `out`, called by date and `titles`.
+    """Profile pairs of models in turn, and return the bundles of both sides, written below `out`
+    and named by date and `titles`.
 
-    Of each model the first call with operators and the first without stand apart in comparisons; of
-    the others `repeats` are traced and as many are not. `on_run` is called after each run. Raises
-    InputError if ONNX Runtime does not take a model or fails on the inputs; then no bundle is
-    left.
+    Comparisons exclude each model's first traced and first untraced call; of the others `repeats`
+    are traced and as many are not. `on_run` is called after each run. Raises InputError if ONNX
+    Runtime does not take a model or fails on the inputs; then no bundle is left.
     """
     sides = [Session.open(Options(_OPS), out, title=title) for title in titles]
     try:
@@ -567,7 +566,7 @@ def _profile_pair(
 
 
 def _discard(side: Session) -> None:
-    """Close a session of which no bundle shall stay."""
+    """Close a session and delete its bundle."""
     import shutil
 
     path = side.close()
@@ -576,7 +575,7 @@ def _discard(side: Session) -> None:
 
 
 class _ProfiledModel:
-    """A model in the bundle of `side`: its session, and what traces its operators."""
+    """A model in the bundle of `side`: its session, and its operator source."""
 
     def __init__(self, side: Session, path: Path, submodule: str) -> None:
         self._side, self._path = side, path
@@ -600,7 +599,7 @@ class _ProfiledModel:
         side.add_source(self._bare.source, submodule, lambda: self._bare.gone)
 
     def run(self, inputs: Mapping[str, Any]) -> None:
-        """One call. Raises InputError if the model fails on the inputs."""
+        """Run one call. Raises InputError if the model fails on the inputs."""
         session = self._session
         arguments = {"self": session, "output_names": None, "input_feed": inputs}
         run = BareRun(self._side, self._bare, session, "run", type(session).run, arguments)
@@ -615,7 +614,7 @@ class _ProfiledModel:
             ) from error
 
     def close(self) -> None:
-        """Trace no more, and let go of the model; its operators are written with the next one's."""
+        """Stop tracing and release the model; its operators are written with the next model's."""
         self._bare.source.close()
         self._session = None
 
@@ -625,7 +624,7 @@ def _open(path: Path) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    # Threads of one session that wait by spinning would take the cores of the other.
+    # Threads of one session that spin while waiting would take the cores of the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -640,15 +639,12 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-# --- Bare ONNX Runtime sessions: every `InferenceSession` that a switched-on script runs by itself.
+# --- Sessions outside pipelines: every `InferenceSession` that a switched-on script runs itself.
 #
-# Each session is a submodule, named after its model; each run is a call, of no stage, branch or
-# step. Runs inside a pipeline call are the pipeline's business, and so are those of our own
-# sessions.
-#
-# The methods are wrapped on the class, so it does not matter when a session was made. Operators
-# come from an `OperatorSource`: a second session of the same model with profiling on, which takes
-# the runs in place of the script's own.
+# Runs inside a pipeline call belong to the pipeline, and those of our own sessions are ignored. The
+# methods are wrapped on the class, so it does not matter when a session was made. Operators come
+# from a second session of the same model with profiling on, which takes the runs in place of the
+# script's own.
 
 
 _RUNS = ("run", "run_with_ort_values", "run_with_iobinding", "run_with_ortvaluevector", "run_async")
@@ -658,8 +654,8 @@ _OWN = "profiler.capture."
 class OnnxSessions:
     """Watches the class `InferenceSession`.
 
-    `recording()` gives the session that records, None while nothing is recorded. `open_source`
-    gives the operator source of a bare session, None if its operators are not traced.
+    `recording()` returns the recording session, None while nothing is recorded. `open_source`
+    returns the operator source of a bare session, None if its operators are not traced.
     """
 
     def __init__(
@@ -694,13 +690,13 @@ class OnnxSessions:
                 self._patches.replace(module.Session, name, self._watched(name, original))
 
     def forget(self) -> None:
-        """Start again: names are free again, and no session has a source."""
+        """Forget all names and sources, as in a forked child."""
         self._bare = weakref.WeakKeyDictionary()
         self._names = {}
         self._lock = threading.RLock()
 
     def undo(self) -> None:
-        """Leave the classes as they were."""
+        """Restore the classes."""
         self._patches.undo()
         self.forget()
 
@@ -735,8 +731,8 @@ class OnnxSessions:
     def _begun(
         self, recording: Any, session: Any, name: str, original: Any, arguments: dict[str, Any]
     ) -> BareRun | None:
-        """A run that has started; None if it is not to be recorded, or cannot be."""
-        submodule, begun = "onnxruntime", None  # until it has a name
+        """Start a run; None if it must not be recorded, or cannot be."""
+        submodule, begun = "onnxruntime", None  # until the session has a name
         try:
             bare = self._bare_session(recording, session)
             submodule = bare.submodule
@@ -764,7 +760,7 @@ class OnnxSessions:
                 try:
                     self._trace(recording, bare, session)
                     self._bare[session] = bare
-                except BaseException:  # the script was interrupted: again on the next run
+                except BaseException:  # the script was interrupted: retried on the next run
                     if self._names.get(bare.submodule) is bare:
                         del self._names[bare.submodule]
                     if bare.source is not None:
@@ -773,7 +769,7 @@ class OnnxSessions:
             return bare
 
     def _trace(self, recording: Any, bare: BareSession, session: Any) -> None:
-        """Give it a source, if its operators can be traced."""
+        """Open the operator source of a session, if its operators can be traced."""
         try:
             bare.source = self._open_source(recording, bare)
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -783,8 +779,8 @@ class OnnxSessions:
             weakref.finalize(session, _close, bare.source, os.getpid()).atexit = False
 
     def _named(self, session: Any) -> BareSession:
-        """The session under a name of its own: that of its model, or of a session of the same
-        model that is gone; with a number if others have it."""
+        """The session with a free name: that of its model, or of a dropped session of the same
+        model; numbered if others have it."""
         name = model_name(session)
         for number in count(1):
             bare = BareSession(session, name if number == 1 else f"{name}_{number}")
@@ -796,7 +792,7 @@ class OnnxSessions:
 
 
 def _close(source: Any, process: int) -> None:
-    """The script has let go of its session, and so does the source. In a forked child the files
-    of the source are the parent's."""
+    """Close the source of a session that the script has dropped. In a forked child, the source's
+    files are the parent's."""
     if os.getpid() == process:
         source.close()

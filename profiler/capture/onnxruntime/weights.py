@@ -21,28 +21,26 @@ from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
 
 # --- Protobuf's wire format, as far as ONNX files use it: fields of a message one by one, no
 # schema.
-#
-# Lengths are checked before anything is read; what does not fit raises ValueError, what is cut
-# IndexError.
 
 
 Buffer: TypeAlias = "bytes | mmap.mmap"
 
 
 def messages(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields that have a length: number, start and end of what they hold."""
+    """Yield number, start and end of the content of fields with a length."""
     return (found for found in fields(data, begin, end) if found[2] >= 0)
 
 
 def messages_of(
     data: Buffer, begin: int, end: int, *numbers: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Those of them that have one of these numbers."""
+    """Yield the fields with a length that have one of these numbers."""
     return (found for found in messages(data, begin, end) if found[0] in numbers)
 
 
 def fields(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of a message: number, start and end of what has a length, else the value and -1."""
+    """Yield the fields of a message: number, then start and end of its content if it has a length,
+    else the value and -1."""
     while begin < end:
         tag, begin = varint(data, begin)
         number, wire = tag >> 3, tag & 7
@@ -64,14 +62,14 @@ def fields(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]
 
 
 def varints(data: Buffer, begin: int, end: int) -> Iterator[int]:
-    """The numbers that stand there one after the other, as in a packed field."""
+    """Yield consecutive varints, as in a packed field."""
     while begin < end:
         value, begin = varint(data, begin)
         yield value
 
 
 def varint(data: Buffer, begin: int) -> tuple[int, int]:
-    """The number that starts there, and if it ends."""
+    """The varint that starts at `begin`, and its end."""
     value = data[begin]
     if value < 0x80:
         return value, begin + 1
@@ -87,12 +85,12 @@ def varint(data: Buffer, begin: int) -> tuple[int, int]:
 
 # --- How many bytes an ONNX model's weights take, read from its graph without loading one of them.
 #
-# The model file is mapped and walked field by field (protobuf's wire format): dims, dtype and the
-# places of external data are read, the data itself is skipped.
+# The model file is mapped; dims, dtype and the locations of external data are read, the data itself
+# is skipped.
 
 
 _MOST_BYTES = 1 << 62
-_DEEPEST = 64  # graphs in graphs
+_DEEPEST = 64  # graphs nested in graphs
 # onnx.TensorProto.DataType → bits; strings (8) have no size of their own.
 _BITS = {
     **dict.fromkeys((1, 6, 12), 32),
@@ -138,9 +136,8 @@ _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_EXTERNAL = 1, 2, 13
 
 @dataclass(slots=True)
 class ModelWeights:
-    """Bytes of all initializers and constants as their dims and dtypes say, subgraphs included,
-    by type of elements as well, and the files, relative to the model's folder, that hold external
-    data."""
+    """The bytes of all initializers and constants by dims and dtype, including subgraphs, in total
+    and by element type; and the files with external data, relative to the model's folder."""
 
     total_bytes: int = 0
     by_type: dict[str, int] = field(default_factory=dict)
@@ -148,7 +145,7 @@ class ModelWeights:
 
 
 def model_weights(model: Path | bytes) -> ModelWeights:
-    """The weights of a model. Raises InputError if it is no readable ONNX model."""
+    """Read the weights of a model. Raises InputError if it is not a readable ONNX model."""
     found = ModelWeights()
     try:
         if isinstance(model, bytes):
@@ -168,8 +165,8 @@ def model_weights(model: Path | bytes) -> ModelWeights:
 
 
 def model_files_bytes(model: Path | bytes) -> int:
-    """What a model takes on disk: its own file and its external data. Files that are not there,
-    or lie outside the model's folder, count nothing. Raises InputError as `model_weights`."""
+    """The bytes of a model on disk: its own file and its external data. Files that are missing, or
+    outside the model's folder, count as 0. Raises InputError as `model_weights`."""
     if isinstance(model, bytes):
         return len(model)
     folder = model.parent.resolve()
@@ -201,7 +198,7 @@ def _walk(data: Buffer, found: ModelWeights) -> None:
 
 
 def _in_node(data: Buffer, begin: int, end: int, found: ModelWeights) -> Iterator[tuple[int, int]]:
-    """The graphs of a node's attributes; constants are added to `found`."""
+    """Yield the graphs in a node's attributes, and add its constants to `found`."""
     for _, first, last in messages_of(data, begin, end, _NODE_ATTRIBUTE):
         for number, value, value_end in messages(data, first, last):
             if number == _ATTRIBUTE_TENSOR:
@@ -211,7 +208,7 @@ def _in_node(data: Buffer, begin: int, end: int, found: ModelWeights) -> Iterato
 
 
 def _add(data: Buffer, begin: int, end: int, found: ModelWeights) -> None:
-    """Add the tensor that lies there."""
+    """Add the tensor at `begin` to `found`."""
     dims: list[int] = []
     dtype = 0
     for number, value, value_end in fields(data, begin, end):
@@ -227,7 +224,7 @@ def _add(data: Buffer, begin: int, end: int, found: ModelWeights) -> None:
             if entry.get(1) == b"location":
                 found.external.add(entry.get(2, b"").decode())
     bits = _BITS.get(dtype)
-    if bits is None:  # strings, and dtypes of the future: as many bytes as the tensor's message
+    if bits is None:  # strings, and unknown dtypes: the size of the tensor's message
         _count(found, dtype, end - begin)
         return
     if len(dims) > 64 or any(dim > _MOST_BYTES for dim in dims):
@@ -241,7 +238,7 @@ def _count(found: ModelWeights, dtype: int, size: int) -> None:
     found.total_bytes += size
 
 
-# --- How a session of ONNX Runtime is set up: types of weights and inputs, providers.
+# --- Settings of a session of ONNX Runtime: types of weights and inputs, providers.
 
 
 _LONGEST = 200  # characters of an option
@@ -269,7 +266,8 @@ def _element_type(text: str) -> str:
 
 
 def _weights(part: Any) -> dict[str, WeightType]:
-    """From the model's file, which is read once; none of a model that is no file."""
+    """The weight types from the model's file, which is read once; none for a model without a
+    file."""
     path = model_path_of(part)
     try:
         known = path.stat() if path is not None else None

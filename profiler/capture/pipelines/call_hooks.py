@@ -38,15 +38,15 @@ from profiler.capture.recorder import Noting, Recorder
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_STEP
 
-# --- One way into one submodule, hooked: an `Invocation` from its start to its end.
+# --- The hooks of one method of a submodule: an `Invocation` from its start to its end.
 #
-# Whatever fails here is a drop of the run's, and never the caller's error.
+# A failure in here is a drop of the run, and never an error of the caller.
 
 
-_ENCODER = "get_encoder"  # of a model that generates: what it calls by itself, ahead of its loop
-_NO_PASSES = ("encode", "decode", _ENCODER)  # whose calls are no passes of a loop
+_ENCODER = "get_encoder"  # of a model that generates: called by the model itself, before its loop
+_NO_PASSES = ("encode", "decode", _ENCODER)  # calls of these are not passes of a loop
 _FED = "input_feed"
-_OFFLOADED = ("cpu", "meta")  # if weights wait for their call
+_OFFLOADED = ("cpu", "meta")  # devices of weights that are moved only for their call
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -59,17 +59,17 @@ class Hooked(Protocol):
     detached: bool
 
     def new_labels(self) -> PipelineLabels:
-        """Labels for encoding outside every pipeline call."""
+        """Create labels for encoding outside every pipeline call."""
 
     def labels_outside(self) -> PipelineLabels:
-        """Labels of all calls outside every pipeline call."""
+        """The labels of all calls outside every pipeline call."""
 
 
 @dataclass(slots=True, eq=False)
 class _OpenCall:
     """A submodule call that has started on `thread`. `depth` counts further calls of its module
-    inside it; `handling` is the exception that was being handled already when it began. `caller`
-    is a frame that runs as long as it does, None if its end is always told."""
+    inside it; `handling` is the exception that was being handled when it started. `caller` is a
+    frame that runs longer than the call, None if its end is always reported."""
 
     hook: CallHook
     invocation: Invocation
@@ -83,8 +83,8 @@ class _OpenCall:
     noting: Noting | None = None
 
     def interrupted(self) -> bool:
-        """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
-        are not notified of that."""
+        """Whether the call has ended without a report: by a KeyboardInterrupt in a module, which
+        calls no hooks then."""
         if self.caller is None or self.thread != threading.get_ident():
             return False
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect's
@@ -93,13 +93,13 @@ class _OpenCall:
         return frame is None
 
     def end_interrupted(self) -> Scope:
-        """It has ended; returns what was open around it."""
+        """End an interrupted call; returns the scope around it."""
         self.hook.interrupted(self)
         return scope()
 
 
 def live_scope() -> Scope:
-    """What is open in this thread or task, without a call whose end was not reported."""
+    """The open scope of this thread or task, without calls whose end was not reported."""
     found = scope()
     while isinstance(found.call, _OpenCall) and found.call.interrupted():
         found = found.call.end_interrupted()
@@ -107,8 +107,8 @@ def live_scope() -> Scope:
 
 
 class CallHook:
-    """Records the calls of `entry`, whose module or object is `owner()`; `names` are the
-    parameters of its method."""
+    """Records the calls of `entry`, whose module or object is `owner()`; `names` are the parameters
+    of its method."""
 
     def __init__(
         self, hooks: Hooked, entry: Entry, owner: Callable[[], Any], names: list[str]
@@ -121,20 +121,20 @@ class CallHook:
         backend = backend_of(owner())
         self._cache = backend.step_cache() if entry.stage in ("denoise", "") else None
         self._marks = backend.device_marks()
-        self._onloaded = ""  # if its last call ran
+        self._onloaded = ""  # its device, if its last call ran
 
     @property
     def detached(self) -> bool:
-        """Whether the end of an open call will not be told."""
+        """Whether the hooks are removed, so that the end of an open call will not be reported."""
         return self._hooks.detached
 
     def close(self) -> None:
-        """The hook is off."""
+        """Close the step cache, since the hook is removed."""
         if self._cache is not None:
             self._cache.close()
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
-        """For methods that are wrapped."""
+        """Run a call of a wrapped method."""
         opened = self._open(args, kwargs)
         if opened is None:
             return original(*args, **kwargs)
@@ -151,7 +151,7 @@ class CallHook:
         return result
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
-        """Hooks are notified: before the call; `caller` is a frame that runs until it ends."""
+        """Handle the start of a module call; `caller` is a frame that runs until it ends."""
         call = self._opened()
         if call is not None and not call.interrupted():
             call.depth += 1
@@ -159,7 +159,7 @@ class CallHook:
         self._open(args, kwargs, caller)
 
     def end(self, output: Any) -> None:
-        """Hooks are notified: after the call, also if it failed."""
+        """Handle the end of a module call, also of one that failed."""
         call = self._opened()
         if call is None:
             return
@@ -176,14 +176,13 @@ class CallHook:
         return call if isinstance(call, _OpenCall) and call.hook is self else None
 
     def interrupted(self, opened: _OpenCall) -> None:
-        """A call of this hook has ended without being told."""
+        """End a call of this hook whose end was not reported."""
         self._close(opened, None, failed=True)
 
     def _open(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType | None = None
     ) -> _OpenCall | None:
-        """The submodule is invoked. None if that is part of what is recorded already, or if
-        it cannot be recorded."""
+        """Start a call; None if it is part of what is recorded already, or cannot be recorded."""
         before = scope()
         try:
             return self._begun(args, kwargs, caller)
@@ -207,7 +206,7 @@ class CallHook:
                 return None
             before = replace(before, call=None)  # its hooks were taken off while it ran
         if before.owner not in (None, self._hooks) and before.owner.covers(self._owner()):
-            return None  # a module that two pipelines share: the one that runs records it
+            return None  # of two pipelines that share a module, the running one records it
         entered = recorder.clock.now_ns()
         invocation = self._invocation(by_name(self._names, args, kwargs), before)
         source = self._hooks.source_of(self._entry)
@@ -228,7 +227,7 @@ class CallHook:
         return opened
 
     def _begin(self, opened: _OpenCall) -> None:
-        """Tell the source and the recorder."""
+        """Notify the source and the recorder of the start."""
         invocation, recorder = opened.invocation, self._hooks.recorder
         if opened.source is not None:
             try:
@@ -294,7 +293,7 @@ class CallHook:
         return invocation
 
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
-        """The submodule's call has ended. Again without effect."""
+        """End a call. Again without effect."""
         enter(opened.before)
         self._hooks.recorder.attempt(self._entry.submodule, self._ended, opened, output, failed)
 
@@ -303,7 +302,7 @@ class CallHook:
         end_ns = recorder.clock.now_ns()
         device = recorder.attempt(self._entry.submodule, output_device, output)
         if device and not device.startswith("cpu"):
-            self._onloaded = invocation.device = device  # moved there after it was invoked, perhaps
+            self._onloaded = invocation.device = device  # it may have moved
         noting, opened.noting = opened.noting, None
         noted = noting is not None and not failed and noting.device == invocation.device
         if noting is not None and noted:
@@ -324,8 +323,8 @@ class CallHook:
 
 
 def _guided(pipeline: Any) -> bool:
-    """Whether a pipeline says that it uses classifier-free guidance; diffusers compute it from a
-    scale that is not there before the first run."""
+    """Whether a pipeline uses classifier-free guidance; diffusers compute that from a scale that is
+    missing before the first run."""
     try:
         return bool(pipeline.do_classifier_free_guidance)
     except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -336,20 +335,19 @@ def _guided(pipeline: Any) -> bool:
 def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Arrays and tensors among the arguments as "dtype[d0,d1,…]"."""
     fed = arguments.get(_FED)
-    if isinstance(fed, Mapping):  # what is given by name, all in one
+    if isinstance(fed, Mapping):  # arguments by name in one mapping
         arguments = fed
     texts = ((name, described(value)) for name, value in arguments.items())
     return {name: text for name, text in texts if text}
 
 
-# --- What a pipeline does itself between its submodules' calls: host work, and encoding prompts.
-#
-# Whatever fails here is a drop of the run's, and never the caller's error.
+# --- Host work of a pipeline between its submodules' calls, and encoding of prompts.
 
 
 @dataclass(slots=True, eq=False)
 class _OpenHostWork:
-    """Host work that has started in `step`; submodule calls inside it cut it into pieces."""
+    """Host work that has started in denoising step `step`; submodule calls inside it cut it into
+    pieces."""
 
     name: str
     piece_ns: int
@@ -359,8 +357,8 @@ class _OpenHostWork:
 
 
 class HostWorkHook:
-    """Records the calls of the pipeline's callable `path`, of its `scheduler()` if it is one's
-    method."""
+    """Records the calls of the pipeline's callable `path`; `scheduler()` is the scheduler if it is
+    one's method."""
 
     def __init__(
         self, hooks: Hooked, path: str, scheduler: Callable[[], Any] = lambda: None
@@ -373,7 +371,7 @@ class HostWorkHook:
         self._unseen = 0
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
-        """For methods that are wrapped."""
+        """Run a call of a wrapped method."""
         before, attempt = scope(), self._hooks.recorder.attempt
         try:
             work = attempt(self._path, self._begin)
@@ -394,7 +392,7 @@ class HostWorkHook:
         return result
 
     def _begin(self) -> _OpenHostWork | None:
-        """None if that is part of what is recorded already."""
+        """Start host work; None if it is part of what is recorded already."""
         before, hooks = live_scope(), self._hooks
         if before.owner not in (None, hooks) or before.call is not None or before.host is not None:
             return None
@@ -405,7 +403,7 @@ class HostWorkHook:
         return work
 
     def _of_scheduler(self, labels: PipelineLabels) -> int:
-        """The step that a scheduler's `step` closes, `NO_STEP` for other work."""
+        """The step that ends with this call of a scheduler's `step`, `NO_STEP` for other work."""
         scheduler = self._scheduler()
         if scheduler is None:
             return NO_STEP
@@ -420,14 +418,14 @@ class HostWorkHook:
         return step
 
     def _end(self, work: _OpenHostWork) -> int:
-        """When it ended, in ns."""
+        """Record the host work; returns its end in ns."""
         recorder = self._hooks.recorder
         end = recorder.clock.now_ns()
         recorder.add_host_work(work.name, work.piece_ns, end)
         return end
 
     def _returned(self, work: _OpenHostWork, result: Any, end: int) -> None:
-        """What its `result` says of the calls to come."""
+        """Update steps and stages from the returned call: a step, a new schedule, or latents."""
         if work.step != NO_STEP:
             work.labels.steps.end()
             work.labels.stages.step_ended(last=work.step == work.labels.steps.last())
@@ -436,11 +434,11 @@ class HostWorkHook:
         elif self._scheduler() is not None:
             work.labels.steps.restart()
             work.labels.stages.schedule_set()
-        elif work.name.endswith(PREPARE_LATENTS):  # also of a pipeline that this one holds
+        elif work.name.endswith(PREPARE_LATENTS):  # also of an inner pipeline
             work.labels.latents_batch = first_batch(result)
 
     def _loops(self, work: _OpenHostWork, arguments: tuple[Any, Any], end: int) -> None:
-        """Let the run know of a scheduler that a script uses by itself."""
+        """Report the scheduler's call if the script uses it outside pipeline calls."""
         scheduler, recorder = self._scheduler(), self._hooks.recorder
         script = work.labels.script
         if scheduler is not None and script is not None:
@@ -454,14 +452,14 @@ class HostWorkHook:
 
 
 def _is_unused(scheduler: Any) -> bool:
-    """Whether a scheduler that counts its steps has made none. One that is found within
-    `scheduler.step(model(x))` makes its first unseen: Python has looked `step` up already."""
+    """Whether a scheduler that counts its steps has made none. If it is discovered within
+    `scheduler.step(model(x))`, its first step is missed: Python has looked up `step` already."""
     return getattr(scheduler, "step_index", 0) is None
 
 
 class EncodingHook:
-    """Lets labels know which prompt is being encoded; `names` are the parameters of
-    `encode_prompt`, `returned` the variables that it returns."""
+    """Records which prompt is being encoded; `names` are the parameters of `encode_prompt`,
+    `returned` the variables that it returns."""
 
     def __init__(self, hooks: Hooked, names: list[str], returned: Sequence[str] = ()) -> None:
         self._hooks = hooks
@@ -469,7 +467,7 @@ class EncodingHook:
         self._returned_names = returned
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
-        """For `encode_prompt`, which is wrapped."""
+        """Run a call of the wrapped `encode_prompt`."""
         before, attempt = scope(), self._hooks.recorder.attempt
         try:
             labels = attempt("encode_prompt", self._begin, args, kwargs)
@@ -498,7 +496,7 @@ class EncodingHook:
 
 
 def _leave(before: Scope) -> None:
-    """Go back to what was open, also if the script is interrupted meanwhile."""
+    """Restore the scope, also if the script is interrupted meanwhile."""
     try:
         enter(before)
     except BaseException:

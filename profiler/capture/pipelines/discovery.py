@@ -21,22 +21,22 @@ from profiler.capture.imports import collection_waits, import_ahead
 from profiler.capture.patching import WRAPPED, ClassPatches, attributes, weakly
 from profiler.plugins import let_pass
 
-# --- What a pipeline holds, whatever it is called: what executes something, and schedulers.
+# --- Objects that a pipeline holds, under any name: executed parts and schedulers.
 #
-# Attributes of the object itself in the order in which they were set, then what its lists and dicts
-# have. Nothing is imported or called for that.
+# Attributes of the object in the order in which they were set, and the entries of its lists and
+# dicts. Nothing is imported or called.
 
 
 _PLAIN = (str, bytes, int, float, complex, type(None))
-_MOST = 1_000  # entries of a list or dict that are looked at
+_MOST = 1_000  # entries read of a list or dict
 _LONGEST = 60  # characters of a title
 _SCHEDULE = ("set_timesteps", "timesteps", "sigmas")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """`value`, which a pipeline holds as its `attribute`, at `key` of that where it is a list or
-    dict, and which is called `name`."""
+    """`value`, called `name`, which a pipeline holds as its `attribute`, or at `key` of that if it
+    is a list or dict."""
 
     name: str
     attribute: str
@@ -45,11 +45,11 @@ class Held:
 
 
 class Together:
-    """Objects that no pipeline holds, under names, as if one did; they are not kept alive."""
+    """Objects that no pipeline holds, by name, in place of a pipeline; they are not kept alive."""
 
     def __init__(self, **objects: Any) -> None:
         self._known = {name: weakly(value) for name, value in objects.items()}
-        self.look: Callable[[], None] | None = None  # to be called ahead of calls outside loops
+        self.look: Callable[[], None] | None = None  # called before calls outside loops
 
     def __getattr__(self, name: str) -> Any:
         found = self._known[name]() if name in self.__dict__.get("_known", ()) else None
@@ -58,7 +58,7 @@ class Together:
         return found
 
     def add(self, name: str, value: Any) -> str:
-        """Hold one more; returns its name, with a number if another has it."""
+        """Add an object; returns its name, with a number if another has it."""
         for known, reference in self._known.items():
             if reference() is value:
                 return known
@@ -70,25 +70,25 @@ class Together:
         return free
 
     def alive(self) -> dict[str, Any]:
-        """What is still there, by name."""
+        """The live objects by name."""
         found = {name: reference() for name, reference in list(self._known.items())}
         return {name: value for name, value in found.items() if value is not None}
 
 
 def title(pipeline: Any) -> str:
-    """What a pipeline is called: its class; the names of what no pipeline holds."""
+    """The title of a pipeline: its class, or the names of the objects in a `Together`."""
     if isinstance(pipeline, Together):
         return "-".join(n for n, v in pipeline.alive().items() if not is_scheduler(v))[:_LONGEST]
     return type(pipeline).__name__
 
 
 def held(pipeline: Any) -> Iterator[Held]:
-    """All objects that a pipeline holds, each as often as it does."""
+    """All objects that a pipeline holds; one under several names comes several times."""
     if isinstance(pipeline, Together):
         yield from (Held(name, name, None, value) for name, value in pipeline.alive().items())
         return
     own = attributes(pipeline)
-    inner = own.get("_modules")  # if modules keep their children
+    inner = own.get("_modules")  # modules have their children in a dict of their own
     own = {**own, **inner} if isinstance(inner, dict) else dict(own)
     collections = []
     for name, value in own.items():
@@ -115,7 +115,7 @@ def is_scheduler(value: Any) -> bool:
 
 
 def schedulers(pipeline: Any) -> dict[str, Any]:
-    """The schedulers that a pipeline holds, by name; the one that it calls so first."""
+    """The schedulers that a pipeline holds, by name; one named scheduler comes first."""
     own = getattr(pipeline, "scheduler", None)
     found = {"scheduler": own} if callable(getattr(own, "step", None)) else {}
     for one in held(pipeline):
@@ -126,13 +126,13 @@ def schedulers(pipeline: Any) -> dict[str, Any]:
 
 
 def holds_components(value: Any) -> bool:
-    """Whether `value` is a pipeline itself: it names its components."""
+    """Whether `value` is itself a pipeline that names its components."""
     return isinstance(getattr(type(value), "components", None), property)
 
 
 def submodules(pipeline: Any, known: list[Any]) -> list[Held]:
-    """What a pipeline holds that a backend executes, beside the `known` objects: none twice, and
-    none that is inside another."""
+    """The objects of a pipeline that a backend executes, except the `known` ones and ones inside
+    another; each once."""
     seen = {id(owner) for owner in known}
     found: list[Held] = []
     for one in sorted(held(pipeline), key=lambda one: one.name.startswith("_")):
@@ -153,22 +153,22 @@ def is_executed(value: Any) -> bool:
     return bool(backend.name) and backend.executes(value)
 
 
-# --- Pipelines that a switched-on script makes and uses: noticed on their class, attached singly.
+# --- Pipelines that a switched-on script creates and uses: detected by their class, attached one by
+# one.
 #
-# Every diffusers pipeline calls `register_modules` while it is made, which shows its class. The
-# class's `__call__` and `encode_prompt` are wrapped, once a class: on its first use, when its parts
-# are complete and placed, a pipeline is handed to `attach`, and the use starts again, hooks in
-# place.
+# Every diffusers pipeline calls `register_modules` while it is created. That shows its class, whose
+# `__call__` and `encode_prompt` are wrapped once. On its first use, when its parts are complete and
+# placed, a pipeline is passed to `attach`, and the use starts again with hooks in place.
 
 
-_MODULAR = "diffusers.modular_pipelines.modular_pipeline"  # if ModularPipeline is
-_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # if DiffusionPipeline is defined
+_MODULAR = "diffusers.modular_pipelines.modular_pipeline"  # imported when ModularPipeline is
+_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # unlocked: properties of the user may wait
 OWN = {
     "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
     "profiler.pipelines.flux": "FluxPipeline",
     "profiler.pipelines.qwen_image": "QwenImagePipeline",
 }
-"""Modules of our own pipelines, and the class in each."""
+"""Modules of our own pipelines, and the pipeline class in each."""
 
 _USES = ("__call__", "encode_prompt")
 
@@ -176,9 +176,9 @@ _USES = ("__call__", "encode_prompt")
 class NewPipelines:
     """Hands each pipeline to `attach(pipeline)` on its first use.
 
-    `attach` returns whether hooks are in place now, None to be asked again on the next use. If
-    it raises, that is said in one sentence, and the pipeline runs without hooks. `undo` leaves the
-    classes as they were.
+    `attach` returns whether hooks are in place now, None to be called again on the next use. If it
+    raises, one sentence on stderr says so, and the pipeline runs without hooks. `undo` restores the
+    classes.
     """
 
     def __init__(self, attach: Callable[[Any], bool | None]) -> None:
@@ -191,7 +191,7 @@ class NewPipelines:
 
     @property
     def libraries(self) -> dict[str, Callable[[Any], None]]:
-        """Where classes of pipelines are defined."""
+        """The callbacks for modules that define classes of pipelines, by module name."""
         own = {module: partial(self._watch_own, name) for module, name in OWN.items()}
         return {_DIFFUSERS: self.watch_diffusers, _MODULAR: self._watch_modular, **own}
 
@@ -199,7 +199,7 @@ class NewPipelines:
         self.watch_class(getattr(module, name))
 
     def _watch_modular(self, module: Any) -> None:
-        """Pipelines made of blocks, which have one `__call__`."""
+        """Watch pipelines made of blocks, which share one `__call__`."""
         for known in _with_subclasses(module.ModularPipeline):
             self.watch_class(known)
 
@@ -221,7 +221,7 @@ class NewPipelines:
         self._patches.replace(base, "register_modules", register_modules)
 
     def watch_class(self, pipeline_class: type) -> None:
-        """Watch the instances of one class, those that exist included."""
+        """Watch the instances of one class, including existing ones."""
         if pipeline_class in self._classes or WRAPPED in vars(pipeline_class):
             return
         self._classes.add(pipeline_class)
@@ -231,7 +231,7 @@ class NewPipelines:
                 self._patches.replace(pipeline_class, name, self._first_use(name, original))
 
     def holds(self, part: Any) -> bool:
-        """Whether a pipeline that was made has `part`, used or not."""
+        """Whether any existing pipeline contains `part`, used or not."""
         try:
             return part in self._held
         except TypeError:
@@ -239,21 +239,21 @@ class NewPipelines:
 
     def _note(self, modules: dict[str, Any]) -> None:
         for part in modules.values():
-            with suppress(TypeError):  # it knows no weak references
+            with suppress(TypeError):  # it cannot be referenced weakly
                 self._held.add(part)
 
     def forget(self) -> None:
-        """Let every pipeline be attached again on its next use."""
+        """Forget all pipelines, so that each is attached on its next use."""
         self._seen = weakref.WeakKeyDictionary()
-        self._lock = threading.RLock()  # a forked child may have been left a locked one
+        self._lock = threading.RLock()  # a fork may have left the child a locked one
 
     def forget_one(self, pipeline: Any) -> None:
-        """Let one pipeline be attached again on its next use."""
+        """Forget one pipeline, so that it is attached on its next use."""
         with self._lock:
             self._seen.pop(pipeline, None)
 
     def undo(self) -> None:
-        """Leave all classes as they were."""
+        """Restore all classes."""
         self._patches.undo()
         self._classes.clear()
         self.forget()
@@ -263,13 +263,14 @@ class NewPipelines:
         def use(pipeline: Any, *args: Any, **kwargs: Any) -> Any:
             if pipeline not in self._seen and self._attached(pipeline):
                 again = pipeline if name == "__call__" else getattr(pipeline, name)
-                return again(*args, **kwargs)  # through the hooks that are there now
+                return again(*args, **kwargs)  # now with hooks in place
             return original(pipeline, *args, **kwargs)
 
         return use
 
     def _attached(self, pipeline: Any) -> bool:
-        """Attach once; threads that use the pipeline meanwhile wait, to be recorded as well."""
+        """Attach a pipeline once; other threads that use it wait, so that they are recorded,
+        too."""
         with self._lock:
             if pipeline in self._seen:
                 return self._seen[pipeline]
@@ -286,7 +287,7 @@ class NewPipelines:
 
 
 def _with_subclasses(base: type) -> Iterator[type]:
-    """`base` and all classes below it that exist."""
+    """`base` and all its existing subclasses."""
     yield base
     below: type
     for below in base.__subclasses__():

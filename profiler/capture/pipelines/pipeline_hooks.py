@@ -64,21 +64,18 @@ from profiler.capture.settings import Options
 from profiler.plugins import let_pass
 from profiler.trace.manifest_fields import SubmoduleSettings
 
-# --- Hooks on a pipeline shaped like diffusers': they tell the recorder what runs when.
+# --- Hooks on a pipeline shaped like diffusers', which report to the recorder.
 #
-# The backend of an object knows how its calls are hooked; else reversible wraps do it. What the
-# user replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
-# again when the next one begins. If anything of ours fails, that is a drop of the run's, and the
-# user's call goes on.
+# The backend of an object knows how to hook its calls; otherwise reversible wraps do it.
 
 
-_GENERATE = "generate"  # a method that calls its own module, once a token
+_GENERATE = "generate"  # a method that calls its own module once per token
 
 
 @dataclass(frozen=True, slots=True)
 class _Hooked:
-    """A method that is hooked, as it was found: to see whether it has been replaced since.
-    `owner` and `seen` are called for what they were; `look(owner, name)` gives what is seen now."""
+    """A hooked method as it was found, to detect its replacement. `owner()` and `seen()` return the
+    original objects; `look(owner, name)` returns the current one."""
 
     owner: Callable[[], Any]
     seen: Callable[[], Any]
@@ -87,8 +84,9 @@ class _Hooked:
 
 
 class PipelineHooks:
-    """All hooks on one pipeline, which is held weakly. `source_of` says who traces the operators
-    of an entry; `before_pipeline(pipeline)` runs before each call of the pipeline."""
+    """All hooks on one pipeline, which is referenced weakly. `source_of(entry)` returns the
+    operator source of an entry; `before_pipeline(pipeline)` runs before each call of the
+    pipeline."""
 
     def __init__(
         self,
@@ -103,10 +101,10 @@ class PipelineHooks:
         self.source_of = source_of
         self._before_pipeline = before_pipeline
         self.detached = False
-        self._lock = threading.RLock()  # held while hooks are put on and taken off
+        self._lock = threading.RLock()  # held while hooks are installed or removed
         self._wraps = Wraps()
         self._hooked: dict[object, _Hooked] = {}
-        self._denoisers: set[str] = set()  # submodules that were found in a loop
+        self._denoisers: set[str] = set()  # submodules that were called in a loop
         self._last_settings: dict[str, SubmoduleSettings] = {}
         self._outside: PipelineLabels | None = None
         self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
@@ -114,8 +112,8 @@ class PipelineHooks:
         self._pieces = PieceCoverage(recorder, self._owners) if together else None
 
     def attach(self) -> None:
-        """Hook everything. Raises InputError if the pipeline has no submodule; then, as
-        after any other error, it is as it was."""
+        """Hook everything. Raises InputError if the pipeline has no submodule. After any error, the
+        pipeline is unchanged."""
         pipeline = self.pipeline()
         try:
             entries(pipeline)
@@ -128,7 +126,7 @@ class PipelineHooks:
             raise
 
     def detach(self) -> None:
-        """Take every hook off; may be called again without effect."""
+        """Remove all hooks; again without effect."""
         self.detached = True
         self._measure_pieces(PieceCoverage.end)
         if self._outside is not None:
@@ -140,7 +138,7 @@ class PipelineHooks:
             self._wraps.undo()
 
     def abandon(self) -> None:
-        """As `detach`, in a forked child: no thread of the parent's holds a lock here."""
+        """Remove all hooks in a forked child, where no thread of the parent holds a lock."""
         self._lock = threading.RLock()
         self._coverage.abandon()
         self.detach()
@@ -150,26 +148,26 @@ class PipelineHooks:
         return any(hooked.owner() is owner for hooked in list(self._hooked.values()))
 
     def _scheduler(self) -> Any:
-        """The scheduler that counts until one is used."""
+        """The scheduler that counts steps until one is used."""
         return next(iter(schedulers(self.pipeline()).values()), None)
 
     def renew(self) -> None:
-        """Trace and hook what has been replaced, or is new."""
+        """Trace and hook what is new or has been replaced."""
         self._refresh(self.pipeline())
 
     def _refresh(self, pipeline: Any) -> None:
-        """Before a call of the pipeline: trace and hook what has been replaced."""
+        """Trace and hook what has been replaced, before a call of the pipeline."""
         with self._lock:
             if not self.detached:
                 self.recorder.attempt(self._name, self._before_pipeline, pipeline)
-        present = self._present(pipeline)  # without the lock: properties of the user's may wait
+        present = self._present(pipeline)  # unlocked: properties of the user may wait
         with self._lock:
             if not self.detached:
                 self._hook(present)
                 self._measure_pieces(PieceCoverage.begin)
 
     def measure(self, found: Mapping[str, Any]) -> None:
-        """State in coverage what of these is called by itself, if no pipeline holds the rest."""
+        """Count direct calls of `found` in coverage, for submodules that no pipeline holds."""
         with self._lock:
             if not self.detached:
                 self._measure_pieces(lambda pieces: pieces.begin(found))
@@ -179,7 +177,7 @@ class PipelineHooks:
             self.recorder.attempt(self._name, what, self._pieces)
 
     def _present(self, pipeline: Any) -> dict[object, tuple[Any, str, Callable[[Wraps], None]]]:
-        """Whatever can be hooked: owner and name of the method, and what hooks it."""
+        """All methods to hook: owner, method name, and the function that hooks it."""
         found: dict[object, tuple[Any, str, Callable[[Wraps], None]]] = {}
         key: object
         hook: Callable[[Wraps], None]
@@ -205,7 +203,7 @@ class PipelineHooks:
         return found
 
     def _hook(self, found: Mapping[object, tuple[Any, str, Callable[[Wraps], None]]]) -> None:
-        """Hook what is not hooked: at first everything, later what has been replaced."""
+        """Hook all methods that are not hooked: at first all, later the replaced ones."""
         for key, (owner, name, hook) in found.items():
             known = self._hooked.get(key)
             if known is not None:
@@ -213,7 +211,7 @@ class PipelineHooks:
                     continue
                 known.wraps.undo()
             wraps, look = Wraps(), backend_of(owner).seen
-            self._hooked[key] = _Hooked(weakly(owner), object, wraps, look)  # not yet whole
+            self._hooked[key] = _Hooked(weakly(owner), object, wraps, look)  # not complete yet
             hook(wraps)
             self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
 
@@ -234,10 +232,10 @@ class PipelineHooks:
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
         before = live_scope()
-        if before.owner is self or self.detached:  # the pipeline calls itself, or it is too late
+        if before.owner is self or self.detached:  # called by itself, or too late
             return original(*args, **kwargs)
         if before.pipeline is None and before.call is not None:
-            before = Scope()  # left open by a call that was interrupted
+            before = Scope()  # left open by an interrupted call
         attempt = self.recorder.attempt
         entered_ns = attempt(self._name, self.recorder.clock.now_ns)
         attempt(self._name, self._refresh, self.pipeline())
@@ -264,8 +262,8 @@ class PipelineHooks:
             attempt(self._name, self._returned, pipeline, result)
 
     def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
-        """A submodule calls itself in a loop: its calls are passes, for no prompt of two. Outside
-        pipeline calls the loop is all that they belong to."""
+        """Record a submodule that calls itself in a loop: its calls are passes, without a prompt
+        branch. Outside pipeline calls, the loop counts as their pipeline call."""
         before = live_scope()
         if before.call is not None:
             return original(*args, **kwargs)
@@ -305,7 +303,8 @@ class PipelineHooks:
         measured: list[Wraps | None],
         failed: bool,
     ) -> None:
-        """Leave a pipeline call, and tell everybody who has not been told: again without effect."""
+        """End a pipeline call and notify all sources that have not been notified: again without
+        effect."""
         enter(before)
         attempt = self.recorder.attempt
         if pipeline is not None:
@@ -325,12 +324,13 @@ class PipelineHooks:
         if not self.recorder.recording:
             return {}
         found = submodule_settings(self.pipeline())
-        if found != self._last_settings:  # else calls share what did not change
+        if found != self._last_settings:  # else calls share the settings that did not change
             self._last_settings = found
         return self._last_settings
 
     def _returned(self, pipeline: PipelineCall | None, result: Any) -> None:
-        """The caller gets the result now: what followed the pipeline call's end was ours."""
+        """Record that the caller gets the result now: time since the end of the pipeline call was
+        ours."""
         if pipeline is not None and not pipeline.failed and self.recorder.recording:
             of = (self.pipeline(), self._scheduler(), pipeline, result)
             pipeline.generation = self.recorder.attempt(self._name, generation, *of)
@@ -364,23 +364,23 @@ class PipelineHooks:
 
 
 def _under_variables(objects: list[Any]) -> Mapping[str, Any]:
-    """Objects under the names that the script has for them."""
+    """The objects by the names that the script has for them."""
     return names_of(objects, sys._getframe(1)) if objects else {}  # noqa: SLF001
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:
-    """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of a
-    VAE may be `forward` of its decoder."""
+    """The method to which one without parameters of its own passes its arguments: `decode(*args)`
+    of a VAE may be `forward` of its decoder."""
     return getattr(part_of(pipeline, entry), "forward", None)
 
 
 def _written(method: Any) -> Any:
-    """The function of a method, which outlives its object."""
+    """The function of a method, which outlives the method object."""
     return getattr(method, "__func__", method)
 
 
 def _hook_cache_context(owner: Any, wraps: Wraps) -> None:
-    """Lets labels know the name under which the denoiser is called."""
+    """Record the name of `cache_context` in which the denoiser is called."""
 
     def around(original: Any, args: Any, kwargs: Any) -> AbstractContextManager[Any]:
         name = args[0] if args else kwargs.get("name", "")
@@ -403,9 +403,9 @@ def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
 
 
 class Attachment:
-    """One pipeline that reports to a session. `facts` is what the manifest says of it, `traced`
-    are the submodules whose calls a source may trace. `named_before` is how the submodules were
-    named that it has in another run, which goes on when this one is closed."""
+    """One pipeline that reports to a session. `facts` is what the manifest says about it, `traced`
+    are the submodules whose calls a source may trace. `named_before` are its submodules' names in
+    another run, which continues after this one."""
 
     def __init__(
         self,
@@ -424,13 +424,14 @@ class Attachment:
         self._options = options
         self._folder = folder
         self._event_cap = event_cap
-        self._sources: dict[Entry, OperatorSource] = {}  # of the parts that are there now
+        self._sources: dict[Entry, OperatorSource] = {}  # of the current parts
         self._parts: dict[Entry, Callable[[], Any]] = {}
         self._opened: list[tuple[str, OperatorSource]] = []
         self._hooks = PipelineHooks(pipeline, recorder, self._sources.get, self._renew_sources)
 
     def attach(self, pipeline: Any) -> None:
-        """Open the operators' sources and hook the pipeline; after an error it is as it was."""
+        """Open the operator sources and hook the pipeline; after an error, everything is
+        restored."""
         try:
             self._open_sources(pipeline, self._open_source)
             self._hooks.attach()
@@ -439,8 +440,8 @@ class Attachment:
             raise
 
     def _renew_sources(self, pipeline: Any) -> None:
-        """Before a call of the pipeline: parts that were replaced get sources of their own. One
-        that can have none runs without, which is a drop."""
+        """Open sources for replaced parts, before a call of the pipeline. A part that cannot have
+        one runs without, which is a drop."""
 
         def open_or_lose(entry: Entry, *of: Any) -> OperatorSource | None:
             try:
@@ -461,13 +462,13 @@ class Attachment:
             for entry in here
         ):
             return
-        for entry in here:  # also what is not traced: who traces pipeline calls rests meanwhile
+        for entry in here:  # also if untraced: whoever traces the pipeline call pauses for it
             part = part_of(pipeline, entry)
             if self._parts.get(entry, lambda: None)() is part:
                 continue
             self._parts[entry] = weakly(part)
             self._sources.pop(entry, None)
-            if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
+            if by_part.get(id(part)) is None:  # one traced part is enough for its submodule
                 owner = owner_of(pipeline, entry)
                 device = device_of(pipeline, entry)
                 options = options_for(pipeline, entry, self._options)
@@ -497,7 +498,7 @@ class Attachment:
         return source
 
     def renew(self, pipeline: Any) -> None:
-        """The pipeline holds something new, which no call of it will show: hook that as well."""
+        """Hook a new part of the pipeline that no pipeline call would detect."""
         known = self.facts
         self.facts = pipeline_facts(pipeline, self._options)
         self.facts.seen = known.seen
@@ -507,7 +508,7 @@ class Attachment:
         self._hooks.renew()
 
     def measure(self, found: Mapping[str, Any]) -> None:
-        """State in coverage what of these is called by itself."""
+        """Count direct calls of `found` in coverage."""
         self._hooks.measure(found)
 
     def covers(self, owner: Any) -> bool:
@@ -515,7 +516,7 @@ class Attachment:
         return self._hooks.covers(owner)
 
     def detach(self) -> None:
-        """Leave the pipeline exactly as it was; what was recorded stays. Again without effect."""
+        """Restore the pipeline exactly; what was recorded stays. Again without effect."""
         self._hooks.detach()
         pipeline, self._pipeline = self._pipeline(), lambda: None
         if pipeline is not None:
@@ -524,18 +525,18 @@ class Attachment:
             source.close()
 
     def abandon(self) -> None:
-        """Take the hooks off in a forked child; the sources, whose files are the parent's, stay
-        as they are."""
+        """Remove the hooks in a forked child; the sources, whose files are the parent's, stay
+        unchanged."""
         self._hooks.abandon()
 
     def sources(self) -> list[tuple[str, OperatorSource]]:
-        """All sources of operators that were opened, with their submodules."""
+        """All operator sources that were opened, with their submodules."""
         return list(self._opened)
 
 
 def check_devices(pipeline: Any, options: Options) -> None:
-    """Refuse, with InputError, a configuration, ours or the pipeline's own, that names another
-    device than a submodule runs on."""
+    """Raise InputError if our configuration or the pipeline's own names another device than a
+    submodule runs on."""
     for entry in entries(pipeline):
         actual = device_of(pipeline, entry)
         options_for(pipeline, entry, options).check_device(

@@ -25,17 +25,17 @@ from profiler.trace.manifest_fields import (
     setting,
 )
 
-# --- What a pipeline call made, and how: from the pipeline, its scheduler, its result, and from the
-# numbers that it was given if nothing of these tells.
+# --- What a pipeline call made, and how: from the pipeline, its scheduler, its result, and else
+# from its numeric arguments.
 
 
 _RESULTS = ("images", "frames", "videos")
 _IMAGE_CHANNELS = (1, 3, 4)  # channels of an image if they are last
-_COLOURS_AHEAD = (1, 3)  # and if they are ahead: four are latents'
+_COLOURS_AHEAD = (1, 3)  # channels if they come first: four are latents'
 
 
 def generation(pipeline: Any, scheduler: Any, call: PipelineCall, result: Any) -> Generation:
-    """What `call` of `pipeline`, which has returned `result`, made with `scheduler`."""
+    """Describe what `call` of `pipeline`, which has returned `result`, made with `scheduler`."""
     given = call.settings
     made = _made(result)
     return Generation(
@@ -52,8 +52,7 @@ def generation(pipeline: Any, scheduler: Any, call: PipelineCall, result: Any) -
 
 
 def scheduled_by(scheduler: Any, batch: int | None) -> Generation:
-    """What a loop that `scheduler` steps by itself, outside every pipeline call, is known to make:
-    so many latents."""
+    """Describe what a loop outside pipeline calls makes with `scheduler`: `batch` latents."""
     return Generation(
         scheduler=_scheduler(scheduler),
         scheduled_steps=_count(getattr(scheduler, "num_inference_steps", None)),
@@ -62,7 +61,7 @@ def scheduled_by(scheduler: Any, batch: int | None) -> Generation:
 
 
 def _scheduler(scheduler: Any) -> Scheduler:
-    """Its configuration without what is its class's default; what it was told since is in it."""
+    """The scheduler's configuration without the class's defaults; later changes included."""
     config = getattr(scheduler, "config", None)
     try:
         parameters = inspect.signature(type(scheduler).__init__).parameters
@@ -84,7 +83,7 @@ def _scheduler(scheduler: Any) -> Scheduler:
 
 
 def _guidance(pipeline: Any, given: Mapping[str, Setting]) -> float | None:
-    """What the pipeline keeps of its call, else what it was given."""
+    """The guidance scale that the pipeline keeps from its call, else the one it was given."""
     for owner, name in (
         (pipeline, "_guidance_scale"),
         (getattr(pipeline, "guider", None), "guidance_scale"),
@@ -96,8 +95,8 @@ def _guidance(pipeline: Any, given: Mapping[str, Setting]) -> float | None:
 
 
 def _made(result: Any) -> dict[str, int]:
-    """Width, height, frames and number of the images or videos of a result, as far as it tells:
-    latents do not."""
+    """Width, height, frames and number of the images or videos in a result, as far as known; empty
+    for latents."""
     values = getattr(result, "values", None)  # of the state that a modular pipeline returns
     by_name = values if isinstance(values, Mapping) else result
     if isinstance(by_name, Mapping):
@@ -115,7 +114,7 @@ def _made(result: Any) -> dict[str, int]:
 
 
 def _size(image: Any) -> dict[str, int]:
-    """Of an image of PIL's."""
+    """The size of a PIL image."""
     width, height = getattr(image, "width", None), getattr(image, "height", None)
     if isinstance(width, int) and isinstance(height, int):
         return {"width": width, "height": height}
@@ -123,7 +122,8 @@ def _size(image: Any) -> dict[str, int]:
 
 
 def _of_array(array: Any) -> dict[str, int]:
-    """Of an array [batch, (frames,) height, width, colours], or a tensor with colours ahead."""
+    """The size of an array [batch, (frames,) height, width, colours], or of a tensor with colours
+    first."""
     try:
         shape = tuple(int(size) for size in array.shape)
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # of nested tensors
@@ -142,7 +142,7 @@ def _of_array(array: Any) -> dict[str, int]:
 
 
 def _number(value: Any) -> float | None:
-    """A number as the manifest can hold it."""
+    """A finite number for the manifest, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if -LARGEST <= value <= LARGEST else None
@@ -153,25 +153,22 @@ def _count(value: Any) -> int | None:
     return value if known else None
 
 
-# --- What denoising loops of a script's own made, outside every pipeline call: from their
-# scheduler, from what it steps, and from what is decoded behind them.
-#
-# A loop starts with the first step of a scheduler after a new schedule, if the scheduler counts
-# from an earlier step again, or if the schedule has run out. Its steps are those that returned.
+# --- What a script's own denoising loops made, outside every pipeline call: from their scheduler,
+# its arguments, and what is decoded afterwards.
 
 
 _SAMPLE = ("sample", "latents", "x")
-_AT = 2  # of a scheduler's `step(model_output, timestep, sample)`
-_DECODED_CHANNELS = (1, 3)  # channels of what a VAE decodes, ahead of its pixels
+_AT = 2  # position in a scheduler's `step(model_output, timestep, sample)`
+_DECODED_CHANNELS = (1, 3)  # unlocked: properties of the user may wait
 _MOST = 1_000  # loops
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x", "input")
 
 
 @dataclass(slots=True, eq=False)
 class _Loop:
-    """One loop of `scheduler()`, None once that is gone: `made` but for its steps and sizes,
-    `last_step` its latest step, `ends_ns` the ends of its steps, ahead of which `unseen` others
-    were made. `decoded` are the latest outputs of submodules since, with their sizes."""
+    """One loop of `scheduler()`, which returns None once the scheduler is gone. `made` lacks steps
+    and sizes; `last_step` is its latest step, `ends_ns` the ends of its steps, before which
+    `unseen` others ran. `decoded` are the latest outputs of submodules since, with their sizes."""
 
     scheduler: Callable[[], Any]
     made: Generation
@@ -183,14 +180,14 @@ class _Loop:
 
 
 class ScriptLoops:
-    """The loops of one run, in the order in which they began."""
+    """The loops of one run, in the order in which they started."""
 
     def __init__(self) -> None:
         self._loops: list[_Loop] = []
-        self._open: dict[int, _Loop] = {}  # by a scheduler's id, which a later one may have again
+        self._open: dict[int, _Loop] = {}  # by id of the scheduler, which a later one may reuse
 
     def new_schedule(self, scheduler: Any) -> None:
-        """The scheduler has got a new schedule."""
+        """Start a new loop with the next step, since the scheduler has a new schedule."""
         self._open.pop(id(scheduler), None)
 
     def stepped(
@@ -202,8 +199,8 @@ class ScriptLoops:
         *,
         unseen: int = 0,
     ) -> None:
-        """`scheduler.step` of `step` has returned; `arguments` are its own, by place and name. It
-        had made `unseen` steps of this loop before anybody looked."""
+        """Record that `scheduler.step` has returned from `step`; `arguments` are its positional and
+        keyword arguments. It had made `unseen` steps of this loop before it was hooked."""
         loop = self._open.get(id(scheduler))
         another = loop is None or loop.scheduler() is not scheduler
         if loop is None or another or _begins_again(scheduler, step, loop):
@@ -217,12 +214,13 @@ class ScriptLoops:
         loop.ends_ns.append(end_ns)
 
     def returned(self, invocation: Invocation, output: Any) -> None:
-        """A submodule has returned: perhaps it has decoded what the latest loop made."""
+        """Record the output of a submodule that may have decoded the result of the latest loop."""
         if self._loops and (size := _decoded_size(output)):
             self._loops[-1].decoded[invocation.submodule] = (invocation, size)
 
     def generations(self, invocations: Iterable[Invocation]) -> list[Generation]:
-        """What the loops made, each once; the stages of all `invocations` are known now."""
+        """What the loops made, without duplicates; the stages of all `invocations` are known
+        now."""
         denoised = [one for one in invocations if one.pipeline is None and one.stage == "denoise"]
         return list({repr(made): made for made in self._made(denoised)}.values())
 
@@ -242,34 +240,34 @@ class ScriptLoops:
             )
 
     def _meets_another(self, loop: _Loop) -> bool:
-        """Whether another loop steps while this one does: whose a denoiser's call is, is unknown
-        then."""
+        """Whether another loop steps during this one, so that it is unknown whose the denoiser's
+        calls are."""
         others = (end for one in self._loops if one is not loop for end in one.ends_ns)
         return any(loop.begin_ns < end < loop.ends_ns[-1] for end in others)
 
 
 def _begins_again(scheduler: Any, step: int, loop: _Loop) -> bool:
-    """Whether a step is of another loop than this one: by what the scheduler counts, else by the
-    length of its schedule."""
+    """Whether a step starts another loop: by the scheduler's step counter, else by the length of
+    its schedule."""
     if hasattr(scheduler, "step_index"):
         return step <= loop.last_step
     try:
         return len(loop.ends_ns) >= len(scheduler.timesteps)
-    except (AttributeError, TypeError) as error:  # it tells of none
+    except (AttributeError, TypeError) as error:  # it has no schedule
         let_pass(error)
         return False
 
 
 def latents_batch(args: Any, kwargs: Mapping[str, Any]) -> int:
-    """How many latents a step has: the first dimension of its sample, 0 if it has none."""
+    """The number of latents of a step: the first dimension of its sample, 0 if it has none."""
     named = next((kwargs[name] for name in _SAMPLE if name in kwargs), None)
     sample = named if named is not None or len(args) <= _AT else args[_AT]
     return first_dimension(sample)
 
 
 def _passes(denoised: Iterable[Invocation], latents: int) -> int | None:
-    """How often each latent of a step went through the denoiser, in one batch or several calls: of
-    several submodules the one that did most. None if that is no whole number."""
+    """The number of denoiser passes of each latent per step, in one batch or several calls; of
+    several submodules the maximum. None if that is not a whole number."""
     by_name: dict[str, int] = {}
     for call in denoised:
         by_name[call.submodule] = by_name.get(call.submodule, 0) + _rows(call.input_shapes)
@@ -278,7 +276,7 @@ def _passes(denoised: Iterable[Invocation], latents: int) -> int | None:
 
 
 def _rows(shapes: Mapping[str, str]) -> int:
-    """The batch of a denoiser's latents; 0 if nobody can tell which of its inputs they are."""
+    """The batch of a denoiser's latents; 0 if it is unknown which input they are."""
     name = next((name for name in _LATENTS if name in shapes), None)
     if name is None:
         name = next(iter(shapes)) if len(shapes) == 1 else ""
@@ -287,8 +285,8 @@ def _rows(shapes: Mapping[str, str]) -> int:
 
 
 def _decoded_size(output: Any) -> dict[str, int]:
-    """Pixels of an output [batch, colours, (frames,) height, width], of its attribute `sample` or
-    its first entry; nothing for anything else."""
+    """Height, width and frames of an output [batch, colours, (frames,) height, width], of its
+    attribute `sample` or its first entry; empty for anything else."""
     found = getattr(output, "sample", output)
     if isinstance(found, (tuple, list)) and found:
         found = found[0]

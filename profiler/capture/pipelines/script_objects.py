@@ -1,4 +1,5 @@
-"""What a script holds around a call: objects by name in its frames, schedulers, instances alive."""
+"""A script's objects around a call: by name in its frames, schedulers, and live instances of
+classes."""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ from profiler.capture.backend import backend_of, notice
 from profiler.capture.imports import tracked_instances, with_subclasses
 from profiler.capture.pipelines.discovery import held, is_scheduler
 
-# --- The names under which a script holds objects: attributes and variables of the frames it is in.
+# --- The names of objects in a script: attributes and variables of its frames.
 
 
 _OWN = "profiler."
 _SHOWS_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 _MOST_FRAMES = 200
-_MOST_LOOKS = 1_000  # 50 µs each
+_MOST_LOOKS = 1_000  # searches for schedulers, of 50 µs each
 
 
 def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]:
-    """Each object under its attribute (or key), else its variable, else as its backend calls it;
-    with a number if an earlier one has the name."""
+    """Name each object after its attribute (or key), else its variable, else by its backend; with a
+    number if an earlier one has the name."""
     known = _names(caller)
     found: dict[str, Any] = {}
     for value in objects:
@@ -39,13 +40,13 @@ def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]
 
 
 def held_around(objects: Iterable[Any], caller: FrameType | None) -> list[Any]:
-    """Those of the objects that an attribute or variable of the script's frames holds."""
+    """Return those of the objects that an attribute or variable of the script's frames holds."""
     known = _names(caller)
     return [value for value in objects if id(value) in known]
 
 
 def _names(caller: FrameType | None) -> dict[int, str]:
-    """By identity: what an object's attribute or key is called, else its variable."""
+    """The name of each object in the frames, by id: its attribute or key, else its variable."""
     attributes: dict[int, str] = {}
     variables: dict[int, str] = {}
     for name, value in _variables(list(_frames(caller))):
@@ -59,12 +60,12 @@ def _names(caller: FrameType | None) -> dict[int, str]:
 
 
 def values_around(caller: FrameType | None) -> list[Any]:
-    """What the variables of the script's frames hold."""
+    """The values of the variables in the script's frames."""
     return [value for _, value in _variables(list(_frames(caller)))]
 
 
 def schedulers_around(caller: FrameType | None) -> dict[str, Any]:
-    """The schedulers that the frames hold, in variables or attributes of those."""
+    """The schedulers in the frames, in variables or in attributes of their values."""
     found: dict[str, Any] = {}
     for name, value in _variables(list(_frames(caller))):
         if isinstance(value, type):
@@ -79,8 +80,8 @@ def schedulers_around(caller: FrameType | None) -> dict[str, Any]:
 
 
 def look_for_schedulers(session: Any, caller: FrameType) -> None:
-    """Have the session know of the schedulers beside the calls of its parts: those that are there
-    now, and those that are there when a part is called outside every loop."""
+    """Add the schedulers of the script to the session: those that exist now, and those that exist
+    when a part is called outside every loop."""
     left = _MOST_LOOKS
 
     def look(at: FrameType | None = None) -> None:
@@ -119,9 +120,9 @@ def _variables(frames: list[FrameType]) -> Iterator[tuple[str, Any]]:
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:
-    """A frame's local variables. Up to Python 3.12 a function's frame keeps what it has shown, and
-    gives it to `locals()`: it is emptied, lest it keep models alive, and left alone if the
-    function may have asked for it."""
+    """A frame's local variables. Up to Python 3.12 a function's frame caches them for `locals()`.
+    The cache is cleared, so that it keeps no models alive. A function that may call `locals()` gets
+    an empty result instead."""
     if not frame.f_code.co_flags & CO_OPTIMIZED:
         return dict(frame.f_locals)
     if _SHOWS_LOCALS.intersection(frame.f_code.co_names):
@@ -142,8 +143,8 @@ def _shown(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _may_hold(value: Any) -> bool:
-    """Whether an object of the script's may hold modules: no class, module of Python's or function;
-    a module of a network holds what is inside it."""
+    """Whether an object of the script may hold modules: not a class, Python module or function, nor
+    a network module, which owns its children."""
     return (
         hasattr(value, "__dict__")
         and not isinstance(value, (type, ModuleType))
@@ -153,19 +154,18 @@ def _may_hold(value: Any) -> bool:
     )
 
 
-# --- The instances of some classes that live in the process. What `gc.freeze()` hides, as in a
-# child that was forked from a profiled process, is looked for in what the script's variables lead
-# to.
+# --- The live instances of classes. Those hidden by `gc.freeze()`, as in a child forked from a
+# profiled process, are searched for from the script's variables.
 
 
 _MOST_FROZEN = 100_000  # objects that are looked at one by one
-_CLOSED = (type, ModuleType)  # what they lead to are classes and libraries
+_CLOSED = (type, ModuleType)  # the search does not continue into classes and libraries
 
 
 def instances(kinds: Sequence[type], caller: FrameType | None = None) -> list[Any]:
-    """Those of `kinds` and of their subclasses. Of what `gc.freeze()` has hidden, those that lie
-    outermost in what variables of modules that are no library, and of the frames from `caller` on,
-    lead to."""
+    """The live instances of `kinds` and their subclasses. Of those hidden by `gc.freeze()`, only
+    the outermost ones reachable from variables of non-library modules, and of the frames from
+    `caller` on."""
     wanted = with_subclasses(kinds)
     if not wanted:
         return []
@@ -178,7 +178,7 @@ def instances(kinds: Sequence[type], caller: FrameType | None = None) -> list[An
 
 
 def _reached(roots: Iterable[Any], wanted: set[type]) -> list[Any]:
-    """The instances of these classes that the roots lead to, but not through one another."""
+    """The outermost instances of these classes that are reachable from the roots."""
     found, seen = [], set[int]()
     pending = list(roots)
     while pending:
@@ -204,7 +204,7 @@ def _reached(roots: Iterable[Any], wanted: set[type]) -> list[Any]:
 
 
 def _script_globals() -> Iterator[dict[str, Any]]:
-    """The variables of modules that are no library's."""
+    """The variables of all modules that are not from libraries."""
     library = sysconfig.get_path("stdlib")
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""

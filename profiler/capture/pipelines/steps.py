@@ -29,17 +29,17 @@ from profiler.plugins import let_pass
 from profiler.trace.events import NO_ITERATION, NO_STEP, RUN_STAGE, Branch
 from profiler.trace.manifest_fields import Setting, SubmoduleSettings, setting
 
-# --- How the submodules of a pipeline are set up now, as their backends read it, and the numbers
-# that a call of it was given.
+# --- The current settings of a pipeline's submodules, as their backends read them, and the numeric
+# arguments of a call.
 
 
 _NOTHING = SubmoduleSettings()
 _DEFAULTS: weakref.WeakKeyDictionary[Any, dict[str, Setting]] = weakref.WeakKeyDictionary()
-"""By blocks of modular pipelines, which take milliseconds to tell."""
+"""Default arguments by the blocks of a modular pipeline, which take milliseconds to compute."""
 
 
 def submodule_settings(pipeline: Any) -> dict[str, SubmoduleSettings]:
-    """By name; those of which nothing is known are left out, and each is read once."""
+    """The known settings of a pipeline's submodules by name; each is read once."""
     found: dict[str, SubmoduleSettings] = {}
     for entry in present_entries(pipeline):
         if entry.submodule not in found:
@@ -50,8 +50,8 @@ def submodule_settings(pipeline: Any) -> dict[str, SubmoduleSettings]:
 
 
 def part_settings(part: Any) -> SubmoduleSettings | None:
-    """The settings of what executes a submodule; None if nobody can tell. What fails of the
-    user's objects says nothing."""
+    """The settings of a submodule's part; None if unknown. Errors of the user's objects are
+    ignored."""
     try:
         found = backend_of(part).settings(part)
     except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -61,7 +61,8 @@ def part_settings(part: Any) -> SubmoduleSettings | None:
 
 
 def call_numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Setting]:
-    """The numbers and switches among a call's arguments, defaults included; no text of the user."""
+    """The numbers and switches among a call's arguments, defaults included; texts of the user are
+    left out."""
     try:
         signature = inspect.signature(function)
         bound = signature.bind(*args, **kwargs)
@@ -71,14 +72,14 @@ def call_numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[st
     bound.apply_defaults()
     given = dict(bound.arguments)
     for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:  # as all arguments of a modular pipeline are
+        if parameter.kind is parameter.VAR_KEYWORD:  # a modular pipeline's arguments are such
             given |= given.pop(name)
     return _plain(given)
 
 
 def block_defaults(pipeline: Any) -> dict[str, Setting]:
-    """The numbers and switches that a modular pipeline takes if it is given none, as its blocks
-    say; none of any other pipeline."""
+    """The default numbers and switches of a modular pipeline, from its blocks; empty for any other
+    pipeline."""
     blocks = getattr(pipeline, "_blocks", None)
     try:
         if blocks is None:
@@ -97,24 +98,23 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Setting]:
     return {k: setting(v) for k, v in given.items() if isinstance(v, (bool, int, float))}
 
 
-# --- Which branch a denoiser is called for if a guider says so, as in diffusers' modular
-# pipelines.
+# --- The branch of a denoiser's call by a guider, as in diffusers' modular pipelines.
 #
-# A guider prepares the inputs of all branches of a step at once and says of each what its result
-# will be; each call of the denoiser is given those of one. If the inputs are passed on as other
-# tensors, or two branches have the same ones, calls are in the order in which they were prepared.
+# A guider prepares the inputs of all branches of a step together, and labels each with what its
+# result will be. Each call of the denoiser gets the inputs of one. If the inputs are passed on as
+# other tensors, or two branches have the same ones, calls come in the order of preparation.
 
 
 _PREPARE = ("prepare_inputs", "prepare_inputs_from_block_state")
 _RESULT = "__guidance_identifier__"
 _COND, _UNCOND = "pred_cond", "pred_uncond"
-_WITHOUT = "pred_cond_"  # how results start that need a call with something left out
+_WITHOUT = "pred_cond_"  # prefixes of results that need a call with something left out
 _MAX_BRANCHES = 16  # branches of a step
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A branch, and the inputs that are its own."""
+    """A branch, and its own inputs."""
 
     branch: Branch
     inputs: tuple[weakref.ref[Any], ...]
@@ -126,13 +126,13 @@ class _Prepared:
 
 @dataclass(slots=True)
 class Guidance:
-    """What the guider has prepared last, and the calls that were made with it."""
+    """The branches that a guider has prepared last, and the calls since."""
 
     _prepared: list[_Prepared] = field(default_factory=list)
     _calls: Counter[tuple[str, tuple[int, ...]]] = field(default_factory=Counter)
 
     def prepared(self, batches: Any) -> None:
-        """`prepare_inputs` has returned `batches`, one for each branch."""
+        """Store the `batches` that `prepare_inputs` has returned, one per branch."""
         self._calls.clear()
         self._prepared = []
         for batch in batches[:_MAX_BRANCHES] if isinstance(batches, (list, tuple)) else ():
@@ -141,7 +141,8 @@ class Guidance:
                 self._prepared.append(_Prepared(branch, tuple(_references(vars(batch)))))
 
     def branch(self, submodule: str, arguments: Mapping[str, Any]) -> Branch | None:
-        """That of a call of `submodule` with these arguments, None if no guider says."""
+        """The branch of a call of `submodule` with these arguments, None if no guider determines
+        it."""
         if not self._prepared:
             return None
         given = [value for value in arguments.values() if value is not None]
@@ -153,14 +154,14 @@ class Guidance:
 
 
 class GuiderHook:
-    """Lets labels know what a guider prepares by `path`."""
+    """Records what a guider prepares; `path` is its method."""
 
     def __init__(self, path: str, recorder: Recorder) -> None:
         self._path = path
         self._recorder = recorder
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
-        """For `prepare_inputs`, which is wrapped."""
+        """Run a call of the wrapped `prepare_inputs`."""
         result = original(*args, **kwargs)
         self._recorder.attempt(self._path, self._prepared, result)
         return result
@@ -196,28 +197,23 @@ def guiders(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
                 yield f"{one.name}.{name}", one.value, name
 
 
-# --- The stage of calls whose component does not tell: found by what happens around them.
+# --- The stage of calls of components without a known stage, from the scheduler's calls around
+# them.
 #
-# What is called between two calls of `scheduler.step` is in the loop. What comes before the first
-# is `encode`, but for what the first step itself calls: that is decided by the second step, or, if
-# there is one step alone, by what was called last before it. What comes after the last step is
-# `decode`. Until then a call has the stage that is most likely, and is placed again when that is
-# known.
-#
-#     stages.begin("dreamer_net")          # → stage, and whether that may change
-#     stages.opened(invocation)            # where it may
-#     stages.step_begins(0); stages.step_ended(last=False)
-#     stages.finish()                      # the pipeline call has ended
+# Calls between two calls of `scheduler.step` are in the loop. Calls before the first one are
+# `encode`, except those of the first step itself: these are determined by the second step, or, in a
+# loop of one step, by the last component called before it. Calls after the last step are `decode`.
+# Until a stage is known, a call has the most likely one.
 
 
 _FEWEST_PASSES = 3  # of a loop that is not denoising
-_MAX_WAITING_CALLS = 10_000  # calls that wait to be placed; further ones stay where they are
+_MAX_WAITING_CALLS = 10_000  # calls waiting for a final stage; further ones keep theirs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """A call that may be placed again: the `order`-th of all components, started when so many
-    `steps` had ended, -1 if it stays in its `place`. `passes`: it may be a pass of a loop."""
+    """A call whose stage may change: the `order`-th of all components, started after `steps` steps;
+    -1 if it keeps its `place`. `passes`: it may be a pass of a loop."""
 
     invocation: Invocation
     order: int
@@ -227,8 +223,9 @@ class _Waiting:
 
 
 class Stages:
-    """Places the calls of one pipeline call. `place(invocation, where)` is told what becomes of a
-    call; `denoisers` are the submodules that earlier pipeline calls have found in the loop."""
+    """Finds the stages of calls in one pipeline call. `place(invocation, where)` is called with
+    each new place; `denoisers` are the submodules that earlier pipeline calls called in the
+    loop."""
 
     def __init__(
         self, place: Callable[[Invocation, Place], None], denoisers: set[str] | None = None
@@ -236,45 +233,45 @@ class Stages:
         self._place = place
         self._denoisers = denoisers if denoisers is not None else set()
         self._waiting: list[_Waiting] = []
-        self._candidates: list[_Waiting] = []  # of the first step, until the second tells
+        self._candidates: list[_Waiting] = []  # of the first step, until the second step
         self._calls: deque[str] = deque(
             maxlen=_MAX_WAITING_CALLS
         )  # submodules called since the last step
         self._order = 0
-        self._steps = 0  # that have ended, in all loops
-        self._in_loop = 0  # of them in this one
+        self._steps = 0  # ended steps, in all loops
+        self._in_loop = 0  # of them in this loop
         self._first: Place | None = None  # the step with which this loop started
         self._in_first: Counter[str] = Counter()  # calls that are known to be in it
-        self._scheduled = False  # a schedule has been set, and has not run out
+        self._scheduled = False  # a schedule is set and has not run out
         self._over = False
-        self._said: object = None  # the step that the script said last
-        self._known_stages = False  # a component has told its stage
+        self._said: object = None  # the step that the script last announced
+        self._known_stages = False  # some component has a known stage
 
     @property
     def looping(self) -> bool:
-        """Whether a loop goes on, as far as anybody knows."""
+        """Whether a loop is running, as far as known."""
         return self._scheduled or (self._in_loop > 0 and not self._over)
 
     def begin(self, submodule: str, stage: str) -> tuple[str, bool]:
-        """A call of `submodule` starts, which tells that it is of `stage`, "" if it does not:
-        its stage, and whether that may change."""
+        """Handle the start of a call of `submodule`, which belongs to `stage` ("" if unknown).
+        Returns its stage, and whether that may change."""
         self._order += 1
         self._calls.append(submodule)
         if stage:
             self._known_stages = True
             return stage, False
         if len(self._waiting) >= _MAX_WAITING_CALLS and not (self._steps or self._scheduled):
-            return RUN_STAGE, False  # a script that runs for long, and does not denoise
+            return RUN_STAGE, False  # a script that runs for long without denoising
         if submodule in self._denoisers and self.looping:
             return "denoise", False
         return ("decode" if self._in_loop else "encode"), True
 
     def component_named_stage(self) -> None:
-        """The pipeline tells of a stage in another way."""
+        """Record that a stage of the pipeline is known in another way."""
         self._known_stages = True
 
     def opened(self, invocation: Invocation, *, moves: bool, passes: bool) -> None:
-        """The call that has started may be placed again (`moves`), or be a pass of a loop."""
+        """Add a started call whose stage may change (`moves`), or which may be a pass of a loop."""
         if not (moves or passes) or len(self._waiting) >= _MAX_WAITING_CALLS:
             return
         invocation.provisional = moves
@@ -283,12 +280,12 @@ class Stages:
         self._waiting.append(_Waiting(invocation, self._order, steps, place, passes))
 
     def schedule_set(self) -> None:
-        """A scheduler has got a new schedule: a loop begins."""
+        """Start a loop, since a scheduler has a new schedule."""
         self._in_loop, self._over, self._scheduled = 0, False, True
         self._candidates = []
 
     def step_begins(self, step: int, last_step: int) -> None:
-        """`scheduler.step` is called: what was called since the last one is in the loop."""
+        """Place the calls since the last `scheduler.step` in the loop, since it is called again."""
         place = Place("denoise", step, last_step)
         recent = [one for one in self._waiting if one.steps == self._steps and one.steps >= 0]
         if self._in_loop == 0:
@@ -306,7 +303,7 @@ class Stages:
         self._calls.clear()
 
     def _trailing(self, recent: list[_Waiting], latest: str) -> list[_Waiting]:
-        """The calls of `latest` behind which no other component was called."""
+        """The last calls of the component `latest`, after which no other component was called."""
         count = 0
         for name in reversed(self._calls):
             if name != latest:
@@ -317,7 +314,8 @@ class Stages:
         return found
 
     def _first_step(self, called: Counter[str]) -> None:
-        """The second step has been run: what it `called` the first one did as often."""
+        """Place the calls of the first step, after the second: both `called` each component equally
+        often."""
         assert self._first is not None
         for name, times in called.items():
             of_name = [c for c in self._candidates if c.invocation.submodule == name]
@@ -326,7 +324,7 @@ class Stages:
         self._candidates = []
 
     def said(self, step: object) -> None:
-        """The script says that it is in `step`, another object each time."""
+        """Start the `step` that the script announces, a new object each time."""
         if step is not self._said:
             self._said = step
             self._steps += 1
@@ -334,14 +332,14 @@ class Stages:
             self._calls.clear()
 
     def step_ended(self, *, last: bool) -> None:
-        """It has returned; `last`: the schedule has no further step."""
+        """Handle the end of a step; `last`: the schedule has no further step."""
         self._steps += 1
         self._in_loop += 1
         self._over = last
         self._scheduled = self._scheduled and not last
 
     def finish(self) -> None:
-        """The pipeline call ends: place what still waits."""
+        """Place all waiting calls at the end of the pipeline call."""
         waiting, self._waiting = self._waiting, []
         final = []
         for one in waiting:
@@ -363,8 +361,8 @@ class Stages:
 
 
 def _with_passes(waiting: list[_Waiting]) -> list[tuple[_Waiting, int]]:
-    """Each call, and its pass if its component was called three times or more with equal shapes
-    of inputs."""
+    """Each call, and its pass number if its component was called three times or more with the same
+    input shapes."""
 
     def key(one: _Waiting) -> tuple[str, tuple[tuple[str, str], ...]]:
         return one.invocation.submodule, tuple(one.invocation.input_shapes.items())
@@ -379,31 +377,24 @@ def _with_passes(waiting: list[_Waiting]) -> list[tuple[_Waiting, int]]:
     return found
 
 
-# --- What a call is called: its denoising step from the scheduler, its branch from what it was
-# given.
+# --- The step and branch of a call; the module docstring has the order of what determines a branch.
 #
-# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch comes,
-# in this order, from
-#
-# 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
-# 2. its argument `skip_layers`: the extra call of skip-layer guidance;
-# 3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
-# 4. the embeddings that it was given, if `encode_prompt` made them for one of the prompts;
-# 5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
-#
-# An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
+# `cache_context("cond")` and `("uncond")` are contexts in which diffusers' newer pipelines call the
+# denoiser; `skip_layers` is an argument of the extra call of skip-layer guidance; a batch of twice
+# the latents is both branches at once. An encoder's branch is that of the prompt being encoded:
+# `encode_prompt` takes the prompt first.
 
 
 CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
-"""The name under which a pipeline calls its denoiser now, "" if it does not say."""
+"""The name under which a pipeline is calling its denoiser, "" if unknown."""
 
 GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=False)
-"""Whether a submodule calls itself now, once for each of the tokens that it generates."""
+"""Whether a submodule is calling itself, once for each token that it generates."""
 
 _OF_CONTEXT: Mapping[str, Branch] = {"cond": "cond", "uncond": "uncond"}
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x")
 _EMBEDDINGS = ("encoder_hidden_states", "prompt_embeds", "context")
-_NEGATIVE = "negative"  # in the names of what is the negative prompt's
+_NEGATIVE = "negative"  # in names of the negative prompt's variables
 _IN_ORDER: tuple[Branch, Branch] = ("prompt", "negative_prompt")
 
 
@@ -413,9 +404,9 @@ def denoiser_branch(
     """The branch of a denoiser's call, see the top of this module.
 
     `context` is the name of its `cache_context`, "" for none; `arguments` are its arguments by
-    name; `given` is whose embeddings they hold ("prompt", "negative_prompt" or "");
-    `latents_batch` is the batch of the pipeline's own latents, 0 if it is not known: then
-    `guided`, whether the pipeline uses classifier-free guidance, stands for it.
+    name; `given` is the prompt of the embeddings in them ("prompt", "negative_prompt" or "");
+    `latents_batch` is the batch of the pipeline's own latents. If that is 0 (unknown), `guided`
+    decides: whether the pipeline uses classifier-free guidance.
     """
     if context in _OF_CONTEXT:
         return _OF_CONTEXT[context]
@@ -435,7 +426,7 @@ def latents_rows(arguments: Mapping[str, Any]) -> int:
 
 
 def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter name; `arg3` if `names` has no fourth."""
+    """The arguments of a call by parameter name; "arg3" if `names` has no fourth."""
     if not args:
         return dict(kwargs)
     positional = {names[i] if i < len(names) else f"arg{i}": value for i, value in enumerate(args)}
@@ -444,8 +435,7 @@ def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str,
 
 @lru_cache(maxsize=256)
 def returned_names(function: Any) -> tuple[str, ...]:
-    """The variables that `function` returns together, as its source has them; none if it does
-    not tell."""
+    """The variables that `function` returns as a tuple, from its source; empty if unknown."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
     except (OSError, TypeError, SyntaxError, ValueError) as error:
@@ -458,7 +448,7 @@ def returned_names(function: Any) -> tuple[str, ...]:
 
 
 def _one_prompt(names: list[str]) -> bool:
-    """Whether an `encode_prompt` with these parameters encodes one prompt a call."""
+    """Whether an `encode_prompt` with these parameters encodes one prompt per call."""
     return "prompt" in names and "negative_prompt" not in names
 
 
@@ -469,21 +459,21 @@ def first_batch(values: Any) -> int:
 
 
 class Steps:
-    """The denoising step, 0-based, as the scheduler counts it.
+    """The denoising step, 0-based, from the scheduler's counter.
 
-    A run that starts late in the schedule (image-to-image) starts with a later step. Schedulers
-    without a `step_index`, or with one for each sample, are followed: a step ends with
-    `scheduler.step`. Of several schedulers that counts which was used last.
+    A run that starts late in the schedule (image-to-image) starts with a later step. For schedulers
+    without a `step_index`, or with one per sample, calls of `scheduler.step` are counted. Of
+    several schedulers, the one used last counts.
     """
 
     def __init__(self, scheduler: Callable[[], Any]) -> None:
-        """`scheduler` finds the one that counts until one is used, each time by a search."""
+        """`scheduler` returns the one that counts until one is used; it searches each time."""
         self._scheduler = scheduler
         self._found = False
         self._ended = 0
 
     def use(self, scheduler: Any) -> bool:
-        """A scheduler is being used; whether it is another one than before."""
+        """Use the steps of this scheduler; returns whether it is another one than before."""
         same = self._scheduler() is scheduler
         if not (same and self._found):
             self._scheduler, self._found = weakly(scheduler), True
@@ -492,7 +482,7 @@ class Steps:
         return not same
 
     def now(self) -> int:
-        """The step that the scheduler's next `step` closes; `NO_STEP` if there is none."""
+        """The step that ends with the scheduler's next `step`; `NO_STEP` if there is none."""
         scheduler = self._scheduler()
         if scheduler is None and not self._found:
             return NO_STEP
@@ -508,7 +498,7 @@ class Steps:
             return self._ended
 
     def last(self) -> int:
-        """The last step of the schedule, `NO_STEP` if the scheduler does not tell."""
+        """The last step of the schedule, `NO_STEP` if unknown."""
         timesteps = getattr(self._scheduler(), "timesteps", None)
         try:
             return len(timesteps) - 1 if timesteps is not None else NO_STEP
@@ -517,31 +507,32 @@ class Steps:
             return NO_STEP
 
     def end(self) -> None:
-        """`scheduler.step` has returned."""
+        """Handle the end of `scheduler.step`."""
         self._ended += 1
 
     def restart(self) -> None:
-        """The scheduler has got a new schedule."""
+        """Restart at step 0, since the scheduler has a new schedule."""
         self._ended = 0
 
 
 @dataclass(slots=True)
 class PipelineLabels:
-    """What one pipeline call has shown so far of its stages, prompts and latents."""
+    """The stages, prompts and latents known so far in one pipeline call."""
 
     steps: Steps
     stages: Stages
     latents_batch: int = 0
-    script: ScriptBranches | None = None  # outside every pipeline call
+    script: ScriptBranches | None = None  # set outside every pipeline call
     guidance: Guidance = field(default_factory=Guidance)
-    _encodings: int = 0  # calls of encode_prompt that have started
-    _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one
+    _encodings: int = 0  # started calls of encode_prompt
+    _order: tuple[Branch, ...] = _IN_ORDER  # the next prompts in this one
     _encoded: dict[str, int] = field(default_factory=dict)  # prompts by encoder
     _embeddings: list[tuple[Branch, weakref.ref[Any]]] = field(default_factory=list)
 
     def begin_encoding(self, arguments: Mapping[str, Any], names: list[str]) -> None:
-        """`encode_prompt` begins. One that takes a prompt only is called once for each; others
-        encode both, the prompt first. Prompts that come as embeddings are not encoded."""
+        """Handle the start of `encode_prompt`. One with only a prompt parameter is called once per
+        prompt; others encode both, the prompt first. Prompts given as embeddings are not
+        encoded."""
         if _one_prompt(names):
             self._order = (_IN_ORDER[min(self._encodings, 1)],)
         else:
@@ -551,8 +542,8 @@ class PipelineLabels:
         self._encoded.clear()
 
     def end_encoding(self, result: Any, names: list[str], returned: Sequence[str] = ()) -> None:
-        """`encode_prompt` has returned: remember whose embeddings its tensors are. `returned` are
-        the variables that they were in; without those the first two are the prompts'."""
+        """Store which prompt the tensors that `encode_prompt` returned embed. `returned` are the
+        names of its variables; without names, the first two belong to the prompt."""
         values = result if isinstance(result, (list, tuple)) else (result,)
         named = len(returned) == len(values) and any(_NEGATIVE in name for name in returned)
         for index, value in enumerate(values):
@@ -566,12 +557,12 @@ class PipelineLabels:
                 continue
             try:
                 self._embeddings.append((branch, weakref.ref(value)))
-            except TypeError as error:  # None, numbers and the like have no references
+            except TypeError as error:  # None, numbers and the like cannot be referenced weakly
                 let_pass(error)
                 continue
 
     def encoder_branch(self, submodule: str) -> Branch:
-        """The prompt that an encoder is called for."""
+        """The branch of an encoder's call: the prompt it encodes."""
         count = self._encoded.get(submodule, 0)
         self._encoded[submodule] = count + 1
         return self._order[min(count, len(self._order) - 1)]
@@ -592,7 +583,8 @@ class PipelineLabels:
         )
 
     def shows_branch(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether anything but the batch shows the branch of a script's call with these."""
+        """Whether anything but the batch determines the branch of a script's call with these
+        arguments."""
         named = CACHE_CONTEXT.get() in _OF_CONTEXT or arguments.get("skip_layers") is not None
         return named or bool(self._given(arguments))
 
@@ -605,30 +597,30 @@ class PipelineLabels:
         return ""
 
 
-# --- Branches of calls in a loop of a script's own, which no pipeline and no guider tells.
+# --- Branches of calls in a script's own loop, without a pipeline or guider.
 #
-# `scheduler.step` shows the batch of the latents: a call of the denoiser with a multiple of it was
-# both branches at once. Then a text encoder that was called twice ahead of the loop had the
-# negative prompt second. What nothing shows is guessed, and says so.
+# `scheduler.step` shows the batch of the latents: a denoiser's call with a multiple of it was both
+# branches at once. If so, a text encoder that was called twice before the loop had the negative
+# prompt second. Other branches are guessed, and marked as such.
 
 
-_MOST = 64  # calls that wait for the next step, of a denoiser that no scheduler follows
-_OPEN = 4  # the latest of these, whose files wait for it: of more their branch stays
-_TWO_PROMPTS = 2  # calls of an encoder ahead of a loop with guidance
+_MOST = 64  # calls waiting for the next step, of a denoiser without a scheduler
+_OPEN = 4  # the latest of these, whose files wait; earlier ones keep their branch
+_TWO_PROMPTS = 2  # calls of an encoder before a loop with guidance
 
 
 @dataclass(slots=True)
 class ScriptBranches:
-    """The calls since the last step, and those of encoders since the last loop. `relabel` is told
-    of a call whose branch is another than it was given."""
+    """The denoiser calls since the last step, and encoder calls since the last loop. `relabel` is
+    called for each call whose branch changes."""
 
     relabel: Callable[[Invocation, Branch], None]
-    latents_batch: int = 0  # of the latest step, 0 if this loop has made none
+    latents_batch: int = 0  # of the latest step, 0 if there is none in this loop
     _denoised: deque[tuple[Invocation, int]] = field(default_factory=lambda: deque(maxlen=_MOST))
     _encoded: dict[str, deque[Invocation]] = field(default_factory=dict)
 
     def encoded(self, invocation: Invocation) -> None:
-        """A text encoder is called outside every `encode_prompt`."""
+        """Add a text encoder's call outside every `encode_prompt`."""
         calls = self._encoded.setdefault(invocation.submodule, deque(maxlen=_TWO_PROMPTS + 1))
         invocation.branch_open = True
         if len(calls) > _TWO_PROMPTS:
@@ -636,19 +628,19 @@ class ScriptBranches:
         calls.append(invocation)
 
     def denoised(self, invocation: Invocation, rows: int) -> None:
-        """A denoiser is called with so many `rows` of latents, 0 if nobody knows, and with nothing
-        that tells its branch."""
+        """Add a denoiser's call of unknown branch with `rows` latents, 0 if unknown."""
         invocation.branch_guessed = invocation.branch_open = True
         self._denoised.append((invocation, rows))
         if len(self._denoised) > _OPEN:
             self._denoised[-1 - _OPEN][0].branch_open = False
 
     def begin_loop(self) -> None:
-        """The scheduler has got a new schedule: the next loop may have another batch."""
+        """Forget the latents' batch, since the scheduler has a new schedule."""
         self.latents_batch = 0
 
     def stepped(self, latents_batch: int) -> None:
-        """`scheduler.step` has returned latents of that batch."""
+        """Set the branches of waiting calls, now that `scheduler.step` has shown the latents'
+        batch."""
         calls = list(self._denoised)
         self._denoised.clear()
         self.latents_batch = latents_batch

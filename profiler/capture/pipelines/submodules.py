@@ -45,23 +45,11 @@ from profiler.errors import InputError
 from profiler.plugins import let_pass
 from profiler.trace.events import OF_PIPELINE, component_of
 
-# --- What a call is called: its denoising step from the scheduler, its branch from what it was
-# given.
-#
-# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch comes,
-# in this order, from
-#
-# 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
-# 2. its argument `skip_layers`: the extra call of skip-layer guidance;
-# 3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
-# 4. the embeddings that it was given, if `encode_prompt` made them for one of the prompts;
-# 5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
-#
-# An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
+# --- Parameter names, by which arguments are recognized.
 
 
 def argument_names(function: Any) -> list[str]:
-    """The parameters of `function`, none if it does not tell."""
+    """The parameter names of `function`, empty if unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -70,26 +58,26 @@ def argument_names(function: Any) -> list[str]:
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-# --- What a pipeline executes outside captured calls, measured.
+# --- Work that a pipeline executes outside captured calls.
 #
-# In the first pipeline call and in those whose operators are traced, whatever else is found that
-# executes is hooked for as long as the pipeline call lasts.
+# In the first pipeline call and in traced ones, everything else that is executed is hooked as long
+# as the pipeline call lasts.
 
 
 class Outside:
-    """Told of the calls of something that is captured nowhere, or of a piece of what is. They count
-    if a pipeline call is open, or, of a piece that is `alone`, if none is."""
+    """Measures the calls of something that is not captured, or of a piece of a captured module.
+    They count only during a pipeline call, or, for a piece that is `alone`, only outside."""
 
     def __init__(
         self, name: str, recorder: Recorder, open_now: threading.local, *, alone: bool = False
     ) -> None:
         self._name = name
         self._recorder = recorder
-        self._open = open_now  # .begins: of this thread's calls, -1 for those in another
+        self._open = open_now  # .begins: starts of this thread's calls, -1 if not counted
         self._alone = alone
 
     def begin(self, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> None:  # noqa: ARG002
-        """A call begins."""
+        """Handle the start of a call."""
         begins = self._open.__dict__.setdefault("begins", [])
         open_now = scope()
         here = (open_now.pipeline is None) == self._alone
@@ -97,7 +85,7 @@ class Outside:
         begins.append(self._recorder.clock.now_ns() if counts else -1)
 
     def end(self, output: Any) -> None:  # noqa: ARG002
-        """It has ended, or failed."""
+        """Handle the end of a call, also of one that failed."""
         begins = self._open.__dict__.get("begins")
         begin_ns = begins.pop() if begins else -1
         if begin_ns >= 0:
@@ -106,7 +94,7 @@ class Outside:
             tally.alone |= self._alone
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
-        """For methods that are wrapped."""
+        """Run a call of a wrapped method."""
         self.begin(args, kwargs, None)  # type: ignore[arg-type]
         try:
             return original(*args, **kwargs)
@@ -115,8 +103,8 @@ class Outside:
 
 
 class PipelineCoverage:
-    """Measures the calls of one pipeline. `captured()` are its submodules by name; `named` gives
-    objects the names that the script has for them."""
+    """Measures the uncaptured calls in one pipeline. `captured()` are its submodules by name;
+    `named` returns objects by the names that the script has for them."""
 
     def __init__(
         self,
@@ -128,11 +116,11 @@ class PipelineCoverage:
         self._captured = captured
         self._named = named
         self._found: list[tuple[str, str, Callable[[], Any]]] | None = None
-        self._hooked: list[Wraps] = []  # for the pipeline calls that run now
+        self._hooked: list[Wraps] = []  # for the running pipeline calls
 
     def begin(self, *, traced: bool) -> Wraps | None:
-        """A pipeline call is about to start, whose operators are `traced`: hook what is captured
-        nowhere. None if this one is not measured."""
+        """Hook everything uncaptured before a pipeline call, whose operators are `traced`. None if
+        this call is not measured."""
         measured = self._recorder.recording and scope().pipeline is None
         if not measured or (self._found is not None and not traced) or not self._can_be_known():
             return None
@@ -148,7 +136,8 @@ class PipelineCoverage:
         return wraps
 
     def _can_be_known(self) -> bool:
-        """Whether a backend of what is captured looks for what is not: without, nobody knows."""
+        """Whether a backend of the captured objects can search for uncaptured ones; without that,
+        coverage is unknown."""
         owners = self._captured().values()
         return any(type(backend_of(owner)).outside is not Backend.outside for owner in owners)
 
@@ -165,37 +154,37 @@ class PipelineCoverage:
         ]
 
     def end(self, wraps: Wraps, pipeline: PipelineCall | None) -> None:
-        """The pipeline call has ended; None if it could not be recorded."""
+        """Remove the hooks after the pipeline call, which is None if it could not be recorded."""
         wraps.undo()
         self._hooked = [each for each in self._hooked if each is not wraps]
         if pipeline is None:
             return
         tally = self._recorder.coverage
         tally.pipelines += 1
-        for call in reversed(list(self._recorder.invocations)):  # others are packed meanwhile
+        for call in reversed(list(self._recorder.invocations)):  # earlier ones are packed meanwhile
             if call.start_ns < pipeline.start_ns:
                 break
             if number_of(call.pipeline) == pipeline.number and call.end_ns >= 0:
                 tally.captured_ns += call.end_ns - call.start_ns
 
     def abandon(self) -> None:
-        """Take every hook off in a forked child, whose parent's pipeline calls go on."""
+        """Remove all hooks in a forked child, while the parent's pipeline calls continue."""
         for wraps in self._hooked:
             wraps.undo()
         self._hooked = []
 
 
-# --- What a script calls itself, past the modules that are captured and that no pipeline holds:
-# pieces of these, `model.proj_out(x)`, and what is too small for a submodule. All of it is hooked
-# for the first calls of these modules, and stated in coverage.
+# --- What a script calls directly, bypassing captured modules outside pipelines: pieces of these,
+# `model.proj_out(x)`, and modules too small for a submodule. They are hooked for the first calls of
+# captured modules, and reported in coverage.
 
 
-_MOST_CALLS = 50  # captured ones, or loops of these, that are measured
-_MOST_SMALL = 200  # modules that are too small, hooked at a time
+_MOST_CALLS = 50  # measured captured calls, or loops of these
+_MOST_SMALL = 200  # small modules hooked at a time
 
 
 class PieceCoverage:
-    """Measures the pieces of `captured()`, modules by name."""
+    """Measures direct calls of pieces of the modules `captured()`, by name."""
 
     def __init__(self, recorder: Recorder, captured: Callable[[], Mapping[str, Any]]) -> None:
         self._recorder = recorder
@@ -209,7 +198,7 @@ class PieceCoverage:
         self._begin_ns = recorder.clock.now_ns()
 
     def begin(self, small: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Hook the pieces of what has come since, and of the `small` ones those that are new."""
+        """Hook the pieces of new modules, and new modules in `small`."""
         if self._ended:
             return
         new = _new(self._captured(), self._known)
@@ -221,13 +210,13 @@ class PieceCoverage:
                 backend_of(part).hook_calls(self._wraps, part, method, outside)
 
     def called(self) -> None:
-        """A captured call starts, or a loop of them."""
+        """Count the start of a captured call, or of a loop of them."""
         self._calls += 1
         if self._calls > _MOST_CALLS:
             self.end()
 
     def end(self) -> None:
-        """Leave the pieces as they were; again without effect."""
+        """Remove the hooks; again without effect."""
         if self._ended:
             return
         self._ended = True
@@ -241,17 +230,17 @@ class PieceCoverage:
 
 
 def _new(found: Mapping[str, Any], known: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """What is not `known` of what was found, and is from now on."""
+    """Add `found` objects to `known`; returns the new ones."""
     new = {n: one for n, one in found.items() if known.get(n, lambda: None)() is not one}
     known.update({name: weakly(one) for name, one in new.items()})
     return new
 
 
-# --- The ways into a pipeline's submodules, and what of it is host work.
+# --- The entry points of a pipeline's submodules, and its host work.
 #
-# A submodule is what a backend executes, whatever the pipeline calls it (`components`). Names that
-# are known say what it is for, and make anything a submodule; of others the stage is what their
-# method or its arguments say, else what happens (`stages`).
+# A submodule is what a backend executes, under any name. Known names give its purpose, and make
+# anything a submodule. For others the stage comes from their method or its arguments, else from the
+# calls around (`Stages`).
 
 
 _Labelled = Literal["prompt", "denoiser", ""]
@@ -259,11 +248,12 @@ _Labelled = Literal["prompt", "denoiser", ""]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One way into a submodule: its `method`, in `stage`; "" if what happens decides that.
+    """An entry point of a submodule: its `method`, in `stage`; "" if the calls around decide the
+    stage.
 
-    `labelled` says where its branch comes from. `part` is the attribute of the submodule that
-    executes it, if its backend does not execute it whole; "" for the submodule itself. It is
-    the pipeline's attribute of its name, unless `held` says which, with a key of a list or dict.
+    `labelled` says where its branch comes from. `part` is the attribute of the submodule that is
+    executed, "" for the submodule itself. The submodule is the pipeline's attribute of that name,
+    unless `held` names the attribute, and the key if it is a list or dict.
     """
 
     submodule: str
@@ -304,17 +294,17 @@ _HOST_WORK = (
 _TEXT_ENCODER = re.compile(r"(.+_)?text_encoder(_\d+)?")  # also of a part: `prior_text_encoder`
 _IMAGE_ENCODER = re.compile(r"(.+_)?image_encoder(_\d+)?")
 _OF_METHOD = (("encode", "encode"), ("get_", "encode"), ("decode", "decode"))
-_TIMESTEP = "timestep"  # how the parameter of a denoiser starts that says which step it is
+_TIMESTEP = "timestep"  # prefix of a denoiser's parameter for the step
 
 _Seen = tuple[tuple[str, str | int | None, int], ...]
 _FOUND: weakref.WeakKeyDictionary[Any, tuple[_Seen, list[Entry]]] = weakref.WeakKeyDictionary()
-"""By pipeline: what it held, and the entries that were found in that."""
+"""For each pipeline, the objects it held, and the entries found in them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """What the names of a pipeline's submodules end with, but those that are the `same` objects as
-    another's."""
+    """The suffix of a pipeline's submodule names, to distinguish them from another pipeline's; not
+    for the `same` objects, which it shares with another."""
 
     ending: str
     same: frozenset[str]
@@ -324,14 +314,14 @@ _APART: weakref.WeakKeyDictionary[Any, Apart] = weakref.WeakKeyDictionary()
 
 
 def set_apart(pipeline: Any, apart: Apart | None) -> Apart | None:
-    """Name the submodules of a pipeline so; returns how they were named before."""
+    """Set the suffix of a pipeline's submodule names; returns the previous one."""
     before = _apart(pipeline)
     try:
         if apart is not None:
             _APART[pipeline] = apart
         elif before is not None:
             del _APART[pipeline]
-    except TypeError as error:  # it cannot be a key
+    except TypeError as error:  # it is unhashable
         let_pass(error)
     return before
 
@@ -339,12 +329,12 @@ def set_apart(pipeline: Any, apart: Apart | None) -> Apart | None:
 def _apart(pipeline: Any) -> Apart | None:
     try:
         return _APART.get(pipeline) if _APART else None
-    except TypeError:  # it cannot be a key
+    except TypeError:  # it is unhashable
         return None
 
 
 def entries(pipeline: Any) -> list[Entry]:
-    """The ways into the submodules that `pipeline` has. Raises InputError if it has none."""
+    """The entry points of the submodules of `pipeline`. Raises InputError if it has none."""
     found = present_entries(pipeline)
     if not found:
         names = ", ".join(dict.fromkeys(entry.submodule for entry in _ENTRIES))
@@ -357,7 +347,7 @@ def entries(pipeline: Any) -> list[Entry]:
 
 
 def present_entries(pipeline: Any) -> list[Entry]:
-    """As `entries`, none if there is none."""
+    """As `entries`, but empty if there are none."""
     known = [entry for entry in _ENTRIES if _has(pipeline, entry)]
     found = [*known, *_others(pipeline, known)]
     apart = _apart(pipeline)
@@ -365,7 +355,8 @@ def present_entries(pipeline: Any) -> list[Entry]:
 
 
 def _name(pipeline: Any, entry: Entry, apart: Apart | None) -> str:
-    """The name that the script gave a submodule, or that tells it from another pipeline's."""
+    """The script's own name of a submodule, or the one that distinguishes it from another
+    pipeline's."""
     named = name_of(owner_of(pipeline, entry))
     if named or apart is None or entry.submodule in apart.same:
         return named
@@ -373,20 +364,20 @@ def _name(pipeline: Any, entry: Entry, apart: Apart | None) -> str:
 
 
 def _under_its_name(entry: Entry, name: str) -> Entry:
-    """An entry under the name that the script gave its submodule, if it did."""
+    """The entry under the name that the script gave its submodule, if any."""
     if not name or name == entry.submodule:
         return entry
     return replace(entry, submodule=name, held=entry.held or (entry.submodule, None))
 
 
 def _others(pipeline: Any, known: list[Entry]) -> list[Entry]:
-    """The entries beside the `known` ones, looked for if the pipeline holds something new."""
+    """The entries except the `known` ones; searched again if the pipeline holds new objects."""
     seen = tuple((one.name, one.key, id(one.value)) for one in held(pipeline))
     try:
         before, found = _FOUND.get(pipeline, ((), []))
         if seen != before:
             _FOUND[pipeline] = seen, (found := _looked_for(pipeline, known))
-    except TypeError:  # it cannot be a key
+    except TypeError:  # it is unhashable
         return _looked_for(pipeline, known)
     return found
 
@@ -399,7 +390,7 @@ def _looked_for(pipeline: Any, known: list[Entry]) -> list[Entry]:
         of_it = [entry for entry in known if entry.submodule == name]
         methods = {entry.method for entry in of_it}
         in_parts = not backend_of(owner).whole and any(entry.part for entry in of_it)
-        if backend_of(owner).name and not in_parts:  # which part a further way takes nobody tells
+        if backend_of(owner).name and not in_parts:  # of which part is unknown
             ways = [way for way in backend_of(owner).entry_points(owner) if way not in methods]
             found += [_of_known(entry=of_it[0], method=way, alone=len(of_it) == 1) for way in ways]
     taken = set(owners)
@@ -413,7 +404,8 @@ def _looked_for(pipeline: Any, known: list[Entry]) -> list[Entry]:
 
 
 def _of_known(entry: Entry, method: str, *, alone: bool) -> Entry:
-    """A further way into a known submodule; `alone`: it has one known way, so one stage."""
+    """A further entry point of a known submodule; `alone`: it has one known entry point, so one
+    stage."""
     stage, labelled = (entry.stage, entry.labelled) if alone else (_stage_of_method(method), "")
     return Entry(entry.submodule, method, stage, labelled, "")
 
@@ -476,7 +468,7 @@ def host_work(pipeline: Any) -> Iterator[tuple[str, Any, str, bool]]:
 
 
 def part_of(pipeline: Any, entry: Entry) -> Any:
-    """What executes a submodule: itself, or a part of it."""
+    """The object that executes a submodule: itself, or a part of it."""
     owner = owner_of(pipeline, entry)
     if not entry.part or backend_of(owner).whole:
         return owner
@@ -484,14 +476,14 @@ def part_of(pipeline: Any, entry: Entry) -> Any:
 
 
 def device_of(pipeline: Any, entry: Entry) -> str:
-    """The device on which a submodule runs, "cpu:0" if nothing says otherwise."""
+    """The device of a submodule, "cpu:0" by default."""
     owner = owner_of(pipeline, entry)
     return device_reader(owner, entry)(owner)
 
 
 def device_reader(owner: Any, entry: Entry) -> Callable[[Any], str]:
-    """What gives the device on which the submodule `owner` runs, without asking again which backend
-    that belongs to."""
+    """Return a function that returns the device of the submodule `owner`, without looking up its
+    backend again."""
     whole = not entry.part or backend_of(owner).whole
     part = owner if whole else getattr(owner, entry.part, owner)
     device = backend_of(part, owner).device
@@ -503,31 +495,26 @@ def device_reader(owner: Any, entry: Entry) -> Callable[[Any], str]:
     return read
 
 
-# --- Options of a pipeline's submodule: ours, and beside them what the pipeline itself configures.
-#
-# What a backend finds configured (`Backend.configured`) is honoured as if it had been given to us.
-# What was given to us wins.
+# --- Options of a pipeline's submodule: ours, else those that the pipeline itself configures
+# (`Backend.configured`).
 
 
 def options_for(pipeline: Any, entry: Entry, options: Options) -> Options:
-    """`options` with what `pipeline` configures now of the submodule of `entry`."""
+    """`options`, completed by what `pipeline` configures now for the submodule of `entry`."""
     own = configured(pipeline, component_of(entry.submodule), entry.part)
     return options.beside(entry.submodule, own)
 
 
-# --- What `profiler.profile` is given, as what can be attached: pipelines, and modules together.
-#
-# subjects(pipe)                      # the pipeline subjects([base, refiner])           # two
-# pipelines subjects({"unet": unet, "scheduler": scheduler})    # two objects under these names
-# subjects(generate)                  # what a function refers to
+# --- The argument of `profiler.profile` as objects to attach: pipelines, and all other modules
+# together.
 
 
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 
 
 def subjects(given: Any) -> list[Any]:
-    """The pipelines that `given` stands for, with all modules that belong to none as one. Raises
-    InputError if it has nothing that executes anything."""
+    """The pipelines in `given`, and all modules outside them as one. Raises InputError if nothing
+    in it can be executed."""
     pipelines: list[Any] = []
     together = Together()
     for name, value in _named(given):
@@ -547,7 +534,7 @@ def _is_pipeline(value: Any) -> bool:
 
 
 def _named(given: Any) -> Iterator[tuple[str, Any]]:
-    """The objects that were given, with their names; "" for one that needs none."""
+    """The given objects with their names; "" for one that needs none."""
     if isinstance(given, Mapping):
         yield from ((str(name), value) for name, value in given.items())
     elif isinstance(given, (list, tuple, set)):
@@ -566,7 +553,7 @@ def _named(given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_function(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function refers to, by the names that it has there."""
+    """The objects that a function refers to, with their names there."""
     try:
         found = inspect.getclosurevars(inspect.unwrap(function))
     except (TypeError, ValueError):
@@ -576,29 +563,27 @@ def _of_function(function: Any) -> Iterator[tuple[str, Any]]:
 
 # --- Names of submodules in a run of several pipelines: each object has a name of its own.
 #
-# What a later pipeline holds under a name that another object has gets the pipeline's variable,
-# else its class, behind it. A pipeline that is made again in place of one that is gone has its
-# names.
+# If another object has the name already, the later pipeline's variable, else its class, is
+# appended. A pipeline made again in place of a deleted one has its names.
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """What has a name: the object, and what would be the same again."""
+    """The object with a name, and the kind of objects that may replace it."""
 
     owner: Callable[[], Any]
     kind: tuple[object, ...]
 
 
 class RunNames:
-    """Which object each submodule's name stands for. Whoever holds it sees to it that one thread at
-    a time changes it."""
+    """The object behind each submodule's name. The owner changes it from one thread at a time."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Holder] = {}
 
     def add(self, pipeline: Any) -> Apart | None:
-        """Name the submodules of a pipeline for as long as it is attached; returns how it was
-        named before, for `set_apart` when it no longer is."""
+        """Name the submodules of a pipeline while it is attached; returns the previous suffix, to
+        restore by `set_apart`."""
         before = set_apart(pipeline, None)
         held = {entry.submodule: owner_of(pipeline, entry) for entry in present_entries(pipeline)}
         kinds = {name: _kind(pipeline, owner) for name, owner in held.items()}
@@ -614,7 +599,7 @@ class RunNames:
         return before
 
     def free(self, name: str, value: Any) -> str:
-        """The name of something that no pipeline holds, with a number if another object has it."""
+        """A free name for an object outside pipelines, with a number if another object has it."""
         number, free = 1, name
         while not self._fits(free, value, ()):
             number += 1
@@ -626,14 +611,14 @@ class RunNames:
         return known is not None and known.owner() is owner
 
     def _fits(self, name: str, owner: Any, kind: tuple[object, ...]) -> bool:
-        """Whether nothing else has a name."""
+        """Whether a name is free for this object."""
         known = self._known.get(name)
         if known is None or known.owner() is owner:
             return True
         return known.owner() is None and known.kind == kind
 
     def _ending(self, pipeline: Any, own: dict[str, Any]) -> str:
-        """What the names of those submodules end with that are a pipeline's own."""
+        """The suffix for the submodules that only this pipeline has."""
         (name,) = names_of([pipeline], sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         kinds = {submodule: _kind(pipeline, owner) for submodule, owner in own.items()}
         number, free = 1, name

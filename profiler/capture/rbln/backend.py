@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from profiler.capture.operator_source import OperatorSource, SourceRequest
 
 
-# --- Runtimes of RBLN's compiler that a script calls by itself: `rebel.Runtime("model.rbln")`.
+# --- Runtimes of RBLN's compiler that a script calls directly: `rebel.Runtime("model.rbln")`.
 #
-# A runtime is noticed on its first call outside every pipeline call and submodule, under the name
-# that the script has for it, and hooked like a module. Its class is left as it was at the end.
+# A runtime is detected on its first call outside pipelines and submodules, named as in the script,
+# and hooked like a module. Its class is restored at the end.
 
 
 LIBRARY = "rebel"
@@ -45,13 +45,13 @@ _CLASS = "Runtime"
 
 
 def is_runtime(part: Any) -> bool:
-    """Whether a part is a runtime of RBLN's compiler. Nothing is imported for that."""
+    """Whether `part` is a runtime of RBLN's compiler. Imports nothing."""
     known = getattr(sys.modules.get(LIBRARY), _CLASS, None)
     return isinstance(known, type) and isinstance(part, known)
 
 
 class ScriptRuntimes:
-    """Hands each runtime to the process on its first call."""
+    """Passes each runtime to the process on its first call."""
 
     def __init__(self, process: Watching) -> None:
         self._process = process
@@ -74,17 +74,17 @@ class ScriptRuntimes:
                 self._patches.replace(owner, name, self._first_use(name, original))
 
     def forget(self) -> None:
-        """Hand over again what is called from now on."""
+        """Forget all runtimes, so that each is passed on its next call."""
         self._lock = threading.RLock()
         self._seen = weakref.WeakSet()
 
     def undo(self) -> None:
-        """Leave the class as it was."""
+        """Restore the class."""
         self._patches.undo()
         self.forget()
 
     def _first_use(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        from profiler.capture.calls import scope  # too heavy for a process without runtimes
+        from profiler.capture.calls import scope  # too expensive to import without runtimes
 
         @functools.wraps(original)
         def use(runtime: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,13 +92,13 @@ class ScriptRuntimes:
             alone = around.pipeline is None and around.call is None
             if alone and self._handed_over(runtime, sys._getframe(1)):  # noqa: SLF001 - as modules'
                 again = runtime if name == "__call__" else getattr(runtime, name)
-                return again(*args, **kwargs)  # through the hooks that are there now
+                return again(*args, **kwargs)  # now with hooks in place
             return original(runtime, *args, **kwargs)
 
         return use
 
     def _handed_over(self, runtime: Any, caller: FrameType) -> bool:
-        """Whether the runtime was not known until now, and is hooked."""
+        """Pass a new runtime to the process; returns whether it is hooked now."""
         with self._lock:
             try:
                 if runtime in self._seen:
@@ -112,12 +112,12 @@ class ScriptRuntimes:
             return True
 
 
-# --- RBLN: submodules of optimum-rbln, whose runtimes are called through proxies, and runtimes that
-# a script calls by itself.
+# --- RBLN: submodules of optimum-rbln, whose runtimes are called through proxies, and a script's
+# own runtimes.
 
 
 class Rbln(Backend):
-    """A part keeps runtimes or is one, or its submodule has an `rbln_config`."""
+    """A part that holds runtimes or is one, or whose submodule has an `rbln_config`."""
 
     name = "rbln"
     packages = ("optimum-rbln", "rebel-compiler")
@@ -133,8 +133,8 @@ class Rbln(Backend):
         return tuple(name for name in CALLS if callable(getattr(part, name, None)))
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
-        """None if the part's runtimes are elsewhere. Calls of runtimes that are not to be traced
-        are numbered all the same, for the files of the others to be named."""
+        """Open the source of a part; None if it has no runtimes. Untraced runtime calls are
+        numbered, too, to match RBLN's files."""
         from profiler.capture.rbln.operators import RblnRuntimes
 
         return RblnRuntimes.of(request)

@@ -1,4 +1,4 @@
-"""Calls of RBLN's runtimes: proxies stand in for them, and note when the device worked.
+"""Calls of RBLN's runtimes: proxies replace them, and record when the device worked.
 
 While a run lasts, `pipe.<submodule>.model[i]` and `pipe.vae.decoder.runtime` are proxies. What a
 call of a submodule spends outside its runtime calls is the host's: preparing and checking inputs,
@@ -32,8 +32,8 @@ from profiler.trace.manifest_fields import Submodule
 _NUMBERS = itertools.count()  # of runtime calls, in this process
 _INSIDE: ContextVar[bool] = ContextVar("profile_sd3_rbln_inside", default=False)
 _CALLED = "Runtime"  # the op type of a runtime call
-_WORKLOAD, _CCL = "Device Workload", "CCL Workload"  # tracks, as RBLN's profiler calls them
-_REPORTED = (  # track, category and field of `reports[0]`, in the order in which they are placed
+_WORKLOAD, _CCL = "Device Workload", "CCL Workload"  # tracks, as RBLN's profiler names them
+_REPORTED = (  # track, category and field of `reports[0]`, in order
     ("Host", "host", "total_host"),
     (_WORKLOAD, "other", "total_device"),
     (_CCL, "other", "total_ccl"),
@@ -42,8 +42,8 @@ _REPORTED = (  # track, category and field of `reports[0]`, in the order in whic
 
 @dataclass(frozen=True, slots=True)
 class _RuntimeCall:
-    """One call of a runtime; `reported` holds the µs of each of `_REPORTED`, None if nothing
-    usable was reported."""
+    """One call of a runtime; `reported` has the µs of each of `_REPORTED`, None if there is no
+    usable report."""
 
     runtime: str
     invocation: Invocation
@@ -63,7 +63,7 @@ class RblnRuntimes:
         self._writes_shards = writes_shards(owner)
         self._traces_none = request.selection.nothing
         self._numbered: list[tuple[int, Invocation | None]] = []
-        self._waiting: deque[_RuntimeCall] = deque()  # those that no trace holds yet
+        self._waiting: deque[_RuntimeCall] = deque()  # not in a trace yet
         self._left_out: set[Invocation] = set()
         self._misfits = 0
         self._commands = 0
@@ -75,33 +75,33 @@ class RblnRuntimes:
 
     @classmethod
     def of(cls, request: SourceRequest) -> RblnRuntimes | None:
-        """The source of the part, its runtimes replaced; None if it has none."""
+        """Replace the part's runtimes and return its source; None if it has none."""
         slots = slots_of(request.part)
         return cls(request, slots) if slots else None
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing: runtimes are called inside submodules only."""
+        """Do nothing: runtimes are called inside submodules only."""
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def before(self, invocation: Invocation) -> None:
-        """What is invoked is known where a runtime is called; if nothing is to be traced, only
-        that."""
+        """Mark an invocation as left out if nothing is traced. Otherwise runtime calls find their
+        invocation themselves."""
         if self._traces_none:
             invocation.left_out = invocation.recorded
             self.leave_out(invocation)
 
     def after(self, invocation: Invocation) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def leave_out(self, invocation: Invocation) -> None:
-        """The invocation is not to be traced; its runtime calls are numbered all the same."""
+        """Leave an invocation untraced; its runtime calls are numbered anyway."""
         if invocation.recorded:
             self._left_out.add(invocation)
 
     def run(self, runtime: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Call `runtime` and note the call, also if it fails."""
+        """Call `runtime` and record the call, also if it fails."""
         invocation: Invocation | None = getattr(scope().call, "invocation", None)
         number = next(_NUMBERS)
         reports = _Reports() if self._traces(invocation) else None
@@ -110,7 +110,7 @@ class RblnRuntimes:
             _INSIDE.set(True)
             return runtime(*args, **kwargs)
         finally:
-            _INSIDE.set(False)  # it was: a proxy around this one calls its runtime itself
+            _INSIDE.set(False)  # as before: inner proxies never get here
             end = self._clock.now_ns()
             reported = reports.close() if reports is not None else None
             self._numbered.append((number, invocation))
@@ -121,7 +121,7 @@ class RblnRuntimes:
         return invocation is not None and invocation.recorded and invocation not in self._left_out
 
     def close(self) -> None:
-        """Put the runtimes back."""
+        """Restore the runtimes."""
         for slot, proxy in reversed(self._proxies):
             _detach(slot, proxy())
         self._proxies = []
@@ -133,7 +133,7 @@ class RblnRuntimes:
             call = self._waiting.popleft()
             if call.invocation.index >= 0:
                 by_invocation.setdefault(call.invocation, []).append(call)
-            elif not call.invocation.failed:  # it runs in another thread
+            elif not call.invocation.failed:  # it is running in another thread
                 self._waiting.append(call)
         for invocation, calls in by_invocation.items():
             invocation.ops_traced = True
@@ -153,7 +153,8 @@ class RblnRuntimes:
         return builder.build()
 
     def summary(self) -> SourceSummary:
-        """With the numbers of all runtime calls, each with the index of its call or -1."""
+        """The source's summary, with the numbers of all runtime calls and the index of their call,
+        or -1."""
         drops: tuple[Drop, ...] = ()
         if self._misfits:
             detail = Note.of(DropReason.REPORTS_TOO_LONG)
@@ -169,7 +170,7 @@ class RblnRuntimes:
 
 
 class _RuntimeProxy:
-    """Stands in for a runtime: it answers as the runtime does, and its calls are noted."""
+    """Replaces a runtime: it behaves like the runtime, and its calls are recorded."""
 
     __slots__ = ("__weakref__", "called_as", "noted_by", "proxied")
 
@@ -179,7 +180,7 @@ class _RuntimeProxy:
         object.__setattr__(self, "noted_by", source)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.noted_by is None or _INSIDE.get():  # taken off, or noted by a proxy around it
+        if self.noted_by is None or _INSIDE.get():  # removed, or recorded by the proxy around it
             return self.proxied(*args, **kwargs)
         return self.noted_by.run(self.proxied, self.called_as, args, kwargs)
 
@@ -198,7 +199,8 @@ class _RuntimeProxy:
 
 
 def _detach(slot: Slot, proxy: _RuntimeProxy | None) -> None:
-    """Put the runtime back if its proxy still stands; elsewhere it only passes calls on."""
+    """Restore the runtime if the proxy is still in place; otherwise the proxy only passes calls
+    on."""
     if proxy is None:
         return
     object.__setattr__(proxy, "noted_by", None)
@@ -211,8 +213,8 @@ def _detach(slot: Slot, proxy: _RuntimeProxy | None) -> None:
 
 
 class _Reports:
-    """`rebel.capture_reports()` around one runtime call; nothing if there is none, or if it
-    fails: a report is never worth the pipeline."""
+    """Context of `rebel.capture_reports()` around one runtime call. Does nothing if that is missing
+    or fails: a report must never break the pipeline."""
 
     def __init__(self) -> None:
         self._context: Any = None
@@ -227,7 +229,8 @@ class _Reports:
                 let_pass(error)
 
     def close(self) -> tuple[float, ...] | None:
-        """End it; the µs of each of `_REPORTED`, None if nothing usable was reported."""
+        """Close the context; returns the µs of each of `_REPORTED`, None without a usable
+        report."""
         if self._context is None:
             return None
         try:
@@ -241,10 +244,10 @@ class _Reports:
 
 
 def _parts(call: _RuntimeCall) -> list[tuple[str, str, int, int]]:
-    """Track, category, start behind the call's start and length in ns of what was reported; none
-    if nothing was, or if it does not fit into the call.
+    """Track, category, start relative to the call's start and length in ns of the reported parts;
+    empty without a report, or if it does not fit into the call.
 
-    A report holds sums: how long each part is was measured, where it lies was not.
+    A report contains sums: the length of each part is measured, its position is not.
     """
     lengths = [round(us * 1_000) for us in call.reported or ()]
     room = call.end_ns - call.start_ns

@@ -1,4 +1,4 @@
-"""Where optimum-rbln's submodules keep their runtimes, on which device, and their `rbln_config`."""
+"""The runtimes of optimum-rbln's submodules, their devices, and their `rbln_config`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from profiler.capture.patching import attributes, weakly
 from profiler.capture.settings import is_on
 from profiler.errors import InputError
 
-# --- What `rbln_config` says: that of a submodule, and that of the pipeline around it.
+# --- The `rbln_config` of a submodule, and of the pipeline around it.
 #
-# optimum-rbln's is an object of `activate_profiler`, `device` and `device_map`, each None if
-# nothing was said; a pipeline's holds one for each submodule, which inherits what the pipeline's
-# says for all. Written by hand it is a mapping of the same names.
+# optimum-rbln's is an object with `activate_profiler`, `device` and `device_map`, each None if not
+# set. A pipeline's contains one for each submodule, which inherits the pipeline's values. Written
+# by hand it is a mapping of the same names.
 
 
 _WHOLE_MODEL = "compiled_model"  # the only name in most submodules' `device_map`
 
 
 def several(owner: Any) -> list[Any]:
-    """The submodules of which `owner` is a list, as of several ControlNets; none of any other."""
+    """The submodules in `owner` if it is a list of them, such as several ControlNets; else
+    empty."""
     nets = getattr(owner, "nets", None)
     if not isinstance(nets, list) or getattr(owner, "rbln_config", None) is not None:
         return []
@@ -31,17 +32,17 @@ def several(owner: Any) -> list[Any]:
 
 
 def configuration_of(owner: Any) -> Any:
-    """The `rbln_config` of a submodule; of a list of several, which were configured as one, the
-    first's. None of what is none of optimum-rbln's."""
+    """The `rbln_config` of a submodule; of a list of several, which are configured as one, the
+    first's. None for objects of other libraries."""
     return getattr(next(iter(several(owner)), owner), "rbln_config", None)
 
 
 def own_configuration(pipeline: Any, submodule: str, part: str) -> dict[str, Any]:
-    """What a pipeline's own `rbln_config` says of the part `part` of a submodule, "" for all of it:
-    `activate_profiler` and `device`, each if it says it.
+    """The `activate_profiler` and `device` that a pipeline's own `rbln_config` sets for the part
+    `part` of a submodule, "" for all of it.
 
-    The submodule's own counts first, with which its runtimes were made, then what the pipeline's
-    says of the submodule, then what that says for all.
+    The first that is set counts: in the submodule's own config, with which its runtimes were made,
+    in the pipeline's for the submodule, in the pipeline's for all.
     """
     around = getattr(pipeline, "rbln_config", None)
     levels = (
@@ -59,13 +60,13 @@ def own_configuration(pipeline: Any, submodule: str, part: str) -> dict[str, Any
 
 
 def said_to_profile(config: Any) -> bool | None:
-    """`activate_profiler` of a configuration, None if it says nothing."""
+    """`activate_profiler` of a configuration, None if not set."""
     activated = _field(config, "activate_profiler")
     return activated if isinstance(activated, bool) else None
 
 
 def configured_device(config: Any, part: str) -> int | None:
-    """The device of a submodule's part, of several (RSD) the first; None if none is said."""
+    """The device of a submodule's part, or the first of several (RSD); None if not set."""
     devices = _field(config, "device_map")
     if isinstance(devices, Mapping) and devices:
         first = next(iter(devices.values()))
@@ -76,7 +77,7 @@ def configured_device(config: Any, part: str) -> int | None:
 
 
 def device_number(device: Any) -> int | None:
-    """The index of a device or of the first of several; None if it is no real device."""
+    """The index of a device or of the first of several; None if it is not a real device."""
     if isinstance(device, (list, tuple)):
         device = device[0] if device else None
     is_index = isinstance(device, int) and not isinstance(device, bool)
@@ -87,12 +88,11 @@ def _field(config: Any, name: str) -> Any:
     return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
 
 
-# --- The shape of optimum-rbln's submodules: if their runtimes are and on which device they run.
+# --- The structure of optimum-rbln's submodules: their runtimes and devices.
 #
-# A submodule (`RBLNModel`) keeps its runtimes in the list `model` and calls `model[0]`; a VAE,
-# whatever its pipeline calls it, calls the attribute `runtime` of its `encoder` and `decoder`;
-# several ControlNets are a list `nets` of submodules. Nothing is imported for that: what has this
-# shape is one of them.
+# A submodule (`RBLNModel`) keeps its runtimes in the list `model` and calls `model[0]`; a VAE calls
+# the attribute `runtime` of its `encoder` and `decoder`; several ControlNets are a list `nets` of
+# submodules. Nothing is imported: an object with this structure is one.
 
 
 DEVICE_KIND = "rbln"
@@ -100,8 +100,8 @@ DEVICE_KIND = "rbln"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a part keeps a runtime: `name` as it is written behind the part; `get` and `put`
-    read and replace it. The part is held weakly; if it is gone, `get` gives None."""
+    """The place of a runtime in a part: `name` is its path in the part; `get` and `put` read and
+    replace it. The part is referenced weakly; once it is gone, `get` returns None."""
 
     name: str
     get: Callable[[], Any]
@@ -109,7 +109,7 @@ class Slot:
 
 
 def slots_of(part: Any) -> list[Slot]:
-    """Every place from which `part` calls a runtime; none if it is no part of optimum-rbln's."""
+    """Every place from which `part` calls a runtime; empty if it is not from optimum-rbln."""
     nets = several(part)
     return [
         *_slots_of_one(part, ""),
@@ -118,7 +118,7 @@ def slots_of(part: Any) -> list[Slot]:
 
 
 def _slots_of_one(part: Any, before: str) -> Iterator[Slot]:
-    """Those of a part that is no list of others; their names start with `before`."""
+    """The slots of a part that is not a list; their names start with `before`."""
     runtimes = getattr(part, "model", None)
     if isinstance(runtimes, list) and getattr(part, "rbln_config", None) is not None:
         for index, runtime in enumerate(runtimes):
@@ -159,7 +159,7 @@ def _is_wrapped_runtime(part: Any) -> bool:
 
 
 def rbln_device(owner: Any, name: str) -> str:
-    """The device of a submodule's part, `rbln:<n>`; "" if `owner` is none of optimum-rbln's.
+    """The device of a submodule's part, `rbln:<n>`; "" if `owner` is not from optimum-rbln.
 
     `owner` is the submodule, `name` the part ("decoder"; anything else is the whole submodule).
     A model that is spread over several devices is placed on its first.
@@ -181,9 +181,8 @@ def _runtime(owner: Any, name: str) -> Any:
 
 
 def writes_shards(owner: Any) -> bool:
-    """Whether RBLN's own profiler writes a file for each runtime call of the submodule `owner`:
-    its `activate_profiler`, if that is not said the variable RBLN_PROFILER, in which it takes
-    the same words for on as we do."""
+    """Whether RBLN's own profiler writes a file for each runtime call of the submodule `owner`: by
+    its `activate_profiler`, else by the variable RBLN_PROFILER, whose words for on are ours."""
     activated = said_to_profile(configuration_of(owner))
     if activated is not None:
         return activated

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from profiler.trace.manifest_fields import Device, SubmoduleSettings
 
 
-# --- Calls of torch modules through their own hooks; which device they run on.
+# --- Calls of torch modules through their own hooks, and their devices.
 #
-# A module's `forward` is never replaced: diffusers' and accelerate's hooks (offload, caching, group
-# offload) do that, before or after us, and find the module as they expect it. A module that
-# `module.compile()` has compiled is wrapped outside its compiled code, and our hooks step aside
-# while torch compiles through them.
+# A module's `forward` is never replaced: hooks of diffusers and accelerate (offload, caching, group
+# offload) replace it, before or after us, and must find the module unchanged. A module compiled by
+# `module.compile()` is wrapped outside its compiled code, and our hooks do nothing while torch
+# compiles through them.
 
 
 _Begin = Callable[[tuple[Any, ...], Mapping[str, Any], FrameType], None]
@@ -57,26 +57,26 @@ _End = Callable[[Any], None]
 
 
 def is_module(value: Any) -> bool:
-    """Whether `value` is a torch module; torch is not imported for that."""
+    """Whether `value` is a torch module; does not import torch."""
     torch = sys.modules.get("torch")
     module = getattr(getattr(torch, "nn", None), "Module", None)
     return module is not None and isinstance(value, module)
 
 
 def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Around) -> None:
-    """Tell `begin(args, kwargs, caller)` and `end(output)` of each call of `module`; a call that
-    failed has ended with its exception being handled. torch tells nothing of the end if that is
-    no `Exception`, as KeyboardInterrupt: `caller` is the frame that has then ended, too.
+    """Call `begin(args, kwargs, caller)` and `end(output)` around each call of `module`. If the
+    call failed, its exception is being handled at the end. torch reports no end for a BaseException
+    such as KeyboardInterrupt: then the frame `caller` has ended, too.
 
-    `around(original, args, kwargs)` stands for both if the module is compiled, or TorchScript.
-    Undone with `wraps`.
+    `around(original, args, kwargs)` replaces both if the module is compiled, or TorchScript. Undone
+    with `wraps`.
     """
     from profiler.capture.torch.modules import is_compiled
 
     if is_compiled(module):
         wraps.around(module, "_compiled_call_impl", around)
         return
-    if _is_script(module):  # which refuses hooks, and calls what its instance has
+    if _is_script(module):  # which refuses hooks, and calls its instance's attribute
         wraps.around(module, "forward", around)
         return
     before, after = _Before(module, begin), _After(module, end)
@@ -85,14 +85,14 @@ def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Aro
 
 
 def _is_script(module: Any) -> bool:
-    """Whether TorchScript made the module."""
+    """Whether the module is TorchScript."""
     script = getattr(sys.modules.get("torch.jit"), "ScriptModule", None)
     return script is not None and isinstance(module, script)
 
 
 class _Hook:
-    """A forward hook of `module`. In a pickle or copy of it stands a function that does nothing
-    and needs nothing of ours."""
+    """A forward hook of `module`. A pickle or copy contains a function that does nothing instead,
+    and needs no code of ours."""
 
     def __init__(self, module: Any, tell: Callable[..., None]) -> None:
         import torch
@@ -118,7 +118,7 @@ class _After(_Hook):
 
 
 def transparent(around: Around) -> Around:
-    """`around` that steps aside while torch compiles through it."""
+    """Make `around` do nothing while torch compiles through it."""
     import torch
 
     compiling = torch.compiler.is_compiling
@@ -132,8 +132,8 @@ def transparent(around: Around) -> Around:
 
 
 def execution_device(module: Any) -> str:
-    """Where a module runs: its offload hook's device, which may be an index, else that of its
-    first weight."""
+    """The device of a module: its offload hook's, which may be an index, else that of its first
+    weight."""
     hook = getattr(module, "_hf_hook", None)  # accelerate's
     for candidate in (hook, *getattr(hook, "hooks", ())):
         device = getattr(candidate, "execution_device", None)
@@ -146,7 +146,7 @@ def execution_device(module: Any) -> str:
 
 
 def _holder(owner: Any, name: str) -> tuple[Any, str]:
-    """The module that has a method, and its name there: `model.get_image_features`."""
+    """The module that has a method, and the method's name there: `model.get_image_features`."""
     *path, method = name.split(".")
     for part in path:
         owner = getattr(owner, part)
@@ -154,7 +154,7 @@ def _holder(owner: Any, name: str) -> tuple[Any, str]:
 
 
 def _indexed(device: Any) -> str:
-    """A device by its name; `cuda` is this process's current one."""
+    """A device as `kind:index`; `cuda` is this process's current one."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if str(device) == "cuda" and cuda is not None and cuda.is_initialized():
         return device_name(f"cuda:{cuda.current_device()}")
@@ -165,7 +165,7 @@ def _indexed(device: Any) -> str:
 
 
 class Torch(Backend):
-    """A part is a torch module."""
+    """The backend of torch modules."""
 
     name = "torch"
     packages = ("torch",)
@@ -185,7 +185,8 @@ class Torch(Backend):
         return entry_points(part)
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
-        """Also for a module that is not to be traced: others' sessions are paused in its calls."""
+        """Open the source of a module. An untraced one has a source, too: it pauses the sessions of
+        others during its calls."""
         from profiler.capture.torch.operators import TorchOperators, TorchPause
 
         if request.selection.nothing:
@@ -221,7 +222,7 @@ class Torch(Backend):
         return gpu(device)
 
     def weight_bytes(self, part: Any) -> int | None:
-        """Of its parameters and buffers, each once, and of what is packed."""
+        """Bytes of a module's parameters and buffers, each once, and of packed weights."""
         from profiler.capture.torch.modules import stored_bytes
 
         return sum(stored_bytes(part.modules()).values())
@@ -232,7 +233,8 @@ class Torch(Backend):
         return module_settings(part)
 
     def method(self, owner: Any, name: str) -> Any:
-        """Of the module that torch.compile has wrapped, too; `forward` of an encoder."""
+        """The method `name`, of the original module if torch.compile has wrapped it; for
+        `get_encoder` the encoder's `forward`."""
         inner = self._entered(owner, name)
         if inner is not None:
             owner, name = inner, "forward"
@@ -255,8 +257,8 @@ class Torch(Backend):
             self.hook_method(wraps, owner, name, hooks.around)
 
     def _entered(self, owner: Any, name: str) -> Any:
-        """The module whose calls are those of the method `name`: itself of `forward`, its encoder
-        of `get_encoder`; None if the method is to be wrapped."""
+        """The module whose calls are calls of the method `name`: the owner for `forward`, its
+        encoder for `get_encoder`; None if the method must be wrapped."""
         if name == "forward":
             return owner
         from profiler.capture.torch.modules import ENCODER, encoder_of
@@ -264,7 +266,8 @@ class Torch(Backend):
         return encoder_of(owner) if name == ENCODER else None
 
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
-        """On the instance, and out of the way while torch compiles through it."""
+        """Wrap a method on the instance; the wrapper does nothing while torch compiles through
+        it."""
         wraps.around(*_holder(owner, name), transparent(around))
 
     def executed_kinds(self) -> Sequence[type]:
@@ -288,38 +291,38 @@ class Torch(Backend):
 BACKEND = Torch()
 
 
-# --- Modules that a switched-on script calls by itself, outside pipelines: noticed on the first
+# --- Modules that a switched-on script calls directly, outside pipelines: detected on the first
 # call.
 #
-# Whatever module is made is noted. The first call of any module after that looks at all new ones:
-# the outermost, and schedulers beside them, are handed over under the names of their variables,
-# before the call goes on. Between that and the next new module nothing of ours is there.
+# New modules are noted. The next call of any module looks at all new ones: the outermost, and
+# schedulers beside them, are passed on under the names of their variables, before the call
+# continues. Until the next new module, no code of ours runs.
 
 
-_MODULE = "torch.nn.modules.module"  # if Module is defined
+_MODULE = "torch.nn.modules.module"  # defines Module
 _AHEAD = ("profiler.capture.torch.operators", "profiler.capture.torch.model_settings")
 _OWN = "profiler."
 _FRAMEWORK = "torch.nn."
 _OF_TORCH = "torch."
 _COMPILER_AND_EXPORT_MODULES = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
-_EXPORTED = "ONNXTracedModule"  # what torch.onnx.export calls, of torch.jit._trace
-_COMPILED = "torch._dynamo.eval_frame"  # if what torch.compile returns is defined
+_EXPORTED = "ONNXTracedModule"  # torch.onnx.export calls this function of torch.jit._trace
+_COMPILED = "torch._dynamo.eval_frame"  # defines what torch.compile returns
 _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
-_FEWEST_CHILDREN = 2  # with parameters: a container of torch's that is a model
+_FEWEST_CHILDREN = 2  # children with parameters: then a container of torch's is a model
 _OTHER_WAYS = re.compile(r"(encode|decode)\w*|[a-z]\w*_features|generate")  # into a model
-_MOST_LOOKS = 200  # at new modules: a script that makes some in every step is left alone then
+_MOST_LOOKS = 200  # at new modules, as in a script that makes some per step
 
 
 class ScriptModules:
-    """Watches torch's `Module`. `process` is told of what a script calls outside pipelines."""
+    """Watches torch's `Module` and reports to `process` what a script calls outside pipelines."""
 
     def __init__(self, process: Watching) -> None:
         self._process = process
         self._base: Any = None
-        self._before: tuple[Any, Any] = (None, None)  # `__init__` and `__call__` as they were
+        self._before: tuple[Any, Any] = (None, None)  # the original `__init__` and `__call__`
         self._new: list[weakref.ref[Any]] = []
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # outermost modules, handed over
-        self._ways = ClassPatches()  # by which a module may be entered ahead of every `__call__`
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # outermost ones, passed on
+        self._ways = ClassPatches()  # methods that enter a module before every `__call__`
         self._classes: set[type] = set()
         self._looks = 0
         self._armed = False
@@ -333,7 +336,7 @@ class ScriptModules:
         PROFILERS.watch(self)
 
     def watch(self, module: Any) -> None:
-        """Note modules from now on, and those that exist; `module` defines `Module`."""
+        """Note new modules from now on, and existing ones; `module` defines `Module`."""
         if self._base is not None:
             return
         base = self._base = module.Module
@@ -360,7 +363,7 @@ class ScriptModules:
                 self._arm_ways(kind)
 
     def forget(self) -> None:
-        """Hand over again what is called from now on."""
+        """Forget all modules, so that each is passed on at its next call."""
         self._lock = threading.RLock()
         self._new += [weakref.ref(known) for known in list(self._known)]
         self._known = weakref.WeakSet()
@@ -368,7 +371,7 @@ class ScriptModules:
             self._arm()
 
     def undo(self) -> None:
-        """Leave the classes as they were."""
+        """Restore the classes."""
         PROFILERS.leave(self)
         if self._base is not None:
             self._base.__init__, self._base.__call__ = self._before
@@ -377,7 +380,7 @@ class ScriptModules:
             self._new, self._known = [], weakref.WeakSet()
 
     def _arm(self) -> None:
-        """Have the next call of any module look at the new ones."""
+        """Make the next call of any module look at the new ones."""
         if self._looks >= _MOST_LOOKS:
             self._new.clear()
             return
@@ -386,7 +389,7 @@ class ScriptModules:
 
         @functools.wraps(original)
         def __call__(called: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            import torch  # it is whole by now
+            import torch  # complete by now
 
             traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
             if not (traces or (_is_compilers(called) and not _is_graph(called))):
@@ -396,8 +399,8 @@ class ScriptModules:
         self._base.__call__ = __call__
 
     def _arm_ways(self, kind: type) -> None:
-        """Have the next call of what enters modules of a class past `__call__` look as well: the
-        call would be under way before the first module in it is called."""
+        """Make the next call of methods that bypass `__call__` look at new modules, too: their
+        first module call would come too late."""
         if kind in self._classes:
             return
         self._classes.add(kind)
@@ -413,12 +416,12 @@ class ScriptModules:
     def _looking(self, name: str, original: Any) -> Any:
         @functools.wraps(original)
         def way(called: Any, *args: Any, **kwargs: Any) -> Any:
-            import torch  # it is whole by now
+            import torch  # complete by now
 
             traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
             if not traces and self._look(sys._getframe(1)):  # noqa: SLF001 - as above
                 hooked = vars(called).get(name)
-                if hooked is not None:  # through the hooks that are there now
+                if hooked is not None:  # now with hooks in place
                     return hooked(*args, **kwargs)
             return original(called, *args, **kwargs)
 
@@ -429,7 +432,7 @@ class ScriptModules:
         self._classes.clear()
 
     def _look(self, caller: FrameType) -> bool:
-        """A module is called: hand the new ones over; returns whether that was done now."""
+        """Pass on the new modules, since a module is called; returns whether that was done now."""
         with self._lock:
             if not self._armed or self._base is None:
                 return False
@@ -468,7 +471,8 @@ class ScriptModules:
 
 
 def _is_compilers(module: Any) -> bool:
-    """Whether a module is one that torch.compile, a tracer or an export makes around the user's."""
+    """Whether a module is one that torch.compile, a tracer or an export creates around the
+    user's."""
     where, name = type(module).__module__, type(module).__name__
     return (
         where.startswith(_COMPILER_AND_EXPORT_MODULES) and where != _COMPILED
@@ -476,14 +480,14 @@ def _is_compilers(module: Any) -> bool:
 
 
 def _is_graph(module: Any) -> bool:
-    """Whether a module is a traced graph: what `torch.export` and `torch.fx` give a script, and
-    what torch.compile makes for itself."""
+    """Whether a module is a traced graph: `torch.export` and `torch.fx` return one to a script, and
+    torch.compile creates some itself."""
     return type(module).__module__ == _GRAPHS
 
 
 def _may_be_scripts(module: Any) -> bool:
-    """Whether a graph that has just been made may be the script's: nothing is being compiled or
-    exported, which ends before the script gets one."""
+    """Whether a new graph may be the script's: nothing is being compiled or exported now, and a
+    script gets its graph only after that."""
     import torch
     from torch._guards import CompileContext, TracingContext
 
@@ -492,7 +496,8 @@ def _may_be_scripts(module: Any) -> bool:
 
 
 def _whole_modules(module: Any) -> Iterator[Any]:
-    """The module if it is one that is captured, else those below it that are."""
+    """The module if it is large enough for a submodule, else the outermost ones below it that
+    are."""
     if is_whole(module):
         yield module
     else:
@@ -502,8 +507,8 @@ def _whole_modules(module: Any) -> Iterator[Any]:
 
 
 def _small_modules(module: Any) -> Iterator[Any]:
-    """What of the module is executed beside the modules in it that are captured: itself if
-    there is none of these."""
+    """The executed parts of the module outside captured ones: the module itself if it contains none
+    of these."""
     if not any(True for _ in _whole_modules(module)):
         yield module
     elif not is_whole(module):

@@ -31,21 +31,21 @@ from profiler.trace.manifest_fields import (
     GraphBreak,
 )
 
-# --- What dynamo compiled, from its own metrics and counters: nothing is hooked into it.
+# --- What dynamo compiled, from its own metrics and counters, without hooks.
 #
 # `torch._dynamo.utils.get_compilation_metrics()` has the last 64 compilations,
-# `counters["graph_break"]` how often each reason broke a graph, `graph_break_reasons` if, and
-# `compilation_time_metrics` how long every compilation of a frame took. A torch that lacks one of
-# them tells so much less.
+# `counters["graph_break"]` how often each reason broke a graph, `graph_break_reasons` where, and
+# `compilation_time_metrics` how long every compilation of a frame took.
 
 
-_FRAME = "_compile.compile_inner"  # the phase that is all of a frame's compilation
-_TEXT_VALUE = re.compile(r"(?<=[=!]= )['\"].*", re.DOTALL)  # of a guard; it may be a prompt
+_FRAME = "_compile.compile_inner"  # the phase that is a frame's whole compilation
+_TEXT_VALUE = re.compile(r"(?<=[=!]= )['\"].*", re.DOTALL)  # of a guard; it may contain a prompt
 _DETAILS = ("Developer debug context:", "For more details")
 
 
 class DynamoLog:
-    """What dynamo has compiled since this was made. If it is not imported nothing is read."""
+    """What dynamo has compiled since this log was created. Reads nothing if dynamo is not
+    imported."""
 
     def __init__(self) -> None:
         dynamo = _dynamo()
@@ -55,8 +55,8 @@ class DynamoLog:
         self._breaks = _breaks(dynamo)
 
     def new(self) -> Sequence[Compilation]:
-        """What has been compiled since the last time; dynamo's list holds references, so that the
-        last one's identity says whether anything has."""
+        """The compilations since the last call. dynamo's list holds references, so the identity of
+        its last entry shows whether there are any."""
         dynamo = _dynamo()
         metrics = _metrics(dynamo)
         if not metrics or metrics[-1] is self._last:
@@ -70,12 +70,12 @@ class DynamoLog:
         left = Counter(
             {
                 reason: times - broken[reason] if times >= broken[reason] else times
-                for reason, times in self._breaks.items()  # fewer: it has been cleared
+                for reason, times in self._breaks.items()  # fewer if they were cleared
             }
         )
         places = _places(dynamo)
         found = [_compilation(one, _own(one, left, places)) for one in metrics]
-        rest = tuple(_graph_breaks(+left, places))  # of what no compilation names as its own
+        rest = tuple(_graph_breaks(+left, places))  # breaks that no compilation claims
         found[-1] = structs.replace(found[-1], graph_breaks=found[-1].graph_breaks + rest)
         number, total_ns = self._forgotten(dynamo, metrics)
         if number:
@@ -83,11 +83,11 @@ class DynamoLog:
         return found
 
     def _forgotten(self, dynamo: Any, metrics: Iterable[Any]) -> tuple[int, int]:
-        """How many compilations of frames are not among the new `metrics`, and how long they took:
-        they are the oldest."""
+        """The number of frame compilations that are missing in the new `metrics`, and their total
+        ns: they are the oldest."""
         seconds, before = _frame_seconds(dynamo), self._frames
         self._frames = len(seconds)
-        if len(seconds) < before:  # it has been cleared
+        if len(seconds) < before:  # it was cleared
             before = 0
         of_frames = sum(getattr(one, "frame_key", None) is not None for one in metrics)
         number = max(len(seconds) - before - of_frames, 0)
@@ -113,7 +113,7 @@ def _breaks(dynamo: Any) -> Counter[str]:
 
 
 def _places(dynamo: Any) -> dict[str, str]:
-    """The line that broke a graph last for each reason."""
+    """The last line that broke a graph, by reason."""
     found = {}
     for one in getattr(dynamo, "graph_break_reasons", ()):
         stack = getattr(one, "user_stack", None)
@@ -123,8 +123,7 @@ def _places(dynamo: Any) -> dict[str, str]:
 
 
 def _own(metrics: Any, left: Counter[str], places: Mapping[str, str]) -> tuple[GraphBreak, ...]:
-    """The graph breaks that a compilation names among its reasons to start again; taken off what is
-    `left` of all."""
+    """The graph breaks in a compilation's reasons to restart; they are subtracted from `left`."""
     reasons = getattr(metrics, "restart_reasons", None) or ()
     own = Counter({reason: 1 for reason in sorted(reasons) if left[reason] > 0})
     left.subtract(own)
@@ -154,8 +153,8 @@ def _compilation(metrics: Any, graph_breaks: tuple[GraphBreak, ...]) -> Compilat
 
 
 def _reason(text: object) -> str:
-    """What dynamo says, without what is for its own developers, and without the text that an
-    argument was compared with."""
+    """dynamo's reason without its hints for developers, and without the text that an argument was
+    compared with."""
     whole = "" if text is None else str(text)
     for details in _DETAILS:
         whole = whole.partition(details)[0]
@@ -163,21 +162,22 @@ def _reason(text: object) -> str:
 
 
 def _short(text: object, longest: int) -> str:
-    """On one line of printable characters that every encoding can hold, no longer than that."""
+    """The text as one line of printable characters in any encoding, limited to `longest`."""
     words = "" if text is None else " ".join(str(text)[: 4 * longest].split())
     printable = "".join(char if char.isprintable() else "\ufffd" for char in words)
     return printable if len(printable) <= longest else f"{printable[: longest - 1]}…"
 
 
-# --- How torch.compile was told to compile a module, from what it left in the module's place.
+# --- The settings of torch.compile for a module, read from what it left in the module's place.
 
 
-_DEEPEST = 8  # functions and compilers in one another
+_DEEPEST = 8  # nested functions and compilers
 _BELOW = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")
 
 
 def compiled(root: Any, modules: Sequence[Any]) -> Compiled | None:
-    """Of `root`, else of those of its `modules` that are compiled; None if nothing is."""
+    """The compile settings of `root`, else of those of its `modules` that are compiled; None if
+    none is."""
     whole = _context(root)
     parts = [] if whole else [module for module in modules if _is_compiled(module)]
     if whole is None and not parts and not _is_compiled(root):
@@ -205,7 +205,7 @@ def _switch(of: Any, name: str) -> bool | None:
 
 
 def _context(module: Any) -> Any:
-    """torch's context of a compiled module; None if there is none, or it is not found."""
+    """torch's context of a compiled module, or None."""
     own = vars(module)
     if "dynamo_ctx" in own:
         return own["dynamo_ctx"]
@@ -218,7 +218,7 @@ def _context(module: Any) -> Any:
         for value in _closed_over(function):
             if type(value).__name__.endswith("OptimizeContext"):
                 return value
-        pending.append(getattr(function, "__wrapped__", None))  # ours stands around it
+        pending.append(getattr(function, "__wrapped__", None))  # our wrapper is around it
     return None
 
 
@@ -226,12 +226,12 @@ def _closed_over(function: Any) -> Iterator[Any]:
     for cell in getattr(function, "__closure__", None) or ():
         try:
             yield cell.cell_contents
-        except ValueError as error:  # it is empty
+        except ValueError as error:  # an empty cell
             let_pass(error)
 
 
 def _compiler(context: Any) -> Any:
-    """The innermost of a context's wrapped compilers: the one that was chosen."""
+    """The innermost of a context's nested compilers: the chosen one."""
     found = getattr(context, "callback", None)
     for _ in range(_DEEPEST):
         below = next((b for b in (getattr(found, n, None) for n in _BELOW) if b is not None), None)
@@ -242,7 +242,7 @@ def _compiler(context: Any) -> Any:
 
 
 def _mode(compiler: Any) -> str:
-    """The mode whose options Inductor was given; "" if no mode is, or of another backend."""
+    """The mode that set Inductor's options; "" if none did, or for another backend."""
     options = getattr(compiler, "config", None)
     if not isinstance(options, dict):
         return ""
@@ -254,16 +254,11 @@ def _mode(compiler: Any) -> str:
     return next((str(mode) for mode, of_mode in modes.items() if of_mode == options), "")
 
 
-# --- What the code that torch.compile generated for a graph executes, in its order.
+# --- The kernels in the code that torch.compile generated for a graph, in order.
 #
-# The profiler says of such a graph when it ran and which operators it called; the fused kernels
-# between these record nothing of their own. The generated code has both in one list:
-#
-#     # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.t, aten.addmm]
-#     extern_kernels.addmm(arg4_1, buf3, …, out=buf4)
-#     cpp_fused_add_gelu_mul_1(buf6, arg2_1, buf4, …)
-#
-# Names of layers are `fx::linear` if the code tells the nodes of the traced graph, else
+# The profiler reports when such a graph ran and which operators it called; the fused kernels
+# between these leave no events. The generated code has both, as the module docstring shows. Names
+# of layers are `fx::linear` if the code names the nodes of the traced graph, else
 # `inductor::cpp_fused_add_gelu_mul_1`.
 
 
@@ -273,7 +268,7 @@ _KERNEL = re.compile(r"((?:cpp|triton)_\w+)(?:\.run)?\(")
 _EXTERN = re.compile(
     r"(?:\w+ = )?(?:extern_kernels\.(\w+)|(?:torch\.ops\.\w+|aten)\.(\w+)(?:\.\w+)?)\("
 )
-_PROFILED = re.compile(r"(?:graph_\d+_)?((?:cpp|triton)_\w+)")  # kernels that record themselves
+_PROFILED = re.compile(r"(?:graph_\d+_)?((?:cpp|triton)_\w+)")  # kernels that leave events
 _MOST_NODES = 8
 _GRAPH = "CompiledFxGraph"
 
@@ -281,7 +276,7 @@ _GRAPH = "CompiledFxGraph"
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A kernel, or an operator (`extern`) by its name without namespace, and the nodes of the
-    traced graph that it stands for."""
+    traced graph that it computes."""
 
     name: str
     extern: bool
@@ -289,7 +284,7 @@ class Statement:
 
     @property
     def layer(self) -> str:
-        """What its layer is called below the module."""
+        """The name of its layer below the module."""
         if not self.nodes:
             return f"inductor::{self.name}"
         more = "_and_more" if len(self.nodes) > _MOST_NODES else ""
@@ -298,16 +293,15 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class GraphLayers:
-    """Layers of what ran in one call of a graph, below its module: of each operator that was
-    seen, "" if nothing is known, and of the gap before each and behind the last, with its op
-    type."""
+    """Layers in one call of a graph, below its module: of each recorded operator, "" if unknown,
+    and of the gap before each and after the last, with its op type."""
 
     operators: tuple[str, ...]
     gaps: tuple[tuple[str, str], ...]
 
 
 def statements(code: str) -> list[Statement]:
-    """What generated code executes, in its order; empty for what is no such code."""
+    """The kernels and operators that generated code executes, in order; empty for other code."""
     body = _BODY.search(code)
     return [*_read(body[2])] if body else []
 
@@ -329,10 +323,10 @@ def _read(body: str) -> Iterator[Statement]:
 
 
 def layers_of(found: Sequence[Statement], seen: Sequence[str]) -> GraphLayers:
-    """The layers of one call of a graph, of which the operators `seen` were recorded.
+    """The layers of one call of a graph, in which the operators `seen` were recorded.
 
-    They are those of the code if it calls these operators in this order; else a gap has a
-    layer of its own by its number, and an operator none.
+    They come from the code if it calls these operators in this order. Otherwise gaps have numbered
+    layers, and operators none.
     """
     kernels = {s.name: s.layer for s in found if not s.extern}
     externs = [s for s in found if s.extern]
@@ -343,14 +337,14 @@ def layers_of(found: Sequence[Statement], seen: Sequence[str]) -> GraphLayers:
     operators = tuple(
         next(following) if k is None else kernels.get(k[1], f"inductor::{k[1]}") for k in profiled
     )
-    if complete and not any(profiled):  # else what lies between is not the kernels
+    if complete and not any(profiled):  # else the gaps are not just the kernels
         return GraphLayers(operators, tuple(_gaps(found)))
     numbered = ((f"inductor::part_{number}", _GRAPH) for number in range(len(seen) + 1))
     return GraphLayers(operators, tuple(numbered))
 
 
 def _gaps(found: Sequence[Statement]) -> Iterator[tuple[str, str]]:
-    """Layer and op type of what runs before each operator and behind the last."""
+    """Layer and op type of what runs before each operator and after the last."""
     some: list[Statement] = []
     number = 0
     for statement in (*found, None):
@@ -367,8 +361,8 @@ def _gaps(found: Sequence[Statement]) -> Iterator[tuple[str, str]]:
 
 
 def source_of(key: str) -> str:
-    """The code that torch.compile generated for the graph of that key, as the profiler names it;
-    "" if this process has no such graph any more."""
+    """The code that torch.compile generated for the graph with that key, as the profiler names it;
+    "" if the graph no longer exists in this process."""
     module = sys.modules.get("torch._inductor.output_code")
     kind = getattr(module, _GRAPH, None)
     if kind is None:

@@ -43,9 +43,6 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Track
 
 # --- The events of one torch.profiler session, as columns: from the trace that Kineto writes.
-#
-# The importer reads such files with the same reader, so files from machines with devices test
-# what places their work here (`docs/why.md#kinetos-json`).
 
 
 _LISTED = "tensor["  # a tensor of a list
@@ -70,7 +67,7 @@ _DTYPES = {  # Kineto's names of tensors' dtypes → ONNX's
 
 
 class Activity(IntEnum):
-    """What an event is. Everything from KERNEL to MEMSET ran on a device."""
+    """The kind of an event. KERNEL to MEMSET ran on a device."""
 
     OTHER = 0
     OPERATOR = 1  # cpu_op: operators, our own ranges, ranges of torch.compile
@@ -95,7 +92,7 @@ _ACTIVITIES = {
     "gpu_memcpy": Activity.MEMCPY,
     "gpu_memset": Activity.MEMSET,
 }
-_DEVICE_TYPES = {0: "cpu", 1: "cuda", 12: "xpu"}  # c10::DeviceType; others are the session's
+_DEVICE_TYPES = {0: "cpu", 1: "cuda", 12: "xpu"}  # c10::DeviceType; others are an accelerator
 _NO_ARGS = Args()
 _JSON = msgspec.json.Decoder()
 
@@ -103,10 +100,10 @@ _JSON = msgspec.json.Decoder()
 @dataclass(frozen=True, slots=True)
 class TorchEvent:
     """One event. `thread` is the host thread, `stream` the device's queue. `correlation` is the
-    operator's own id, or the one that a runtime call and the work it launched share; `linked` the
-    id of the operator that was running when it was launched, 0 for none. `nbytes` is what was
-    copied, set, allocated or released (negative). `shapes` is the text of the inputs. `finished`
-    is False if the session was stopped in it."""
+    operator's own id, or the id shared by a runtime call and the work it launched; `linked` is the
+    id of the operator running at the launch, 0 for none. `nbytes` are copied, set, allocated or
+    released (negative) bytes. `shapes` is the text of the inputs. `finished` is False if the
+    session stopped during the event."""
 
     name: str
     activity: Activity
@@ -124,9 +121,9 @@ class TorchEvent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TorchEvents:
-    """n events in any order. `device`, `stream` and `nbytes` are kept for device work and memory
-    events alone, by row. `shapes(row)` is the text of an operator's inputs; `unfinished` are the
-    rows of events that had not ended when the session was stopped."""
+    """n events in any order. `device`, `stream` and `nbytes` exist for device work and memory
+    events only, by row. `shapes(row)` is the text of an operator's inputs; `unfinished` are the
+    rows of events during which the session stopped."""
 
     names: Sequence[str]
     activity: npt.NDArray[np.int8]
@@ -145,12 +142,12 @@ class TorchEvents:
         return len(self.names)
 
     def rows_of(self, *activities: Activity) -> Int64s:
-        """Rows of these activities, ascending, int64 [k]."""
+        """Rows of events of these activities, ascending, int64 [k]."""
         return np.flatnonzero(np.isin(self.activity, activities))
 
     @classmethod
     def of(cls, events: Iterable[TorchEvent]) -> TorchEvents:
-        """The columns of events that are given one by one."""
+        """Build the columns from single events."""
         listed = list(events)
 
         def column(name: str) -> Int64s:
@@ -177,9 +174,8 @@ def session_events(
 ) -> TorchEvents:
     """The events of a session, allocations included. Times are Kineto's: ns since the epoch.
 
-    `kind` is torch's name of the accelerator that the session recorded; `threads` has the numbers
-    of threads by their system's ids, others are numbered after them, in the order in which the
-    trace has them.
+    `kind` is torch's name of the accelerator that the session recorded. `threads` numbers threads
+    by their OS ids; others are numbered after them, in the order of the trace.
     """
     events = trace.events
     every = np.arange(len(events))
@@ -219,7 +215,7 @@ def session_events(
 
 
 def _numbers(values: list[Scalar]) -> Int64s:
-    """A column of numbers, which files write in several ways, 0 if there is none."""
+    """A column of numbers, which files write in several ways; 0 if missing."""
     try:
         return np.array([value or 0 for value in values], dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -227,7 +223,7 @@ def _numbers(values: list[Scalar]) -> Int64s:
 
 
 def _padded(values: Int64s, memory: Sequence[Args]) -> Int64s:
-    """With zeros for the allocations, which have none of these."""
+    """Append zeros for the allocations, which lack these values."""
     return np.append(values, np.zeros(len(memory), dtype=np.int64))
 
 
@@ -247,13 +243,14 @@ def _thread_numbers(
 
 
 def _launches(args: Arguments, rows: Int64s) -> Int64s:
-    """What launches and their work share: `correlation`, `launch_id` of torch-rbln; 0 for none."""
+    """The id shared by launches and their work: `correlation`, or `launch_id` of torch-rbln; 0 for
+    none."""
     numbers = args.numbers("correlation", rows, NO_NUMBER)
     return np.where(numbers == NO_NUMBER, args.numbers("launch_id", rows, 0), numbers)
 
 
 def _device(trace: KinetoTrace, event: Event, kind: str) -> str:
-    """The device that an event ran on: `rbln:1` if its process is called so."""
+    """The device of an event: `rbln:1` if its process has that name."""
     if event.pid in trace.device_names:
         return trace.device_names[event.pid]
     index = event.args.device if event.args else None
@@ -266,7 +263,7 @@ def _stream(event: Event) -> Scalar:
 
 
 def _holders(memory: Iterable[Args], kind: str) -> list[str]:
-    """The devices whose allocators the allocations concern."""
+    """The device of each allocation."""
     known: dict[tuple[Scalar, Scalar], str] = {}
     found = []
     for args in memory:
@@ -280,8 +277,9 @@ def _holders(memory: Iterable[Args], kind: str) -> list[str]:
 
 
 def _shapes(name: str, args: Args) -> str:
-    """The inputs, and what the arguments add: the result if it follows (`kineto.results`), of
-    attention whether its mask is causal, of a generated kernel its elements."""
+    """The text of the inputs, and what the arguments add: the result if it can be derived
+    (`kineto.results`), for attention whether its mask is causal, for a generated kernel its
+    elements."""
     if not bytes(args.dims) or not bytes(args.types):
         return ""
     try:
@@ -295,7 +293,7 @@ def _shapes(name: str, args: Args) -> str:
 
 
 def _result(name: str, args: Args, dims: Sequence[Any], dtypes: Sequence[str]) -> str:
-    """The result of an operator, " -> float[2,64,32,32]"; "" if it does not follow."""
+    """The result of an operator, " -> float[2,64,32,32]"; "" if it cannot be derived."""
     result = result_of(name, dims, dtypes, args.values)
     if result is None or dtypes[0] not in _DTYPES:
         return ""
@@ -303,8 +301,8 @@ def _result(name: str, args: Args, dims: Sequence[Any], dtypes: Sequence[str]) -
 
 
 def with_listed_type(text: str, operator: str, kernel: str) -> str:
-    """The text of an operator that copies the tensors of a list, with their type as the `kernel`
-    tells it: "bits16[2,3] bits16[1,3]"."""
+    """The input text of an operator that copies a list of tensors, with their type from the
+    `kernel`: "bits16[2,3] bits16[1,3]"."""
     listed = listed_type(kernel) if _LISTED in text and is_list_copy(operator) else ""
     if not listed:
         return text
@@ -327,24 +325,23 @@ def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
     return " ".join(words)
 
 
-# --- Host events of a torch.profiler session as nested ranges: whose invocation, module and
+# --- Host events of a torch.profiler session as nested ranges, with their invocation, module and
 # operator.
 #
-# Our own ranges stand among the operators: one around each invocation, one around each module call,
-# one around each move of weights. Annotations of the script are never ours, whatever they are
-# called.
+# Our own ranges are among the operators: one around each invocation, each module call, and each
+# move of weights. Annotations of the script are never ours, whatever their names.
 
 
 CALL = "profile-sd3 call "  # a range of an invocation: its number follows
 MODULE = "profile-sd3 module "  # a range of a module call: the module's path follows
-WEIGHTS = "profile-sd3 weights "  # around what moves some: way, bytes and module's path follow
+WEIGHTS = "profile-sd3 weights "  # around a move: direction, bytes and path follow
 
 _GRAPH = "## Call CompiledFxGraph"
 _REGION = "Torch-Compiled Region"
 
 
 class RangeKind(IntEnum):
-    """What a range stands for."""
+    """The kind of a range."""
 
     OTHER = 0  # a range of the user, or a step of torch.compile
     CALL = 1
@@ -352,13 +349,13 @@ class RangeKind(IntEnum):
     OPERATOR = 3
     GRAPH = 4  # code that torch.compile generated
     REGION = 5
-    COMPILING = 6  # torch.compile at work: `compilations` tells of it
-    WEIGHTS = 7  # what moves weights
+    COMPILING = 6  # torch.compile at work: see `compilations`
+    WEIGHTS = 7  # a move of weights
 
 
 class HostRanges:
-    """The ranges of all threads, nested. All lists are by range, in order of thread and start, so
-    that a parent comes before what it encloses.
+    """The nested ranges of all threads. All lists are by range, in order of thread and start, so
+    that a parent comes before its children.
 
     `row` is the event's row, `parent` the index of the innermost range around it (-1: none).
     `call` is the number of the invocation (-1: none), `module` the path of its innermost module
@@ -368,7 +365,7 @@ class HostRanges:
     def __init__(self, events: TorchEvents) -> None:
         self._events = events
         rows = events.rows_of(Activity.OPERATOR, Activity.ANNOTATION)
-        # Of ranges that start and end together the one with the lower id is the outer one.
+        # Of ranges that start and end together, the one with the lower id is the outer one.
         rows = rows[np.argsort(events.correlation[rows], kind="stable")]
         start = events.start_ns[rows]
         ends = start + events.duration_ns[rows]
@@ -381,7 +378,7 @@ class HostRanges:
         self.call, self.module, self.operator = self._enclosing(labels)
 
     def _named(self) -> tuple[list[RangeKind], list[str]]:
-        """What each range is, and the label of our own: a number or a path."""
+        """The kind of each range, and the label of our own ranges: a number or a path."""
         known: dict[str, tuple[RangeKind, str]] = {}
         kinds, labels = [], []
         annotated = self._events.activity == Activity.ANNOTATION
@@ -395,8 +392,8 @@ class HostRanges:
         return kinds, labels
 
     def _enclosing(self, labels: list[str]) -> tuple[list[int], list[str], list[int]]:
-        """For each range the invocation (-1: none), the path of the innermost module of it, and
-        the innermost operator (index, -1: none), itself included."""
+        """For each range its invocation (-1: none), the path of its innermost module, and its
+        innermost operator (index, -1: none), itself included."""
         calls: list[int] = []
         modules: list[str] = []
         operators: list[int] = []
@@ -417,15 +414,15 @@ class HostRanges:
         return calls, modules, operators
 
     def linked(self, rows: Int64s) -> list[int]:
-        """For each row the range of the operator that was running when it was launched, or -1."""
+        """For each row the range of the operator that was running at its launch, or -1."""
         ids = self._events.correlation[self._ranges.row].tolist()
         by_id = dict(zip(ids, range(len(ids)), strict=True))
         by_id.pop(0, None)
         return [by_id.get(key, -1) for key in self._events.linked[rows].tolist()]
 
     def places(self, rows: Int64s) -> list[int]:
-        """For each runtime call the innermost range around it, or -1. The link is exact; times
-        are not, because a device's runtime has a clock of its own."""
+        """For each runtime call the innermost range around it, or -1: by its link, else by time,
+        which is less exact because a device's runtime has its own clock."""
         threads = self._events.thread[rows].astype(np.int32)
         around = self._ranges.innermost(threads, self._events.start_ns[rows]).tolist()
         linked = self.linked(rows)
@@ -434,7 +431,7 @@ class HostRanges:
         ]
 
     def composed(self) -> list[bool]:
-        """Which ranges have a module range or compiled code somewhere inside."""
+        """For each range whether it contains a module range or compiled code."""
         composed = [False] * len(self.row)
         for index in range(len(self.row) - 1, -1, -1):
             parent = self.parent[index]
@@ -445,7 +442,7 @@ class HostRanges:
 
 
 def weights_moved(name: str) -> tuple[str, int]:
-    """Which way weights went in a range, and how many bytes."""
+    """The direction in which a range moved weights, and the bytes."""
     kind, nbytes, _ = name[len(WEIGHTS) :].split(" ", 2)
     return kind, int(nbytes)
 
@@ -473,29 +470,27 @@ def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
 
 # --- Events of a torch.profiler session → the commands of each submodule invocation.
 #
-# - An invocation that launched no device work has its outermost operators as commands, on the
-# track
-#   of the thread that ran them. Operators that run inside an operator are part of it, so no time
-#   counts twice. An operator in which modules are called is not one, its parts are.
-# - What moves weights is one command there, of category `dma`, with their bytes. If it
-# launches
-#   copies on a device, those are commands of the module whose weights they are.
-# - An invocation that launched device work has that as commands, whenever it ran, linked with the
-#   runtime calls that launched it, and the runtime calls that waited for the device.
-# - What torch.compile does to compile is no command, nor what it traces then: see `compilations`.
-# - What torch.compile generated for the CPU runs between operators of a `CompiledFxGraph` range:
-# the
-#   gaps are commands, and `generated_code` says which kernels they are. A `Torch-Compiled Region`
-# in
-#   which nothing finer was seen is one.
+# Without device work, the outermost operators are the commands, on the track of their thread. An
+# operator in which modules are called is not a command, its parts are. A move of weights is one
+# command there, of category `dma`, with its bytes. If it launches copies on a device, those are
+# commands of the weights' module.
 #
-# The layer is the path of the innermost module, which is the command's `module` as well; outside
-# every module, the submodule's own name. Of host work, which is an invocation of no submodule, it
-# is the operator's name. `kernel` is the full name of what a device ran.
+# Otherwise the device work is, whenever it ran, linked with the runtime calls that launched it, and
+# the runtime calls that waited for the device.
+#
+# Compiling is no command, nor is what it traces: see `compilations`.
+#
+# CPU code generated by torch.compile runs between operators of a `CompiledFxGraph` range: the gaps
+# are commands, and the generated code says which kernels they are. A `Torch-Compiled Region`
+# without finer events is one command.
+#
+# The layer is the path of the innermost module, also in the command's `module`; outside every
+# module, the submodule's own name. For host work, which has no submodule, it is the operator's
+# name. `kernel` is the full name of what a device ran.
 
 
 _GRAPH_KEY = re.compile(r"## Call CompiledFxGraph (\w+) ##")
-_ON_PACKED = "quantized::linear"  # of weights that are no tensors
+_ON_PACKED = "quantized::linear"  # of weights that are not tensors
 _SHORTEST_GAP_NS = 1_000  # between two operators of generated code
 _LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|GraphLaunch|Memcpy|Memset")
 _WAIT = re.compile(r"Synchronize")
@@ -510,12 +505,12 @@ _KINETO_NAME = {
 
 @dataclass(slots=True)
 class CallCommands:
-    """The commands of one invocation and what is known of them.
+    """The commands of one invocation, and statistics of its events.
 
-    `start_ns` and `end_ns` are the range around the invocation, `events` how many host events lie
-    in it. `total_ns` is the time of its operators or device work, `attributed_ns` what of it
-    belongs to a module inside the submodule. `dropped` counts launches without the work that they
-    launched, `unfinished` events that never ended.
+    `start_ns` and `end_ns` are the range around the invocation, `events` the number of host events
+    in it. `total_ns` is the time of its operators or device work, `attributed_ns` the part with a
+    module inside the submodule. `dropped` counts launches whose work is missing, `unfinished`
+    events without an end.
     """
 
     start_ns: int
@@ -538,11 +533,10 @@ def find_commands(
     code_of: Callable[[str], str] = lambda _: "",
     packed: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
 ) -> dict[int, CallCommands]:
-    """The commands of each invocation in `roots`: its number → the name of its submodule, which
-    is the layer of what runs in no module, "" for each operator's own name. Invocations that have
-    no range are left out. `code_of` gives the code generated for a graph by its key, "" for none.
-    `packed` has, by invocation and module, the shapes of weights that events know nothing of.
-    """
+    """The commands of each invocation in `roots`: its number → the name of its submodule, which is
+    the layer of work in no module, "" for each operator's own name. Invocations without a range are
+    left out. `code_of` returns the code generated for a graph by its key, "" for none. `packed`
+    has, by invocation and module, the shapes of weights that events lack."""
     return _Finder(events, roots, code_of, packed).find()
 
 
@@ -567,7 +561,7 @@ class _Finder:
         self._parts: dict[int, str] = {}  # of kernels whose operators launched several
 
     def find(self) -> dict[int, CallCommands]:
-        """The commands of every invocation that was asked for."""
+        """The commands of every requested invocation."""
         for index, kind in enumerate(self._ranges.kinds):
             if kind == RangeKind.CALL and self._ranges.call[index] in self._roots:
                 start = self._ranges.start_ns[index]
@@ -580,7 +574,8 @@ class _Finder:
         return self._commands
 
     def _device_work(self) -> frozenset[int]:
-        """Add device work and the runtime calls around it; returns whose invocations have some."""
+        """Add device work and the runtime calls around it; returns the numbers of invocations with
+        device work."""
         events = self._events
         runtime = events.rows_of(Activity.RUNTIME)
         place_of = dict(zip(runtime.tolist(), self._ranges.places(runtime), strict=True))
@@ -611,7 +606,7 @@ class _Finder:
         return frozenset(owners)
 
     def _parts_of_operators(self, work: list[int], places: list[int]) -> dict[int, str]:
-        """Which of its operator's kernels each kernel is, if there are several: " part 2/5"."""
+        """The part number of each kernel whose operator launched several kernels: " part 2/5"."""
         kernels: dict[int, list[int]] = {}
         for row, place in zip(work, places, strict=True):
             operator = self._ranges.operator[place] if place >= 0 else -1
@@ -625,7 +620,8 @@ class _Finder:
         }
 
     def _captured(self, runtime: Int64s) -> frozenset[int]:
-        """Runtime calls between start and end of the capture of a CUDA graph on their thread."""
+        """The runtime calls between the start and the end of a CUDA graph's capture on their
+        thread."""
         order = runtime[np.argsort(self._events.start_ns[runtime], kind="stable")]
         capturing: dict[int, bool] = {}
         found = set()
@@ -665,7 +661,8 @@ class _Finder:
         )
 
     def _add_wait(self, place: int, row: int, *, captured: bool) -> None:
-        """Add a runtime call that waited for the device; count a launch without its work."""
+        """Add a runtime call if it waited for the device; count it as dropped if it is a launch
+        without work."""
         name = self._events.names[row]
         if _WAIT.search(name):
             self._add_runtime(place, row, " sync", "sync")
@@ -682,14 +679,14 @@ class _Finder:
     def _host_operators(self, with_device_work: frozenset[int]) -> None:
         """Add the outermost operators, and compiled code, of invocations without device work."""
         composed = self._ranges.composed()
-        part = [False] * len(self._ranges.row)  # of a command
-        inside: dict[int, list[int]] = {}  # commands in a range of torch.compile
+        part = [False] * len(self._ranges.row)  # whether each range is part of a command
+        inside: dict[int, list[int]] = {}  # recorded commands in each range of torch.compile
         compiled: list[int] = [-1] * len(self._ranges.row)  # the innermost range of torch.compile
         for index, parent in enumerate(self._ranges.parent):
             kind = self._ranges.kinds[index]
             if parent >= 0:
                 part[index], compiled[index] = part[parent], compiled[parent]
-            part[index] |= kind == RangeKind.COMPILING  # what it traces is not executed
+            part[index] |= kind == RangeKind.COMPILING  # traced code is not executed
             number = self._ranges.call[index]
             if part[index] or number not in self._commands or number in with_device_work:
                 continue
@@ -708,14 +705,14 @@ class _Finder:
             self._add_compiled(index, seen)
 
     def _see_operator(self, index: int, around: int, inside: dict[int, list[int]]) -> None:
-        """Add an operator, or leave it to the code that torch.compile generated around it."""
+        """Add an operator, unless the code that torch.compile generated around it will."""
         if around >= 0:
             inside[around].append(index)
         if around < 0 or self._ranges.kinds[around] != RangeKind.GRAPH:
             self._add_operator(index)
 
     def _add_weights(self, index: int) -> None:
-        """Add a move of weights, as one command of the module whose weights they are."""
+        """Add a move of weights as one command of the weights' module."""
         row = self._ranges.row[index]
         name = f"CPU thread {self._events.thread[row]} weights"
         op_type, nbytes = weights_moved(self._events.names[row])
@@ -723,7 +720,7 @@ class _Finder:
         self._add(index, row, track, op_type, bytes_read=nbytes, bytes_written=nbytes)
 
     def _add_operator(self, index: int, below: str = "") -> None:
-        """Add an operator; `below` is its layer below the module, "" if it is the module's."""
+        """Add an operator; `below` is its layer below the module, "" for the module's own."""
         row = self._ranges.row[index]
         name = f"CPU thread {self._events.thread[row]}"
         track = self._track((ROOT_DEVICE, name, "compute"))
@@ -734,7 +731,7 @@ class _Finder:
         self._add(index, row, track, op_type, below, shapes=shapes)
 
     def _add_compiled(self, index: int, seen: list[int]) -> None:
-        """Add what a range of torch.compile did between the commands that were `seen` in it."""
+        """Add the work of a torch.compile range between the recorded commands `seen` in it."""
         row = self._ranges.row[index]
         track = self._track((ROOT_DEVICE, f"CPU thread {self._events.thread[row]}", "compute"))
         if self._ranges.kinds[index] == RangeKind.GRAPH:
@@ -753,14 +750,14 @@ class _Finder:
             self._add(index, row, track, "Torch-Compiled Region")
 
     def _code(self, name: str) -> list[Statement]:
-        """What the generated code of the graph whose range has that name executes."""
+        """The statements of the generated code of a graph, by the name of its range."""
         if name not in self._generated:
             key = _GRAPH_KEY.match(name)
             self._generated[name] = statements(self._code_of(key[1])) if key else []
         return self._generated[name]
 
     def _gaps(self, index: int, seen: list[int]) -> Iterator[tuple[int, int, int]]:
-        """Before which of `seen` each gap lies, its start and end."""
+        """The gaps between `seen`: the index of the one after it, start and end."""
         ranges = self._ranges
         begin, end = ranges.start_ns[index], ranges.end_ns[index]
         for number, inner in enumerate(seen):
@@ -780,7 +777,7 @@ class _Finder:
     def _add(
         self, index: int, row: int, track: Track, op_type: str, below: str = "", **known: object
     ) -> int:
-        """Add the event in `row` to the invocation in which the range at `index` lies."""
+        """Add the event in `row` to the invocation of the range at `index`."""
         start, duration = self._times(row)
         commands = self._commands[self._ranges.call[index]]
         commands.unfinished += row in self._events.unfinished

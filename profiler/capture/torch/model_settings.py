@@ -34,12 +34,12 @@ from profiler.trace.manifest_fields import (
 # --- The hardware of the GPUs that torch uses.
 
 
-_KIND = "cuda"  # of NVIDIA's and, by that name too, of AMD's
+_KIND = "cuda"  # of NVIDIA's GPUs and, under that name too, of AMD's
 
 
 def gpu(device: str) -> Device | None:
-    """Name, memory in bytes and multiprocessors of `cuda:1`; None of other devices, and if the
-    process has not started CUDA: it is not started for that."""
+    """Name, memory in bytes and multiprocessors of `cuda:1`; None for other devices, and if the
+    process has not started CUDA, which this does not do."""
     kind, _, index = device.partition(":")
     torch = sys.modules.get("torch")
     if torch is None or kind != _KIND or not index.isdecimal() or not torch.cuda.is_initialized():
@@ -54,7 +54,7 @@ def gpu(device: str) -> Device | None:
     )
 
 
-# --- Which of diffusers' step caches a module has, and how it is configured.
+# --- The step cache of a module from diffusers, and its configuration.
 
 
 CACHE_OF_HOOK = {
@@ -67,14 +67,14 @@ CACHE_OF_HOOK = {
     "SeaCacheRootHook": "SeaCache",
     "TextKVCacheTransformerHook": "TextKVCache",
 }
-"""By the class of a hook of diffusers' that only this cache has: the cache, as its configuration
-class names it."""
+"""By the class of a diffusers hook that only this cache has: the cache, named as its configuration
+class."""
 
 _LONGEST = 200  # characters of a parameter's text
 
 
 def step_cache(root: Any, modules: Sequence[Any]) -> StepCache | None:
-    """The cache that was switched on by `enable_cache`, else by a function of diffusers' hooks."""
+    """The cache that was enabled by `enable_cache`, or else by a function of diffusers' hooks."""
     config = getattr(root, "_cache_config", None)
     if config is not None:
         name = type(config).__name__.removesuffix("Config")
@@ -89,8 +89,8 @@ def step_cache(root: Any, modules: Sequence[Any]) -> StepCache | None:
 
 
 def plain_parameters(values: Mapping[str, Any]) -> Parameters:
-    """What of an object's attributes is a number, switch or text, or a list of such; what is None,
-    private, a tensor or a function is left out."""
+    """The attributes of an object that are numbers, switches or texts, or lists of these; None,
+    private attributes, tensors and functions are left out."""
     found = {name: _plain(value) for name, value in values.items() if not name.startswith("_")}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -109,10 +109,10 @@ def _plain(value: Any) -> Setting:
     return None
 
 
-# --- How a torch module is set up, read from it and its parts: nothing is imported or changed.
+# --- The settings of a torch module, read from it and its parts: nothing is imported or changed.
 #
-# Attributes are looked up in `vars` if modules would raise for those that they lack. What cannot be
-# told stays absent.
+# Attributes are looked up in `vars` if modules would raise for missing ones. Unknown settings stay
+# absent.
 
 
 _DISPATCH = "diffusers.models.attention_dispatch"
@@ -132,19 +132,19 @@ _MARKS = (
     "merged_adapters",
     "processor",
 )
-"""Attributes of the few modules that tell more than their weights."""
+"""Attributes of the few modules with settings beyond their weights."""
 _KNOWN: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, WeightType]]] = (
     weakref.WeakKeyDictionary()
 )
-"""By submodule, which tensors it had, of which types, and what they were."""
+"""For each submodule, its tensors, their types, and the weight types computed from them."""
 
 
 def module_settings(root: Any) -> SubmoduleSettings:
-    """The settings of the submodule `root`: read in each pipeline call, so what has thousands of
-    modules is gone through once, and its weights are looked at again if one is another."""
+    """The settings of the submodule `root`. Read in each pipeline call, so thousands of modules are
+    visited once, and weights again only if a tensor has changed."""
     everything = every(root)
     modules = [one for one in everything if _marked(one)]
-    own = child(root, "_orig_mod") or root  # what torch.compile has wrapped
+    own = child(root, "_orig_mod") or root  # the module inside a wrapper of torch.compile
     return SubmoduleSettings(
         weights=_weights(root, everything),
         attention=_attention(modules),
@@ -204,8 +204,7 @@ def _attention(modules: Sequence[Any]) -> Attention | None:
 
 
 def _backend(processor: Any) -> str:
-    """The processor's own, else the one that the dispatcher takes for it; "" if that does not
-    tell."""
+    """The attention backend: the processor's own, else the dispatcher's; "" if unknown."""
     chosen = processor._attention_backend  # noqa: SLF001 - where diffusers keeps it
     if chosen is None:
         registry = getattr(sys.modules.get(_DISPATCH), "_AttentionBackendRegistry", None)
@@ -253,7 +252,7 @@ def _offload(root: Any, modules: Sequence[Any]) -> Offload | None:
 
 
 def _device_map(root: Any) -> dict[str, int]:
-    """How many parts of a module accelerate has put on each device."""
+    """The number of a module's parts that accelerate has put on each device."""
     counts: dict[str, int] = {}
     for device in (vars(root).get("hf_device_map") or {}).values():
         name = _device(device)
@@ -269,7 +268,7 @@ def _group_hooks(modules: Iterable[Any]) -> Iterator[Any]:
 
 
 def _accelerate_hooks(module: Any) -> Iterator[Any]:
-    """The hook of a module, and those that it is a sequence of."""
+    """The accelerate hook of a module, and the hooks in it if it is a sequence."""
     hook = vars(module).get("_hf_hook")
     if hook is not None:
         yield hook
@@ -315,19 +314,18 @@ def _scalings(name: str, layers: Iterable[Any]) -> Iterator[float]:
             yield factor
 
 
-# --- Which blocks a step cache of diffusers' skips in a call, from the cache's own state.
+# --- The blocks that a step cache of diffusers skips in a call, from the cache's own state.
 #
-# The hooks that the cache has put on blocks are found once a pipeline call. What they hold is read
-# before and after a call of the submodule, inside its `cache_context`; nothing of them is wrapped,
-# so that code that was compiled through them is not compiled again. FirstBlockCache does not keep
-# the ratio that it compares with its threshold: a number stands there that notes what it is
-# compared with.
+# The cache's hooks on blocks are searched once per pipeline call. Their state is read before and
+# after a call of the submodule, inside its `cache_context`. Nothing of them is wrapped, so compiled
+# code is not recompiled. FirstBlockCache does not keep the ratio that it compares with its
+# threshold: the threshold is replaced by a number that stores it.
 
 
 _Read = Callable[[], list[str]]  # paths of the blocks that were skipped since
 _Hooked = tuple[str, Any]  # path and hook
 
-_SHARED = {  # classes of hooks of one decision for all blocks; whether the block is ever skipped
+_SHARED = {  # classes of hooks that share one decision; whether their blocks are ever skipped
     "FBCHeadBlockHook": False,
     "FBCBlockHook": True,
     "MagCacheHeadHook": True,
@@ -337,18 +335,18 @@ _SEA = ("SeaCacheLeaderBlockHook", "SeaCacheBlockHook")
 
 
 class StepCaches:
-    """The step cache of one submodule, whichever it has at the time."""
+    """The step cache of one submodule, whichever is enabled at the time."""
 
     def __init__(self) -> None:
         self._known: tuple[Any, ...] = ()
         self._cache = ""
         self._hooks: dict[str, list[_Hooked]] = {}  # by class
-        self._layers: list[str] = []  # that SeaCache skips as one stack
+        self._layers: list[str] = []  # layers that SeaCache skips as one stack
         self._ratio: _Threshold | None = None
 
     def begin(self, module: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
-        """A call of `module` starts, in the pipeline call of that number. Returns what tells of it
-        at its end; None if no cache is on."""
+        """Handle the start of a call of `module`, in pipeline call number `pipeline`. Returns a
+        function that returns at its end what was skipped; None if no cache is on."""
         own = child(module, "_orig_mod") or module
         known = (pipeline, id(own.__dict__.get("_cache_config")))
         if known != self._known:
@@ -372,7 +370,7 @@ class StepCaches:
         return end
 
     def close(self) -> None:
-        """Leave the cache as it was."""
+        """Restore the cache."""
         if self._ratio is not None:
             self._ratio.give_back()
         self._known, self._cache, self._ratio = (), "", None
@@ -397,7 +395,7 @@ class StepCaches:
         return [hooked for name in names for hooked in self._hooks.get(name, ())]
 
     def _blocks(self) -> int:
-        """How many blocks the cache may skip."""
+        """The number of blocks that the cache may skip."""
         shared = [name for name, skips in _SHARED.items() if skips]
         each = ("PyramidAttentionBroadcastHook", "TaylorSeerCacheHook", "FasterCacheBlockHook")
         return len({path for path, _ in self._of(*shared, *_SEA, *each)}) + len(self._layers)
@@ -419,7 +417,8 @@ class StepCaches:
             yield _of_faster(path, hook, denoiser)
 
     def _uncond(self) -> Callable[[], bool]:
-        """What tells whether FasterCache has left out the unconditional half."""
+        """Return a function that returns whether FasterCache has left out the unconditional
+        half."""
         for _, denoiser in self._of("FasterCacheDenoiserHook"):
             iteration = denoiser.state.iteration
             return lambda: _leaves_out(denoiser, iteration)
@@ -427,7 +426,7 @@ class StepCaches:
 
 
 class _Threshold(float):
-    """FirstBlockCache's threshold, which notes the number that it is compared with."""
+    """FirstBlockCache's threshold, which stores the number that it is compared with."""
 
     compared: float | None
     _hook: Any
@@ -435,7 +434,7 @@ class _Threshold(float):
 
     @classmethod
     def on(cls, hook: Any) -> _Threshold:
-        """In place of the hook's own, until it is given back."""
+        """Replace the hook's threshold until `give_back`."""
         found = cls(hook.threshold)
         found.compared, found._hook, found._plain = None, hook, hook.threshold
         hook.threshold = found
@@ -457,13 +456,13 @@ class _Threshold(float):
 
 
 def _state(manager: Any) -> Any:
-    """The state of the context in which the submodule is called now; None if it has none."""
+    """The cache state for the submodule's current context; None if there is none."""
     context = manager._context  # noqa: SLF001 - its property raises
     return None if context is None else manager._state_cache.get(context.name)  # noqa: SLF001
 
 
 def _of_decision(hook: Any, paths: list[str]) -> _Read:
-    """One decision for all blocks, which the first of them made."""
+    """Read the one decision for all blocks, made by the first of them."""
 
     def read() -> list[str]:
         state = _state(hook.state_manager)
@@ -473,7 +472,7 @@ def _of_decision(hook: Any, paths: list[str]) -> _Read:
 
 
 def _of_sea(hook: Any, paths: list[str]) -> _Read:
-    """It counts calls that it skipped one after the other."""
+    """Read the change of the hook's counter of consecutive skipped calls."""
     before = getattr(_state(hook.state_manager), "consecutive_cached", 0)
 
     def read() -> list[str]:
@@ -484,7 +483,8 @@ def _of_sea(hook: Any, paths: list[str]) -> _Read:
 
 
 def _of_broadcast(path: str, hook: Any) -> _Read:
-    """What was computed is a new object: the one before was alive then."""
+    """Read whether the cached object is the same: a computed result is a new object, while the old
+    one is alive."""
     iteration, cached = hook.state.iteration, id(hook.state.cache)
 
     def read() -> list[str]:
@@ -495,7 +495,8 @@ def _of_broadcast(path: str, hook: Any) -> _Read:
 
 
 def _of_taylor(path: str, hook: Any) -> _Read:
-    """It notes the step of its last computation. In a block that is skipped nothing is called."""
+    """Read the step of the last computation, which the hook stores. A skipped block calls
+    nothing."""
     before = getattr(_state(hook.state_manager), "current_step", -1)
 
     def read() -> list[str]:
@@ -507,7 +508,7 @@ def _of_taylor(path: str, hook: Any) -> _Read:
 
 
 def _of_faster(path: str, hook: Any, denoiser: Any) -> _Read:
-    """It keeps no decision: its own condition, on its own state, says what it was."""
+    """Evaluate the hook's own condition on its state, since it stores no decision."""
     iteration = hook.state.iteration
     outer = None if denoiser is None else denoiser.state.iteration
 
@@ -531,5 +532,6 @@ def _leaves_out(denoiser: Any, iteration: int) -> bool:
 
 
 def _within(hook: Any, steps: tuple[float, float]) -> bool:
-    """Whether the cache's timestep lies there; its callback reads the pipeline's attribute."""
+    """Whether the cache's timestep is within `steps`; its callback reads the pipeline's
+    attribute."""
     return bool(steps[0] < hook.current_timestep_callback() < steps[1])

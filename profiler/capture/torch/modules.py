@@ -32,16 +32,17 @@ from profiler.capture.torch.script_profilers import PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.columns import Counter, Int64s
 
-# --- What a module holds itself, also if its children and tensors are in no dict (TorchScript).
+# --- A module's own children and tensors, also if they are in no dict (TorchScript).
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether `module.compile()` has been called: its hooks run inside the compiled code."""
+    """Whether `module.compile()` has been called, so that its hooks run inside the compiled
+    code."""
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
 def outermost(modules: Iterable[Any]) -> list[Any]:
-    """Those that none of the others has as a child, once."""
+    """The modules that no other one of them has as a child, each once."""
     modules = list(modules)
     children = {id(child) for module in modules for child in module._modules.values()}  # noqa: SLF001
     seen: set[int] = set()
@@ -54,16 +55,16 @@ def outermost(modules: Iterable[Any]) -> list[Any]:
 
 
 def child(module: Any, name: str) -> Any:
-    """The child of that name; None if there is none."""
+    """The child of that name, or None."""
     children: Any = getattr(module, "_modules", {})
     return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
 
 
 def every(root: Any) -> list[Any]:
-    """`root` and all modules below it, each once: in a fifth of the time that `modules()` takes,
-    which also makes their paths."""
+    """`root` and all modules below it, each once: five times as fast as `modules()`, which also
+    builds their paths."""
     found, seen = [root], {id(root)}
-    for module in found:  # grows meanwhile
+    for module in found:  # it grows meanwhile
         for below in module._modules.values():  # noqa: SLF001 - torch has nothing else that is fast
             if below is not None and id(below) not in seen:
                 seen.add(id(below))
@@ -72,7 +73,7 @@ def every(root: Any) -> list[Any]:
 
 
 def own_tensors(module: Any) -> list[Any]:
-    """Its parameters and buffers, but not its children's."""
+    """A module's parameters and buffers, without its children's."""
     own, found = module.__dict__, []
     for kind in ("_parameters", "_buffers"):
         held = own[kind] if kind in own else getattr(module, kind)
@@ -81,12 +82,12 @@ def own_tensors(module: Any) -> list[Any]:
     return found
 
 
-# --- Memory that torch's allocators hold, over time, from the allocations that a session recorded.
+# --- Memory allocated by torch over time, from the allocations that a session recorded.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceMemory:
-    """What a device's allocator holds: `values[i]` bytes from `times_ns[i]` on, `before` bytes
+    """The allocated memory of a device: `values[i]` bytes from `times_ns[i]` on, `before` bytes
     until then. Both int64 [n]."""
 
     device: str
@@ -100,9 +101,9 @@ class DeviceMemory:
         return int(self.values[-1]) if len(self.values) else self.before
 
     def between(self, start_ns: int, end_ns: int) -> Counter:
-        """The counter of one invocation: the level at its start, then every change in it.
+        """The counter of one invocation: the level at its start, then every change during it.
 
-        On the CPU torch tells changes alone: the counter starts at 0 with the pipeline call.
+        On the CPU torch reports only changes: the counter starts at 0 with the pipeline call.
         """
         first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
         level = int(self.values[first - 1]) if first else self.before
@@ -115,7 +116,8 @@ class DeviceMemory:
 
 
 def device_memory(events: TorchEvents, before: Mapping[str, int]) -> list[DeviceMemory]:
-    """By device, from the levels `before` the session; devices without a change are left out."""
+    """The memory of each device over time, from the levels `before` the session; devices without a
+    change are left out."""
     rows = events.rows_of(Activity.MEMORY)
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     by_device: dict[str, list[int]] = {}
@@ -130,26 +132,26 @@ def device_memory(events: TorchEvents, before: Mapping[str, int]) -> list[Device
     return found
 
 
-# --- Where offloading moves weights: the methods of accelerate's and diffusers' hooks that do it,
-# and how many bytes are not yet if each of them puts them.
+# --- Methods of accelerate's and diffusers' hooks that move offloaded weights, and how many bytes
+# each call moves.
 #
-# - accelerate's `AlignDevicesHook` (sequential offload, `device_map`) puts a module's weights in
-#   place before it runs; afterwards it drops them, which moves nothing.
-# - its `CpuOffload` puts a whole model in place, after the one before it has made room.
-# - diffusers' `ModuleGroup` (group offload) does both with a group of modules.
+# accelerate's `AlignDevicesHook` (sequential offload, `device_map`) loads a module's weights before
+# it runs; dropping them afterwards moves nothing. Its `CpuOffload` loads a whole model, after the
+# one before it has made room. diffusers' `ModuleGroup` (group offload) moves a group of modules
+# both ways.
 #
-# Both libraries look these methods up on their objects each time, so they can be wrapped there.
+# Both libraries look up these methods on their objects each time, so they can be wrapped there.
 
 
 _ONLOAD, _OFFLOAD = "onload", "offload"
-_ACCELERATE, _DIFFUSERS = "_hf_hook", "_diffusers_hook"  # if they keep their hooks
+_ACCELERATE, _DIFFUSERS = "_hf_hook", "_diffusers_hook"  # attributes with their hooks
 _GROUPED = "group_offloading"  # the hook's name in diffusers' registries
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Calls of `owner.method` move `nbytes()` of the weights of the module at `path`; `kind` says
-    which way."""
+    """A method `owner.method` that moves `nbytes()` of the weights of the module at `path`; `kind`
+    is the direction."""
 
     owner: Any
     method: str
@@ -161,8 +163,8 @@ class Move:
 def moves(
     modules: Mapping[str, Any], *, closed: Callable[[Any], bool] = lambda _: False
 ) -> Iterator[Move]:
-    """What moves weights of these modules, which have paths; of each hook and group once. The hooks
-    of a module that is `closed` are left alone."""
+    """The methods that move weights of these modules, given by path; each hook and group once.
+    Modules that are `closed` are skipped."""
     paths = {id(module): path for path, module in modules.items()}
     groups: set[int] = set()
     for path, module in modules.items():
@@ -209,7 +211,7 @@ def _of_group(group: Any, path: str) -> Iterator[Move]:
 
     def to_offload() -> int:
         if group.stream is not None or group.offload_to_disk_path is not None:
-            return 0  # the copy that was there before is taken again, or nothing is kept
+            return 0  # the earlier copy is used again, or none is kept
         return _bytes_of_tensors(one for one in weights() if not _is_at(one, group.offload_device))
 
     yield Move(group, "onload_", _ONLOAD, path, to_onload)
@@ -234,17 +236,17 @@ def _is_at(tensor: Any, device: Any) -> bool:
 
 
 def _bytes_of_tensors(tensors: Iterable[Any]) -> int:
-    """Each tensor once."""
+    """The bytes of the tensors, each counted once."""
     each = {id(tensor): tensor for tensor in tensors}.values()
     return sum(tensor.numel() * tensor.element_size() for tensor in each)
 
 
-# --- torch's profiler as we use it, and the flag by which torch knows that one is running.
+# --- torch's profiler as we use it, and torch's flag that one is running.
 
 
 @dataclass(slots=True)
 class _Running:
-    """Which of our sessions was started last, counted from 1."""
+    """The number of our session that was started last, counted from 1."""
 
     session: int = 0
 
@@ -255,14 +257,14 @@ _LOG_LEVEL, _QUIET = "KINETO_LOG_LEVEL", "6"
 
 
 def is_ours() -> bool:
-    """Whether what torch is recording now is our session."""
+    """Whether torch is recording a session of ours now."""
     import torch.autograd.profiler as torch_profiler
 
     return torch_profiler._is_profiler_enabled is _OURS  # noqa: SLF001
 
 
 def say_running(*, ours: bool) -> None:
-    """Have torch's flag say that our session is running, a new one, or that no profiler is."""
+    """Set torch's flag: a new session of ours is running, or no profiler is."""
     import torch.autograd.profiler as torch_profiler
 
     if ours:
@@ -271,17 +273,17 @@ def say_running(*, ours: bool) -> None:
 
 
 def running_session() -> int:
-    """The number of our session, if it is what torch is recording now; else 0."""
+    """The number of our session if torch is recording it now; else 0."""
     return _RUNNING.session if is_ours() else 0
 
 
 def leave(opened: Any, session: int) -> None:
-    """Leave a range of torch that was entered in our `session`. If it was entered while nothing
-    was recorded, and something is now, torch raises (2.13).
+    """Leave a range of torch that was entered in our `session`. If nothing was recorded at its
+    start, and something is now, torch raises (2.13).
 
-    If another profiler has been started since, torch has freed that session, and what it notes
-    at the end of a range, with no question asked, would be written into memory of something else:
-    such a range is never left, nor destroyed, which would leave it.
+    If another profiler has been started since, torch has freed that session, and would write the
+    end of the range into freed memory. Such a range is never left, nor destroyed, which would leave
+    it.
     """
     if is_profiling() and running_session() != session:
         strand(opened)
@@ -291,7 +293,7 @@ def leave(opened: Any, session: int) -> None:
 
 
 def strand(opened: Any) -> None:
-    """Keep a range for ever."""
+    """Keep a range alive for ever."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
 
 
@@ -307,8 +309,8 @@ TORCHS_OWN = ("cuda", "xpu")
 
 
 def accelerator() -> str | None:
-    """torch's name of the accelerator whose work a session records, None without one: "cuda",
-    "xpu", or that of a PrivateUse1 backend ("rbln" of torch-rbln)."""
+    """torch's name of the accelerator whose work a session records: "cuda", "xpu", or a PrivateUse1
+    backend's ("rbln" of torch-rbln); None without one."""
     import torch
 
     for kind in (*TORCHS_OWN, torch._C._get_privateuse1_backend_name()):  # noqa: SLF001
@@ -319,8 +321,8 @@ def accelerator() -> str | None:
 
 
 def new_profiler(*, all_threads: bool = False, memory: bool = False) -> Any:
-    """torch.autograd's profiler. torch.profiler's, which wraps it, imports torch's compiler when
-    it starts: 800 modules, 2 s. With `memory` it tells of allocations, which costs 5 %."""
+    """torch.autograd's profiler. torch.profiler's, which wraps it, imports torch's compiler when it
+    starts: 800 modules, 2 s. With `memory` it records allocations, which costs 5 %."""
     from torch._C._profiler import _ExperimentalConfig
     from torch.autograd.profiler import profile
 
@@ -336,8 +338,8 @@ def new_profiler(*, all_threads: bool = False, memory: bool = False) -> Any:
 
 
 def started(profiler: Any) -> bool:
-    """Start a profiler, quietly. False if this thread has one that torch's flag does not tell
-    of, as torch says then."""
+    """Start a profiler without output. False if torch refuses, since this thread has one that
+    torch's flag does not show."""
     try:
         with quiet():
             profiler.__enter__()
@@ -349,7 +351,8 @@ def started(profiler: Any) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Kineto prints two lines a session in torch 2.13, unless told not to before its first."""
+    """Suppress the two lines that Kineto prints per session in torch 2.13; must be set before the
+    first one."""
     if _LOG_LEVEL in os.environ:
         yield
         return
@@ -361,7 +364,7 @@ def quiet() -> Iterator[None]:
 
 
 def allocated() -> dict[str, int]:
-    """What torch's allocators hold on CUDA devices now, bytes by device."""
+    """Bytes that torch has allocated now on each CUDA device."""
     import torch
 
     if not torch.cuda.is_available():
@@ -369,25 +372,23 @@ def allocated() -> dict[str, int]:
     return {f"cuda:{i}": torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())}
 
 
-# --- What a module's weights take as they are stored, quantized ones too, by type of elements.
+# --- The bytes of a module's weights as stored, also quantized ones, by element type.
 #
-# - A tensor of a class of its own that is made of others (torchao's, DTensor) takes what these
-# take;
-#   its own size is that of what it stands for.
-# - bitsandbytes keeps the scales of its weights beside them.
-# - What torch's dynamic quantization has packed is no tensor any more: its module knows the dims.
+# A tensor subclass composed of others (torchao's, DTensor) takes what these take; its own size is
+# that of the tensor it represents. bitsandbytes keeps the scales of its weights beside them.
+# Weights packed by torch's dynamic quantization are not tensors: their module has the dims.
 
 
 _PLAIN = ("Tensor", "Parameter", "Buffer")
 _PACKED = "_packed_params"
 _PACKED_BYTES = {"torch.qint8": 1, "torch.quint8": 1, "torch.float16": 2}
 _PACKED_NAMES = {"torch.float16": "half"}
-_BIAS_BYTES = 4  # of each value: it stays float32
+_BIAS_BYTES = 4  # per value: it stays float32
 
 
 def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
-    """Bytes by type of elements, each tensor once: `bfloat16`; of quantized ones the class before
-    it, `Int8Tensor (float32)`, for their dtype is what they stand for."""
+    """Bytes by element type, each tensor once: `bfloat16`, or for quantized tensors the class and
+    the represented dtype, `Int8Tensor (float32)`."""
     tensors: dict[int, Any] = {}
     sizes: dict[str, int] = {}
     for module in modules:
@@ -405,8 +406,8 @@ def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
 
 
 def packed_shapes(module: Any) -> str:
-    """Weight and bias of a linear layer that torch has quantized dynamically, as `shapes` has
-    them; "" for any other module. torch's events have no dims of packed weights."""
+    """Stop this thread's session, if one is running: all invocations are left out. events lack the
+    dims of packed weights."""
     found = _packed(module)
     if found is None:
         return ""
@@ -421,7 +422,7 @@ def _element_type(kind: str, dtype: Any) -> str:
 
 
 def _parts(tensor: Any) -> Iterator[Any]:
-    """The tensors that are stored for one."""
+    """The tensors that are stored for `tensor`."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is not None:
         for name in flatten()[0]:
@@ -435,7 +436,8 @@ def _parts(tensor: Any) -> Iterator[Any]:
 
 
 def _scales(state: Any) -> tuple[Any, ...]:
-    """Of blocks of four-bit weights, and of these scales themselves if they are quantized."""
+    """The scales of blocks of four-bit weights, and of these scales themselves if they are
+    quantized."""
     return getattr(state, "absmax", None), getattr(getattr(state, "state2", None), "absmax", None)
 
 
@@ -444,7 +446,8 @@ def _bytes_of_tensor(tensor: Any) -> int:
 
 
 def _packed(module: Any) -> tuple[str, int, int, bool] | None:
-    """Type, rows, columns of a packed weight, and whether there is a bias: nothing is unpacked."""
+    """Type, rows and columns of a packed weight, and whether there is a bias; None for other
+    modules. Unpacks nothing."""
     own = module.__dict__
     packed = child(module, _PACKED)
     rows, columns = own.get("out_features"), own.get("in_features")
@@ -463,14 +466,14 @@ def _packed_bytes(module: Any) -> Iterator[tuple[str, int]]:
             yield "float32", rows * _BIAS_BYTES
 
 
-# --- Ranges around module calls inside a submodule, so that operators find their module's path.
+# --- Ranges around module calls inside a submodule, which give operators their module's path.
 #
-# Hooks are there only while a pipeline call is traced. A range is opened only inside an invocation
-# that is being traced on the same thread (`open_range` has been called there).
+# Hooks exist only while a pipeline call is traced. A range is opened only inside an invocation that
+# is being traced on the same thread (`open_range` has been called there).
 #
-# torch.compile guards the hooks of the modules that it compiles, by their ids. So nothing is hooked
-# inside what a module has compiled, and a module's hooks have the same ids each time, for the sake
-# of functions that call modules and that the script has compiled itself.
+# torch.compile guards the hooks of the modules that it compiles by their ids. So nothing is hooked
+# inside a compiled module, and a module's hooks keep the same ids, for functions that call modules
+# and that the script has compiled itself.
 
 
 _ATTACHED: weakref.WeakSet[ModuleRanges] = weakref.WeakSet()
@@ -479,8 +482,8 @@ _OPEN = threading.local()  # .ranges: those open on this thread, the invocation'
 
 
 def open_range(name: str) -> None:
-    """Open the range of an invocation on this thread: 0.7 µs while a session records it, if
-    torch's `record_function` takes 6."""
+    """Open the range of an invocation on this thread: takes 0.7 µs in a session, torch's
+    `record_function` 6 µs."""
     from torch._C._profiler import _RecordFunctionFast
 
     stack = getattr(_OPEN, "ranges", None)
@@ -492,8 +495,8 @@ def open_range(name: str) -> None:
 
 
 def close_range(name: str) -> None:
-    """Close the range, with every range that an exception left open in it; nothing if no range
-    of that name is open on this thread."""
+    """Close the range of that name, and every range that an exception left open in it; nothing if
+    none is open on this thread."""
     stack = getattr(_OPEN, "ranges", ())
     if not any(entry[0] == name for entry in stack):
         return
@@ -505,7 +508,7 @@ def close_range(name: str) -> None:
 
 
 def leave_modules() -> None:
-    """In a forked child: take off all hooks of the parent's, and close this thread's ranges."""
+    """Remove all hooks of the parent in a forked child, and close this thread's ranges."""
     for ranges in list(_ATTACHED):
         ranges.detach()
     stack = getattr(_OPEN, "ranges", [])
@@ -515,7 +518,7 @@ def leave_modules() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Hooks:
-    """What a module calls before and after its forward, with torch's handles of both."""
+    """Our hooks before and after a module's forward, with torch's handles of both."""
 
     name: str
     before: Callable[..., None]
@@ -532,7 +535,7 @@ class _Hooks:
         )
 
     def put_back(self, module: Any) -> None:
-        """Hook it again, under the same ids: torch has no public way to do so."""
+        """Hook the module again under the same ids: torch has no public way to do so."""
         first, second = (handle.id for handle in self.handles)
         module._forward_pre_hooks[first] = self.before  # noqa: SLF001
         module._forward_pre_hooks.move_to_end(first, last=False)  # noqa: SLF001
@@ -553,14 +556,14 @@ class ModuleRanges:
         self._known: weakref.WeakKeyDictionary[Any, _Hooks] = weakref.WeakKeyDictionary()
         self._there: list[_Hooks] = []
         self._wraps = Wraps()
-        self.classes: dict[str, str] = {}  # by path from the root, "" for itself
+        self.classes: dict[str, str] = {}  # by path from the root, "" for the root
         self.packed: dict[str, str] = {}  # shapes of packed weights, likewise
 
     def __len__(self) -> int:
         return len(self._there)
 
     def attach(self) -> None:
-        """Hook all modules below the root, as it is now; nothing if that has been done."""
+        """Hook the root's current modules; nothing if they are hooked already."""
         root = self._root()
         if self._attached or root is None:
             return
@@ -577,7 +580,7 @@ class ModuleRanges:
             self._wraps.around(move.owner, move.method, _around_move(move))
 
     def detach(self) -> None:
-        """Leave the modules as they were; again without effect."""
+        """Restore the modules; again without effect."""
         while self._there:
             self._there.pop().remove()
         self._wraps.undo()
@@ -597,7 +600,8 @@ class ModuleRanges:
 
 
 def _calls(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    """What a module calls before and after its forward. They are compiled to nothing."""
+    """Create the hooks before and after a module's forward. torch.compile compiles them to
+    nothing."""
     import torch
     from torch._C._profiler import _RecordFunctionFast
 
@@ -609,7 +613,7 @@ def _calls(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
         stack = getattr(_OPEN, "ranges", None)
         if stack:
             session = running_session()
-            if session:  # a profiler of the script's may have been started in this call
+            if session:  # a profiler of the script may have been started in this call
                 opened = _RecordFunctionFast(name)
                 opened.__enter__()
                 stack.append((name, opened, session))
@@ -657,7 +661,7 @@ def _around_move(move: Move) -> Callable[..., Any]:
 
 
 def _bytes_of(move: Move) -> int:
-    """How much a move will move; 0 if a library's hook is not as we know it."""
+    """The number of bytes that a move will move; 0 for an unknown version of a library's hook."""
     try:
         return move.nbytes()
     except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -668,8 +672,8 @@ def _bytes_of(move: Move) -> int:
 def _modules_below(root: Any) -> Iterator[tuple[str, Any]]:
     """Path and module of everything called below `root`, each module once, under its first path.
 
-    What torch.compile has compiled, itself or a method of it, and TorchScript, is one piece: in it
-    nothing is called.
+    Modules that torch.compile has compiled, or a method of which, and TorchScript modules are one
+    piece: nothing inside is called.
     """
     import torch
 
@@ -694,7 +698,7 @@ def class_name(module: Any) -> str:
 
 
 def is_one_piece(module: Any) -> bool:
-    """Whether nothing is called inside the module: it is compiled, or TorchScript."""
+    """Whether nothing inside the module is called as a module: it is compiled, or TorchScript."""
     import torch
 
     wrapped = type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
@@ -705,31 +709,31 @@ def is_one_piece(module: Any) -> bool:
 
 
 def _compiles(method: Any) -> bool:
-    """Whether torch.compile made it; what torch.compiler.disable makes is marked likewise."""
+    """Whether torch.compile made `method`; torch.compiler.disable marks its results likewise."""
     made = hasattr(method, "_torchdynamo_orig_callable")
     return made and not getattr(method, "_torchdynamo_disable", False)
 
 
-# --- The methods by which a module is entered beside `forward`: those that call its children.
+# --- The methods besides `forward` by which a module is entered: those that call its children.
 #
-# `encode` and `decode` of a VAE, `get_image_features` of a language model, a sampler's `sample`:
-# what a method calls stands in its source. A method that calls the module itself (`generate`) is
-# none: what it calls is `forward`. Nothing is executed for that. But a model of transformers' that
-# generates may call its encoder past `forward`: that is entered by `get_encoder`, which gives it.
+# Examples are `encode` and `decode` of a VAE, `get_image_features` of a language model, a sampler's
+# `sample`. What a method calls is read from its source; nothing is executed. A method that calls
+# the module itself (`generate`) is not one: that enters by `forward`. But a generating model of
+# transformers may call its encoder past `forward`, so its `get_encoder` is one.
 
 
 ENCODER = "get_encoder"
 
-_FRAMEWORK = "torch."  # whose classes have no methods that we look for
+_FRAMEWORK = "torch."  # whose classes have no such methods
 _DEEPEST = 6  # methods that call one another
 _SUPER = "super()"
-_OWN_WAYS = ("encode", "decode")  # in which a `forward` that calls them is never used
+_OWN_WAYS = ("encode", "decode")  # if it has these, `forward` is not used
 _FEATURES = "_features"
 
 
 def entry_points(module: Any) -> tuple[str, ...]:
-    """`forward`, and the public methods of the module's class that call one of its children, but
-    the steps of `forward` itself: torch.compile would have to go through what hooks them."""
+    """`forward`, and the public methods of the module's class that call one of its children, except
+    steps of `forward` itself, since torch.compile would have to compile through their hooks."""
     inner = getattr(module, "_orig_mod", module)
     kind: Any = type(inner)
     steps = _called_by(kind, "forward", set())
@@ -744,8 +748,8 @@ def entry_points(module: Any) -> tuple[str, ...]:
 
 
 def _features_below(module: Any) -> Iterator[str]:
-    """The methods of a generating model's base by which `generate` has images and sounds encoded
-    ahead of its loop: `model.get_image_features`."""
+    """The methods of a generating model's base by which `generate` encodes images and sounds before
+    its loop: `model.get_image_features`."""
     if not callable(getattr(module, "generate", None)) or is_one_piece(module):
         return
     try:
@@ -761,8 +765,8 @@ def _features_below(module: Any) -> Iterator[str]:
 
 
 def encoder_of(module: Any) -> Any:
-    """The encoder that the module's `generate` calls by itself; None if it has none, or if
-    what torch.compile has made of the module encloses it."""
+    """The encoder that the module's `generate` calls directly; None if there is none, or the module
+    is compiled."""
     if not callable(getattr(module, "generate", None)) or is_one_piece(module):
         return None
     try:
@@ -775,7 +779,8 @@ def encoder_of(module: Any) -> Any:
 
 
 def _called_by(kind: Any, name: str, found: set[str]) -> set[str]:
-    """The methods of a class that one of them calls, itself or through others."""
+    """Add to `found` the methods of a class that the method `name` calls, directly or through
+    others."""
     function = _function(kind, name)
     for path in _called(function) if function is not None else ():
         if len(path) == 1 and path[0] not in found and path[0] in _all_methods(kind):
@@ -786,7 +791,7 @@ def _called_by(kind: Any, name: str, found: set[str]) -> set[str]:
 
 @lru_cache(maxsize=512)
 def _public_methods(kind: Any) -> tuple[str, ...]:
-    """Methods that a class outside torch defines, in order of their names."""
+    """The public methods that classes outside torch define, sorted by name."""
     names = set()
     for base in kind.__mro__:
         if f"{base.__module__}.".startswith(_FRAMEWORK) or base is object:
@@ -796,8 +801,8 @@ def _public_methods(kind: Any) -> tuple[str, ...]:
 
 
 def _calls_child(module: Any, name: str, depth: int, kind: type | None = None) -> bool:
-    """Whether the method `name` of `module` calls a module below it, itself or through another of
-    its methods. `kind`: the class whose method it is, if that is not the module's own."""
+    """Whether the method `name` of `module` calls a module below it, directly or through other
+    methods. `kind`: the class that defines it, if not the module's own."""
     function = _function(kind or type(module), name)
     if function is None or depth > _DEEPEST or not _may_reach(module, function, {name}):
         return False
@@ -805,15 +810,15 @@ def _calls_child(module: Any, name: str, depth: int, kind: type | None = None) -
 
 
 def _function(kind: type, name: str) -> Any:
-    """A method as it was written, without its decorators; None if it is none of Python."""
+    """The function of a method without its decorators; None if it is not a Python function."""
     method = getattr(kind, name, None)
     function = inspect.unwrap(method) if inspect.isfunction(method) else None
     return function if hasattr(function, "__code__") else None
 
 
 def _may_reach(module: Any, function: Any, seen: set[str]) -> bool:
-    """Whether a method, or what it may call of the same class, has the name of a child in it: else
-    its source is not worth reading."""
+    """Whether a method, or a method of the same class that it may call, uses the name of a child.
+    If not, its source need not be read."""
     names, kind = function.__code__.co_names, _class_of(module)
     if any(name in module._modules for name in names):  # noqa: SLF001
         return True
@@ -833,14 +838,15 @@ def _class_of(module: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def _all_methods(kind: Any) -> frozenset[str]:
-    """Names of the methods that classes outside torch define, but those that are hooked anyway."""
+    """Names of the methods that classes outside torch define, except those that are hooked
+    anyway."""
     bases = [base for base in kind.__mro__ if not f"{base.__module__}.".startswith(_FRAMEWORK)]
     names = {n for b in bases for n, value in vars(b).items() if inspect.isfunction(value)}
     return frozenset(names - {"forward", "__init__", "__call__"})
 
 
 def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> bool:
-    """Whether calling `self.a.b` (the path `a`, `b`) from the method `caller` of `module` calls a
+    """Whether a call of `self.a.b` (the path `a`, `b`) in the method `caller` of `module` calls a
     module below it."""
     *owners, last = path
     if owners == [_SUPER]:
@@ -851,7 +857,7 @@ def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> boo
         owner = child(owner, name)
         if owner is None:
             return False
-    if child(owner, last) is not None:  # which is called
+    if child(owner, last) is not None:  # a child, which is called
         return True
     if owner is module:
         return last not in ("forward", caller) and _calls_child(owner, last, depth + 1)
@@ -860,8 +866,8 @@ def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> boo
 
 @lru_cache(maxsize=4_096)
 def _called(function: Any) -> tuple[tuple[str, ...], ...]:
-    """What a method calls on `self`, as paths of attributes; children that it goes through in a
-    loop, and calls, are paths as well. None if its source is not there."""
+    """The calls of a method on `self`, as attribute paths, including children that it loops over
+    and calls. Empty without its source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -891,7 +897,8 @@ def _names(target: ast.expr) -> set[str]:
 
 
 def _path(value: ast.AST, own: str) -> Iterator[tuple[str, ...]]:
-    """`self.a.b` and `self.a[0].b` as `a`, `b`; `super().a` as `super()`, `a`."""
+    """The path in `value`: `self.a.b` and `self.a[0].b` give `a`, `b`; `super().a` gives `super()`,
+    `a`."""
     names: list[str] = []
     while isinstance(value, (ast.Attribute, ast.Subscript)):
         if isinstance(value, ast.Attribute):
@@ -904,21 +911,21 @@ def _path(value: ast.AST, own: str) -> Iterator[tuple[str, ...]]:
         yield tuple(reversed(names))
 
 
-# --- Modules that a pipeline call may execute outside captured calls: whatever lives in the
-# process, and the pieces of captured modules.
+# --- Modules that a pipeline call may execute outside captured calls: live modules, and pieces of
+# captured ones.
 #
-# Nothing inside what has been compiled is hooked, and if something has been compiled already, only
-# what is compiled as a whole: torch.compile guards hooks.
+# Nothing inside compiled code is hooked, and once anything is compiled, only whole compiled modules
+# are: torch.compile guards hooks.
 
 
-_DEPTH = 2  # of pieces below a captured module
+_DEPTH = 2  # levels of pieces below a captured module
 _COMPILER_MODULES = ("torch.fx.", "torch._")
 _GRAPHS = "torch.fx.graph_module"
 
 
 def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Name ("" if its variable names it), method and module of each; of others than captured
-    ones among those that are `alive`."""
+    """Name, method and module of each uncaptured module among those `alive`, and of each piece of a
+    captured one; the name is "" to use the script's variable."""
     import torch
 
     owners = {n: owner for n, owner in captured.items() if isinstance(owner, torch.nn.Module)}
@@ -933,7 +940,7 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
         where = type(module).__module__
         own = where.startswith(_COMPILER_MODULES) and not is_one_piece(module)
         if where == _GRAPHS and not compiled:
-            own = False  # the script's: nothing else makes any
+            own = False  # the script's own, which alone creates such
         if own or any(id(below) in inside for below in module.modules()):
             continue
         if is_one_piece(module) if compiled else True:

@@ -58,24 +58,24 @@ from profiler.text import Note
 from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Submodule
 
-# --- What recording one event of torch costs: measured on small transformer blocks, recorded as
+# --- The cost of recording one event of torch: measured on small transformer blocks, recorded as
 # runs are.
 
 
-_BLOCKS, _PAIRS, _RUNS = 2, 9, 5  # of each few runs the fastest counts; an event keeps 9 kB
+_BLOCKS, _PAIRS, _RUNS = 2, 9, 5  # the fastest of a few runs counts; an event keeps 9 kB
 _TOKENS, _WIDTH, _HEADS = 16, 32, 4
 _RANGE = f"{CALL}0"
 _LONGEST_S = 1.0  # after which no further pair is started
-_BUSY_S = 0.1  # that two runs of the chain take if other threads hold the interpreter
+_BUSY_S = 0.1  # for two runs of the chain, if other threads hold the interpreter
 
 
 def torch_event_cost() -> EventCost | None:
-    """What one recorded event costs of this thread's CPU time: median and quartiles of pairs.
+    """Measure the CPU time of this thread per recorded event: median and quartiles of pairs.
 
     A chain of transformer blocks runs with and without a session and our hooks in turn, on the
-    accelerator if there is one. None if it cannot be measured, as while a profiler of the
-    script runs or other threads leave no time, or noise exceeds it. What a session takes to be
-    stopped and read comes between calls and is none of it.
+    accelerator if there is one. None if it cannot be measured (a profiler of the script runs, or
+    other threads leave no time), or noise exceeds it. The time to stop and read a session, between
+    calls, is not included.
     """
     import torch
 
@@ -89,7 +89,7 @@ def torch_event_cost() -> EventCost | None:
         _fastest(chain, given, runs=2)
         if time.perf_counter() > begin + _BUSY_S:
             return None
-        for pair in range(_PAIRS + 1):  # the first of either kind stands apart
+        for pair in range(_PAIRS + 1):  # the first pair is a warm-up
             if is_profiling():
                 return None
             without = _fastest(chain, given)
@@ -108,12 +108,12 @@ def torch_event_cost() -> EventCost | None:
     return None
 
 
-_PAGES, _PAGE = 256, 4096  # below 2 MB, else a huge page may stand for all
+_PAGES, _PAGE = 256, 4096  # below 2 MB, else one huge page may hold them all
 
 
 def new_memory_cost(pages: int) -> NewSessions:
-    """What it cost to touch so many pages of new memory, which sessions of the chain reuse. Nothing
-    at least, if the program had touched them without us; half as much more at most."""
+    """The cost of touching `pages` pages of new memory, which sessions of the measured chain reuse:
+    at least 0, since the program might have touched them anyway, and at most half as much more."""
     if not pages:
         return NewSessions()
     with mmap.mmap(-1, _PAGES * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
@@ -156,7 +156,7 @@ def _block() -> Any:
 
 
 def _fastest(chain: Any, given: Any, runs: int = _RUNS) -> float:
-    """CPU time of the fastest of a few runs, in s."""
+    """The CPU time in s of the fastest of a few runs."""
     found = []
     for _ in range(runs):
         begin = time.thread_time()
@@ -166,8 +166,8 @@ def _fastest(chain: Any, given: Any, runs: int = _RUNS) -> float:
 
 
 def _traced_seconds(chain: Any, given: Any) -> tuple[float, Any]:
-    """The same in a session of its own, in which all layers are hooked, and what the session
-    recorded."""
+    """The CPU time in s of the fastest of a few runs in a session with all layers hooked, and the
+    session's results."""
     ranges, profiler = ModuleRanges(chain), new_profiler()
     if not started(profiler):
         raise RuntimeError("this thread has a profiler already")
@@ -183,7 +183,7 @@ def _traced_seconds(chain: Any, given: Any) -> tuple[float, Any]:
 
 
 def _count(results: Any) -> int:
-    """How many host events of a run were recorded."""
+    """The number of host events that a run recorded."""
     if results is None or not results.trace_start_ns():
         return 0
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
@@ -195,22 +195,16 @@ def _count(results: Any) -> int:
 
 # --- Operators and kernels of torch submodules, through torch.profiler.
 #
-#     source = TorchOperators.of(request)      # an `OperatorSource`
-#     source.before(invocation); module(…); source.after(invocation)
-#     source.end_pipeline(pipeline)            # the session stops; it is cut later
-#     source.close(); list(source.traces())
-#
-# All submodules share one profiler session per pipeline call (`session`). Each invocation is
-# enclosed by a range of ours, each module call below the submodule too (`modules`); what lies in
-# the ranges becomes commands (`commands`). What the pipeline runs between invocations becomes
-# commands of no call (`host_commands`). Ahead of an invocation that is left out the session is
+# Each invocation is enclosed by a range of ours, and each module call below the submodule
+# (`ModuleRanges`); events in the ranges become commands (`find_commands`). Work of the pipeline
+# between invocations becomes commands outside calls (`HostCommands`).
 # stopped, so that it runs unprofiled.
 
 
-TRACING = Tracing()  # torch has one profiler a process
+TRACING = Tracing()  # torch has one profiler per process
 PROFILERS.give_way = TRACING.give_way
 forget_in_children(TRACING.forget)
-_EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
+_EVENTS_PER_MODULE = 12  # until an invocation has been counted: as diffusers' SD3 transformer
 _FEWEST_EVENTS = 2_000  # a compiled submodule has few modules and many events
 _UNITS = {
     DropKind.UNTRACED_CALL: "calls",
@@ -239,25 +233,25 @@ class TorchOperators:
         self._cap = event_cap
         self._modules = ModuleRanges(module)
         self._open: dict[int, TracedCall] = {}  # by id of the invocation
-        self._traces: deque[OperatorTrace] = deque()  # from the thread that converts
-        self._expected = 0  # events of an invocation, 0: not known yet
+        self._traces: deque[OperatorTrace] = deque()  # appended by the converting thread
+        self._expected = 0  # events of an invocation, 0: unknown yet
         self._closed = False
         self._lock = threading.Lock()
-        self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
-        self._sessions = 0  # that record its invocations
-        self._new_pages = 0  # of memory, while they recorded
-        self._latest = 0  # of them
+        self._pipelines: set[int] = set()  # ids of the running pipeline calls
+        self._sessions = 0  # sessions that recorded its invocations
+        self._new_pages = 0  # of memory, touched while they recorded
+        self._latest = 0  # the number of the latest of them
         self._summary = SourceSummary(backend="torch")
-        self._lost: dict[tuple[DropKind, Note], int] = {}  # by kind and detail
+        self._lost: dict[tuple[DropKind, Note], int] = {}  # counts by kind and detail
         PROFILERS.watch(self)
 
     @classmethod
     def of(cls, request: SourceRequest) -> TorchOperators:
-        """The source that a request asks for; nothing is hooked before the first invocation."""
+        """Create the source for a request; nothing is hooked before the first invocation."""
         return cls(request.submodule, request.part, request.recorder)
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing yet: the session starts with the first invocation that is recorded."""
+        """Count the pipeline call; the session starts with the first recorded invocation."""
         with self._lock:
             self._pipelines.add(id(pipeline))
         self._tracing.begin_pipeline((id(self), id(pipeline)))
@@ -299,7 +293,7 @@ class TorchOperators:
             self.recorder.add_own_work(OwnWork.START_SESSION, begin, self._clock.now_ns())
 
     def after(self, invocation: Invocation) -> None:
-        """Close the invocation's range. Outside every pipeline call its session ends with it."""
+        """Close the invocation's range. Outside every pipeline call, this ends its session."""
         call = self._open.pop(id(invocation), None)
         if call is None:
             return
@@ -309,7 +303,7 @@ class TorchOperators:
             self._end_session()
 
     def leave_out(self, _: Invocation) -> None:
-        """Have an invocation that follows run unprofiled: no session, no hooks on its modules."""
+        """Run the next invocation unprofiled: no session, no hooks on its modules."""
         self._modules.detach()
         _pause(self._tracing, self.recorder)
 
@@ -321,7 +315,8 @@ class TorchOperators:
         self._tracing.release(self)
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The operators of every invocation whose session has been converted, in order, once."""
+        """Yield the operators of every invocation whose session has been converted, in order, each
+        once."""
         with suppress(IndexError):
             while True:
                 yield self._traces.popleft()
@@ -341,11 +336,11 @@ class TorchOperators:
         )
 
     def _host_range(self, pipeline: PipelineCall) -> TracedCall:
-        """What is to become of operators between invocations."""
+        """The range for operators between invocations."""
         return TracedCall("", lambda cut: self._keep_host(pipeline, cut), owner=self)
 
     def _keep_host(self, pipeline: PipelineCall, cut: CutCall | Note) -> None:
-        """Take what a session has of host work; if it has nothing, its calls say so."""
+        """Add the host work in a session. If it has none, the drops of its calls say why."""
         if isinstance(cut, CutCall):
             self.recorder.host_commands.append(HostCommands(cut.commands, pipeline))
             known = self._summary
@@ -354,7 +349,7 @@ class TorchOperators:
             self._lose(DropKind.DROPPED_EVENTS, cut.found.dropped, Note.of(DropReason.BUFFERS_FULL))
 
     def _keep(self, invocation: Invocation, cut: CutCall | Note) -> None:
-        """Take what a session has of an invocation."""
+        """Add the commands of an invocation in a session, or the drop."""
         if isinstance(cut, Note):
             if not invocation.failed:
                 self._lose(DropKind.UNTRACED_CALL, 1, cut)
@@ -383,45 +378,45 @@ class TorchOperators:
 
 
 class TorchPause:
-    """An `OperatorSource` for a torch module that is not to be traced: its invocations run
-    unprofiled, though others of their pipeline call are traced."""
+    """An `OperatorSource` for an untraced torch module: its invocations run unprofiled, while
+    others of their pipeline call are traced."""
 
     def __init__(self, recorder: Recorder, *, tracing: Tracing = TRACING) -> None:
         self._recorder = recorder
         self._tracing = tracing
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """Nothing: those who trace end their sessions."""
+        """Do nothing: the tracing sources end their sessions."""
 
     def before(self, invocation: Invocation) -> None:
-        """Stop this thread's session, if one runs."""
+        """Stop this thread's session, if one is running."""
         invocation.left_out = True
         _pause(self._tracing, self._recorder)
 
     def after(self, invocation: Invocation) -> None:
-        """Nothing: the next invocation that is traced starts a session."""
+        """Do nothing: the next traced invocation starts a session."""
 
     def leave_out(self, invocation: Invocation) -> None:
-        """All are left out."""
+        """Stop this thread's session, if one is running: all invocations are left out."""
         self.before(invocation)
 
     def close(self) -> None:
-        """Nothing is hooked."""
+        """Do nothing: nothing is hooked."""
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """None."""
+        """Yield nothing."""
         return iter(())
 
     def summary(self) -> SourceSummary:
-        """Nothing was traced."""
+        """An empty summary, since nothing was traced."""
         return SourceSummary(backend="torch")
 
 
 def _pause(tracing: Tracing, recorder: Recorder) -> None:
-    """Stop this thread's session, if one runs: host work of ours."""
+    """Stop this thread's session, if one is running, and record that as our own work."""
     begin = recorder.clock.now_ns()
     if tracing.pause():
         recorder.add_own_work(OwnWork.STOP_SESSION, begin, recorder.clock.now_ns())

@@ -61,19 +61,20 @@ from profiler.text import Note
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.events import DropReason
 
-# --- Sessions of torch.profiler that were stopped: read, put on the run's clock, cut into calls.
+# --- Stopped sessions of torch.profiler: read, put on the run's clock, cut into calls.
 
 
-_SLACK_NS = 50_000  # by which a range may lie outside its invocation
+_SLACK_NS = 50_000  # tolerance for a range outside its invocation
 _NAME = "session.json"
-_EVENT_PAGES = 1.2  # of 4 kB that torch takes for an event at most: what is more is the program's
+_EVENT_PAGES = 1.2  # pages of 4 kB that torch takes per event at most; more are the program's
 _NOTHING = DropReason.NO_SESSION_EVENTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutCall:
-    """What a session tells of one invocation. `moved_ns` is by how much its events were moved to
-    lie within it, 0 if they did. `new_pages` are those of the session, with one of its calls."""
+    """What a session recorded of one invocation. `moved_ns` is the shift of its events to the
+    invocation's time, 0 if they fit. `new_pages` are those of the whole session, on one of its
+    calls."""
 
     found: CallCommands
     commands: CommandColumns
@@ -85,8 +86,8 @@ class CutCall:
 @dataclass(slots=True)
 class TracedCall:
     """One range of ours in a session: an invocation, or the host work around invocations. `layer`
-    is what its operators outside all modules belong to, "" for each one's own name; `deliver` is
-    told what the session has of it, or why it has nothing (`DropReason`); `owner` is who asked.
+    is the layer of operators outside all modules, "" for each one's own name; `deliver` is called
+    with what the session recorded, or why it has nothing (`DropReason`); `owner` is the source.
     `packed` are shapes of packed weights by the path of their module."""
 
     layer: str
@@ -100,13 +101,13 @@ class TracedCall:
 
 @dataclass(slots=True)
 class StoppedSession:
-    """What torch has recorded: `results` are Kineto's until they are written, `trace` is what it
-    has then written of them (`written`), or why it has not. `start` and `end` are of `pair_clocks`;
-    `allocated` the bytes that torch held on each device when the session began. `threads` numbers
-    threads by their system's id, `kind` is the accelerator's. `events` is how many host events it
-    may have; its thread touched `new_pages`. `follows`: it goes on in the pipeline call of the
-    session before it. `levels`, which all share, are the bytes that the last one to be converted
-    left allocated, by device."""
+    """The recording of a stopped session. `results` are Kineto's until they are written, then
+    `trace` is the file (`written`), or why there is none. `start` and `end` are from `pair_clocks`;
+    `allocated` are torch's allocated bytes on each device at the start. `threads` numbers threads
+    by OS id, `kind` is the accelerator's name. `events` is the expected number of host events; its
+    thread touched `new_pages`. `follows`: it continues the pipeline call of the session before.
+    `levels`, which all sessions share, are the allocated bytes by device after the last converted
+    session."""
 
     results: Any
     start: tuple[int, int]
@@ -123,28 +124,27 @@ class StoppedSession:
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self) -> None:
-        """Have Kineto write what it holds, some 4 kB an event, which is then free; once."""
+        """Have Kineto write its events, once, which frees some 4 kB per event."""
         with self.writing:
             if self.results is not None:
                 self.trace = written(self.results)
                 self.results = None
 
     def convert(self) -> None:
-        """Cut it, knowing what the session before it left."""
+        """Cut the session into calls, starting from the memory levels of the session before."""
         self.write()
         after = self.cut(self.levels if self.follows else {})
         self.levels.clear()
         self.levels.update(after)
 
     def recorders(self) -> list[Recorder]:
-        """Those that the owners of its calls have, each once."""
+        """The distinct recorders of the calls' owners."""
         found = [getattr(call.owner, "recorder", None) for call in self.calls]
         return list({id(one): one for one in found if one is not None}.values())
 
     def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
-        """Deliver what it has of each call: why not if it cannot be read, never an error.
-        `levels` are the bytes that the session before it left allocated, by device; returns those
-        that it leaves."""
+        """Deliver the commands of each call, or why it cannot be read; never raises. `levels` are
+        the allocated bytes by device after the session before; returns those after this one."""
         after = {**levels, **self.allocated}
         found: dict[int, CutCall] = {}
         failure = self.trace if isinstance(self.trace, Note) else Note.of(_NOTHING)
@@ -163,7 +163,7 @@ class StoppedSession:
         return after
 
     def close(self) -> None:
-        """Let go of what was recorded."""
+        """Release the recording."""
         self.results = None
         if not isinstance(self.trace, Note):
             self.trace.close()
@@ -172,7 +172,7 @@ class StoppedSession:
     def _read(
         self, file: BinaryIO, before: Mapping[str, int]
     ) -> tuple[dict[int, CutCall], dict[str, int]]:
-        """What it has, by the calls' numbers, and the bytes that it leaves allocated."""
+        """The calls by number, and the allocated bytes after the session."""
         trace = read_kineto_file(Path(_NAME), file)
         events = on_clock(session_events(trace, self.kind, self.threads), self.start, self.end)
         closed = {call.number: call for call in self.calls if call.end_ns >= 0}
@@ -188,8 +188,8 @@ class StoppedSession:
 
 
 def written(results: Any) -> BinaryIO | Note:
-    """What Kineto writes of its `results`, in a file that has no name any more: it goes with the
-    process, however that ends. Why not, if there is none."""
+    """Have Kineto write its `results` to an unlinked file, which disappears with the process;
+    returns the reason if that fails."""
     try:
         if not results.trace_start_ns():
             return Note.of(_NOTHING)
@@ -216,13 +216,13 @@ def _cut_call(call: TracedCall, found: CallCommands, memory: Iterable[DeviceMemo
 
 
 def touched_pages() -> int:
-    """How many pages of new memory this thread has touched; 0 if the system does not say."""
+    """The number of pages of new memory that this thread has touched; 0 if unknown."""
     thread = getattr(resource, "RUSAGE_THREAD", None)
     return 0 if thread is None else resource.getrusage(thread).ru_minflt
 
 
 def pair_clocks(clock: Clock) -> tuple[int, int]:
-    """CLOCK_REALTIME, in which Kineto counts, and what to add to it to get the run's clock."""
+    """The current CLOCK_REALTIME, which Kineto uses, and the offset from it to the run's clock."""
     best_width, best = 1 << 62, (0, 0)
     for _ in range(8):
         before = clock.now_ns()
@@ -234,23 +234,23 @@ def pair_clocks(clock: Clock) -> tuple[int, int]:
 
 
 def on_clock(events: TorchEvents, start: tuple[int, int], end: tuple[int, int]) -> TorchEvents:
-    """The events on the run's clock: the offset moves evenly from `start` to `end`."""
+    """The events on the run's clock: the offset changes linearly from `start` to `end`."""
     elapsed = events.start_ns - start[0]
     drift = np.interp(elapsed, (0, max(end[0] - start[0], 1)), (0, end[1] - start[1]))
     return replace(events, start_ns=events.start_ns + start[1] + np.rint(drift).astype(np.int64))
 
 
 def misplaced_ns(call: TracedCall, found: CallCommands) -> int:
-    """0 where the range lies within its invocation, give or take 50 µs; else what moves it to the
-    invocation's start: the wall clock was set while the session ran."""
+    """The shift that moves the range to its invocation's start, 0 if it is inside within 50 µs. It
+    is outside if the wall clock was set during the session."""
     early, late = call.begin_ns - found.start_ns, found.end_ns - call.end_ns
     return early if max(early, late) > _SLACK_NS else 0
 
 
-# --- Marks in the streams of GPUs: CUDA events, of AMD's by that name too.
+# --- Marks in the streams of GPUs: CUDA events, under that name for AMD, too.
 #
 # `torch.cuda.Event`: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html; times
-# lie 0.5 µs apart (`cudaEventElapsedTime`), and are reported in ms as a float of seven digits.
+# have a resolution of 0.5 µs (`cudaEventElapsedTime`), and are in ms as a float of seven digits.
 
 
 _KIND = "cuda"
@@ -263,20 +263,20 @@ class EventMark:
     event: Any
 
     def passed(self) -> bool:
-        """Whether all ahead of it is done."""
+        """Whether the stream has reached the event."""
         return bool(self.event.query())
 
     def since_ns(self, earlier: Mark) -> int:
-        """How long after another event of its device."""
+        """The time in ns since another event of its device."""
         if not isinstance(earlier, EventMark):
             raise TypeError("a mark of another kind")
         return round(float(earlier.event.elapsed_time(self.event)) * 1e6)
 
 
 class StreamMarks:
-    """Puts marks into this thread's current stream of a GPU, `cuda` being `torch.cuda`. It is not
-    used before CUDA has been started, and not while it is captured as a graph: an event would
-    become a part of that, and asking for one would spoil it."""
+    """Puts marks into this thread's current stream of a GPU; `cuda` is `torch.cuda`. It is not used
+    before CUDA is started, nor while a graph is captured: the event would become a part of the
+    graph, and a query would invalidate the capture."""
 
     def __init__(self, cuda: Any = None) -> None:
         self._cuda = cuda
@@ -294,14 +294,14 @@ class StreamMarks:
             return not self._cuda.is_current_stream_capturing()
 
     def mark(self, device: str) -> EventMark:
-        """An event behind all that has been launched on the stream."""
+        """Record an event behind all work launched on the stream."""
         event = self._cuda.Event(enable_timing=True)
         with self._cuda.device(_index(device)):
             event.record()
         return EventMark(event)
 
     def empty(self, device: str) -> bool:
-        """Whether the stream has nothing to do."""
+        """Whether the stream is idle."""
         with self._cuda.device(_index(device)):
             return bool(self._cuda.current_stream().query())
 
@@ -310,19 +310,19 @@ def _index(device: str) -> int:
     return int(device.partition(":")[2])
 
 
-# --- torch.profiler sessions: torch has one profiler a process, our sources share it.
+# --- torch.profiler sessions: torch has one profiler per process, which our sources share.
 #
-# The first invocation that is traced in a pipeline call starts a session, which records all that
-# follow, and what the pipeline does between them: a range of ours around all of them is its host
-# work. It is stopped when the pipeline call ends, ahead of a call that is left out, and between
-# calls once it has recorded for `LONGEST_S` or would have more than `EVENT_CAP` events. Kineto
-# writes what it has when the pipeline rests, but before another session starts, so that no more
-# than one's events are in memory; they are cut (`cut`) later (`conversions`).
+# The first traced invocation of a pipeline call starts a session, which records all later ones, and
+# the pipeline's work between them: its host work, inside a range of ours. The session is stopped at
+# the end of the pipeline call, before an untraced call, and between calls once it has recorded for
+# `LONGEST_S` or would exceed `EVENT_CAP` events. Kineto writes its events when the pipeline rests,
+# but before another session starts, so that only one session's events are in memory; they are cut
+# (`cut`) later (`Conversions`).
 #
-# A session records the thread that started it, and torch stops it on that thread alone. When a
-# second thread has asked for one in a pipeline call, further sessions record all threads, and torch
-# then tells of no allocations. Such a session is stopped while no other thread runs a pipeline
-# call: torch frees what an operator that another thread executes meanwhile would write to.
+# torch stops a session only on the thread that started it. Once a second thread has asked for one
+# in a pipeline call, later sessions record all threads, and torch then reports no allocations. Such
+# a session is stopped while no other thread runs a pipeline call: torch would free memory that an
+# operator on another thread writes to.
 
 
 _NOTICE = (
@@ -334,13 +334,13 @@ _OF_A_THREAD = (
     "thread was the first to run a model, and nothing is lost"
 )
 EVENT_CAP = 50_000  # host events of a session, each of which takes 6 kB while torch stops it
-LONGEST_S = 4.0  # of one, up to the end of a call: with the wait for its conversion below 10 s
+LONGEST_S = 4.0  # up to the end of a call: with the wait for its conversion below 10 s
 
 
 @dataclass(slots=True)
 class _HostRange:
     """The range around the invocations of one thread's pipeline call, torch's own object, and the
-    number of the session that it was entered in."""
+    number of the session in which it was entered."""
 
     call: TracedCall
     opened: Any
@@ -349,8 +349,8 @@ class _HostRange:
 
 @dataclass(slots=True)
 class _Session:
-    """A running session. `start` is of `pair_clocks`; `hosts` are the open ranges of host work,
-    by thread. `given_up`: nobody wants it any more, its thread is to stop it."""
+    """A running session. `start` is from `pair_clocks`; `hosts` are the open ranges of host work,
+    by thread. `given_up`: it is no longer needed, and its thread must stop it."""
 
     profiler: Any
     thread: int
@@ -359,15 +359,16 @@ class _Session:
     start: tuple[int, int]
     allocated: dict[str, int]
     kind: str
-    until: float  # on `time.monotonic`: from then on it is to be stopped
-    touched: int  # pages, by its thread, before it started
+    until: float  # on `time.monotonic`: when it must be stopped
+    touched: int  # pages touched by its thread before it started
     expected_events: int = 0
     calls: list[TracedCall] = field(default_factory=list)
     hosts: dict[int, _HostRange] = field(default_factory=dict)
     given_up: bool = False
 
     def withdraw(self, owner: object) -> None:
-        """Deliver nothing to an owner, whose calls it cannot have cut."""
+        """Tell an owner that its calls will not be delivered, since this session cannot be cut for
+        it."""
         withdrawn = [call for call in self.calls if call.owner is owner]
         self.calls = [call for call in self.calls if call.owner is not owner]
         self.given_up = not self.calls
@@ -375,16 +376,16 @@ class _Session:
             call.deliver(Note.of(DropReason.CLOSED_ON_OTHER_THREAD))
 
     def records(self, thread: int) -> bool:
-        """Whether it records what a thread does."""
+        """Whether the session records a thread."""
         return self.all_threads or self.thread == thread
 
     def in_use(self) -> bool:
-        """Whether a pipeline call runs whose host work it records, or a call."""
+        """Whether a recorded call, or a pipeline call with recorded host work, is running."""
         return bool(self.hosts) or any(call.end_ns < 0 for call in self.calls)
 
 
 class Tracing:
-    """The sessions of a process, one after the other. `sessions` counts them."""
+    """The sessions of a process, one after the other, counted by `sessions`."""
 
     def __init__(self) -> None:
         self.sessions = 0
@@ -392,11 +393,11 @@ class Tracing:
         self._numbers = itertools.count()
         self._session: _Session | None = None
         self._conversions = Conversions(self._resting_since)
-        self._held: StoppedSession | None = None  # whose results torch may still hold
-        self._running: dict[object, int] = {}  # pipeline calls, and the thread of each
+        self._held: StoppedSession | None = None  # whose results torch may still have
+        self._running: dict[object, int] = {}  # running pipeline calls, by thread
         self._rest = time.monotonic()  # when the last of these, or a session, ended
         self._follows = False  # a session of this pipeline call was stopped
-        self._levels: dict[str, int] = {}  # bytes that the last one converted left allocated
+        self._levels: dict[str, int] = {}  # allocated bytes after the last converted one
         self._several_threads = False
         self._noticed = False
         self._explained = False
@@ -404,13 +405,13 @@ class Tracing:
         self._threads: dict[Scalar, int] = {}
 
     def begin_pipeline(self, pipeline: object) -> None:
-        """A pipeline call starts: nothing is converted beside it, if that can wait. It waits for a
-        session that is being stopped."""
+        """Delay conversions, since a pipeline call starts. Waits for a session that is being
+        stopped."""
         with self._lock:
             self._running[pipeline] = threading.get_ident()
 
     def end_pipeline(self, pipeline: object) -> None:
-        """It has ended."""
+        """Allow conversions again, since a pipeline call has ended."""
         with self._lock:
             self._running.pop(pipeline, None)
             self._rest = time.monotonic()
@@ -427,11 +428,11 @@ class Tracing:
     ) -> bool:
         """Open the range of an invocation on this thread, in the running session or a new one.
 
-        `expected_events` is how many events it may have; a session that would have more than `cap`
-        is stopped first. `host` makes the range of the host work around this thread's invocations,
-        if that is open in no session; with `memory` a new session tells of allocations.
-        False if the invocation cannot be traced: another thread's session runs that records that
-        thread alone, or a profiler that is not ours.
+        `expected_events` is how many events it may have; a session that would exceed `cap` is
+        stopped first. `host` creates the range of the host work around this thread's invocations,
+        if none is open in a session; with `memory` a new session records allocations. False if the
+        invocation cannot be traced: a session that records only another thread is running, or a
+        profiler that is not ours.
         """
         thread = threading.get_ident()
         with self._lock:
@@ -462,23 +463,24 @@ class Tracing:
         call.end_ns = clock.now_ns()
 
     def pause(self) -> bool:
-        """Record no more of this thread until its next `begin_call`: the session is stopped if
-        no other thread uses it. Returns whether it was."""
+        """Stop recording this thread until its next `begin_call`: the session is stopped if no
+        other thread uses it. Returns whether it was."""
         with self._lock:
             before = self._session
             self._end(threading.get_ident())
             return self._session is not before
 
     def end_session(self) -> bool:
-        """The same, at the end of a pipeline call or of a call outside of any."""
+        """Pause, at the end of a pipeline call or of a call outside; returns whether the session
+        was stopped."""
         with self._lock:
             stopped = self.pause()
             self._follows = False
             return stopped
 
     def release(self, owner: object) -> None:
-        """Deliver what there is of all calls; the owner asks for nothing more. Those that a session
-        of another thread records have nothing: that thread stops it, when it comes here next."""
+        """Deliver what is recorded of the owner's calls, which asks for nothing more. Calls
+        recorded by another thread's session get nothing: that thread stops it at its next call."""
         thread = threading.get_ident()
         with self._lock:
             session = self._session
@@ -494,10 +496,10 @@ class Tracing:
         PROFILERS.leave(owner)
 
     def forget(self) -> None:
-        """In a forked child: all that runs and waits is the parent's.
+        """Drop all sessions in a forked child: they are the parent's.
 
-        torch records the thread that has forked on in the child, if it did so before; it is told
-        to stop, but where an accelerator is recorded, too, whose runtime survives no fork.
+        If torch recorded the forking thread, it continues in the child, and is stopped. Not if it
+        also records an accelerator, whose runtime does not survive a fork.
         """
         session, starting = self._session, self._starting
         self._lock = threading.RLock()
@@ -516,8 +518,8 @@ class Tracing:
         say_running(ours=False)
 
     def give_way(self) -> None:
-        """A profiler of the script's is about to be prepared or started on this thread: stop the
-        session, if this thread can; else it is ours no more, and its thread lets go of it."""
+        """Stop the session, if this thread can, before a profiler of the script is prepared or
+        started on it. Otherwise the session is marked as not ours, and its thread releases it."""
         thread = threading.get_ident()
         with self._lock:
             self._write_held()
@@ -536,7 +538,8 @@ class Tracing:
             call.deliver(Note.of(DropReason.PROFILER_IN_USE))
 
     def _usable(self, thread: int) -> _Session | None:
-        """The running session; first that ends which is ours no more, or nobody's."""
+        """The running session, after ending one that is no longer ours, needed, or on a live
+        thread."""
         session = self._session
         if session is None:
             return None
@@ -549,7 +552,7 @@ class Tracing:
         return self._session
 
     def _drop(self, session: _Session) -> None:
-        """The thread that a session records has ended, and with it what torch had recorded."""
+        """Drop a session whose thread has ended: torch's recording is lost with it."""
         self._session = None
         for host in session.hosts.values():
             strand(host.opened)
@@ -558,16 +561,16 @@ class Tracing:
             call.deliver(Note.of(DropReason.THREAD_ENDED))
 
     def _resting_since(self) -> float | None:
-        """Since when no pipeline call has run, and nothing was recorded; None while either is."""
+        """The time since which no pipeline call or session is running; None while one is."""
         return None if self._running or self._session is not None else self._rest
 
     def _elsewhere(self, session: _Session, thread: int) -> bool:
-        """Whether another thread that the session records runs a pipeline call."""
+        """Whether another thread that the session records is in a pipeline call."""
         others = {other for other in self._running.values() if other != thread}
         return session.all_threads and not others.isdisjoint(sys._current_frames())  # noqa: SLF001
 
     def _only_here(self, session: _Session, thread: int) -> bool:
-        """Whether no call is open, and no host work or pipeline call but this thread's."""
+        """Whether no call is open, and no host work or pipeline call except this thread's."""
         if self._elsewhere(session, thread):
             return False
         host = session.hosts.get(thread)
@@ -585,8 +588,8 @@ class Tracing:
         return _HostRange(call, opened, running_session())
 
     def _end(self, thread: int) -> None:
-        """Close the host work of a thread; stop the session if nobody uses it any more, and no
-        other thread may."""
+        """Close the host work of a thread. Stop the session if it is unused, or if only this thread
+        can."""
         session = self._session
         if session is None or not session.records(thread):
             return
@@ -604,7 +607,7 @@ class Tracing:
             host.call.end_ns = session.clock.now_ns()
 
     def _start(self, clock: Clock, *, memory: bool) -> _Session | None:
-        """Start a session; None if a profiler that is not ours runs."""
+        """Start a session; None if a profiler that is not ours is running."""
         if is_profiling():
             if not self._noticed:
                 self._noticed = True
@@ -635,23 +638,23 @@ class Tracing:
         return self._session
 
     def _explain_thread(self) -> None:
-        """Say what torch means by the line that it prints when it first profiles in a thread."""
+        """Explain the line that torch prints when it first profiles on a thread."""
         if not self._explained and threading.current_thread() is not threading.main_thread():
             notice(_OF_A_THREAD)
         self._explained = True
 
     @interrupts_wait()
     def _write_held(self) -> None:
-        """Have what the last session recorded written before another one is started."""
+        """Have the last session's recording written before another one is started."""
         held, self._held = self._held, None
         if held is not None:
             held.write()
 
     @interrupts_wait()
     def _stop(self, session: _Session) -> None:
-        """Stop the running session; what it has recorded is written and read later: when the
-        pipeline rests, or another session is started. If the script has started a profiler
-        meanwhile, torch has that one, which is left alone."""
+        """Stop the running session. Its recording is written and read later: when the pipeline
+        rests, or another session is started. If the script has started a profiler meanwhile, torch
+        has that one, which is left running."""
         self._session, self._rest = None, time.monotonic()
         end, here = pair_clocks(session.clock), session.thread == threading.get_ident()
         new_pages = touched_pages() - session.touched if here else 0
@@ -662,7 +665,7 @@ class Tracing:
         if is_ours():
             try:
                 session.profiler.__exit__(None, None, None)
-            except RuntimeError:  # somebody has stopped it: it has no results
+            except RuntimeError:  # already stopped by other code: no results
                 say_running(ours=False)
         self._held = StoppedSession(
             session.profiler.kineto_results,

@@ -19,7 +19,7 @@ from profiler.capture.imports import tracked_instances, with_subclasses
 from profiler.capture.patching import ClassPatches
 
 AUTOGRAD, KINETO = "torch.autograd.profiler", "torch.profiler.profiler"
-_LAST_NAMES = {AUTOGRAD: "KinetoStepTracker", KINETO: "profile"}  # once they are imported
+_LAST_NAMES = {AUTOGRAD: "KinetoStepTracker", KINETO: "profile"}  # if fully imported
 _EMITTERS = ("emit_itt", "emit_nvtx")
 _STEPS = "ProfilerStep"  # torch counts steps under this name while a torch.profiler.profile exists
 
@@ -38,18 +38,18 @@ class ScriptProfilers:
         self._lock = threading.Lock()
 
     def own(self, profiler: Any) -> Any:
-        """`profiler`, which is one of ours."""
+        """Mark `profiler` as ours, and return it."""
         self._own.add(profiler)
         return profiler
 
     @property
     def waiting(self) -> bool:
-        """Whether one is prepared, or an observer of execution traces runs, which would write our
-        ranges to the script's file."""
+        """Whether a profiler is prepared, or an observer of execution traces is running, which
+        would write our ranges to the script's file."""
         return bool(self._waiting)
 
     def watch(self, user: object) -> None:
-        """Notice them from now on, and those that are prepared now, until `leave(user)`."""
+        """Watch profilers from now on, including prepared ones, until `leave(user)`."""
         with self._lock:
             self._users.add(user)
             for name, patch in ((AUTOGRAD, self._patch_autograd), (KINETO, self._patch_kineto)):
@@ -59,7 +59,7 @@ class ScriptProfilers:
                     patch(module)
 
     def leave(self, user: object) -> None:
-        """Leave torch as it was, unless another watcher is left."""
+        """Restore torch, unless another user still watches."""
         with self._lock:
             self._users.discard(user)
             if not self._users:
@@ -80,7 +80,7 @@ class ScriptProfilers:
         self._look_for_prepared(module)
 
     def _look_for_prepared(self, module: Any) -> None:
-        """Note profilers in the warm-up step of their schedule. All objects are looked at only if a
+        """Add profilers in the warm-up step of their schedule. Looks at all objects only if a
         profiler exists."""
         tracker = getattr(sys.modules.get(AUTOGRAD), "KinetoStepTracker", None)
         if _STEPS not in getattr(tracker, "_step_dict", ()):
@@ -91,7 +91,8 @@ class ScriptProfilers:
                 self._waiting.add(found.profiler)
 
     def _wrap(self, owner: Any, name: str, *, before: bool, waits: bool | None) -> None:
-        """Wrap a method: `before` gives way first; it then `waits`, waits no more, or neither."""
+        """Wrap a method of profilers: `before` calls `give_way` first; then the profiler `waits`
+        (True), no longer waits (False), or neither (None)."""
         if owner is None or name not in vars(owner):
             return
         original = vars(owner)[name]

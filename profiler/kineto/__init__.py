@@ -1,7 +1,7 @@
-"""A trace in whatever it is packed: plain, gzip, zip, tar, and gzip in these.
+"""Opens a trace however it is packed: plain, gzip, zip, tar, and gzip in these.
 
-Members are read where they lie, as streams: nothing is unpacked to the disk, whatever a member is
-called. Of an archive one member must be a trace; how much of it is looked at is bounded.
+Members are read in place, as streams: nothing is unpacked to disk, whatever a member's name.
+Exactly one member of an archive must be a trace; the search is bounded.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Packed = str  # "", "gzip", "zip" or "tar"
 
 
 class PackedError(Exception):
-    """What is wrong with an archive, in words that follow the file's name."""
+    """An error of an archive, as text that follows the file's name."""
 
-    several = False  # whether it holds more than one trace
+    several = False  # whether there is more than one trace
 
 
 def packed_as(head: bytes) -> Packed:
-    """What a file is, by its start: "" if it is not packed."""
+    """The packing of a file, from its start; "" if it is not packed."""
     if head.startswith(_ZIP):
         return "zip"
     place, word = _TAR
@@ -50,7 +50,7 @@ def packed_as(head: bytes) -> Packed:
     return "gzip" if head.startswith(_GZIP) else ""
 
 
-_OWN = (  # categories in a list of events without anything around it
+_OWN = (  # categories in a list of events without an object around it
     rb'"cat"\s*:\s*"(?:cpu_op|Operator|user_annotation|python_function|(?:cuda_)?[rR]untime|'
     rb'[kK]ernel|(?:gpu_)?[mM]em(?:cpy|set))"'
 )
@@ -59,8 +59,8 @@ _OTHERS = rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d|HOST<|DEVICE<)'  # XLA
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether what starts so is a trace: a JSON object, the list of events alone that torch wrote
-    before 1.8, or a Perfetto trace with work of a GPU."""
+    """Whether a file with this start is a trace: a JSON object, a bare list of events as torch
+    wrote before 1.8, or a Perfetto trace with GPU work."""
     if is_perfetto(head):
         return True
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
@@ -70,13 +70,14 @@ def is_trace(head: bytes) -> bool:
 
 
 _PACKET, _BYTES, _VARINT = b"\n", 2, 0
-_FIXED = {1: 8, 5: 4}  # bytes, by kind of field
+_FIXED = {1: 8, 5: 4}  # bytes, by wire type
 _INTERNED, _SPECIFICATIONS = 12, 24  # fields of packets, and of interned data
 _OF_GPU = (52, 53)  # counters, render stages
 
 
 def is_perfetto(head: bytes) -> bool:
-    """Whether it starts as a Perfetto trace that has render stages or counters of a GPU."""
+    """Whether a file with this start is a Perfetto trace with render stages or counters of a
+    GPU."""
     if head[:1] != _PACKET:
         return False
     for number, packet, _ in message_fields(head):
@@ -92,8 +93,8 @@ def is_perfetto(head: bytes) -> bool:
 def message_fields(
     message: bytes | bytearray | memoryview,
 ) -> Iterator[tuple[int, memoryview | None, int]]:
-    """Yield the whole fields of a protobuf message: number, content if it has a length, and where
-    it ends. Ends at what is none."""
+    """Yield the whole fields of a protobuf message: number, content if it has a length, and end.
+    Stops at invalid data."""
     with memoryview(message) as text:
         at = 0
         while at < len(text):
@@ -114,7 +115,7 @@ def message_fields(
 
 
 def _varint(text: memoryview, at: int) -> tuple[int, int]:
-    """A number and where it ends; beyond the text if it is not whole."""
+    """A varint and its end; an end beyond the text if it is truncated."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(text):
@@ -128,7 +129,7 @@ def _varint(text: memoryview, at: int) -> tuple[int, int]:
 
 
 def holds_trace(file: BinaryIO, limit: int) -> bool:
-    """Whether an archive holds traces, one or several."""
+    """Whether an archive contains one or more traces."""
     try:
         with opened(file, limit):
             return True
@@ -138,8 +139,8 @@ def holds_trace(file: BinaryIO, limit: int) -> bool:
 
 @contextmanager
 def opened(file: BinaryIO, limit: int) -> Iterator[tuple[BinaryIO, Packed]]:
-    """The stream of a trace's JSON, and how the file was packed; of an archive no member beyond
-    `limit` bytes of it is looked for.
+    """Open the JSON stream of a trace; returns it with the file's packing. In an archive, only
+    members in the first `limit` bytes are considered.
 
     Raises PackedError if an archive has no trace, several, or cannot be read.
     """
@@ -152,7 +153,7 @@ def opened(file: BinaryIO, limit: int) -> Iterator[tuple[BinaryIO, Packed]]:
         stream = cast("BinaryIO", unpacked)
         found = "tar" if packed_as(unpacked.peek(512)) == "tar" else "gzip"
     if found in ("zip", "tar"):
-        from profiler.kineto.trace_file import trace_within  # few traces come in archives
+        from profiler.kineto.trace_file import trace_within  # few are archives
 
         with trace_within(stream, found, limit) as member:
             yield member, found

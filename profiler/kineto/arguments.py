@@ -1,7 +1,7 @@
 """The arguments of torch.profiler's events as columns.
 
-A file has millions of events, and most arguments are those of another event but for a few numbers:
-what is alike is one `Args` for all of them, the numbers are columns.
+A file has millions of events, and most arguments equal those of another event except a few numbers:
+events share one `Args`, and the numbers are columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LARGEST_FRACTION = 1e9
 
 
 def whole(value: Scalar, default: int) -> int:
-    """A number, which files write in several ways; `default` if there is none."""
+    """A value as an integer, which files write in several ways; `default` if it is not one."""
     try:
         return int(value) if value is not None else default
     except (TypeError, ValueError, OverflowError):
@@ -28,7 +28,8 @@ def whole(value: Scalar, default: int) -> int:
 
 
 def fraction(value: Scalar) -> float | None:
-    """A number of zero or more, which files write in several ways; None if there is none."""
+    """A value as a non-negative number, which files write in several ways; None if it is not
+    one."""
     try:
         number = float(value) if value is not None else -1.0
     except (TypeError, ValueError, OverflowError):
@@ -59,12 +60,12 @@ class Args(
         "node": "graph node id",
     },
 ):
-    """What is read of an event's `args`; `dims` to `grid` are JSON, not decoded.
+    """The parts of an event's `args` that are read; `dims` to `grid` are JSON, not decoded.
     `changed` to `reserved` are those of allocations, `sequence` and `forward_thread` autograd's;
     `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
-    `collective` is that of some kernels, and `occupancy` to `warps` those of CUDA; `copied` is the
-    direction of a copy that its name does not have (`direction`, with `size`, on MTIA), `node` the
-    place of work in its CUDA graph, and `annotation` or `name` what the user called that."""
+    `collective` exists for some kernels, `occupancy` to `warps` for CUDA's; `copied` is the
+    direction of a copy if its name lacks it (`direction`, with `size`, on MTIA), `node` the place
+    of work in its CUDA graph, and `annotation` or `name` the user's name for that."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -100,21 +101,21 @@ class Args(
 NUMBERS = ("external_id", "correlation", "launch_id", "sequence")
 """The arguments that differ from event to event: columns if they are integers."""
 RAW = ("dims", "types", "values", "grid")
-"""Those that are JSON, not decoded."""
+"""The arguments that are JSON, not decoded."""
 OF_MTIA = ("direction", "size")
-"""Those of Meta's MTIA alone, whose events are decoded one by one."""
+"""The arguments of Meta's MTIA, whose events are decoded one by one."""
 NO_NUMBER = np.iinfo(np.int64).min
 _LARGEST = 1 << 63
 _NO_ARGS = Args()
 
 
 class Arguments(Sequence[Args | None]):
-    """The arguments of n events, None if nothing of them is read. Their `NUMBERS` are columns,
-    and None in what stands for many events.
+    """The arguments of n events, None for events without any. The `NUMBERS` are columns, and None
+    in an `Args` that several events share.
 
-    `row`, int32 [n], is the row of an event in what follows, -1 for none; `kind`, int32 [m],
-    indexes `kinds`; `columns` are int64 [m] by name, `NO_NUMBER` if the value is that of the kind,
-    as all are of a name that is not there.
+    `row`, int32 [n], is an event's row in `kind` and `columns`, -1 for none; `kind`, int32 [m],
+    indexes `kinds`; `columns` are int64 [m] by name. `NO_NUMBER`, or a missing column, means that
+    the value is that of the kind.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Arguments(Sequence[Args | None]):
 
     @classmethod
     def of(cls, args: Iterable[Args | None]) -> Arguments:
-        """The arguments of events that are objects already."""
+        """Build the columns from single arguments."""
         rows: list[int] = []
         kind: list[int] = []
         kinds: list[Args] = []
@@ -156,8 +157,8 @@ class Arguments(Sequence[Args | None]):
 
     @classmethod
     def joined(cls, parts: Sequence[Arguments]) -> Arguments:
-        """Those of the parts of a file in turn, which have nothing any more: a file's are not kept
-        twice. Parts may share their kinds."""
+        """Concatenate the arguments of the parts of a file, and empty the parts, so that nothing is
+        in memory twice. Parts may share their kinds."""
         every: list[Args] = []
         places: dict[int, int] = {}
         first = 0
@@ -180,7 +181,7 @@ class Arguments(Sequence[Args | None]):
         return cls(np.concatenate((none, *(part.row for part in parts))), kind, numbers, every)
 
     def taken(self, name: str) -> Int64s:
-        """One of the columns, which is not here any more."""
+        """Remove a column and return it."""
         found = self.columns.pop(name, None)
         return np.full(len(self.kind), NO_NUMBER, dtype=np.int64) if found is None else found
 
@@ -203,8 +204,8 @@ class Arguments(Sequence[Args | None]):
         return (self[event] for event in range(len(self)))
 
     def alike(self, events: Int64s) -> tuple[list[Args], Int64s]:
-        """The arguments of some events without their numbers, each once, and the index of each
-        event's among them, int64; those of events without any are empty."""
+        """The distinct arguments of some events without their numbers, and the index of each
+        event's, int64; empty arguments for events without any."""
         kinds = self.kinds_of(events)
         there = np.bincount(kinds + 1, minlength=1) > 0
         known = np.flatnonzero(there)
@@ -217,7 +218,7 @@ class Arguments(Sequence[Args | None]):
         return np.where(rows < 0, np.int32(-1), self.kind[rows]) if len(self.kind) else rows
 
     def values(self, name: str, events: Int64s) -> list[Any]:
-        """One argument of some events, None for those without."""
+        """The values of one argument of some events, None if missing."""
         kinds, index = self.alike(events)
         alike = [getattr(one, name) for one in kinds]
         places = index.tolist()
@@ -230,8 +231,8 @@ class Arguments(Sequence[Args | None]):
         ]
 
     def integers(self, name: str, events: Int64s) -> Int64s:
-        """One of the `NUMBERS` of some events, int64, `NO_NUMBER` for those that have none or have
-        it in another form."""
+        """The values of one of the `NUMBERS` for some events, int64; `NO_NUMBER` if missing or in
+        another form."""
         column = self.columns.get(name)
         if column is None or not len(column):
             return np.full(len(events), NO_NUMBER, dtype=np.int64)
@@ -239,8 +240,8 @@ class Arguments(Sequence[Args | None]):
         return np.where(rows < 0, NO_NUMBER, column[rows])
 
     def numbers(self, name: str, events: Int64s, default: int) -> Int64s:
-        """One of the `NUMBERS` of some events, int64, however the file writes it; `default` if they
-        have none, or one beyond 64 bits."""
+        """The values of one of the `NUMBERS` for some events, int64, however the file writes them;
+        `default` if missing, or beyond 64 bits."""
         found = self.integers(name, events)
         missing = np.flatnonzero(found == NO_NUMBER)
         if len(missing):
@@ -251,17 +252,17 @@ class Arguments(Sequence[Args | None]):
         return found
 
     def has_only_integers(self, name: str, events: Int64s) -> bool:
-        """Whether no event has an argument in another form than as a column."""
+        """Whether all events have this argument as a column value, or not at all."""
         return all(getattr(one, name) is None for one in self.alike(events)[0])
 
     def set_integers(self, name: str, events: Int64s, numbers: Int64s) -> None:
-        """Give events that have arguments a number of theirs."""
+        """Set one of the `NUMBERS` of some events, which must have arguments."""
         column = self.columns[name] = self.taken(name)
         column[self.row[events]] = numbers
 
 
 def known_numbers(numbers: Sequence[Int64s]) -> dict[str, Int64s]:
-    """The columns of the `NUMBERS` that any event has."""
+    """The columns of those `NUMBERS` that any event has, by name."""
     return {
         name: column
         for name, column in zip(NUMBERS, numbers, strict=True)

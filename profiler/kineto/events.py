@@ -34,7 +34,7 @@ from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, colle
 from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
 
-# --- Events of torch.profiler's Chrome JSON, as far as they are read.
+# --- The fields of an event of torch.profiler's Chrome JSON that are read.
 
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -56,8 +56,8 @@ class Event(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """The n samples of a file's counters: `series`, int32 [n], indexes `names`, the process and the
-    name of each counter; `value` is float64 [n]."""
+    """The n samples of a file's counters: `series`, int32 [n], indexes `names`, which are the
+    process and name of each counter; `value` is float64 [n]."""
 
     names: tuple[tuple[Scalar, str], ...] = ()
     series: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -67,8 +67,8 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events(Sequence[Event]):
-    """The n complete events of a file, in its order. A file has millions, so each is made when it
-    is asked for, without its times and the `NUMBERS` of its arguments: `name`, `category` and
+    """The n complete events of a file, in its order. An `Event` is created on access, without its
+    times and the `NUMBERS` of its arguments, since a file has millions: `name`, `category` and
     `thread`, int32 [n], index `names`, `categories` and `threads`, the (pid, tid) pairs."""
 
     names: tuple[str, ...]
@@ -106,14 +106,14 @@ class Events(Sequence[Event]):
         return [self.names[code] for code in self.name[rows].tolist()]
 
     def of_category(self, rows: Int64s, category: str) -> _Bools:
-        """Which of some events are of a category."""
+        """A mask of the events at `rows` that are of a category."""
         known = category in self.categories
         code = self.categories.index(category) if known else -1
         found: _Bools = self.category[rows] == code
         return found
 
     def named(self, rows: Int64s, test: Callable[[str], object]) -> np.ndarray[Any, Any]:
-        """What `test` says of the names of some events, asked once for each name."""
+        """The results of `test` for the names of some events; it is called once per name."""
         codes = self.name[rows]
         there = np.zeros(len(self.names), dtype=np.bool_)
         there[codes] = True
@@ -126,8 +126,8 @@ class Events(Sequence[Event]):
 
 # --- Events of older recorders under today's names.
 #
-# PyTorch 1.8 and 1.9 called categories `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`;
-# ranges that torch or the user named were operators.
+# In PyTorch 1.8 and 1.9, categories were `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`,
+# and ranges of torch or the user were operators.
 
 
 _CATEGORIES = {
@@ -142,7 +142,7 @@ _NAMED = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(|DistributedDataParal
 
 
 def renamed(events: Sequence[Event]) -> None:
-    """Give events of older recorders the categories of today, in place."""
+    """Set the categories of events of older recorders to today's, in place."""
     for event in events:
         today = _CATEGORIES.get(event.cat)
         if today is not None:
@@ -150,9 +150,9 @@ def renamed(events: Sequence[Event]) -> None:
             event.cat = "user_annotation" if named else today
 
 
-# --- Events of Meta's MTIA under the categories of a GPU: those of its firmware are copies
-# (`dma_request`), events that a stream records or waits for, and else what ran. Source: traces of
-# HolisticTraceAnalysis, `tests/data/mtia_*`.
+# --- Events of Meta's MTIA under the categories of a GPU: its firmware's events are copies
+# (`dma_request`), events that a stream records or waits for, and otherwise executed work. Source:
+# traces of HolisticTraceAnalysis, `tests/data/mtia_*`.
 
 
 MTIA = "mtia_ccp_events"
@@ -165,7 +165,7 @@ _STREAM_EVENTS = ("event_record", "event_wait")
 
 
 def _renamed_mtia(events: Sequence[Event]) -> None:
-    """Give events of MTIA the categories of work on a GPU, in place."""
+    """Set the categories of MTIA's events to those of GPU work, in place."""
     for event in events:
         if event.cat != MTIA:
             continue
@@ -178,13 +178,13 @@ def _renamed_mtia(events: Sequence[Event]) -> None:
             event.args.bytes = event.args.size if isinstance(event.args.size, int) else None
 
 
-# --- Events of a trace, part by part, as columns: of each a few numbers stay, and its arguments
-# if anything of them is read. Texts that are equal are one.
+# --- Events of a trace as columns, added part by part: a few numbers per event, and the arguments
+# that are read. Equal texts are stored once.
 
 
 LATEST_NS = 1 << 62
-"""ns, the year 2116; twice of it still is an int64."""
-_EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
+"""ns, the year 2116; twice as much still fits an int64."""
+_EXACT_BELOW_US = float(2**43)  # a float64 has three decimals below; 101 days
 _MEMORY = "[memory]"
 _COPIES = "gpu_memcpy"
 _DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
@@ -193,7 +193,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def _device_name(process: str) -> str:
-    """The device that a process of that name is: `rbln:0`, `mtia:9` of `MTIA 9`; "" if none."""
+    """The device that a process name means: `rbln:0`, `mtia:9` for `MTIA 9`; "" if none."""
     if _DEVICE_NAME.fullmatch(process):
         return process
     accelerator = _ACCELERATOR.fullmatch(process)
@@ -201,7 +201,7 @@ def _device_name(process: str) -> str:
 
 
 class _Codes(dict[_Key, int]):
-    """Numbers of what comes, in order."""
+    """Numbers keys in the order of their first lookup."""
 
     def __missing__(self, key: _Key) -> int:
         self[key] = code = len(self)
@@ -232,11 +232,11 @@ class _SampledEvents(msgspec.Struct):
 
 
 _SAMPLED = decoder_of(_SampledEvents)
-_UNNAMED = ("", "value")  # what recorders call the only value of a counter
+_UNNAMED = ("", "value")  # names that recorders give to the only value of a counter
 
 
 def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
-    """The numbers among arguments, by key."""
+    """The numbers among arguments, with their keys."""
     try:
         raw_values = decoded(args, dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
@@ -254,11 +254,11 @@ def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
 
 _KEYS = {one.name: one.encode_name for one in msgspec.structs.fields(Args)}
 _NOT_SCALAR = frozenset((*NUMBERS, *RAW, *OF_MTIA))
-_DECODED_CATEGORIES = frozenset(one.encode() for one in (*OLDER, MTIA))  # renamed
+_DECODED_CATEGORIES = frozenset(one.encode() for one in (*OLDER, MTIA))  # their events are renamed
 
 
 class _Recoded(Generic[_Key]):
-    """The numbers that texts have in `known`, by those that the core gave them."""
+    """Translates the core's codes of texts to the codes of their values in `known`."""
 
     def __init__(self, known: _Codes[_Key], value: Callable[[bytes], _Key]) -> None:
         self._known = known
@@ -267,7 +267,7 @@ class _Recoded(Generic[_Key]):
         self._number: Int32s = np.zeros(0, dtype=np.int32)
 
     def codes(self, codes: Int32s, texts: Callable[[int], list[bytes]]) -> Int32s:
-        """The numbers of some texts; `texts` has those of the core from a number on."""
+        """Translate some codes; `texts(n)` returns the core's texts from code n on."""
         more = texts(len(self._texts))
         self._texts += more
         self._number = np.append(self._number, np.full(len(more), -1, dtype=np.int32))
@@ -278,19 +278,19 @@ class _Recoded(Generic[_Key]):
 
 
 def _joined(parts: list[npt.NDArray[Any]], kind: type[np.generic]) -> npt.NDArray[Any]:
-    """A column whose parts lie in the parts of a file."""
+    """Concatenate the parts of a column."""
     return np.concatenate((np.zeros(0, dtype=kind), *parts))
 
 
 def _listed(texts: list[bytes]) -> bytes:
-    """A document of the texts of events."""
+    """A document with the given texts of events."""
     return b'{"traceEvents":[%b]}' % b",".join(texts)
 
 
 class Scanned(NamedTuple):
     """The complete events of a document, as columns of `EventColumns`; `rest` is the document
-    without its events, `others` are events of other kinds that are read, `marked` the texts of
-    those that belong to collectives, in `marked_rows`."""
+    without its events, `others` are its events of other kinds that are read, `marked` the texts of
+    events of collectives, at `marked_rows`."""
 
     codes: tuple[Int32s, Int32s, Int32s]
     start_ns: Int64s
@@ -305,9 +305,8 @@ class Scanned(NamedTuple):
 
 
 class EventColumns:
-    """What is kept of events; `out_of_range` is the sentence about times that none can have,
-    `valid` makes JSON of a text of the file if that is none, and values are decoded if `strict` as
-    they are spelled."""
+    """Collects events as columns. `out_of_range` is the error for impossible times, `valid` repairs
+    text of the file that is not JSON, and `strict` decoding accepts no other types of values."""
 
     def __init__(
         self, out_of_range: str, valid: Callable[[Text], Text], strict: bool = True
@@ -347,7 +346,8 @@ class EventColumns:
         self._ended: list[Event] = []
 
     def scan(self, text: Text) -> Scanned | None:
-        """The events of a document, not added; None if they must be decoded one by one."""
+        """Scan the events of a document without adding them; None if they must be decoded one by
+        one."""
         table = self._table
         if not table.scan(text) or not _DECODED_CATEGORIES.isdisjoint(table.categories(0)):
             return None
@@ -390,7 +390,7 @@ class EventColumns:
         return decoded(b"[%b]" % text, tuple[Scalar, Scalar], strict=self._strict)
 
     def _name_copies(self, names: Int32s, arguments: Arguments) -> None:
-        """Give copies the direction that their names do not have, in place."""
+        """Add the direction to names of copies that lack it, in place."""
         code = self._names.get("Memcpy")
         copies = np.flatnonzero(names == code) if code is not None else ()
         for row in np.array(copies, dtype=np.int64).tolist():
@@ -399,7 +399,7 @@ class EventColumns:
                 names[row] = self._names[f"Memcpy {args.copied}"]
 
     def add_scanned(self, found: Scanned) -> None:
-        """Add the events of a document that was scanned."""
+        """Add the events of a scanned document."""
         if found.marked:
             collectives = collective_args(_listed(found.marked)).items()
             rows = found.marked_rows
@@ -413,8 +413,8 @@ class EventColumns:
             self._add_others(found.others, found.others_text)
 
     def _without_unended(self, lengths: Int64s) -> Int64s:
-        """The lengths of the next events in ns, 0 for those that did not end (`NO_NUMBER`) or ended
-        before they began, which are noted."""
+        """The lengths of the next events in ns, 0 for events without an end (`NO_NUMBER`) or that
+        ended before their start; the rows of both are stored."""
         if (lengths < 0).any():
             ended = lengths != NO_NUMBER
             self.unfinished += (self._count + np.flatnonzero(~ended)).tolist()
@@ -422,7 +422,7 @@ class EventColumns:
         return np.maximum(lengths, 0)
 
     def add(self, events: list[Event], text: Text) -> None:
-        """Add some events, which were decoded from `text`."""
+        """Add events that were decoded from `text`."""
         places = [place for place, event in enumerate(events) if event.ph == "X"]
         complete = events if len(places) == len(events) else [events[place] for place in places]
         starts = np.array([event.ts for event in complete], dtype=np.float64)
@@ -438,13 +438,13 @@ class EventColumns:
         self._add_complete(complete, places, text)
 
     def _lengths(self, events: list[Event]) -> Int64s:
-        """How long the next events lasted, as `_without_unended` has it."""
+        """The lengths of the next events, as in `_without_unended`."""
         durations = np.array([event.dur for event in events], dtype=np.float64)
         lengths = np.where(np.isnan(durations), NO_NUMBER, self._whole(durations))
         return self._without_unended(lengths)
 
     def _add_ended(self) -> None:
-        """Add the events that were recorded as a begin and an end, or as a begin alone."""
+        """Add the events that were recorded as a begin and an end, or as a begin without an end."""
         ended = [*self._ended, *(event for begun in self._begun.values() for event in begun)]
         if ended:
             starts = np.array([event.ts for event in ended], dtype=np.float64)
@@ -452,12 +452,12 @@ class EventColumns:
             self._add_complete(ended, [], b"{}")
 
     def complete(self, base_ns: int) -> tuple[Events, Int64s, Int64s]:
-        """The complete events, and their starts and durations in ns."""
+        """The complete events, and their starts and durations in ns. Empties the parts."""
         self._add_ended()
         args = Arguments.joined(self._args)
         parts = [(*times, *codes) for times, codes in zip(self._times, self._codes, strict=True)]
         columns = [[*column] for column in zip(*parts, strict=True)] or [[] for _ in range(5)]
-        del self._args, self._times, self._codes, parts  # a file's columns are not kept twice
+        del self._args, self._times, self._codes, parts  # not in memory twice
         thread, category, name = (_joined(columns.pop(), np.int32) for _ in range(3))
         duration_ns, start_ns = (_joined(columns.pop(), np.int64) for _ in range(2))
         start_ns += base_ns
@@ -502,7 +502,7 @@ class EventColumns:
         collective = False
         for one in (event.args for event in events):
             if one is not None:
-                # equal ones once, not in the text
+                # equal values are stored once, without a reference to the text
                 if one.dims or one.types or one.values or one.grid:
                     for name in RAW:
                         setattr(one, name, self._shared(getattr(one, name)))
@@ -539,7 +539,8 @@ class EventColumns:
             self._add_samples(events, sampled, text)
 
     def _add_samples(self, events: list[Event], places: list[int], text: Text) -> None:
-        """Add what counters said; `places` are those of their events."""
+        """Add the values of counter events; `places` are the counters' positions among the
+        events."""
         found = _SAMPLED.decode(self._valid(text)).traceEvents
         times = np.array([events[place].ts for place in places], dtype=np.float64)
         codes: list[int] = []
@@ -558,7 +559,7 @@ class EventColumns:
         self._samples.append((series, exact, np.array(values, dtype=np.float64)))
 
     def _add_border(self, event: Event) -> None:
-        """Note the begin of an event, or the end of the innermost that its thread is in."""
+        """Handle a begin of an event, or an end of the innermost one open on its thread."""
         begun = self._begun.setdefault((event.pid, event.tid), [])
         if event.ts is None or (event.ph == "E" and not begun):
             self.dropped += 1
@@ -579,7 +580,7 @@ class EventColumns:
         return found
 
     def _exact(self, microseconds: _Float64s, places: list[int], text: Text) -> Int64s:
-        """Times in ns; nothing is lost to floating point. `places` are those of their events."""
+        """Times in ns without floating-point loss; `places` are the positions of their events."""
         whole = self._whole(microseconds)
         if not len(whole) or np.nanmax(microseconds, initial=0) < _EXACT_BELOW_US:
             return whole
@@ -588,8 +589,8 @@ class EventColumns:
         return np.array([round(time * 1000) for time in exact], dtype=np.int64)
 
     def _whole(self, microseconds: _Float64s) -> Int64s:
-        """Times in ns, 0 if there is none; exact for three decimals below `_EXACT_BELOW_US`:
-        what follows the point is set apart before it is multiplied."""
+        """Times in ns, 0 for NaN. Exact for three decimals below `_EXACT_BELOW_US`, since the
+        fraction is converted separately."""
         microseconds = np.nan_to_num(microseconds, nan=0.0, posinf=np.inf)
         if len(microseconds) and np.abs(microseconds).max() >= LATEST_NS / 1000:
             raise InputError(self._out_of_range)
@@ -602,7 +603,7 @@ class EventColumns:
             raise InputError(self._out_of_range)
 
 
-# --- Ranges that nest on the threads that recorded them: what lies in what, what is around a time.
+# --- Nested ranges of each thread, and the ranges around a time.
 
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -611,7 +612,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 class Ranges(Struct, frozen=True, eq=False):
     """n ranges `[start_ns, end_ns)` in order of thread, start, and outer before inner.
 
-    `row` is whatever the ranges stand for, int64 [n]; `parent` is the index of the innermost
+    `row` identifies what each range represents, int64 [n]; `parent` is the index of the innermost
     range around each, -1 for none.
     """
 
@@ -625,7 +626,7 @@ class Ranges(Struct, frozen=True, eq=False):
     def of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
         """Sort and nest ranges given in any order; equal ones nest in the order given."""
         order = np.lexsort((-end_ns, start_ns, thread))
-        start_ns = start_ns[order]  # one by one, for each frees what it replaces
+        start_ns = start_ns[order]  # one at a time: each frees the array it replaces
         end_ns = end_ns[order]
         thread, row = thread[order], row[order]
         del order
@@ -633,8 +634,8 @@ class Ranges(Struct, frozen=True, eq=False):
 
     @classmethod
     def outermost_of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
-        """Of the ranges given those that lie in no other, as `of(…).outermost()` has them: started
-        when all before them on their thread had ended."""
+        """The given ranges that are in no other, as `of(…).outermost()` returns them: those that
+        start after all earlier ones on their thread have ended."""
         order = np.lexsort((-end_ns, start_ns, thread))
         kept = [np.zeros(0, dtype=np.int64)]
         heads = np.flatnonzero(np.diff(thread[order], prepend=-1, append=-1))
@@ -650,14 +651,14 @@ class Ranges(Struct, frozen=True, eq=False):
         return len(self.start_ns)
 
     def innermost(self, thread: Int32s, time_ns: Int64s) -> Int64s:
-        """The index of the innermost range around each time on its thread, -1 for none: of those
-        that have started and not ended there the last one."""
+        """The index of the innermost range around each time on its thread, -1 for none: the last
+        one that has started and not ended."""
         first, last = self._begun(thread, time_ns)
         return _last_open(self.end_ns, first, last, time_ns)
 
     def _begun(self, thread: Int32s, time_ns: Int64s) -> tuple[Int64s, Int64s]:
-        """The indices of the first range on each time's thread and of the last one that has started
-        there, which is before the first if none has."""
+        """For each time, the indices of the first range on its thread and of the last one started
+        by then; the latter is smaller if none has."""
         order = np.argsort(thread, kind="stable")
         codes, sizes = np.unique(thread, return_counts=True)
         tails = np.cumsum(sizes)
@@ -672,7 +673,7 @@ class Ranges(Struct, frozen=True, eq=False):
         return first, last
 
     def outermost_marked(self, marked: Bools) -> Int64s:
-        """For each range the outermost marked one among it and those around it, -1 for none."""
+        """For each range the outermost marked one among itself and its ancestors, -1 for none."""
         found: list[int] = []
         for index, (parent, mark) in enumerate(
             zip(self.parent.tolist(), marked.tolist(), strict=True)
@@ -682,27 +683,26 @@ class Ranges(Struct, frozen=True, eq=False):
         return np.array(found, dtype=np.int64)
 
     def select(self, kept: Bools) -> Ranges:
-        """Some of the ranges, nested again."""
+        """The ranges in the mask `kept`, nested again."""
         return Ranges.of(self.row[kept], self.thread[kept], self.start_ns[kept], self.end_ns[kept])
 
     def outermost(self) -> Ranges:
-        """The ranges that lie in no other."""
+        """The ranges that are in no other."""
         return self.select(self.parent < 0)
 
 
 def _last_open(end_ns: Int64s, first: Int64s, last: Int64s, time_ns: Int64s) -> Int64s:
-    """Of the ranges from `first` to `last` the last that ends after each time, -1 for none.
+    """The last range from `first` to `last` that ends after each time, -1 for none.
 
-    Backwards through blocks that double, by the latest end in each, to one in which a range ends
-    after the time, and down in it: as many passes as the number of ranges has bits. `last` is
-    used up.
+    Searches backwards through blocks of doubling size, by the latest end in each, and then down in
+    the first one with a match: one pass per bit of the number of ranges. Overwrites `last`.
     """
     found = last
     over = last >= first
     over[over] = end_ns[last[over]] <= time_ns[over]
     asked = np.flatnonzero(over)
-    block = last[asked]  # up to the last range none in it ends after the time
-    latest = [end_ns]  # by blocks of 1, 2, 4, … ranges
+    block = last[asked]  # no range after this block, up to the last one, ends after the time
+    latest = [end_ns]  # latest end in blocks of 1, 2, 4, … ranges
     reached: list[tuple[Int64s, Int64s]] = []
     while len(asked):
         before = block - 1

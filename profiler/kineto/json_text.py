@@ -22,14 +22,14 @@ from profiler.kineto import BYTE_ORDER_MARK
 from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_PART = 4 << 20  # bytes that are decoded at once, at least
+_PART = 4 << 20  # bytes that are decoded together, at least
 
 # --- Whole JSON.
 #
-# `traceEvents` is cut between two of its events. If that is, nobody knows without reading all of
-# it; but what looks like the start of an object behind another one is tried from the last place on,
-# and if what stands before it can be decoded, it is one: a cut within an event leaves text that is
-# no JSON, one behind the events a document that has more than events.
+# `traceEvents` is cut between two of its events. That place cannot be known without reading
+# everything before it. So texts that look like the start of an object after another one are tried,
+# the last first: if the text before it can be decoded, it is such a place. A cut inside an event
+# leaves invalid JSON, and one after the events a document that has more than events.
 
 
 Text = bytes | bytearray
@@ -40,7 +40,7 @@ _LAST = b"]}"
 _LOOKED_AT = 1 << 16  # bytes at the end of a part in which it may be cut
 _TRIES = 4
 WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for a text that is no such JSON."""
+"""The errors of decoding a text that is not such JSON."""
 
 
 def in_parts(
@@ -48,9 +48,9 @@ def in_parts(
     decode: Callable[[Text], _Decoded],
     decode_part: Callable[[Text], _Decoded],
 ) -> Iterator[tuple[_Decoded, Text]]:
-    """Documents that have the events of a file in turn, decoded, and their texts: the last one has
-    what stands around the events as well. Raises what `decode` raises for that; `decode_part`
-    decodes the others, and must refuse one that has more than events."""
+    """Decode a file as documents with some of its events each; yields them with their texts. The
+    last one also has what is around the events. Raises what `decode` raises for it. `decode_part`
+    decodes the others, and must refuse a document with more than events."""
     text, head, enough = bytearray(), b"", _PART
     for chunk in chunks:
         text += chunk
@@ -72,7 +72,7 @@ def in_parts(
 
 
 def _head_of(text: bytearray) -> bytes:
-    """What stands before the first event; b"" if that is not there yet."""
+    """The text before the first event; b"" if that is not read yet."""
     for found in _EVENTS.finditer(text):
         head = bytes(text[: found.end()])
         try:
@@ -84,8 +84,9 @@ def _head_of(text: bytearray) -> bytes:
 
 
 def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, bytearray] | None:
-    """A document of the first events of a text that begins as one, to which it is cut, and a text
-    of what is behind them that begins so, too; None if it cannot be cut."""
+    """Cut a text between two events. Returns the decoded document of the first events, and a text
+    of the rest that starts like a document, too; `text` is cut to the former. None if it cannot be
+    cut."""
     places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, len(_FIRST))))
     ends = [(found.start() + 1, found.end(1)) for found in places[: -_TRIES - 1 : -1]]
     for end, begin in ends:
@@ -100,10 +101,10 @@ def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded,
     return None
 
 
-# --- Damaged JSON: its events, and what of it could not be read.
+# --- Damaged JSON: its events, and what could not be read.
 #
-# Events are decoded many at once; those that fail are halved until the ones that are no JSON are
-# alone. After such a one reading goes on at the next text that begins like an event.
+# Many events are decoded together. If that fails, they are halved until the invalid ones are alone.
+# Reading continues at the next text that starts like an event.
 
 
 # An event's own object, not the value of one of its keys (`"args": {"name": …}`).
@@ -124,10 +125,10 @@ _Event = TypeVar("_Event", bound=_Phased)
 
 
 class DamagedText(Generic[_Event]):
-    """Reads a text: how many events were `read`, how many `skipped`, at which byte the first of
-    these began, and, if the text is no whole file, the byte at which it breaks off; -1 for none.
-    `header` is what stands around the events. `valid` puts right what can be in a text that is no
-    JSON, `event` is what each is decoded as."""
+    """Reads the events of a damaged text. Counts the events `read` and `skipped`; `first_skipped`
+    is the byte at which the first skipped one starts, `broken_at` the byte at which a truncated
+    text ends, -1 for none. `header` is the text around the events. `valid` repairs what it can in
+    invalid JSON, `event` is the type to decode."""
 
     def __init__(self, valid: Callable[[Text], bytes], event: type[_Event]) -> None:
         self.read = self.skipped = 0
@@ -138,7 +139,7 @@ class DamagedText(Generic[_Event]):
         self._position = 0
 
     def parts(self, chunks: Iterable[bytes]) -> Iterator[tuple[list[_Event], Text]]:
-        """Lists of events, and the text of each: an object with `traceEvents`."""
+        """Yield lists of events, each with its text: an object with `traceEvents`."""
         text, enough, started = bytearray(), _PART, False
         for chunk in chunks:
             text += chunk
@@ -163,7 +164,8 @@ class DamagedText(Generic[_Event]):
         self._position += size
 
     def _start(self, text: bytearray) -> bool:
-        """Take what stands before the first event out of the text; whether that begins in it."""
+        """Move the text before the first event to the header; returns whether an event starts in
+        the text."""
         listed = _EVENTS.search(text)
         first = _EVENT.search(text, listed.end() if listed else 0)
         if first is None:
@@ -173,7 +175,8 @@ class DamagedText(Generic[_Event]):
         return True
 
     def _end(self, text: bytearray, last: int) -> int:
-        """The end of the last event, which starts at `last`; the header's text follows."""
+        """The end of the last event, which starts at `last`; the text after it is added to the
+        header."""
         plain = text[last:].decode("utf-8", "surrogateescape")
         size = 0
         try:
@@ -193,7 +196,7 @@ class DamagedText(Generic[_Event]):
         return end
 
     def _decoded(self, text: Text, begins: list[int]) -> Iterator[tuple[list[_Event], Text]]:
-        """The events that begin at all but the last of some places in the text."""
+        """Decode the events between neighbouring places of `begins` in the text."""
         pieces = [bytes(text[begin:end]).rstrip(b", \t\r\n") for begin, end in pairwise(begins)]
         decoder = decoder_of(list[self._event], strict=False)  # type: ignore[name-defined]
         waiting = [(0, len(pieces))] if pieces else []
@@ -207,7 +210,7 @@ class DamagedText(Generic[_Event]):
                     middle = (first + last) // 2
                     waiting += [(middle, last), (first, middle)]
                     continue
-                # several events may be in it, the begin of one was lost
+                # there may be several events in it, if the start of one was lost
                 self.skipped += max(len(_PHASE.findall(pieces[first])), 1)
                 if self.first_skipped < 0:
                     self.first_skipped = self._position + begins[first]
@@ -216,7 +219,7 @@ class DamagedText(Generic[_Event]):
             yield events, b'{"traceEvents":' + some + b"}"
 
     def notes(self) -> Iterator[HealthNote]:
-        """What a manifest says of the text."""
+        """The health notes for the manifest."""
         if self.skipped:
             total = self.read + self.skipped
             yield HealthNote(
@@ -231,12 +234,12 @@ class DamagedText(Generic[_Event]):
             yield HealthNote(rule=HealthRule.BROKEN_OFF, count=self.read, at_byte=self.broken_at)
 
     def header_with(self, keys: Iterable[str]) -> bytes:
-        """A JSON object of the keys that can be read in the header."""
+        """A JSON object with those of the keys that can be read in the header."""
         found = [b'"traceEvents":[]']
         for key in keys:
             for place in re.finditer(rb'"%b"\s*:\s*' % re.escape(key.encode()), self.header):
                 outside = _TEXT.sub(b"", self.header[: place.start()])
-                if outside.count(b"{") - outside.count(b"}") > 1:  # a key of another object
+                if outside.count(b"{") - outside.count(b"}") > 1:  # the key is in another object
                     continue
                 plain = paired(self._valid(self.header[place.end() :]).decode("utf-8", "replace"))
                 try:

@@ -21,17 +21,12 @@ from profiler.files import decoded
 from profiler.grammars.names import is_collective
 from profiler.trace.events import Category
 
-# --- The result of a convolution, which torch's events do not have: from input, weight and
-# arguments.
-#
-#     result_dims("aten::conv2d", [[1, 4, 8, 8], [6, 4, 3, 3]], [None, None, None, [2, 2], [1,
-# 1]])
-#     → (1, 6, 4, 4)
+# --- The result of a convolution from input, weight and arguments.
 #
 # Source: torch's `native_functions.yaml` (order of the arguments), torch.nn.Conv2d (the size).
 
 
-_CONVOLUTION_ARGUMENTS = {  # places of stride, padding, dilation and transposed; -1: it has none
+_CONVOLUTION_ARGUMENTS = {  # positions of stride, padding, dilation and transposed; -1: none
     f"aten::{name}": places
     for places, names in {
         (3, 4, 5, -1): ("conv1d", "conv2d", "conv3d", "cudnn_convolution_relu"),
@@ -50,10 +45,10 @@ _CONVOLUTION_ARGUMENTS = {  # places of stride, padding, dilation and transposed
 def result_dims(
     operator: str, dims: Sequence[Any], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """Dims of the result of `operator`, None if they do not follow.
+    """Dims of the result of `operator`, None if they cannot be derived.
 
-    `dims` are those of its inputs in order, `arguments` the values of those that are no tensors;
-    a missing one is the default: stride and dilation 1, no padding.
+    `dims` are those of its inputs in order, `arguments` the values of non-tensors; a missing one
+    has the default: stride and dilation 1, no padding.
     """
     places = _CONVOLUTION_ARGUMENTS.get(operator)
     if places is None or len(dims) < 2:
@@ -78,7 +73,7 @@ def result_dims(
 
 def argument_values(printed: bytes | msgspec.Raw) -> list[Any]:
     """The "Concrete Inputs" of an event, a JSON list of arguments as torch prints them: "[1, 1]",
-    "1", "False", "same", "" for a tensor. Raises ValueError or TypeError if it is no list."""
+    "1", "False", "same", "" for a tensor. Raises ValueError or TypeError if it is not a list."""
     return [_value(text) for text in msgspec.json.decode(printed)]
 
 
@@ -95,7 +90,7 @@ def _at(arguments: Sequence[Any], place: int) -> Any:
 
 
 def _each(value: Any, default: int, rank: int) -> list[int] | None:
-    """One whole number a dimension; None if the argument is something else."""
+    """The argument as one integer per dimension; None if it is not."""
     values = [default] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values):
         return None
@@ -107,7 +102,7 @@ def _each(value: Any, default: int, rank: int) -> list[int] | None:
 def _padding(
     value: Any, kernel: Sequence[int], dilation: list[int] | None, rank: int
 ) -> list[int] | None:
-    """What padding adds to each dimension, on both sides together."""
+    """The total padding of both sides in each dimension."""
     if value == "valid":
         return [0] * rank
     if value == "same" and dilation is not None:
@@ -116,10 +111,7 @@ def _padding(
     return None if each is None else [2 * size for size in each]
 
 
-# --- Whether an attention operator masks causally, which its arguments tell and its shapes do not.
-#
-#     is_causal("aten::scaled_dot_product_attention", [None, None, None, None, 0.0, True])    →
-# True
+# --- Whether an attention operator masks causally, from its arguments.
 #
 # Source: torch's `native_functions.yaml`, the flash-attention package's `flash_attn_interface.py`
 # and aiter's `aiter/ops/mha.py` (order of the arguments).
@@ -139,7 +131,7 @@ CAUSAL_PLACES = {
     "flash_attn::_flash_attn_forward": 5,
     "aiter::mha_batch_prefill": 12,
 }
-"""Where an operator says it, by its name."""
+"""The position of the causal argument, by operator."""
 
 
 def is_attention(operator: str) -> bool:
@@ -148,25 +140,25 @@ def is_attention(operator: str) -> bool:
 
 
 def is_causal(operator: str, arguments: Sequence[Any]) -> bool:
-    """Whether the operator's scores lie below the diagonal; False if it does not tell.
-    `arguments` are its values as `convolution.argument_values` reads them."""
+    """Whether the operator masks causally; False if unknown. `arguments` are its values from
+    `argument_values`."""
     place = CAUSAL_PLACES.get(operator, len(arguments))
     return place < len(arguments) and arguments[place] in (True, 1, 2)
 
 
 GENERATED = ("triton_poi_", "triton_red_", "triton_per_")
-"""How the names of torch.compile's kernels begin: pointwise ones, and reductions."""
+"""Prefixes of names of torch.compile's kernels: pointwise ones, and reductions."""
 
 
 def has_mark(operator: str) -> bool:
-    """Whether `text_mark` may be something."""
+    """Whether `text_mark` may return more than ""."""
     return is_attention(operator) or operator.startswith(GENERATED)
 
 
 def text_mark(operator: str, types: Sequence[Any], printed: bytes | msgspec.Raw) -> str:
-    """What the text of the operator's shapes ends in: " causal"; " over 3072,6", how many elements
-    a generated kernel goes over, and of a reduction how many for each; or nothing. `types` and
-    `printed` are the event's "Input type" and "Concrete Inputs"."""
+    """The suffix of the operator's shapes: " causal"; " over 3072,6" with the number of elements of
+    a generated kernel, and for a reduction the number per result; or "". `types` and `printed` are
+    the event's "Input type" and "Concrete Inputs"."""
     try:
         arguments = argument_values(printed)
         if is_attention(operator):
@@ -184,8 +176,8 @@ def text_mark(operator: str, types: Sequence[Any], printed: bytes | msgspec.Raw)
 Scalar = int | float | str | None
 
 
-# --- What Kineto's kernels of NCCL and RCCL tell of the collective that they are: read apart from
-# other events, of which none has these keys.
+# --- The collective of an NCCL or RCCL kernel, from keys that only such events have, so they are
+# read separately.
 
 
 class CollectiveArgs(
@@ -201,8 +193,8 @@ class CollectiveArgs(
         "sequence": "Seq",
     },
 ):
-    """`sent` and `received` are numbers of elements of `dtype`, `size` is that of the process
-    group, `members` are the ranks in it as a text, cut behind thirty."""
+    """A collective: `sent` and `received` are numbers of elements of `dtype`, `size` that of the
+    process group, `members` its ranks as text, cut after thirty."""
 
     name: Scalar = None
     sent: Scalar = None
@@ -224,8 +216,8 @@ class _Events(msgspec.Struct):
 
 
 def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
-    """What the kernels among `traceEvents` tell, by their place there; nothing if one has such
-    keys in another form than Kineto's."""
+    """The collectives of the kernels among `traceEvents`, by position; empty if one has such keys
+    in another form than Kineto's."""
     try:
         events = decoded(data, _Events, strict=False).traceEvents
     except msgspec.MsgspecError:
@@ -237,16 +229,12 @@ def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
     }
 
 
-# --- The type of the tensors of a list, which torch's events do not have: from the kernel that
-# copied them.
+# --- The element type of a copied list of tensors, from the name of the copying kernel.
 #
-#     listed_type("void at::native::(…)::CatArrayBatchedCopy<at::native::(…)::OpaqueType<2u>, …")
-#     → "bits16"
-#
-# `cat` copies what has the same type without asking which: of its kernel the width alone is known,
-# and the type is torch's of bits (`torch.bits16`). Older kernels name the type, and so does a copy
-# an input, by an elementwise kernel that converts nothing. Source: `Shape.cu` and `Copy.cu` of
-# torch's `aten/src/ATen/native/cuda`.
+# `cat` copies tensors of one type without distinguishing types of the same width: its kernel shows
+# only the width, so the type is torch's type of bits (`torch.bits16`). Older kernels name the type,
+# and so does a copy per input, by an elementwise kernel without conversion. Source: `Shape.cu` and
+# `Copy.cu` of torch's `aten/src/ATen/native/cuda`.
 
 
 _LISTING_OPERATORS = frozenset(("aten::cat", "aten::_cat", "aten::concat", "aten::stack"))
@@ -259,13 +247,14 @@ _LONGEST = 1 << 14  # characters of a name
 
 
 def is_list_copy(operator: str) -> bool:
-    """Whether an operator's kernel copies the tensors of a list as they are."""
+    """Whether an operator's kernel copies the tensors of a list unchanged."""
     return operator in _LISTING_OPERATORS
 
 
 @lru_cache(maxsize=1 << 10)
 def listed_type(kernel: str) -> str:
-    """`bits16`, or `BFloat16` if the name of the kernel says so; "" if it does not."""
+    """The element type in the name of a copy kernel: `bits16`, or `BFloat16` if it is named; "" if
+    unknown."""
     if len(kernel) > _LONGEST:
         return ""
     opaque = _OPAQUE.search(kernel) if "CatArray" in kernel else None
@@ -300,8 +289,8 @@ def is_operator(name: str) -> bool:
 
 
 def is_compiling(name: str) -> bool:
-    """Whether a CPU range is torch.compile at work: tracing and generating code, with operators in
-    it that are run on no data. torch records it among the operators."""
+    """Whether a CPU range is torch.compile at work: tracing and generating code. The operators in
+    it run on no data. torch records it as an operator."""
     return _COMPILING.fullmatch(name) is not None
 
 
@@ -331,12 +320,12 @@ def copy_name(name: str) -> str:
 
 
 GRAPH_NODES = ("graph_event_node", "graph_host_node")
-"""What a CUDA graph does on a stream beside work: it records an event, or waits for a function of
-the host."""
+"""The nodes of a CUDA graph other than work on its stream: recording an event, or waiting for a
+host function."""
 
 
 def queue(activity: str, name: str) -> tuple[str, Category]:
-    """What follows the stream in the name of the track of device work, and its category.
+    """The suffix after the stream in the track's name of device work, and its category.
 
     `activity` is Kineto's: `kernel`, `gpu_memcpy`, `gpu_memset` or one of `GRAPH_NODES`, which are
     on ` sync`. Copies from and to the host are on ` memcpy` (dma), those on a device or between
@@ -356,15 +345,13 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
     return "", "compute"
 
 
-# --- The result of a reduction, which torch's events do not have: from its input and arguments.
+# --- The result of a reduction, from its input and arguments.
 #
-#     reduced_dims("aten::mean", [2, 24, 4096, 64], [None, [-1], True, ""])    → (2, 24, 4096, 1)
-#
-# Source: torch's `native_functions.yaml` (overloads, which the number of their arguments tells
-# apart, and the order of these).
+# Source: torch's `native_functions.yaml` (overloads, distinguished by their number of arguments,
+# and the order of these).
 
 
-_REDUCTION_ARGUMENTS = {  # operator: number of arguments → places of dims and keepdim
+_REDUCTION_ARGUMENTS = {  # operator: number of arguments → positions of dims and keepdim
     "aten::mean": {4: (1, 2)},
     "aten::sum": {4: (1, 2)},
     "aten::amax": {3: (1, 2)},
@@ -373,15 +360,15 @@ _REDUCTION_ARGUMENTS = {  # operator: number of arguments → places of dims and
     "aten::std": {4: (1, 3)},
     "aten::linalg_vector_norm": {5: (2, 3)},
 }
-_TYPES = {"aten::mean": 3, "aten::sum": 3, "aten::linalg_vector_norm": 4}  # of the result
+_TYPES = {"aten::mean": 3, "aten::sum": 3, "aten::linalg_vector_norm": 4}  # dims of the result
 
 
 def reduced_dims(
     operator: str, dims: Sequence[int], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """Dims of what `operator` makes of an input of these `dims`, in the input's type; None if
-    they do not follow or the type is another. `arguments` are its values as
-    `convolution.argument_values` reads them."""
+    """Dims of the result of `operator` for an input with these `dims`, in the input's type; None if
+    they cannot be derived, or the type differs. `arguments` are its values from
+    `argument_values`."""
     found = _REDUCTION_ARGUMENTS.get(operator, {}).get(len(arguments))
     if found is None or arguments[_TYPES.get(operator, 0)] not in ("", None):
         return None
@@ -402,12 +389,9 @@ def _is_place(value: object, rank: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -rank <= value < rank
 
 
-# --- The result of an upsampling, which torch's events do not have: from its input and arguments.
+# --- The result of an upsampling, from its input and arguments.
 #
-#     resampled_dims("aten::upsample_nearest2d", [1, 256, 64, 64], [None, [128, 128], None, None])
-#     → (1, 256, 128, 128)
-#
-# Source: torch's `native_functions.yaml` (`output_size` stands behind the input).
+# Source: torch's `native_functions.yaml` (`output_size` follows the input).
 
 
 _RESAMPLING_OPERATORS = frozenset(
@@ -424,9 +408,8 @@ _RESAMPLING_OPERATORS = frozenset(
 def resampled_dims(
     operator: str, dims: Sequence[int], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
-    """Dims of what `operator` makes of an input of these `dims`, None if they do not follow: an
-    overload takes factors. `arguments` are its values as `convolution.argument_values` reads
-    them."""
+    """Dims of the result of `operator` for an input with these `dims`; None if they cannot be
+    derived, as for an overload with factors. `arguments` are its values from `argument_values`."""
     sizes = arguments[1] if len(arguments) > 1 else None
     if (
         operator not in _RESAMPLING_OPERATORS
@@ -439,11 +422,7 @@ def resampled_dims(
     return (*dims[:2], *sizes)
 
 
-# --- The result of an operator, which torch's events do not have, if its inputs and arguments
-# tell: of convolutions, reductions and resamplings.
-#
-#     result_of("aten::mean", [[2, 24, 4096, 64]], ["c10::BFloat16"], b'["","[-1]","True",""]')
-#     → (2, 24, 4096, 1)
+# --- The result of a convolution, reduction or resampling, which torch's events lack.
 
 
 _RESULTS = (_CONVOLUTION_ARGUMENTS, _REDUCTION_ARGUMENTS, _RESAMPLING_OPERATORS)
@@ -451,15 +430,15 @@ _REAL = ("float", "double", "half", "bfloat")  # sums of integers are int64
 
 
 def has_result(operator: str) -> bool:
-    """Whether the dims of its result may follow."""
+    """Whether the dims of the operator's result may be derived."""
     return any(operator in one for one in _RESULTS)
 
 
 def result_of(
     operator: str, dims: Sequence[Any], types: Sequence[Any], values: bytes | msgspec.Raw
 ) -> tuple[int, ...] | None:
-    """Dims of the result, whose type is that of the first input; None if they do not follow, or
-    the type is another. `dims`, `types` and `values` are those of the event, of each argument."""
+    """Dims of the result, whose type is that of the first input; None if they cannot be derived, or
+    the type differs. `dims`, `types` and `values` are the event's, one per argument."""
     kind = str(types[0]).removeprefix("c10::").lower() if types else ""
     if not has_result(operator) or (operator == "aten::sum" and not kind.startswith(_REAL)):
         return None
@@ -474,5 +453,5 @@ def result_of(
 
 
 def is_shape(dims: object) -> bool:
-    """Whether these are the dims of a tensor that has any."""
+    """Whether these are the dims of a tensor with at least one dimension."""
     return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)

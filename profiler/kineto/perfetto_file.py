@@ -1,4 +1,4 @@
-"""A Perfetto trace of GPU work as the Chrome JSON that torch.profiler writes otherwise.
+"""Converts a Perfetto trace of GPU work to the Chrome JSON of torch.profiler.
 
 torch from 2.14 on writes one as `x.pftrace` with its `cupti_monitor` backend: host events are
 slices of tracks, GPU work is GpuRenderStageEvents whose `extra_data` has the correlation, counters
@@ -20,7 +20,7 @@ import msgspec
 
 from profiler.kineto import message_fields
 
-_BATCH = 1 << 20  # bytes of packets that are messages at once
+_BATCH = 1 << 20  # bytes of packets that are decoded together
 _CLEARED = 1  # TracePacket.SequenceFlags
 _BOOTTIME, _REALTIME = 6, 1
 _BEGIN, _END = 1, 2  # TrackEvent.Type
@@ -35,14 +35,14 @@ _OVERHEAD = "Overhead"  # the thread of CUPTI's own work, whose slices have no c
 _HOST = ("cpu_op", "user_annotation", "python_function", "overhead")
 _HOST_PREFIXES = ("cuda_", "hip_", "xpu_", "privateuse1_")
 _NUMBERED = re.compile(r"\[0*(\d{1,9})\]")  # a queue of torch's: `[7] stream 7`
-_NO_PROCESS = 1 << 30  # the process of tracks that are of none
-_DEEPEST = 32  # lists in lists of an annotation
+_NO_PROCESS = 1 << 30  # the process of tracks without one
+_DEEPEST = 32  # nested lists of an annotation
 _CUT = b'{"ph":"X"}'  # an event without a time, which counts as dropped
 
 
 @dataclass(slots=True)
 class _Sequence:
-    """What the packets of one sequence refer to by number."""
+    """The interned values of a packet sequence, by number."""
 
     categories: dict[int, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class _Sequence:
     texts: dict[int, str] = field(default_factory=dict)
     specifications: dict[int, str] = field(default_factory=dict)
     counters: dict[int, dict[int, str]] = field(default_factory=dict)
-    inline: dict[int, str] = field(default_factory=dict)  # counters that packets describe
+    inline: dict[int, str] = field(default_factory=dict)  # counters described in packets
     track: int = 0
     clock: int = _BOOTTIME
 
@@ -68,7 +68,7 @@ class _Sequence:
             self.counters[one.iid] = {s.counter_id: s.name for s in one.counter_descriptor.specs}
 
     def value(self, annotation: Any, depth: int = 0) -> Any:
-        """What an annotation says, as JSON has it."""
+        """The value of an annotation, as plain JSON values."""
         kind = annotation.WhichOneof("value")
         if kind == "string_value_iid":
             return self.texts.get(annotation.string_value_iid, "")
@@ -78,7 +78,7 @@ class _Sequence:
             return None
         if annotation.dict_entries:
             return {self.key(one): self.value(one, depth + 1) for one in annotation.dict_entries}
-        if annotation.array_values or depth:  # a list in a list may be empty
+        if annotation.array_values or depth:  # an inner list may be empty
             return [self.value(one, depth + 1) for one in annotation.array_values]
         return None
 
@@ -87,7 +87,7 @@ class _Sequence:
 
 
 class _Border(NamedTuple):
-    """The begin or the end of a slice; `text` is what it is of."""
+    """The begin or the end of a slice; `text` is the event's JSON."""
 
     kind: int
     track: tuple[int, int]
@@ -97,7 +97,7 @@ class _Border(NamedTuple):
 
 @cache
 def trace_class() -> Any:
-    """The message of a whole trace."""
+    """The protobuf class of a whole trace."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
@@ -108,15 +108,15 @@ def trace_class() -> Any:
 
 
 def json_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the text of a JSON document with the events of a trace. What is not whole at its end
-    is an event without a time."""
+    """Yield the text of a JSON document with the events of a trace. An incomplete end becomes an
+    event without a time."""
     made = _Events()
     for packet in _packets(chunks):
         try:
             whole = packet is not None
             if whole:
                 made.add(packet)
-        except UnicodeDecodeError:  # a text is read when it is asked for
+        except UnicodeDecodeError:  # texts are decoded on access
             whole = False
         if not whole:
             made.found.append(_CUT)
@@ -126,7 +126,7 @@ def json_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _packets(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the packets in turn, None for one that is damaged, and for an end that is not whole."""
+    """Yield the packets in turn, None for a damaged one, and for an incomplete end."""
     text = bytearray()
     for chunk in chunks:
         text += chunk
@@ -141,7 +141,7 @@ def _packets(chunks: Iterable[bytes]) -> Iterator[Any]:
 
 
 def _decoded(text: bytes) -> Iterator[Any]:
-    """Yield the packets of a text, one at a time if not all are whole."""
+    """Yield the packets of a text; decoded one by one if the text is damaged."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -157,12 +157,12 @@ def _decoded(text: bytes) -> Iterator[Any]:
 
 
 def _whole(text: bytearray) -> int:
-    """How many bytes of a message are whole fields."""
+    """The number of bytes up to the end of the last complete field of a message."""
     return max((end for _, _, end in message_fields(text)), default=0)
 
 
 class _Events:
-    """The events of a trace, as text, while its packets come."""
+    """Collects the events of a trace as text, packet by packet."""
 
     def __init__(self) -> None:
         self.base = 0
@@ -171,7 +171,7 @@ class _Events:
         self._sequences: dict[int, _Sequence] = {}
         self._tracks: dict[int, tuple[int, int]] = {}  # process and thread
         self._overhead: set[tuple[int, int]] = set()  # threads
-        self._clocks: dict[int, int] = {}  # what makes CLOCK_REALTIME of a clock's time
+        self._clocks: dict[int, int] = {}  # offset from a clock's time to CLOCK_REALTIME
 
     def add(self, packet: Any) -> None:
         number = packet.trusted_packet_sequence_id
@@ -200,7 +200,7 @@ class _Events:
             self._counters(packet.gpu_counter_event, of, time)
 
     def _describe(self, given: Any) -> None:
-        """Note of which thread a track is, of its parent's if it does not say so."""
+        """Store the thread of a track: its own, else its parent's."""
         if given.HasField("thread"):
             thread = given.thread.pid, given.thread.tid
             name = given.thread.thread_name or given.name
@@ -223,7 +223,7 @@ class _Events:
         self.found.append(text if time is None else _timed(text, self._since(time)))
 
     def _since(self, time: int) -> bytes:
-        """A time in µs from the base."""
+        """A time in µs relative to the base."""
         return _microseconds(time - self.base)
 
     def _host(self, event: Any, of: _Sequence, time: int) -> None:
@@ -313,7 +313,7 @@ class _Events:
 
 
 def _runs(borders: list[_Border]) -> Iterator[list[_Border]]:
-    """Yield stretches of begins and the ends behind them."""
+    """Yield runs of begins and the ends after them."""
     run: list[_Border] = []
     for kind, some in groupby(borders, key=lambda border: border.kind):
         if kind == _BEGIN and run:
@@ -325,8 +325,8 @@ def _runs(borders: list[_Border]) -> Iterator[list[_Border]]:
 
 
 def _in_order(run: list[_Border]) -> list[tuple[_Border, _Border]]:
-    """The slices of a stretch that is not in order of time: torch writes the begins of a group,
-    then the ends of the same slices. Nothing if it is none."""
+    """The slices of a run that is not in order of time: torch writes the begins of a group, then
+    the ends of the same slices. Empty for other runs."""
     half = len(run) // 2
     begins, ends = run[:half], run[half:]
     pairs = list(zip(begins, ends, strict=False))
@@ -350,6 +350,6 @@ def _microseconds(time_ns: int) -> bytes:
 
 
 def _timed(text: bytes, since: bytes, length: int | None = None) -> bytes:
-    """The text of an event with its time."""
+    """The text of an event with its time added."""
     lasting = b"" if length is None else b',"dur":' + _microseconds(length)
     return text[:-1] + b',"ts":' + since + lasting + b"}"

@@ -50,11 +50,11 @@ from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
 from profiler.trace.manifest_fields import HealthNote, HealthRule
 
-# --- Members of zip and tar archives: the one that is a trace, as a stream.
+# --- Members of zip and tar archives: the trace among them, as a stream.
 
 
-_HEAD = 1 << 20  # bytes of a member, by which it is known
-_MEMBERS = 1000  # that are looked at
+_HEAD = 1 << 20  # bytes of a member, by which a trace is recognized
+_MEMBERS = 1000  # members that are looked at
 _NAMES = (".json", ".json.gz", ".pftrace")
 _LISTED = 3  # names in a message
 _Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
@@ -62,7 +62,8 @@ _Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
 
 @contextmanager
 def trace_within(stream: BinaryIO, packed: Packed, limit: int) -> Iterator[BinaryIO]:
-    """The JSON of the one trace in an archive; none is looked for beyond `limit` bytes of it.
+    """Open the JSON of the one trace in an archive; only the first `limit` bytes of the archive are
+    searched.
 
     Raises PackedError if there is none, or several, or the archive cannot be read.
     """
@@ -73,7 +74,7 @@ def trace_within(stream: BinaryIO, packed: Packed, limit: int) -> Iterator[Binar
 
 
 def _plain(member: BinaryIO) -> BinaryIO:
-    """A member, unpacked if it is gzip."""
+    """The stream of a member, unpacked if it is gzip."""
     packed = packed_as(member.read(2)) == "gzip"
     member.seek(0)
     return cast("BinaryIO", gzip.GzipFile(fileobj=member)) if packed else member
@@ -124,10 +125,6 @@ def _only(traces: list[_Member], names: list[str]) -> _Member:
 
 
 # --- torch.profiler's Chrome JSON (Kineto), plain or gzip → events with int64 nanoseconds.
-#
-# Format: pytorch/kineto, libkineto/src/output_json.cpp. Complete events (`"ph": "X"`) carry `ts`
-# and `dur` in µs with three decimals, `ts` counted from the file's `baseTimeNanoseconds`; files
-# written before that key existed count from the epoch.
 
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
@@ -150,7 +147,7 @@ class _Part(_Events, forbid_unknown_fields=True):
 
 
 class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
-    """What is read of the file beside its events."""
+    """The parts of the file that are read beside its events."""
 
     deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
     computeProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815  the same before torch 1.9
@@ -170,13 +167,13 @@ class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
 
     @property
     def devices(self) -> bytes:
-        """The devices of the machine, JSON, not decoded."""
+        """The devices of the machine as JSON, not decoded."""
         return bytes(self.deviceProperties) or bytes(self.computeProperties)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """How texts of a file are decoded, once `valid` has made JSON of them."""
+    """Decoders for a file's texts, after `valid` has made them valid JSON."""
 
     valid: Callable[[Text], Text]
     strict: bool
@@ -197,16 +194,15 @@ _LENIENT = _Reader(
 class KinetoTrace:
     """The n complete events of a file, in its order.
 
-    `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` and `threads` are those
-    of the events; `thread_names` has those that the file names, `device_names`
-    the processes that it calls like a device (`rbln:0`). `rows` maps a
-    category to the rows of its events, ascending. `memory` are the k allocations and releases at
-    `memory_ns`, int64 [k], which are no complete events, and `samples` what counters said.
-    `dropped` counts events without a time. `unfinished` are the rows of those that began and never
-    ended, `negative` of those that ended before they began: neither has a length, nor is in
-    `rows`. `collectives` is what kernels of NCCL and RCCL tell, by row. `health` is what a check of
-    the events against each other counted, if there was one; `recorded_ns` has, by row, the lengths
-    as the file has them of those that it shortened, `unserved` the rows of launches that must have
+    `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` indexes `threads`;
+    `thread_names` are the names of threads, `device_names` the processes named like a device
+    (`rbln:0`). `rows` maps a category to the rows of its events, ascending. `memory` are the k
+    allocations and releases at `memory_ns`, int64 [k], which are not complete events, and `samples`
+    the values of counters. `dropped` counts events without a time. `unfinished` are the rows of
+    events without an end, `negative` of those that end before their start: both have length 0 and
+    are not in `rows`. `collectives` are those of NCCL and RCCL kernels, by row. `health` has the
+    counts of a check of the events against each other, if it was done; `recorded_ns` has, by row,
+    the original lengths of events that it shortened, `unserved` the rows of launches that must have
     work and have none.
     """
 
@@ -233,11 +229,11 @@ class KinetoTrace:
 
     @property
     def end_ns(self) -> Int64s:
-        """Ends, int64 [n]."""
+        """The ends of the events, int64 [n]."""
         return self.start_ns + self.duration_ns
 
     def moved(self, onto: Callable[[Int64s], Int64s]) -> KinetoTrace:
-        """The trace with other times: `onto` gives them for those that it has."""
+        """The trace on another clock: `onto` converts times."""
         return replace(
             self,
             start_ns=onto(self.start_ns),
@@ -247,7 +243,7 @@ class KinetoTrace:
 
     @property
     def host_only(self) -> bool:
-        """Whether work was launched on a device and none of it recorded."""
+        """Whether work was launched on a device and none of it was recorded."""
         return any(note.rule is HealthRule.HOST_ONLY for note in self.health)
 
     def rows_of(self, *categories: str) -> Int64s:
@@ -263,7 +259,7 @@ class KinetoTrace:
 def read_kineto(path: Path, limit: int | None = None) -> KinetoTrace:
     """Read a Kineto trace of at most `limit` bytes of JSON.
 
-    Raises InputError, in one sentence, for everything that is not such a file.
+    Raises InputError, in one sentence, for any other file.
     """
     try:
         with opened_file(path) as file:
@@ -275,12 +271,12 @@ def read_kineto(path: Path, limit: int | None = None) -> KinetoTrace:
 
 
 def read_kineto_file(path: Path, file: BinaryIO, limit: int | None = None) -> KinetoTrace:
-    """The same of an open file, which may have no name any more; `path` names it in errors.
+    """Read a Kineto trace from an open file, which may be unlinked; `path` names it in errors.
 
-    A file that is no valid JSON is read once more with what Kineto is known to write wrongly put
-    right: `inf`, `nan` and `N/A` (pytorch/kineto#105, #133), raw control characters in frame names
-    (pytorch/pytorch#130622), numbers as strings (Ascend/pytorch#133). What then still is none is
-    read event by event: `health` says what was skipped, and where.
+    Invalid JSON is read once more with known errors of Kineto repaired: `inf`, `nan` and `N/A`
+    (pytorch/kineto#105, #133), raw control characters in frame names (pytorch/pytorch#130622),
+    numbers as strings (Ascend/pytorch#133). If it is still invalid, it is read event by event:
+    `health` says what was skipped, and where.
     """
     try:
         return _parsed(path, file, limit, _STRICT)
@@ -329,7 +325,7 @@ def _parsed(path: Path, file: BinaryIO, limit: int | None, reader: _Reader) -> K
 
 
 def _damaged(path: Path, file: BinaryIO, limit: int | None) -> KinetoTrace | None:
-    """The trace as far as its text can be read; None if that is no event."""
+    """Read the trace as far as its text is valid; None if there is no event."""
     reader = DamagedText(readable, Event)
     columns = EventColumns(_out_of_range(path), bytes)
     for events, text in reader.parts(_file_chunks(path, file, limit)):
@@ -343,7 +339,7 @@ def _damaged(path: Path, file: BinaryIO, limit: int | None) -> KinetoTrace | Non
 
 
 def readable(text: Text) -> bytes:
-    """A text as UTF-8, with what Kineto is known to write wrongly put right."""
+    """A text as UTF-8, with known errors of Kineto repaired."""
     return bytes(_LENIENT.valid(bytes(text).decode("utf-8", "replace").encode()))
 
 
@@ -393,9 +389,9 @@ _KNOWN_ON_DEVICES = {"kernel", "gpu_memcpy", "gpu_memset", *GRAPH_NODES} | {
 
 
 def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
-    """The events; what was recorded in the process of a device is work of that device, whichever
-    category a PrivateUse1 backend or a plug-in of Kineto gave it, but what MTIA's driver had queued
-    there is none. A process with operators is no device."""
+    """The events, with everything recorded in a device's process as work of that device, whatever
+    category a PrivateUse1 backend or a plug-in of Kineto gave it; except what MTIA's driver had
+    queued there. A process with operators is not a device."""
     operators = [code for code, name in enumerate(events.categories) if name == "cpu_op"]
     hosts = np.unique(events.thread[np.isin(events.category, operators)]).tolist()
     host_pids = {events.threads[code][0] for code in hosts}
@@ -415,12 +411,12 @@ def _with_named_devices(events: Events, names: Mapping[Scalar, str]) -> Events:
 
 
 def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
-    """The text of a JSON object: a list of events alone, as torch before 1.8 wrote it, becomes
+    """The text of a JSON object; a bare list of events, as torch before 1.8 wrote it, is made
     one."""
     chunks = _file_chunks(path, file, limit)
     first = next(chunks).removeprefix(BYTE_ORDER_MARK)
     if is_perfetto(first):
-        from profiler.kineto.perfetto_file import json_of  # few traces are
+        from profiler.kineto.perfetto_file import json_of  # few traces are such
 
         yield from json_of(chain((first,), chunks))
         return
@@ -432,8 +428,8 @@ def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
 
 
 def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
-    """The JSON text, unpacked; never more than `limit`, by default 8 GiB, or what a packed file
-    may hold if that is more."""
+    """The unpacked JSON text, limited to `limit` bytes: by default 8 GiB, or the limit of packed
+    files if that is more."""
     bound = may_unpack_to(file.seek(0, SEEK_END))
     limit = max(SIZE_LIMIT, bound) if limit is None else limit
     size = 0

@@ -31,10 +31,7 @@ from profiler.trace.columns import CommandColumns, Int32s, Int64s, numbered
 from profiler.trace.compression import may_unpack_to, too_small
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 
-# --- An event of ONNX Runtime's profiles, as JSON has it, and what GPUs executed.
-#
-# `trace/core/profile_nodes.cpp` reads most nodes without making such an event of them, by the same
-# rules.
+# --- An event of ONNX Runtime's profiles in JSON, and GPU work in them.
 
 
 _Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
@@ -42,7 +39,7 @@ _Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
 
 
 class Args(msgspec.Struct, gc=False):
-    """What is read of an event's arguments."""
+    """The parts of an event's arguments that are read."""
 
     op_name: str = ""
     provider: str = ""
@@ -58,7 +55,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event; times are µs since the profile's begin."""
+    """An event; times are µs since the profile's start."""
 
     name: str
     cat: str = ""
@@ -70,9 +67,8 @@ class Event(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """What a GPU executed, in ns since the profile's begin. `parent` is the node that launched it,
-    by start and name, None if the file does not tell. ONNX Runtime up to 1.9 gave its end as
-    its begin."""
+    """A GPU kernel, in ns since the profile's start. `parent` is the node that launched it, by
+    start and name, None if unknown. ONNX Runtime up to 1.9 recorded a kernel's end as its start."""
 
     name: str
     op_type: str
@@ -84,15 +80,15 @@ class KernelEvent:
 
 @dataclass(slots=True)
 class Unread:
-    """What of a profile is in no run: `lines` that are no events, and what GPUs executed; and how
-    many `events` ONNX Runtime recorded itself, of which it records `EVENT_CAP` at most."""
+    """The parts of a profile outside its runs: the number of `lines` that are not events, and GPU
+    kernels; and the number of `events` that ONNX Runtime recorded itself, `EVENT_CAP` at most."""
 
     lines: int = 0
     events: int = 0
     kernels: list[KernelEvent] = field(default_factory=list)
 
 
-# --- Executed nodes as columns: what all executions of a node share stands once.
+# --- Executed nodes as columns: values that all executions of a node share are stored once.
 
 
 _KERNEL_SUFFIX = "_kernel_time"
@@ -103,7 +99,7 @@ _COLUMNS = ("kind", "thread", "start_ns", "duration_ns", "arena_bytes")
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """What executions of a node have in common; bytes are -1 if ONNX Runtime gave none."""
+    """The values that all executions of a node share; bytes are -1 if ONNX Runtime gave none."""
 
     name: str
     op_type: str
@@ -116,8 +112,8 @@ class NodeKind:
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
     """n executed nodes in order of completion: `kind` indexes `kinds`, which all runs of a profile
-    share. Times are ns since the session's profiling start; `arena_bytes` is what the arena of the
-    node's provider holds after it, -1 if that is not known."""
+    share. Times are ns since the session's profiling start; `arena_bytes` are the bytes in the
+    arena of the node's provider after it, -1 if unknown."""
 
     kinds: Sequence[NodeKind] = ()
     kind: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -130,20 +126,20 @@ class NodeColumns:
         return len(self.start_ns)
 
     def each(self) -> Iterator[NodeKind]:
-        """What each node is, in order."""
+        """The kind of each node, in order."""
         return map(self.kinds.__getitem__, self.kind.tolist())
 
     def there(self) -> Iterator[NodeKind]:
-        """What its nodes are, each once."""
+        """The distinct kinds of the nodes."""
         return map(self.kinds.__getitem__, np.unique(self.kind).tolist())
 
     def rows(self, picked: slice | npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> NodeColumns:
-        """Some of them."""
+        """The picked nodes."""
         return NodeColumns(self.kinds, *(getattr(self, name)[picked] for name in _COLUMNS))
 
     @classmethod
     def joined(cls, parts: Sequence[NodeColumns]) -> NodeColumns:
-        """Nodes of several runs of one profile."""
+        """Concatenate the nodes of several runs of one profile."""
         if len(parts) < 2:
             return parts[0] if parts else cls()
         columns = ([getattr(part, name) for part in parts] for name in _COLUMNS)
@@ -151,7 +147,7 @@ class NodeColumns:
 
 
 class NodeRows:
-    """Collects the executed nodes of a profile, and counts the `events` that it saw."""
+    """Collects the executed nodes of a profile, and counts all `events`."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -162,9 +158,9 @@ class NodeRows:
         return len(self._table)
 
     def scan(self, text: bytes) -> list[tuple[int, int, int]] | None:
-        """Append the nodes of a text with events apart by commas. Returns, of each kernel, run and
-        mark of a full profile, how many nodes lie ahead and where its text starts and ends; None,
-        and nothing is appended, if the text must be read event by event."""
+        """Append the nodes of a text of comma-separated events. Returns for each other event
+        (kernel, run, mark of a full profile) the number of nodes before it and the start and end of
+        its text. None, and nothing is appended, if the text must be read event by event."""
         found = self._table.scan(text)
         if found is None:
             return None
@@ -172,7 +168,7 @@ class NodeRows:
         return found[1]
 
     def add(self, event: Event) -> bool:
-        """Append one event, if it is an executed node. Returns whether it is."""
+        """Append one event if it is an executed node. Returns whether it is."""
         self.events += 1
         args = event.args
         if args is None or event.cat != "Node" or not event.name.endswith(_KERNEL_SUFFIX):
@@ -194,14 +190,14 @@ class NodeRows:
         return True
 
     def last(self, count: int) -> tuple[str, int] | None:
-        """Name, as events spell it, and start in µs of the last of so many nodes."""
+        """Name, as in its event, and start in µs of the last of the first `count` nodes."""
         return self._table.node(count - 1) if count else None
 
     def columns(self) -> NodeColumns:
-        """All of them, which are not here any more."""
+        """Take all nodes out as columns."""
         kind, thread, start, duration, arena = self._table.columns()
         keys = self._table.kinds()
-        used = np.bincount(kind, minlength=len(keys)) > 0  # not those of a text that was refused
+        used = np.bincount(kind, minlength=len(keys)) > 0  # not those of a refused text
         kinds = [self._kind(keys[code]) for code in np.flatnonzero(used).tolist()]
         if not used.all():
             kind = (np.cumsum(used) - 1).astype(np.int32)[kind]
@@ -226,7 +222,7 @@ class NodeRows:
 
 
 def node_name(name: str) -> str:
-    """What the node is called of which an event has this name."""
+    """The name of the node in an event with this name."""
     return name.removesuffix(_KERNEL_SUFFIX)
 
 
@@ -245,8 +241,8 @@ def _shapes(raw: bytes) -> str:
     )
 
 
-# --- Executed nodes as commands: what each node is called and where it runs is asked once a node,
-# however often it was executed.
+# --- Executed nodes as commands: the layer and track of each node are looked up once, however often
+# it was executed.
 
 
 _TEXTS = ("layer", "op_type", "shapes", "module", "kernel")
@@ -255,8 +251,8 @@ _NO_FLOWS: Int64s = np.zeros((0, 2), dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What a node is as a command: `track` is that of the first of the executor's threads that has
-    such nodes, others have tracks of their own."""
+    """The command of a node: `track` is for the first executor thread with such nodes, further
+    threads get tracks of their own."""
 
     track: Track
     layer: str
@@ -269,8 +265,8 @@ _Said = tuple[Int32s, tuple[str, ...], dict[str, Int32s], Int32s]
 
 
 class CommandTable:
-    """The commands of nodes of some `kinds`, as `of_kind` places them. Runs that execute the same
-    nodes in the same order, as nearly all do, share the columns that do not tell of time."""
+    """Builds the commands of nodes of some `kinds`, with the values of `of_kind`. Runs of the same
+    nodes in the same order, as nearly all are, share all columns except times."""
 
     def __init__(self, kinds: Sequence[NodeKind], of_kind: Callable[[NodeKind], Placed]) -> None:
         self._kinds, self._of_kind = kinds, of_kind
@@ -283,8 +279,8 @@ class CommandTable:
     def commands(
         self, nodes: NodeColumns, origin_ns: int, flows: Int64s | None = None
     ) -> CommandColumns:
-        """The commands of some executions; `origin_ns` is the profile's start on the run's
-        clock, `flows` tell which of them launched which, int64 [m, 2]."""
+        """The commands of some executions; `origin_ns` is the profile's start on the run's clock,
+        `flows` are pairs of launching and launched node, int64 [m, 2]."""
         self._know(nodes.kind)
         tracks, track = self._threads(self._numbers[nodes.kind, 0], nodes.thread)
         order = np.argsort(nodes.start_ns, kind="stable")
@@ -314,8 +310,8 @@ class CommandTable:
         )
 
     def _said(self, kind: Int32s) -> _Said:
-        """Kinds, strings, texts and numbers of these commands, whenever they ran; those of the last
-        run if it had the same."""
+        """The columns of these commands that do not depend on time; those of the last run if it had
+        the same kinds."""
         if self._last is None or not np.array_equal(self._last[0], kind):
             codes = self._codes[kind]
             used = np.zeros(len(self._strings), dtype=np.bool_)
@@ -330,7 +326,7 @@ class CommandTable:
         return self._last
 
     def _know(self, kind: Int32s) -> None:
-        """Place those kinds that are new."""
+        """Look up the values of new kinds."""
         unknown = kind[self._codes[kind, 0] < 0]
         for code in np.unique(unknown).tolist() if len(unknown) else ():
             one = self._kinds[code]
@@ -344,7 +340,8 @@ class CommandTable:
             self._strings = list(self._places)
 
     def _threads(self, lane: Int64s, thread: Int64s) -> tuple[tuple[Track, ...], Int32s]:
-        """The track of each node: its lane, apart by thread, which count in order of the nodes."""
+        """The track of each node: its kind's track, with a number per thread, in order of the
+        nodes."""
         lanes = list(self._tracks)
         if len(lane) and (lane == lane[0]).all() and (thread == thread[0]).all():
             return (lanes[int(lane[0])],), np.zeros(len(lane), dtype=np.int32)
@@ -363,24 +360,24 @@ class CommandTable:
         return tuple(tracks), code[place.reshape(-1)]
 
 
-# --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one if
-# a block has a line that is none.
+# --- Reading the events in a profile of ONNX Runtime: blocks of lines by the core, or one by one if
+# a line of the block is invalid.
 
 
 Others = Iterator[tuple[int, Event]]
-"""Events that are no nodes, each with how many nodes lie ahead of it."""
+"""Events that are not nodes, each with the number of nodes before it."""
 
 _GZIP = b"\x1f\x8b"
-_PIECE = 1 << 18  # bytes read at once
+_PIECE = 1 << 18  # bytes read together
 _ELEMENTS = decoder_of(list[msgspec.Raw])
 _EVENT, _ARRAY = decoder_of(Event), decoder_of(list[Event])
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_events(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
-    """The events of a file in order: nodes are appended to `nodes`, others that matter are given.
-    Raises InputError if a line is no event, once all events ahead of it are read, unless
-    `unread` is there to count it."""
+    """Read the events of a file in order: nodes are appended to `nodes`, other relevant events are
+    yielded. Raises InputError for an invalid line, after all events before it, unless `unread`
+    counts it."""
     try:
         for begin, block in _blocks(path):
             others = nodes.scan(block)
@@ -398,14 +395,14 @@ def read_events(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
 
 
 def _decoded(block: bytes, others: list[tuple[int, int, int]]) -> Others:
-    """The events of a block that are no nodes."""
+    """The events of a block that are not nodes."""
     texts = b",".join([block[begin:end] for _, begin, end in others])
     events = _ARRAY.decode(b"[%b]" % texts)
     return zip((ahead for ahead, *_ in others), events, strict=True)
 
 
 def _spread(block: bytes) -> bool:
-    """Whether events go over several lines, as other tools write them: no line is one."""
+    """Whether events go over several lines, as other tools write them: no line is an event."""
     for line in block.split(b"\n"):
         try:
             if _of_line(line.strip().rstrip(b",")):
@@ -416,7 +413,7 @@ def _spread(block: bytes) -> bool:
 
 
 def _of_document(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
-    """The events of a whole file, wherever its lines end."""
+    """Read the events of a whole file, wherever its lines end."""
     block = b"".join(piece for _, piece in _blocks(path))
     others = nodes.scan(block)
     if others is not None:
@@ -433,7 +430,7 @@ def _of_document(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
 def _one_by_one(
     path: Path, block: bytes, begin: int, nodes: NodeRows, unread: Unread | None
 ) -> Others:
-    """The same line by line; a line may be a whole array. The block starts at this byte."""
+    """Read a block line by line; a line may be a whole array. The block starts at byte `begin`."""
     first = 1
     if unread is None and begin:
         ahead = takewhile(lambda found: found[0] < begin, _blocks(path))
@@ -449,8 +446,8 @@ def _each(
     nodes: NodeRows,
     unread: Unread | None,
 ) -> Others:
-    """The events in numbered texts, without those that hold none. Raises InputError for the first
-    of these if nobody counts them."""
+    """Read the events in numbered texts. Raises InputError for an invalid text, unless `unread`
+    counts it."""
     for number, text in texts:
         try:
             events = _of_line(bytes(text))
@@ -477,8 +474,8 @@ def _of_line(text: bytes) -> list[Event]:
 
 
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Some whole lines at a time and the byte at which they start; of a damaged file the lines
-    ahead of the damage."""
+    """Yield blocks of whole lines, each with the byte at which it starts; of a damaged file the
+    lines before the damage."""
     at = 0
     begun: list[bytes | memoryview] = []
     for piece in _pieces(path):
@@ -495,7 +492,8 @@ def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """A file, plain or gzip, in pieces; never more than it may unpack to. Raises InputError."""
+    """Yield a file, plain or gzip, in pieces, up to the limit of unpacked files. Raises
+    InputError."""
     with opened(path) as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
@@ -505,24 +503,22 @@ def _pieces(path: Path) -> Iterator[bytes]:
             return
         left = may_unpack_to(size_of(file))
         with gzip.GzipFile(fileobj=file) as stream:
-            while piece := stream.read1(_PIECE):  # all there is ahead of a damage
+            while piece := stream.read1(_PIECE):  # all data before the damage
                 left -= len(piece)
                 if left < 0:
                     raise too_small(str(path))
                 yield piece
 
 
-# --- ONNX Runtime's profile files: the runs of a session and the nodes of each.
+# --- The runs in ONNX Runtime's profile files, and the nodes of each.
 #
-# ONNX Runtime writes one JSON array per session, one event per line: `Node` events as nodes finish,
-# then `SequentialExecutor::Execute` and `model_run` when the run does. Times are integer µs since
-# the session's profiling start, which is CLOCK_REALTIME. A file at the cap of 1,000,000 events ends
-# with a `profile_truncated` event (onnxruntime 1.31; older versions only log it).
+# At the cap, a file ends with a `profile_truncated` event (onnxruntime 1.31; older versions only
+# log it).
 #
-# `tid` is the operating system's number of the thread. A run's nodes have that of its `model_run`,
-# unless the session executes in parallel (`ORT_PARALLEL`), which hands nodes to further threads. A
-# run that ONNX Runtime refuses (an input's dims are wrong) leaves no event; one that ends early (a
-# node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that had finished.
+# `tid` is the OS thread. A run's nodes have that of its `model_run`, unless the session executes in
+# parallel (`ORT_PARALLEL`), which passes nodes to further threads. A run that ONNX Runtime refuses
+# (an input's dims are wrong) leaves no event; one that ends early (a node fails,
+# `RunOptions.terminate`) leaves its `model_run` and the finished nodes.
 
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h: max_num_events_
@@ -532,9 +528,10 @@ _SLACK = 2_000  # ns: starts and durations are cut to whole µs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfiledRun:
-    """One `session.run` on `thread`: its window, relative to the profiling start, and its nodes in
-    order of completion. `mixed`: nodes of runs that overlapped cannot be distinguished, so it has
-    none. `dropped` counts events that ONNX Runtime did not record in or after this run."""
+    """One `session.run` on `thread`: its time range, relative to the profiling start, and its nodes
+    in order of completion. `mixed`: it has no nodes, since they cannot be distinguished from those
+    of an overlapping run. `dropped` counts events that ONNX Runtime did not record in or after this
+    run."""
 
     start_ns: int
     duration_ns: int
@@ -550,7 +547,7 @@ class ProfiledRun:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A `model_run`, in µs, and how many nodes the file has ahead of it."""
+    """A `model_run`, in µs, and the number of nodes before it in the file."""
 
     start: int
     duration: int
@@ -559,7 +556,8 @@ class _Ended:
 
 
 def _kernel(event: Event, last: tuple[str, int] | None) -> KernelEvent:
-    """A kernel; its node is the last one ahead of it in the file, if that has its parent's name."""
+    """A kernel; its node is the last one before it in the file, if that has the name of its
+    parent."""
     args = event.args or Args()
     launched = last is not None and last[0] == args.parent_name
     return KernelEvent(
@@ -573,12 +571,11 @@ def _kernel(event: Event, last: tuple[str, int] | None) -> KernelEvent:
 
 
 def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledRun]:
-    """Read the runs of one session, in order of their ends. Raises InputError if a line is no
-    event, after the runs ahead of it, unless `unread` is there to count it; that gets what GPUs
-    executed as well.
+    """Read the runs of one session, in order of their ends. Raises InputError for an invalid line,
+    after the runs before it, unless `unread` counts it, which also gets the GPU kernels.
 
-    Nodes that belong to no run are left out, but for those after the last run: they, and a
-    truncation marker, come as a last run whose `duration_ns` is -1.
+    Nodes outside runs are left out, except those after the last run: these, and a truncation
+    marker, come as a last run with `duration_ns` -1.
     """
     rows = NodeRows()
     runs: list[_Ended] = []
@@ -598,7 +595,7 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
         failure = error
     if unread is not None:
         unread.kernels += kernels
-        unread.events += rows.events - len(kernels)  # added when recording has ended
+        unread.events += rows.events - len(kernels)  # kernels are added when recording has ended
     nodes = rows.columns()
     begin, waiting = 0, np.zeros(0, dtype=np.intp)
     for run, threads in zip(runs, _threads_of_overlapping(runs), strict=True):
@@ -616,8 +613,8 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
 
 
 def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | None]:
-    """For each run in order of the file: the threads of the runs that it overlaps, directly or
-    through others, its own among them; None if it overlaps none."""
+    """For each run in order of the file: the threads of all runs that it overlaps, directly or
+    through others, including its own; None if there is no other thread."""
     by_start = sorted(range(len(runs)), key=lambda i: runs[i].start)
     found: list[frozenset[int] | None] = [None] * len(runs)
     together: list[int] = []
@@ -641,7 +638,7 @@ def _cut(
     waiting: npt.NDArray[np.intp],
     threads: frozenset[int] | None,
 ) -> tuple[ProfiledRun, npt.NDArray[np.intp]]:
-    """The run that has ended, and which of the `waiting` nodes may belong to others."""
+    """The run, and those of the `waiting` nodes that may belong to other runs."""
     start, end = run.start * 1000, (run.start + run.duration) * 1000
     begins = nodes.start_ns[waiting]
     ends = begins + nodes.duration_ns[waiting]
@@ -654,7 +651,7 @@ def _cut(
     return ProfiledRun(start, end - start, run.thread, nodes.rows(own), mixed), others
 
 
-# --- Which device an ONNX Runtime execution provider runs on.
+# --- The devices of ONNX Runtime's execution providers.
 
 
 CPU = "CPUExecutionProvider"
@@ -666,11 +663,11 @@ KNOWN = frozenset(
     f"{name}{_SUFFIX}"
     for name in (*_ON_HOST, *_KINDS, "ROCM", "Dml", "OpenVINO", "QNN", "CoreML", "WebGpu", "JS")
 )
-"""Providers that are known here, by their full names."""
+"""The known providers, by their full names."""
 
 
 def device_of_provider(provider: str, options: Mapping[str, Any]) -> str:
-    """The device of a provider with the `options` that a session knows of it."""
+    """The device of a provider, from the `options` that a session reports for it."""
     name = provider.removesuffix(_SUFFIX)
     if name in _ON_HOST:
         return ROOT_DEVICE

@@ -21,26 +21,22 @@ from typing import Protocol
 
 from profiler.plugins import plugins
 
-# --- Collectives between ranks: what their names say, in whatever words a producer has.
+# --- Collectives between ranks, recognized by their names from any producer.
 #
-#     collective_kind("_allgather_base")                           → all_gather
-#     collective_kind("ncclDevKernel_AllReduce_Sum_f32_RING_LL")   → all_reduce
-#     bus_factor(CollectiveKind.ALL_REDUCE, 8)                     → 1.75
-#
-# The factors are those of nccl-tests: by how much a message's bytes are to be multiplied for what
-# the slowest link carried, whatever the number of ranks.
+# The factors are those of nccl-tests: the bytes that the slowest link carries per byte of a
+# message, whatever the number of ranks.
 
 
 class CollectiveKind(StrEnum):
-    """What a collective does, in the words of torch.distributed; a name that contains the words of
-    several says the first of them."""
+    """The kind of a collective, in the words of torch.distributed. A name that contains the words
+    of several kinds is of the first."""
 
     ALL_REDUCE = "all_reduce"
     ALL_GATHER = "all_gather"
     REDUCE_SCATTER = "reduce_scatter"
     ALL_TO_ALL = "all_to_all"
     BROADCAST = "broadcast"
-    SEND_RECV = "send_recv"  # also an all-to-all or a gather that is made of sends
+    SEND_RECV = "send_recv"  # also an all-to-all or a gather that consists of sends
     BARRIER = "barrier"
     REDUCE = "reduce"
     GATHER = "gather"
@@ -59,7 +55,7 @@ _ANONYMOUS = "(anonymous namespace)::"
 
 
 def collective_kind(name: str) -> CollectiveKind:
-    """The kind that the name of a collective, an operator or a kernel says."""
+    """The kind of a collective, from the name of an operator or a kernel."""
     letters = _LETTERS.sub("", _PARAMETERS.sub("", name.replace(_ANONYMOUS, "")).lower())
     return next((kind for word, kind in _WORDS.items() if word in letters), CollectiveKind.OTHER)
 
@@ -72,15 +68,15 @@ _COLLECTIVE = re.compile(
 
 @lru_cache(maxsize=4096)
 def is_collective(kernel: str) -> bool:
-    """Whether a kernel of that name exchanges data between ranks: those of NCCL and its like, of
-    symmetric memory (`multimem_all_reduce_kernel`) and of serving engines
-    (`vllm::cross_device_reduce_1stage`). What Inductor fused around one does not."""
+    """Whether a kernel of that name exchanges data between ranks: those of NCCL and similar
+    libraries, of symmetric memory (`multimem_all_reduce_kernel`) and of serving engines
+    (`vllm::cross_device_reduce_1stage`). Kernels that Inductor fused around a collective do not."""
     name = _PARAMETERS.sub("", kernel.removeprefix("void ").replace(_ANONYMOUS, ""))
     return not name.startswith("triton_") and _COLLECTIVE.search(name) is not None
 
 
 def bus_factor(kind: CollectiveKind, ranks: int) -> float:
-    """Bytes that the slowest link carries for each byte of a message between so many ranks."""
+    """The bytes that the slowest link carries per byte of a message between that many ranks."""
     if ranks < 1:
         return 1.0
     others = (ranks - 1) / ranks
@@ -90,18 +86,18 @@ def bus_factor(kind: CollectiveKind, ranks: int) -> float:
     return others if kind in spread else 1.0
 
 
-# --- `ParsedName`: what a name says, whatever grammar it was written in.
+# --- `ParsedName`: the content of a name in any grammar.
 
 
-UNNUMBERED = -1  # the name does not say which of its layer's commands it is
+UNNUMBERED = -1  # the name does not contain a command index
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedName:
-    """`layer` is the tensor-level operation and `command_index` which of its commands the name is
-    of, `UNNUMBERED` if it does not say. `module_path` is the dotted path of the module that
-    it lies in, "" if the name has none; `op_types` what it computes, in order of execution,
-    as far as the name tells."""
+    """The content of a name. `layer` is the tensor-level operation and `command_index` the index of
+    the command in it, `UNNUMBERED` if the name has none. `module_path` is the dotted path of its
+    module, "" if the name has none; `op_types` what it computes, in order of execution, as far as
+    the name says."""
 
     layer: str
     command_index: int = UNNUMBERED
@@ -123,12 +119,12 @@ _LAYOUT = re.compile(r"_(nchwc|nhwc|quant)$")
 
 
 class OnnxNode:
-    """Names of nodes with a module path, and those of torch.export's."""
+    """The grammar of node names with a module path, and of torch.export's."""
 
     name = "onnx node"
 
     def parse(self, name: str) -> ParsedName | None:
-        """What a node's name says, with or without ONNX Runtime's `_kernel_time` behind it."""
+        """Parse a node's name, with or without ONNX Runtime's suffix `_kernel_time`."""
         node = name.removesuffix("_kernel_time")
         scoped = _SCOPED.fullmatch(node)
         if scoped is not None:
@@ -147,12 +143,12 @@ class OnnxNode:
 #     up to 0.11   {sequence}_{layer}_{command}                              12_linear_196_0
 #     from 0.12    i{instance}_{sequence}_W{workload}_{layer}_{command}      i0_12_W3_linear_196_0
 #
-# `i` stands in Multi Stream files only, and Host commands carry no `W`: without both, the two
-# versions are one. The layer is greedy: it may hold digits and underscores, and the number behind
-# the last underscore is the command. A name that fits neither is no command name and stays whole.
+# `i` is in Multi Stream files only, and Host commands have no `W`: without both, the two versions
+# are the same. The layer is greedy: it may contain digits and underscores, and the number after the
+# last underscore is the command. A name that fits neither is not a command name and stays whole.
 
 
-UNNAMED = -1  # a number that the name does not carry
+UNNAMED = -1  # a number that the name does not contain
 
 _PREFIX, _SUFFIX = "fused(", ")"
 _RBLN_NUMBER = "[0-9]{1,18}"  # fits int64
@@ -161,7 +157,7 @@ _INDEX = "[0-9]{1,9}"  # fits int32
 
 @dataclass(frozen=True, slots=True)
 class CommandName:
-    """What a command's name says.
+    """The content of a command's name.
 
     `command_index` is the n-th command of its `layer`; `sequence` the execution order on the
     runtime instance; `workload` the runtime call and `instance` the runtime, `UNNAMED` if the
@@ -183,8 +179,8 @@ class CommandName:
     def op_type(self) -> str:
         """The layer without the numbers of its operators: `linear`, `fused(conv+relu)`.
 
-        That the trailing number tells operators of one kind apart is inferred from the names that
-        are known (`linear_196`, `paged_attn`), not documented.
+        That the trailing number distinguishes operators of one kind is inferred from known names
+        (`linear_196`, `paged_attn`), not documented.
         """
         kinds = [_without_number(operator) for operator in self.operators]
         return f"{_PREFIX}{'+'.join(kinds)}{_SUFFIX}" if _is_fused(self.layer) else kinds[0]
@@ -196,7 +192,7 @@ _COMMAND_NAME = re.compile(
 
 
 def parse_command_name(name: str) -> CommandName | None:
-    """What a command's name says, None if it is no such name."""
+    """Parse a command's name, None if it is not one."""
     match = _COMMAND_NAME.fullmatch(name)
     if match is None:
         return None
@@ -211,7 +207,7 @@ def _is_fused(layer: str) -> bool:
 
 
 def _operators(layer: str) -> tuple[str, ...]:
-    """Split `fused(a+b(c+d))` at the `+` outside inner parentheses."""
+    """Split `fused(a+b(c+d))` at `+` outside inner parentheses."""
     if not _is_fused(layer):
         return (layer,)
     parts, depth, start = [], 0, len(_PREFIX)
@@ -234,7 +230,7 @@ def _without_number(operator: str) -> str:
     return operator
 
 
-# --- What tells kernels of one name apart: the template arguments in which they differ.
+# --- Short texts that distinguish kernels of the same name, from their template arguments.
 #
 # telling_apart(["void f<(ggml_type)13, 1>(int)", "void f<(ggml_type)8, 1>(int)"]) == ["13", "8"]
 
@@ -247,7 +243,7 @@ _LONGEST = 40  # characters
 
 
 def telling_apart(kernels: Sequence[str]) -> list[str]:
-    """For each of several full names of kernels, the fewest template arguments that tell it from
+    """For each of several full kernel names, the fewest template arguments that distinguish it from
     the others; "" for all if none do."""
     arguments = [_arguments(kernel) for kernel in kernels]
     for written in (_bare, _unscoped, str.strip):
@@ -258,8 +254,8 @@ def telling_apart(kernels: Sequence[str]) -> list[str]:
 
 
 def _fewest(arguments: Sequence[Sequence[str]]) -> list[str] | None:
-    """The argument that is another one in each, the first that is no number; else all that
-    differ."""
+    """The one argument that differs between all kernels, preferably not a number; else all
+    arguments that differ; None if these are the same."""
     columns = [*zip_longest(*arguments, fillvalue="")]
     alone = [column for column in columns if len({*column}) == len(arguments)]
     alone.sort(key=lambda texts: ("" in texts, not any(map(str.isalpha, "".join(texts)))))
@@ -270,8 +266,8 @@ def _fewest(arguments: Sequence[Sequence[str]]) -> list[str] | None:
 
 
 def _cut(texts: Sequence[str]) -> list[str] | None:
-    """The texts at a length that one can read, from their starts or from where they start to
-    differ; None if neither tells them apart."""
+    """The texts cut to a readable length, from their start or from the first difference; None if
+    neither distinguishes them."""
     common = len([*_alike(texts)])
     begin = max(texts[0].rfind(mark, 0, common) for mark in "<, ") + 1
     for shown in (texts, [f"…{text[begin:]}" for text in texts]):
@@ -282,7 +278,7 @@ def _cut(texts: Sequence[str]) -> list[str] | None:
 
 
 def _arguments(kernel: str) -> list[str]:
-    """What stands between the first pair of angle brackets, at its commas."""
+    """The comma-separated arguments between the first pair of angle brackets."""
     begin = kernel.find("<")
     if begin < 0:
         return []
@@ -291,7 +287,7 @@ def _arguments(kernel: str) -> list[str]:
 
 
 def _commas(text: str, begin: int) -> Iterator[int]:
-    """Where the arguments from `begin` on end, the bracket that closes them last."""
+    """The ends of the arguments that start at `begin`; the closing bracket is the last."""
     open_ones: list[str] = []
     for place in range(begin, len(text)):
         character = text[place]
@@ -306,13 +302,13 @@ def _commas(text: str, begin: int) -> Iterator[int]:
 
 
 def _unscoped(text: str) -> str:
-    """Without casts and namespaces."""
+    """The text without casts and namespaces."""
     return _SCOPE.sub("", _CAST.sub("", text.strip().removeprefix("void ")))
 
 
 def _bare(text: str) -> str:
-    """Without parameters and lambdas either: `copy_kernel(Tensor&)::{lambda(float)#1}` →
-    `copy_kernel`."""
+    """The text without casts, namespaces, parameters and lambdas:
+    `copy_kernel(Tensor&)::{lambda(float)#1}` → `copy_kernel`."""
     found, depth = [], 0
     for character in _unscoped(text):
         depth += character == "("
@@ -342,21 +338,21 @@ _SEVERAL = re.compile(r" \+ |\s*,\s*|\s+")
 _HELPER = re.compile(
     r"(?:copied_)?(?:reshape|squeeze|unsqueeze|shuffle)_(?:node_)?(?:before|after)_(?=.)"
 )
-_BESIDE = " || "  # layers that run as one, side by side
+_BESIDE = " || "  # layers that run together, side by side
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLayer:
-    """The ONNX nodes that a layer runs, or prepares the tensors of; `last` if all from the only one
-    of `nodes` to that one are in it."""
+    """The ONNX nodes that a layer runs, or whose tensors it prepares. With `last`, the layer
+    contains all nodes from the only one in `nodes` to `last`."""
 
     nodes: tuple[str, ...]
     last: str = ""
 
 
 def engine_layer(name: str) -> EngineLayer:
-    """The nodes that a layer of an engine stands for; none for a kernel that Myelin wrote, whose
-    name does not tell."""
+    """The nodes of a TensorRT layer; none for a kernel generated by Myelin, whose name does not
+    contain them."""
     if copy := _COPY.fullmatch(name):
         return engine_layer(copy[1])
     if foreign := _FOREIGN.fullmatch(name):
@@ -369,12 +365,12 @@ def engine_layer(name: str) -> EngineLayer:
 
 
 class TensorRtLayer:
-    """Names of `exportProfile` and `exportLayerInfo`."""
+    """The grammar of layer names in `exportProfile` and `exportLayerInfo`."""
 
     name = "tensorrt layer"
 
     def parse(self, name: str) -> ParsedName | None:
-        """What a layer's name says; its module path is the one that its nodes share."""
+        """Parse a layer's name; its module path is the one that its nodes share."""
         if copy := _COPY.fullmatch(name):
             return ParsedName(name, module_path=_shared(_nodes(copy[1])), op_types=("Reformat",))
         if foreign := _FOREIGN.fullmatch(name):
@@ -394,13 +390,13 @@ def _nodes(name: str) -> list[str]:
 
 
 def _shared(nodes: list[str]) -> str:
-    """The module path that all nodes with a path lie in, "" if there is none."""
+    """The module path shared by all nodes that have a path, "" if there is none."""
     paths = [node.strip("/").split("/")[:-1] for node in nodes if "/" in node]
     return ".".join(parts[0] for parts in _alike(paths))
 
 
 def _alike(several: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """What stands at the same place in all of them, until they differ."""
+    """The leading positions at which all sequences have the same value."""
     return takewhile(lambda column: len({*column}) == 1, zip(*several, strict=False))
 
 
@@ -414,42 +410,37 @@ _PATH = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:/(\w+::\w+|triton_\w+))?")
 
 
 class TorchModule:
-    """Dotted paths; a word alone is one only with an operator behind it."""
+    """The grammar of dotted module paths; a single word is one only if an operator follows."""
 
     name = "torch module path"
 
     def parse(self, name: str) -> ParsedName | None:
-        """What a path says: the module, and the operator as op type."""
+        """Parse a path: the module, and the operator as op type."""
         match = _PATH.fullmatch(name)
         if match is None or not (match[2] or "." in match[1]):
             return None
         return ParsedName(name, module_path=match[1], op_types=(match[2],) if match[2] else ())
 
 
-# --- Names that tell which layer a command is of, and where that layer lies in the model.
-#
-# Grammars are tried in order, the first that fits speaks. Others can be added without a change
-# here: a package names them under the entry point group `profile_sd3.grammars`, as objects with a
-# `name` and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left
-# out, with a line on stderr (`profiler.plugins`).
+# --- The grammars, tried in order; `profiler.plugins` loads those of other packages.
 
 
 GROUP = "profile_sd3.grammars"
 
 
 class Grammar(Protocol):
-    """How one producer names what it executes."""
+    """The naming scheme of one producer."""
 
     @property
     def name(self) -> str:
-        """What the grammar is called."""
+        """The name of the grammar."""
 
     def parse(self, name: str) -> ParsedName | None:
-        """What `name` says, None if it is none of this producer's."""
+        """Parse `name`, None if it is not in this grammar."""
 
 
 class RblnCommand:
-    """RBLN's names of commands."""
+    """The grammar of RBLN's command names."""
 
     name = "rbln command"
 
@@ -470,7 +461,7 @@ def grammars() -> tuple[Grammar, ...]:
 
 
 def parse_name(name: str, among: Sequence[Grammar] | None = None) -> ParsedName | None:
-    """What the first grammar that fits reads in `name`, None if none does."""
+    """Parse a name by the first grammar that fits, None if none does."""
     for grammar in grammars() if among is None else among:
         parsed = grammar.parse(name)
         if parsed is not None:

@@ -77,7 +77,7 @@ def __dir__() -> list[str]:
 
 
 class _MovedModules:
-    """Finds modules under the names that they had; asked last of all."""
+    """Finds modules under their former names; the last finder to be asked."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> ModuleSpec | None:

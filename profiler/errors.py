@@ -17,14 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-# --- The errors a user can meet; `cli` turns each into one sentence and exit code 2.
-#
-#     ProfilerError
-#     ├── InputError     what was given cannot be read or used as asked
-#     │   └── MissingPackageError   … without a package that is not installed; an ImportError, too
-#     └── OutputError    the result cannot be written where it was asked for
-#
-# Every message says what is wrong, if, and what to do about it, in one sentence.
+# --- Errors, as the module docstring has them.
 
 
 class ProfilerError(Exception):
@@ -32,27 +25,18 @@ class ProfilerError(Exception):
 
 
 class InputError(ProfilerError):
-    """What was given (a path, a trace, a model folder, an option) cannot be used."""
+    """An input (a path, a trace, a model folder, an option) cannot be used."""
 
 
 class MissingPackageError(InputError, ImportError):
-    """What was asked for needs a package that is not installed."""
+    """The requested operation needs a package that is not installed."""
 
 
 class OutputError(ProfilerError):
-    """A result cannot be written to the place that was asked for."""
+    """A result cannot be written to the requested place."""
 
 
 # --- What to install for an extra, from the metadata of the installed package.
-#
-#     install_command("query")      # "pip install 'duckdb>=2.0'"
-#     require("run", "run")         # MissingPackageError where the extra's libraries are not
-# there
-#     with needing("run", "profiler.pipelines"):
-#         import onnxruntime        # the same, and no ImportError
-#
-# The packages are named, not `profile-sd3[query]`: the project is on no registry, and a stranger
-# could take its name there.
 
 
 DISTRIBUTION = "profile-sd3"
@@ -64,16 +48,16 @@ _LIBRARIES = {
     "graph-base": ("onnx", "onnx_ir"),
     "torch": ("torch", "diffusers", "transformers"),
 }
-"""What the modules of an extra import."""
+"""The libraries that the modules of an extra import."""
 _WITHOUT_RUNTIME = {"run": "run-gpu", "graph": "graph-base"}
 
 
 def require(extra: str, what: str, *libraries: str) -> None:
-    """Raise MissingPackageError if `what` lacks a library of the extra, or one of those named
-    alone; InputError if one is there and cannot be imported.
+    """Raise MissingPackageError if `what` lacks one of `libraries`, by default all of the extra;
+    InputError if one is installed and cannot be imported.
 
-    They are imported: ONNX Runtime comes from several distributions, of which installing one over
-    another breaks both. If it is there, the command does not name it.
+    The check imports them, since ONNX Runtime comes from several distributions, and installing one
+    over another breaks both. The command names it only if it is missing.
     """
     missing = []
     for library in libraries or _LIBRARIES[extra]:
@@ -94,7 +78,7 @@ def require(extra: str, what: str, *libraries: str) -> None:
 
 @contextmanager
 def needing(extra: str, what: str, *libraries: str) -> Iterator[None]:
-    """Around imports: if one fails, what `require` says."""
+    """Turn an ImportError inside the block into the error of `require`."""
     try:
         yield
     except MissingPackageError:
@@ -105,7 +89,8 @@ def needing(extra: str, what: str, *libraries: str) -> Iterator[None]:
 
 
 def install_command(extra: str) -> str:
-    """A command that installs what `extra` adds, or where that stands if nothing is installed."""
+    """The command that installs an extra's packages, or one that works in a clone if nothing is
+    installed."""
     packages = sorted({_named(each) for each in added_by(extra, requirements())})
     if not packages:
         return f"pip install '.[{extra}]' in a clone of {DISTRIBUTION}"
@@ -113,8 +98,8 @@ def install_command(extra: str) -> str:
 
 
 def requirements() -> list[str]:
-    """What the installed package names as its requirements; none if it is not installed."""
-    # It takes as long as all of typer; few commands ask.
+    """The requirements of the installed package; empty if it is not installed."""
+    # This import takes as long as all of typer; few commands need it.
     from importlib import metadata
 
     try:
@@ -124,8 +109,8 @@ def requirements() -> list[str]:
 
 
 def added_by(extra: str, of_all: Iterable[str]) -> Iterator[str]:
-    """Those of the requirements `of_all` that an extra adds on this Python and system, with those
-    of extras that it names; extra "": those of the package itself."""
+    """The requirements in `of_all` that an extra adds on this Python and system, including extras
+    that it names; for extra "" those of the package itself."""
     from packaging.requirements import Requirement
 
     known = list(of_all)
@@ -143,7 +128,7 @@ def added_by(extra: str, of_all: Iterable[str]) -> Iterator[str]:
 
 
 def _named(requirement: str) -> str:
-    """`duckdb>=2.0` of a requirement, without its conditions."""
+    """The part `duckdb>=2.0` of a requirement, without its conditions."""
     from packaging.requirements import Requirement
 
     each = Requirement(requirement)

@@ -35,26 +35,24 @@ import msgspec
 
 from profiler.errors import OutputError
 
-# --- Files that appear whole: written beside their place under a random name, then renamed.
+# --- Files that appear only when complete: written under a random name beside their place, then
+# renamed.
 #
-# They are for who writes them alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask: what
-# ran, on what and how it was started is nobody else's business.
-#
-# Nobody can plant a link under the temporary name, two writers of one file cannot tear each other's
-# output, and what fails leaves nothing. What is there and is no file, such as a pipe, /dev/null or
-# /dev/stdout, is written to and stays. Libraries that write are given the opened file.
+# Only their owner can read them, since they show what ran, on what and how it was started. The
+# random name prevents planted links, and two writers of one file from mixing their output. A pipe,
+# /dev/null or /dev/stdout is written to directly. Libraries that write get the opened file.
 
 
 SHARED = "RBLN_PROFILER_SHARED"
 MAX_UNPACKED = "PROFILE_SD3_MAX_UNPACKED"
-"""How much a packed file may hold; `--max-unpacked` sets it."""
+"""The most bytes that a packed file may unpack to; set by `--max-unpacked`."""
 _YES = ("1", "true", "on", "yes")
 
 # Windows has no O_NOFOLLOW and no O_CLOEXEC, other systems no O_BINARY.
 _PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | _PLAIN
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-_READER_S = 5.0  # in which somebody must open a pipe for reading
+_READER_S = 5.0  # in which a reader must open a pipe
 _OS_ERROR = re.compile(r"\(os error ([0-9]{1,5})\)")
 _DESCRIPTORS = re.compile(
     r"/dev/(?P<name>stdout|stderr)|(?:/dev|/proc/self)/fd/(?P<number>[0-9]{1,9})"
@@ -63,13 +61,13 @@ _NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 def file_mode() -> int:
-    """With which permissions files are made, before the umask: for their owner alone, if
-    nobody asked for shared ones."""
+    """The permissions of new files, before the umask: only for their owner, unless shared files are
+    requested."""
     return 0o666 if _is_shared() else 0o600
 
 
 def folder_mode() -> int:
-    """`file_mode`, of the folder of a run."""
+    """The permissions of a new run folder, as `file_mode`."""
     return 0o777 if _is_shared() else 0o700
 
 
@@ -87,8 +85,8 @@ def write_atomically(path: Path, chunks: bytes | Iterable[bytes], *, sync: bool 
 
 
 def write_small(path: Path, data: bytes) -> int:
-    """Write a new regular file as `write_atomically` does, in as few steps as there are: some µs
-    less for each of many files."""
+    """Write a new regular file as `write_atomically` does, in fewer steps: saves some µs for each
+    of many files."""
     part = _part_of(path)
     try:
         handle = os.open(part, _NEW, file_mode())
@@ -108,8 +106,8 @@ def write_small(path: Path, data: bytes) -> int:
 
 def create_atomically(path: Path, data: bytes) -> bool:
     """Write a new file under a temporary name, force it to the disk, and give it its name unless a
-    file has that already: then nothing changes, and this is False. Of several who create one file,
-    one succeeds. Raises OutputError."""
+    file has that already: then nothing changes, and this returns False. If several writers create
+    one file, one succeeds. Raises OutputError."""
     part = _part_of(path)
     try:
         handle = os.open(part, _NEW, file_mode())
@@ -127,12 +125,12 @@ def create_atomically(path: Path, data: bytes) -> bool:
 
 
 def _named(part: Path, path: Path) -> bool:
-    """Give `part` the name `path` if nothing has it."""
+    """Rename `part` to `path` unless that exists; returns whether it did."""
     try:
         os.link(part, path)
     except FileExistsError:
         return False
-    except OSError:  # a file system without hard links: an empty file takes the name first
+    except OSError:  # a file system without hard links: an empty file reserves the name
         try:
             os.close(os.open(path.with_name(f".{path.name}.taken"), _NEW, file_mode()))
         except FileExistsError:
@@ -143,7 +141,7 @@ def _named(part: Path, path: Path) -> bool:
 
 @contextmanager
 def appearing(path: Path, *, sync: bool = False) -> Iterator[BinaryIO]:
-    """A file that gets the name `path` once it is complete, and is removed when it is not.
+    """Open a file that gets the name `path` once the block ends, and is removed if the block fails.
 
     Raises OutputError if it cannot be written, and for an OSError of the block.
     """
@@ -178,9 +176,9 @@ def _replacing(path: Path, *, sync: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def folder_appearing(directory: Path, *, over: bool = True) -> Iterator[Path]:
-    """A scratch folder whose files go to `directory`, which is made, once the block ends: `over`
-    files of their names, else into an empty folder alone; what fails leaves nothing. Raises
-    OutputError, and for an OSError of the block."""
+    """Yield a scratch folder whose files move to `directory`, which is created, when the block
+    ends: replacing files if `over`, else into an empty folder only. If the block fails, nothing is
+    left. Raises OutputError, also for an OSError of the block."""
     if not over and directory.is_dir() and any(directory.iterdir()):
         raise OutputError(f"{directory} is not empty: give a new folder, nothing is overwritten")
     new = list(takewhile(lambda one: not os.path.lexists(one), (directory, *directory.parents)))
@@ -206,8 +204,9 @@ def folder_appearing(directory: Path, *, over: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
-    """A folder of one's own beside `path`, for libraries that write several files; what is to stay
-    is renamed out of it before the block ends. Makes the folder of `path`. Raises OutputError."""
+    """Yield a private folder beside `path`, for libraries that write several files; files to keep
+    are renamed out of it before the block ends. Creates the folder of `path`. Raises
+    OutputError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         made = tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=path.parent)
@@ -218,15 +217,15 @@ def scratch_folder(path: Path) -> Iterator[Path]:
 
 
 def _part_of(path: Path) -> Path:
-    """A name beside `path` that nobody can foresee, short whatever `path` is called."""
+    """An unpredictable name beside `path`, short however long that is."""
     return path.with_name(f".{os.urandom(8).hex()}.part")
 
 
 def _opened_special(path: Path) -> BinaryIO | None:
-    """What is at `path` and cannot be replaced by a rename, opened; None for a file, or nothing.
-    Raises IsADirectoryError for a folder."""
+    """Open the pipe or device at `path`, which a rename cannot replace; None for a file, or
+    nothing. Raises IsADirectoryError for a folder."""
     known = _DESCRIPTORS.fullmatch(os.path.normpath(path))
-    if known is not None:  # its offset and append mode stay, which opening again would lose
+    if known is not None:  # keeps its offset and append mode, which opening again would lose
         number = _NUMBERS[known["name"]] if known["name"] else int(known["number"])
         return os.fdopen(os.dup(number), "wb")
     try:
@@ -245,8 +244,8 @@ def _opened_special(path: Path) -> BinaryIO | None:
 
 
 def _opened_pipe(path: Path) -> int:
-    """A named pipe, once somebody reads it. Raises OSError if nobody does for some seconds: it may
-    lie where a file is expected."""
+    """Open a named pipe for writing once it is being read. Raises OSError after some seconds
+    without a reader, since it may be in place of a file."""
     until = time.monotonic() + _READER_S
     while True:
         try:
@@ -258,10 +257,10 @@ def _opened_pipe(path: Path) -> int:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether two names are of one file, or would be."""
+    """Whether two paths name the same file, or would."""
     try:
         return one.resolve() == other.resolve() or one.samefile(other)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return False
 
 
@@ -281,8 +280,8 @@ def sync_to_disk(path: Path) -> None:
 
 
 def not_writable(path: Path, error: OSError) -> OutputError:
-    """What to tell the user of a file or folder that cannot be written."""
-    match = _OS_ERROR.search(str(error))  # libraries in Rust have the number in their text alone
+    """The error for the user if a file or folder cannot be written."""
+    match = _OS_ERROR.search(str(error))  # libraries in Rust have the number only in their text
     number = error.errno or (int(match[1]) if match else None)
     reason = error.strerror or (os.strerror(number) if number else str(error))
     advice = "give a folder you may write to"
@@ -297,16 +296,16 @@ def not_writable(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path} ({reason}): {advice}")
 
 
-# --- Files that somebody else wrote. Nothing else opens them: a pipe or a device at their place
-# neither waits nor has no end, and what is looked at is what was opened, whatever has the name
-# later.
+# --- Reading files of other programs. All such files are opened here: a pipe or a device in their
+# place neither blocks nor reads for ever, and checks apply to the opened file, even if its name is
+# reused.
 
 
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def opened(path: Path) -> BufferedReader:
-    """A regular file, open for reading. Raises OSError for what cannot be read or is none."""
+    """Open a regular file for reading. Raises OSError if it is not regular or cannot be read."""
     handle = os.open(path, os.O_RDONLY | _NOT_WAITING | _PLAIN)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
@@ -318,13 +317,13 @@ def opened(path: Path) -> BufferedReader:
 
 
 def size_of(file: BinaryIO) -> int:
-    """Bytes of an open file."""
+    """The size of an open file in bytes."""
     return os.fstat(file.fileno()).st_size
 
 
 def read_file(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a regular file: those that it has when it is opened, if it grows. Raises OSError
-    if it cannot be read, is none, or has more than `most`."""
+    """The bytes that a regular file has when it is opened, even if it grows. Raises OSError if it
+    is not regular, cannot be read, or has more than `most`."""
     with opened(path) as file:
         size = size_of(file)
         if most is not None and size > most:
@@ -332,14 +331,14 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         return file.read(size)
 
 
-# --- JSON text of a document, and plain values from whatever a document is made of.
+# --- Documents as JSON text, and as plain values.
 
 
 def json_text(document: Any, *, indent: int | None = 1) -> str:
     """`document` as JSON text, without a newline at the end; `indent` None: on one line."""
     try:
         text = json.dumps(document, default=plain, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError):  # a key that is no text, a number that JSON lacks
+    except (TypeError, ValueError):  # a key that is not text, a number that JSON lacks
         text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
     text = _HALF.sub("\ufffd", text)
     if indent is None:
@@ -349,16 +348,16 @@ def json_text(document: Any, *, indent: int | None = 1) -> str:
 
 
 def ascii_json(data: Any) -> str:
-    """Plain values as JSON in as few characters as there can be, all of them ASCII."""
+    """Plain values as the shortest ASCII JSON."""
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 def plain(value: Any) -> Any:
     """`value` as mappings, lists, text, numbers, booleans and None.
 
-    Dataclasses and structs become objects, what has a method `as_json` what that returns, members
-    of an enum their value, sequences and sets lists, sets in order. Numbers that JSON lacks (NaN,
-    infinities) become None; what else it has no form for, such as a path or a time, becomes text.
+    Dataclasses and structs become objects, objects with a method `as_json` its result, members of
+    an enum their value, sequences and sets lists, sets sorted. Numbers that JSON lacks (NaN,
+    infinities) become None; other values, such as a path or a time, text.
     """
     if isinstance(value, Enum):
         value = value.value
@@ -377,7 +376,7 @@ def plain(value: Any) -> Any:
 
 
 def _converted(value: Any) -> Any:
-    for method in ("as_json", "tolist"):  # the latter of NumPy's scalars and arrays
+    for method in ("as_json", "tolist"):  # `tolist` is for NumPy's scalars and arrays
         made = getattr(value, method, None)
         if callable(made):
             return plain(made())
@@ -403,14 +402,14 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def paired(text: str) -> str:
-    """JSON text in which halves of surrogate pairs, which no text can hold, are U+FFFD: Python's
-    decoder would make strings of them that cannot be written."""
+    """Replace unpaired surrogates in JSON text by U+FFFD: Python's decoder would make strings of
+    them that cannot be written."""
     return _HALVES.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
 
 
 def writable(value: Any) -> Any:
-    """Plain values whose texts can be written as UTF-8: what a file's name has that is none, as
-    halves of surrogate pairs, is U+FFFD."""
+    """Plain values whose texts can be written as UTF-8: unpaired surrogates, as in some file names,
+    become U+FFFD."""
     if isinstance(value, str):
         return _HALF.sub("\ufffd", value)
     if isinstance(value, dict):
@@ -418,14 +417,11 @@ def writable(value: Any) -> Any:
     return [writable(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-# --- JSON and plain values as types of msgspec, whichever threads ask.
+# --- JSON and plain values as types of msgspec, from any thread.
 #
-#     decoded(text, Manifest)
-#     decoder = decoder_of(Event)     # for many texts
-#
-# msgspec learns what a struct's fields are when the struct is first read, and lets other threads
-# read it while it has learned half of them: the process dies of that. Here one thread learns, the
-# others wait, a fork among them, whose child would keep half of it for ever.
+# msgspec prepares a struct's fields at its first use, and crashes if another thread uses the
+# half-prepared type. Here one thread prepares it, while others wait, and forks, too, since a child
+# would keep the half-prepared type.
 
 
 _Type = TypeVar("_Type")
@@ -441,7 +437,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def decoder_of(kind: type[_Type], *, strict: bool = True) -> msgspec.json.Decoder[_Type]:
-    """The decoder of JSON as `kind`, the same one each time."""
+    """The cached decoder of JSON as `kind`."""
     known = _DECODERS.get((kind, strict))
     if known is None:
         with _LEARNING:
@@ -451,11 +447,11 @@ def decoder_of(kind: type[_Type], *, strict: bool = True) -> msgspec.json.Decode
 
 
 def decoded(text: bytes | bytearray | str, kind: type[_Type], *, strict: bool = True) -> _Type:
-    """JSON as `kind`. Raises what `msgspec.json.decode` does."""
+    """Decode JSON as `kind`. Raises what `msgspec.json.decode` does."""
     return decoder_of(kind, strict=strict).decode(text)
 
 
 def converted(value: object, kind: type[_Type]) -> _Type:
-    """Plain values as `kind`. Raises ValidationError if they are none."""
+    """Convert plain values to `kind`. Raises ValidationError if they do not fit."""
     decoder_of(kind)
     return msgspec.convert(value, kind)

@@ -1,4 +1,4 @@
-"""A server for this machine's browsers alone, at an address that nobody can guess.
+"""A server only for this machine's browsers, at an unpredictable address.
 
     class Handler(LocalHandler):
         def answer(self, path: str) -> None: ...
@@ -7,8 +7,8 @@
     print(server.root)          # http://127.0.0.1:40123/8sPq…
     server.serve_forever()      # until an hour passes without a request
 
-Other users of the machine reach 127.0.0.1, too: the first segment of each path is random. Pages of
-other sites cannot point a name of theirs at it: a request must name this machine, once.
+Other users of the machine can reach 127.0.0.1, too, so the first segment of each path is random. A
+request must name this machine, once, so other sites cannot reach it under a name of theirs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _EVERY_ANSWER = {
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Answers at `root`, an address without a slash at its end. Ends after `IDLE_S` without a
-    request, by `clock`, and then is `idle`. Raises OSError if the port is taken; 0: any."""
+    """Serves at `root`, an address without a slash at its end. Ends after `IDLE_S` without a
+    request, by `clock`, and then is `idle`. Raises OSError if the port is taken; port 0 is any free
+    one."""
 
     daemon_threads = True
     block_on_close = False  # a browser keeps connections open
@@ -54,27 +55,28 @@ class LocalServer(ThreadingHTTPServer):
         self.root = f"http://{HOST}:{self.server_port}/{self.segment}"
 
     def note_request(self) -> None:
-        """Start the hour again."""
+        """Restart the idle time."""
         self.last_request = self._clock()
 
     def service_actions(self) -> None:
-        """Called between requests: ends the server once nobody has asked for long."""
+        """End the server once there has been no request for long; called between requests."""
         if not self.idle and self._clock() - self.last_request > IDLE_S:
             self.idle = True
-            Thread(target=self.shutdown, daemon=True).start()  # it waits for this very loop
+            Thread(target=self.shutdown, daemon=True).start()  # `shutdown` waits for this very loop
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Browsers close connections whenever they like: that is no error of ours."""
+        """Ignore closed connections: browsers close them at any time."""
 
 
 class LocalHandler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD by `answer`, which gets the path behind the random segment."""
+    """Answers GET and HEAD requests by `answer(path)`, which gets the path after the random
+    segment."""
 
     server: LocalServer
     protocol_version = "HTTP/1.1"
     server_version = "profile-sd3"
     sys_version = ""
-    timeout = 60  # of a connection on which nothing comes
+    timeout = 60  # s, for a connection without a request
 
     def answer(self, path: str) -> None:
         """Answer a request for `path`, which starts with a slash."""
@@ -96,7 +98,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def head(self, size: int, kind: str, **more: str) -> bool:
-        """Send the head of an answer; whether its body is wanted."""
+        """Send the head of an answer; returns whether a body must follow."""
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(size))
@@ -106,10 +108,10 @@ class LocalHandler(BaseHTTPRequestHandler):
         return self.command != "HEAD"
 
     def _names_us(self) -> bool:
-        """Whether the request names this machine, once. Any port will do: a tunnel may have
+        """Whether the request names this machine, once, with any port: a tunnel may have
         another."""
         names = self.headers.get_all("Host") or []
         return len(names) == 1 and names[0].strip().partition(":")[0].lower() in _NAMES
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
-        """Requests are no news."""
+        """Log nothing for requests."""

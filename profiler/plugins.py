@@ -27,30 +27,27 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-# --- What interrupts the user's program while code of ours runs in it goes on to the program.
+# --- An interruption of the user's program while our code runs is passed on to the program.
 #
-# try:
-#     attach(pipeline)
-# except Exception as error:
-#     let_pass(error)     # of a signal's handler of the program's: raised again
-#     recorder.lose(…)    # ours: a drop
+# After `except Exception as error`, `let_pass(error)` raises the error again if the program's
+# signal handler raised it; otherwise it is ours: a drop.
 
 
 _RAISES = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
 _WORDLESS = (MemoryError, StopIteration, StopAsyncIteration, SystemExit)
-"""What C code raises without arguments, as `sys.exit()` does."""
-_CAUSES = 8  # that are looked at: they may go in a circle
+"""Exceptions that C code raises without arguments, as `sys.exit()` does."""
+_CAUSES = 8  # of an error that are checked: they may form a cycle
 
 
 def let_pass(error: BaseException) -> None:
-    """Raise what the user's program was interrupted by, if that is `error` or a cause of it (the
-    `TimeoutError` of a handler is an `OSError` to whoever writes a file). Nothing happens if
-    `error` is of what ran: ours, a library's, or of a property of the user's that only we asked.
+    """Raise `error`, or one of its causes, if it is an interruption of the user's program (a
+    handler's `TimeoutError` is an `OSError` to code that writes a file). Do nothing for an error of
+    the running code: ours, a library's, or of a user's property that only we read.
 
-    A function was called by an interruption if it was given the very frame that it interrupts,
-    as signal handlers and trace functions are. An exception that another thread has set
-    (`PyThreadState_SetAsyncExc`) has no such frame; it has no arguments either, and no `raise`
-    stands where it came up. What a handler written in C raises with arguments is not distinguished.
+    A function was called by an interruption if one of its arguments is the frame that it
+    interrupts, as for signal handlers and trace functions. An exception set by another thread
+    (`PyThreadState_SetAsyncExc`) has no such frame; it also has no arguments, and there is no
+    `raise` where it occurred. Exceptions with arguments from handlers in C are not detected.
     """
     found: BaseException | None = error
     for _ in range(_CAUSES):
@@ -62,14 +59,14 @@ def let_pass(error: BaseException) -> None:
 
 
 def interrupts(error: BaseException) -> bool:
-    """Whether `error` is what the program was interrupted by: see `let_pass`."""
+    """Whether `error` is an interruption of the user's program: see `let_pass`."""
     below: FrameType | None = None
     entry = last = error.__traceback__
     while entry is not None:
         if below is not None and _was_given(entry.tb_frame, below):
             return True
         below, last, entry = entry.tb_frame, entry, entry.tb_next
-    wordless = isinstance(error, _WORDLESS) or type(error).__module__ == "_queue"  # its Empty
+    wordless = isinstance(error, _WORDLESS) or type(error).__module__ == "_queue"  # queue.Empty
     if last is None or error.args or wordless:
         return False
     return last.tb_frame.f_code.co_code[last.tb_lasti] not in _RAISES
@@ -88,11 +85,11 @@ def _was_given(frame: FrameType, below: FrameType) -> bool:
     )
 
 
-# --- Names as they may be shown: what comes from a trace or a model steers no terminal and no page.
+# --- Printable names: text of a trace or a model must not control a terminal or page.
 #
-# The one place that decides which characters those are: control characters, and with them all
-# escape sequences (colours, links by OSC 8, the clipboard by OSC 52), line breaks, marks that turn
-# the direction of writing, what has no width and halves of characters.
+# This is the one place that decides which characters are removed: control characters, and with them
+# all escape sequences (colours, links by OSC 8, the clipboard by OSC 52), line breaks, marks of
+# text direction, characters without width, and unpaired surrogates.
 
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
@@ -100,8 +97,8 @@ _STAND_IN = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain_text(text: str, instead: Callable[[str], str] | None = None) -> str:
-    """`text` as one line in which nothing is hidden; a run of what cannot be shown is one �, or
-    each such character what `instead` makes of it. No-break spaces stay."""
+    """`text` as one line without hidden characters; a run of unprintable ones becomes one �, or
+    each of them `instead(character)`. No-break spaces stay."""
     if text.isprintable():
         return text
     found: list[str] = []
@@ -120,9 +117,9 @@ def plain_text(text: str, instead: Callable[[str], str] | None = None) -> str:
 
 @cache
 def plugins(group: str, *needs: str) -> tuple[Any, ...]:
-    """The objects registered under `group`, in order of their names; those that cannot be loaded
-    or lack an attribute of `needs` are left out, each with one line on stderr."""
-    # It takes a fifth of the time of `--help`, which asks for no plug-in.
+    """The objects registered under `group`, sorted by name. Those that cannot be loaded or lack an
+    attribute of `needs` are left out, each with one line on stderr."""
+    # This import takes a fifth of the time of `--help`, which needs no plug-in.
     from importlib.metadata import entry_points
 
     found = []
@@ -143,7 +140,7 @@ def plugins(group: str, *needs: str) -> tuple[Any, ...]:
 
 
 def _leave_out(point: EntryPoint, group: str, why: str) -> None:
-    """Name a plug-in that is not used; nothing happens if there is no stderr."""
+    """Report a plug-in that is not used on stderr, if there is one."""
     package = point.dist.name if point.dist else point.module
     line = f"profile-sd3: the plug-in {point.name} ({group}) of {package} {why} and is left out: "
     line += f"update {package} or uninstall it"
@@ -152,7 +149,7 @@ def _leave_out(point: EntryPoint, group: str, why: str) -> None:
         sys.stderr.flush()
 
 
-# --- Names of modules that programs and plug-ins imported before: forwarded for one release.
+# --- Former names of modules, which programs and plug-ins may import: forwarded for one release.
 
 
 _MOVED = {
@@ -189,8 +186,8 @@ _MOVED = {
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the `__getattr__` of a package, which loads names on first use. `homes` has the names
-    of each of its modules, in one text."""
+    """Return the `__getattr__` of a package, which imports names on first use. `homes` has the
+    names in each of its modules, as one text."""
     home = {name: module for module, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
@@ -204,7 +201,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def moved_module(name: str) -> ModuleSpec | None:
-    """Returns the specification of a moved module, or of a package that held some, else None.
+    """The specification of a module that has moved, or of a package that contained some, else None.
     Importing a moved module gives a DeprecationWarning."""
     packages = any(old.startswith(f"{name}.") for old in _MOVED)
     if name not in _MOVED and not packages:
@@ -213,10 +210,10 @@ def moved_module(name: str) -> ModuleSpec | None:
 
 
 class _Forwarding:
-    """Loads a module that is another one under its old name."""
+    """Loads a module that has moved, under its former name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Returns the module under its present name; None, a new one, for a package."""
+        """The module under its present name; None for a package, which is created."""
         new = _MOVED.get(spec.name)
         if new is None:
             return None
@@ -226,4 +223,4 @@ class _Forwarding:
         return forwarded
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module has been run under its present name."""
+        """Do nothing: the module has been executed under its present name."""

@@ -26,7 +26,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Said(str):
-    """English text, made of `template` and `values`; `change` was done to it afterwards."""
+    """English text, made of `template` and `values`, and then transformed by `change`."""
 
     __slots__ = ("change", "template", "values")
 
@@ -46,13 +46,14 @@ class Said(str):
         return made
 
     def changed(self, change: Callable[[str], str]) -> Said:
-        """This text after `change`, which each language undergoes by itself, as escaping does."""
+        """This text, transformed by `change`, which is also applied to each translation, as
+        escaping is."""
         before = self.change
         both = change if before is None else lambda text: change(before(text))
         return Said(change(str(self)), self.template, self.values, both)
 
     def given_in(self, catalogue: Catalogue) -> str:
-        """The text with templates of `catalogue`; English if that has none."""
+        """The text by the catalogue's template; English if that has none."""
         template = catalogue.get(self.template, self.template)
         values = {name: in_language(value, catalogue) for name, value in self.values.items()}
         text = _filled(template, values)
@@ -66,8 +67,7 @@ def said(template: str, /, **values: object) -> Said:
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """`text`, a template that was given no values yet with those of `values` that it names; any
-    other text as it is."""
+    """Fill in `values` if `text` is a template without values; any other text stays as it is."""
     if not isinstance(text, Said) or text.values or "{" not in text.template:
         return text
     named = {name: value for name, value in values.items() if f"{{{name}}}" in text.template}
@@ -75,15 +75,14 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 
 
 def joined(separator: str, parts: Iterable[str]) -> Said:
-    """`separator.join(parts)` that keeps the languages of its parts."""
+    """`separator.join(parts)` that keeps the parts translatable."""
     values = {f"part{number}": part for number, part in enumerate(parts)}
     template = separator.join(f"{{{name}}}" for name in values)
     return Said(_filled(template, values), template, values)
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital at its beginning, which other languages may not have or put a name
-    there, and a full stop at its end."""
+    """`text` with a capital letter at its start, in English only, and a full stop at its end."""
     english = f"{text[:1].upper()}{text[1:]}."
     if not isinstance(text, Said):
         return english
@@ -92,7 +91,7 @@ def sentence(text: str) -> str:
 
 
 def in_language(text: Any, catalogue: Catalogue) -> str:
-    """`text` in the language of `catalogue`; what is not `Said` as it is."""
+    """`text` in the language of `catalogue`; unchanged if it is not a `Said`."""
     return text.given_in(catalogue) if isinstance(text, Said) else str(text)
 
 
@@ -108,11 +107,8 @@ def _ended(text: str) -> str:
     return f"{text}."
 
 
-# --- What analyses and manifests say beside numbers: a code, and the values that belong to it.
-#
-#     Note.of(Evidence.PATH, name="to_k_ip").as_json() == {"code": "path", "name": "to_k_ip"}
-#
-# `analysis.table_text` makes sentences of notes.
+# --- Notes of analyses and manifests: a code, and its values. `analysis.table_text` makes sentences
+# of them.
 
 
 Value: TypeAlias = Union[int, float, str, "Note", tuple["Value", ...]]
@@ -120,13 +116,13 @@ Value: TypeAlias = Union[int, float, str, "Note", tuple["Value", ...]]
 
 
 class NoteCode(StrEnum):
-    """What a note says; each question has a subclass with its codes."""
+    """The code of a note; each question has a subclass with its codes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A code, and what it is about: `values` by name, whose unit ends the name (`_ns`, `_bytes`,
-    `_share`: 1.0 is all; none: a count, a ratio or a name)."""
+    """A code with `values` by name. The name ends with the unit (`_ns`, `_bytes`, `_share`: 1.0 is
+    all; none: a count, a ratio or a name)."""
 
     code: NoteCode
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -140,14 +136,14 @@ class Note:
         return hash((self.code, frozenset(self.values.items())))
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: the `code`, then the others."""
+        """Plain values: the `code`, then the note's values."""
         return {"code": self.code.value} | {
             name: plain_value(value) for name, value in self.values.items()
         }
 
 
 def plain_value(value: Value) -> Any:
-    """`value` as JSON has it."""
+    """`value` as plain JSON values."""
     if isinstance(value, Note):
         return value.as_json()
     if isinstance(value, tuple):
@@ -176,11 +172,12 @@ def notes_text(notes: Iterable[Note]) -> str:
     return json.dumps([note.as_json() for note in notes], ensure_ascii=False)
 
 
-# --- What the commands of a run are called: their producer's word.
+# --- What a producer calls the commands of a run.
 
 
 class Noun(StrEnum):
-    """Of GPUs kernels, of ONNX Runtime nodes, of torch on a CPU operators, else commands."""
+    """The producer's noun for commands: kernels of GPUs, nodes of ONNX Runtime, operators of torch
+    on a CPU, else commands."""
 
     KERNELS = "kernels"
     NODES = "nodes"
@@ -188,20 +185,20 @@ class Noun(StrEnum):
     COMMANDS = "commands"
 
 
-# --- Numbers as people read them: three significant digits and a unit. Only reports use these.
+# --- Numbers in reports: three significant digits and a unit.
 #
-# `templates/format.js` does the same in the page; `tests/browser/test_report.py` holds the two
-# together.
+# `templates/format.js` does the same in the page; `tests/browser/test_report.py` checks that both
+# agree.
 
 
 RateUnits = Sequence[tuple[float, str]]
-"""Units, the largest first, and what one of each is in the unit of the values."""
+"""Units, the largest first, each with its size in the unit of the values."""
 FLOP_RATES: RateUnits = ((1.0, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"))
 RATES: dict[str, RateUnits] = {
     "flop_rate": FLOP_RATES,
     "byte_rate": ((1.0, "GB/s"), (1e-3, "MB/s")),
 }
-"""By the kind of a column."""
+"""The rate units, by kind of column."""
 
 _SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
@@ -218,7 +215,7 @@ def size(number: float) -> str:
 
 
 def number(value: float) -> str:
-    """`"7.41"`, `"12.3"`, `"8,158"`: what differs by orders."""
+    """`"7.41"`, `"12.3"`, `"8,158"`: for values of very different magnitude."""
     magnitude = abs(value)
     whole = magnitude >= 99.95 or magnitude == 0
     digits = 0 if whole else 1 if magnitude >= 9.995 else 2 if magnitude >= 0.0995 else 3
@@ -240,7 +237,7 @@ def percent(ratio: float) -> str:
 
 
 def rate_unit(largest: float, units: RateUnits) -> tuple[float, str]:
-    """The unit in which the largest of several rates is at least 1, else the smallest."""
+    """The unit in which the largest of several rates is at least 1, else the smallest unit."""
     return next((pair for pair in units if largest >= pair[0]), units[-1])
 
 
@@ -272,22 +269,22 @@ def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
     return f"{sign}{value:.{digits}f}{_SPACE}{units[unit]}"
 
 
-# --- What options take: lists of names (`vae,transformer`), ranges of steps (`0-3`), KEY=VALUE.
+# --- Values of options: lists of names (`vae,transformer`), ranges of steps (`0-3`), KEY=VALUE.
 
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 def name_list(given: int | str | Iterable[int | str]) -> tuple[str, ...]:
-    """The names in one text or several, each with commas, once each, in order; numbers as text."""
+    """The distinct names in one comma-separated text or several, in order; numbers become text."""
     texts = (given,) if isinstance(given, (int, str)) else given
     words = (word.strip() for text in texts for word in str(text).split(","))
     return tuple(dict.fromkeys(filter(None, words)))
 
 
 def step_range(text: str) -> tuple[int, int] | None:
-    """The first and the last step of `"7"` or `"0-3"`; None for what is neither, or ends before it
-    begins."""
+    """The first and the last step of `"7"` or `"0-3"`; None for other texts, or if the end is
+    before the start."""
     match = _RANGE.fullmatch(text.strip())
     if match is None:
         return None
@@ -296,7 +293,7 @@ def step_range(text: str) -> tuple[int, int] | None:
 
 
 def check_utf8(text: str, what: str) -> None:
-    """Raises InputError if a text of the command line has bytes that are no UTF-8."""
+    """Raise InputError if a text of the command line has bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -304,8 +301,8 @@ def check_utf8(text: str, what: str) -> None:
 
 
 def key_values(texts: Iterable[str] | None, option: str, example: str) -> dict[str, str]:
-    """KEY=VALUE texts of an option by key. Raises InputError, which shows an `example`, for a text
-    that is none, or a key that is given twice."""
+    """The values of an option's KEY=VALUE texts, by key. Raises InputError, which shows an
+    `example`, for an invalid text or a repeated key."""
     found: dict[str, str] = {}
     for text in texts or ():
         check_utf8(text, option)
@@ -318,7 +315,7 @@ def key_values(texts: Iterable[str] | None, option: str, example: str) -> dict[s
     return found
 
 
-# --- Names of runs, which are names of their folders, too.
+# --- Names of runs, which are also names of their folders.
 
 
 _FOREIGN = re.compile(r"[^\w.+-]+")
@@ -326,7 +323,7 @@ _MOST_BYTES = 200  # a folder's name may have 255, and `-2` may follow
 
 
 def check_run_name(name: str) -> str:
-    """`name`, if it can name a run. Raises InputError if it cannot."""
+    """Return `name` if it is a valid run name; raises InputError if not."""
     if not name or name.startswith(".") or _FOREIGN.search(name):
         raise InputError(
             f"{name!r:.80} cannot name a run: use letters, digits, '.', '-' and '_', and no '.' "
@@ -338,7 +335,7 @@ def check_run_name(name: str) -> str:
 
 
 def run_name_of(text: str) -> str:
-    """The name of a run that is closest to `text`, such as a file's name; "" if none is."""
+    """The valid run name closest to `text`, such as a file's name; "" if there is none."""
     name = _FOREIGN.sub("-", text).encode()[:_MOST_BYTES].decode(errors="ignore")
     return name.strip(".-")
 
@@ -355,7 +352,7 @@ _LARGEST = 1 << 62
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes; None for what is no size, below 1 byte or beyond all memory.
+    """The number of bytes; None if the text is not a size, below 1 byte or beyond all memory.
 
     A plain number is bytes. `KiB`, `Ki` and `K` are 1024 bytes, as memory is sold and as other
     tools read `16G`; `KB` is 1000. So for M, G, T and P, in either case.

@@ -4,9 +4,9 @@ CPU devices are measured with ONNX Runtime, with the threads and cores that a su
 them has; CUDA and ROCm devices with torch. Of several tries the fastest counts: a rate is what the
 device can do, not what it does while others use it.
 
-What is multiplied and copied is random, as real data are nearly: a GPU that multiplies ones by ones
-switches few transistors, draws less power and keeps higher clocks than it does in any pipeline (an
-H200 reaches 888 TFLOP/s in bfloat16 with ones, and 790 with random numbers).
+Products and copies use random numbers, like real data: a GPU that multiplies ones switches few
+transistors, draws less power and keeps higher clocks than in any pipeline (an H200 reaches 888
+TFLOP/s in bfloat16 with ones, and 790 with random numbers).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from profiler.pipelines.model_folder import DeviceShare, Placement, pinned
 
 _TYPES = ("float32", "bfloat16", "float16")
 _CHAIN = 256  # commands in a row
-_IN_A_ROW = 8  # products and copies on an accelerator for one wait, which takes a while too
+_IN_A_ROW = 8  # products and copies on an accelerator per wait, which takes time, too
 _SEED = 0
 
 
@@ -49,8 +49,8 @@ ACCELERATOR_EFFORT = Effort(size=8192, copy_bytes=1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class DeviceRates:
-    """What was measured: FLOP/s of products by type, bytes/s of a copy (read and written), ns from
-    one small command to the next, and how."""
+    """The measured rates: FLOP/s of products by type, bytes/s of a copy (read and written), ns from
+    one small command to the next, and the method."""
 
     hardware: str
     peak_flops: Mapping[str, float]
@@ -85,7 +85,7 @@ def _how(effort: Effort) -> str:
 
 
 def _on_first(share: DeviceShare) -> AbstractContextManager[None]:
-    """The calling thread if a submodule's is: on the first core of a pinned device."""
+    """Run the calling thread on the first core of a pinned device, as a submodule's thread does."""
     return pinned(share.cores[:1] if share.pinned else ())
 
 
@@ -108,7 +108,7 @@ def _noise(*dims: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What is measured on one CPU device; models are written to `folder`."""
+    """Measures one CPU device; models are written to `folder`."""
 
     folder: Path
     placement: Placement
@@ -129,12 +129,13 @@ class _Bench:
         return 8 * count / self._seconds("copy", model, _noise(count))
 
     def launch(self) -> float:
-        """ns a node takes in a chain of nodes with one element each."""
+        """ns per node in a chain of nodes with one element each."""
         model = small_model(chain(_CHAIN), [1], np.ones(1, np.float32))
         return self._seconds("chain", model, np.zeros(1, dtype=np.float32)) / _CHAIN * 1e9
 
     def _seconds(self, name: str, model: bytes, x: Any) -> float:
-        """The shortest run of a model, in a session as the pipeline opens it for a submodule."""
+        """The shortest run of a model in s, in a session opened as the pipeline does for a
+        submodule."""
         from profiler.pipelines.pipeline import OnnxPart
 
         path = self.folder / f"{name}.onnx"
@@ -144,7 +145,7 @@ class _Bench:
 
 
 def _bound(session: Any, x: Any) -> Callable[[], object]:
-    """A run whose input and output stay where they are: nothing is allocated in it."""
+    """Return a function that runs with fixed input and output buffers: it allocates nothing."""
     with needing("run", "profiler.pipelines", "onnxruntime"):
         import onnxruntime
 
@@ -157,7 +158,7 @@ def _bound(session: Any, x: Any) -> Callable[[], object]:
 
 
 def measure_torch(device: str, effort: Effort = ACCELERATOR_EFFORT) -> DeviceRates:
-    """Measure a device of torch (`cuda:0`; ROCm's are called that too), every type it multiplies.
+    """Measure a device of torch (`cuda:0`, also for ROCm), for every type that it multiplies.
 
     Raises InputError if torch is not installed or has no such device.
     """
@@ -238,8 +239,8 @@ def _repeated(work: Callable[[], object], wait: Callable[[], object]) -> Callabl
 
 
 def _torch_launch(torch: Any, device: str, effort: Effort, wait: Callable[[], object]) -> float:
-    """ns from one small command to the next, on a CUDA device replayed as a graph: launched one by
-    one they would wait for the host, which takes several times as long."""
+    """ns from one small command to the next; on a CUDA device replayed as a graph, since single
+    launches would wait for the host, which takes several times as long."""
     small = torch.zeros(1, device=device)
 
     def chain() -> None:

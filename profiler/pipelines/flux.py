@@ -75,7 +75,7 @@ class FluxPipeline(PackedPipeline):
 
     @property
     def guidance_scale(self) -> float:
-        """The guidance scale that the model was or is given."""
+        """The guidance scale of the present or last run."""
         return self._guidance_scale
 
     def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline
@@ -176,7 +176,7 @@ class FluxPipeline(PackedPipeline):
     def _predict(
         self, latents: Array, embeddings: FluxEmbeddings, positions: Array, timestep: np.float32
     ) -> Array:
-        """What the denoiser predicts, [batch, tokens, channels * 4]."""
+        """The denoiser's prediction, [batch, tokens, channels * 4]."""
         batch = len(latents)
         inputs = {
             "hidden_states": latents,

@@ -16,11 +16,11 @@ from profiler.errors import InputError, needing
 from profiler.files import read_file
 from profiler.trace import manifest_fields
 
-# --- Devices, and which cores each CPU device has.
+# --- Devices, and the cores of each CPU device.
 #
-# A device is written `kind:index`. CPU devices are real here: `cpu:0`, `cpu:1`, … share out the
-# cores that the process may use, so that submodules placed on different ones do not compete. Other
-# kinds name an ONNX Runtime execution provider and the index of the device it should use.
+# A device is written `kind:index`. The CPU devices `cpu:0`, `cpu:1`, … divide the cores that the
+# process may use, so that submodules on different ones do not compete. Other kinds name an ONNX
+# Runtime execution provider and the index of its device.
 
 
 ProviderSpec = str | tuple[str, Mapping[str, str]]
@@ -135,10 +135,10 @@ def usable_cores() -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class DeviceShare:
-    """What one device has of this machine.
+    """One device's share of this machine.
 
-    `cores` are operating-system processor numbers, empty for a device that is not a CPU; `pinned`
-    says that its threads stay on them; `shared_with` names CPU devices on the same cores.
+    `cores` are OS processor numbers, empty for a device that is not a CPU; `pinned`: its threads
+    stay on them; `shared_with` are CPU devices on the same cores.
     """
 
     device: str
@@ -147,7 +147,7 @@ class DeviceShare:
     shared_with: tuple[str, ...] = ()
 
     def described(self) -> manifest_fields.Device:
-        """What the trace's manifest says of the device."""
+        """The description of the device in the trace's manifest."""
         device = Device.parse(self.device)
         if device.kind != "cpu":
             return manifest_fields.Device(provider=PROVIDERS[device.kind])
@@ -158,13 +158,13 @@ class DeviceShare:
 
 @dataclass(frozen=True)
 class Placement:
-    """The devices of one pipeline and what each has of the machine."""
+    """The devices of one pipeline, each with its share of the machine."""
 
     shares: tuple[DeviceShare, ...]
 
     @classmethod
     def plan(cls, devices: Iterable[str], cores: Iterable[int] | None = None) -> "Placement":
-        """Share out `cores` (default: all usable ones) evenly among the CPU devices.
+        """Divide `cores` (default: all usable ones) evenly among the CPU devices.
 
         The order of the devices' indices is the order of the cores. One CPU device has all cores
         and is not pinned. More CPU devices than cores have one core each and share it. Raises
@@ -200,7 +200,7 @@ class Placement:
         raise InputError(f"{device!r} is not a device of this placement; it has {known}")
 
     def described(self) -> dict[str, manifest_fields.Device]:
-        """What the trace's manifest says of each device."""
+        """The descriptions of the devices in the trace's manifest."""
         return {share.device: share.described() for share in self.shares}
 
 
@@ -214,9 +214,9 @@ def _cores_of(position: int, count: int, pool: tuple[int, ...]) -> tuple[int, ..
 
 @contextmanager
 def pinned(cores: Collection[int]) -> Iterator[None]:
-    """Keep the calling thread on `cores` inside the block; its former cores come back after it.
+    """Keep the calling thread on `cores` inside the block, and restore its former cores afterwards.
 
-    Without cores, or if the system cannot pin threads, nothing happens.
+    Does nothing without cores, or if the system cannot pin threads.
     """
     if not cores or not hasattr(os, "sched_setaffinity"):
         yield
@@ -230,14 +230,11 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 
 # --- A model folder in the diffusers/optimum ONNX layout: model_index.json and a folder per part.
-#
-# What model_index.json says is used only to learn which parts exist and of which class they are; no
-# path is ever made from it.
 
 
 MOST_BYTES = 256 << 20
-"""Of a file of settings or words."""
-_RUNTIME = "ORT"  # before the names of optimum's classes
+"""The most bytes of a file of settings or words."""
+_RUNTIME = "ORT"  # prefix of the names of optimum's classes
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -296,7 +293,7 @@ class Settings:
 class ModelFolder:
     """A model folder of the pipeline `class_name`, "" for any.
 
-    Raises `InputError` if there is no such folder, or model_index.json is missing, malformed or
+    Raises `InputError` if the folder does not exist, or model_index.json is missing, malformed or
     of another pipeline.
     """
 
@@ -318,7 +315,7 @@ class ModelFolder:
 
     @property
     def pipeline_class(self) -> str:
-        """Its class as diffusers calls it, "" if model_index.json has no name."""
+        """The pipeline's class as diffusers names it, "" if model_index.json has none."""
         name = self.index.get("_class_name")
         return name.removeprefix(_RUNTIME) if isinstance(name, str) else ""
 
@@ -358,7 +355,7 @@ _DEFAULT = 128  # rows and columns of latents, as diffusers has it
 
 @dataclass(frozen=True)
 class PatchedSizes:
-    """The numbers of Stable Diffusion 3, whose denoiser makes patches of latents itself.
+    """The sizes of Stable Diffusion 3, whose denoiser makes patches of latents itself.
 
     `sample_size` and `largest_size` are latent rows or columns; `latent_scale` is pixels per
     latent; `context_width` is the feature width of the transformer's text tokens.
@@ -393,8 +390,8 @@ class PatchedSizes:
     def image_size(self, height: int | None, width: int | None) -> tuple[int, int]:
         """Return the pixels of an image, the default if None.
 
-        Raises `InputError` for a size that is no multiple of a patch or larger than the model's
-        position embeddings reach.
+        Raises `InputError` for a size that is not a multiple of a patch, or larger than the model's
+        position embeddings.
         """
         default = self.sample_size * self.latent_scale
         patch = self.patch_size * self.latent_scale
@@ -421,7 +418,7 @@ class PatchedSizes:
 
 @dataclass(frozen=True)
 class PackedSizes:
-    """The numbers of FLUX and Qwen-Image, whose denoisers take patches of 2 by 2 latents as tokens.
+    """The sizes of FLUX and Qwen-Image, whose denoisers take patches of 2 by 2 latents as tokens.
 
     `latent_scale` is pixels per latent, `latent_channels` those of a latent.
     """
@@ -431,7 +428,8 @@ class PackedSizes:
 
     @classmethod
     def read(cls, folder: ModelFolder, latent_scale: int) -> "PackedSizes":
-        """Read the denoiser's config; raises `InputError` if its channels are no patches."""
+        """Read the denoiser's config; raises `InputError` if its channels are not those of
+        patches."""
         transformer = folder.settings("transformer")
         channels = transformer.integer("in_channels", 64)
         if channels % _PATCH**2:
@@ -443,7 +441,7 @@ class PackedSizes:
     def image_size(self, height: int | None, width: int | None) -> tuple[int, int]:
         """Return the pixels of an image, the default if None.
 
-        Raises `InputError` for a size that is no multiple of a patch.
+        Raises `InputError` for a size that is not a multiple of a patch.
         """
         patch = _PATCH * self.latent_scale
         for name, size in (("height", height), ("width", width)):
@@ -462,7 +460,8 @@ class PackedSizes:
 
 
 def block_scale(vae: Settings) -> int:
-    """Pixels per latent of an AutoencoderKL; raises `InputError` if its config does not say."""
+    """Pixels per latent of an AutoencoderKL; raises `InputError` if its config does not contain
+    that."""
     blocks = vae.values.get("block_out_channels")
     if not isinstance(blocks, list) or not blocks:
         raise InputError(f"block_out_channels in {vae.source} must be a list of integers")

@@ -15,10 +15,7 @@ import numpy as np
 
 from profiler.errors import InputError
 
-# --- Whether the parts of a pipeline fit together, by what their config.json say of widths.
-#
-# `graph export` asks before it exports all parts, `run` when it loads them: what one takes the
-# other takes as well. A width that a configuration does not state is not asked after.
+# --- Whether the parts of a pipeline fit together, by the widths in their config.json.
 
 
 _Configurations = Mapping[str, Mapping[str, object]]
@@ -26,17 +23,16 @@ _Configurations = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class _Width:
-    """A width as an error names it; None if the configurations do not state it."""
+    """A width and its name in errors; None if the configurations do not state it."""
 
     said: str
     value: int | None
 
 
 def check_widths(class_name: str, configurations: _Configurations) -> None:
-    """Refuse parts of different models.
+    """Raise InputError if the parts are of different models.
 
     `configurations` are the contents of config.json, by submodule; a pipeline may lack some.
-    Raises InputError.
     """
     for given, wanted in _CHECKS[class_name](configurations):
         if given.value is not None and wanted.value is not None and given.value != wanted.value:
@@ -86,7 +82,7 @@ _CHECKS: Mapping[str, Callable[[_Configurations], Iterator[tuple[_Width, _Width]
 
 
 def _of(parts: _Configurations, name: str, key: str) -> _Width:
-    """The width under `key`, with dots between nested ones."""
+    """The width at `key`, whose parts are separated by dots."""
     value: object = parts.get(name)
     for step in key.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -109,10 +105,10 @@ def _patched(channels: _Width) -> _Width:
     return _Width(f"4 × {channels.said}", None if channels.value is None else 4 * channels.value)
 
 
-# --- Positions of Qwen-Image's tokens, and its rotations from them with real numbers alone.
+# --- Positions of Qwen-Image's tokens, and rotations from them in real numbers.
 #
-# diffusers takes the rotations from complex tables by the image's size, a Python list: neither is
-# for a graph. Positions as inputs (as FLUX has them) leave the size free.
+# diffusers takes the rotations from complex tables by the image's size, a Python list, neither of
+# which can be in a graph. Positions as inputs (as for FLUX) leave the size free.
 
 
 def position_ids(rows: int, columns: int, text_tokens: int) -> tuple[Any, Any]:
@@ -130,14 +126,14 @@ def position_ids(rows: int, columns: int, text_tokens: int) -> tuple[Any, Any]:
 
 @contextmanager
 def real_rotations(transformer: Any, img_ids: Any, txt_ids: Any) -> Iterator[None]:
-    """Within the block `transformer` takes its rotations from the positions."""
+    """Make `transformer` compute its rotations from the positions inside the block."""
     from diffusers.models.transformers import transformer_qwenimage
 
     rope = transformer.pos_embed
     rotations = _angles(rope, img_ids), _angles(rope, txt_ids)
     rope.forward = lambda *_, **__: rotations
     try:
-        # The first would make the text's length a constant, the second asks for complex numbers.
+        # The first would make the text's length a constant, the second needs complex numbers.
         with (
             _replaced(transformer_qwenimage, "compute_text_seq_len_from_mask", _text_length),
             _replaced(transformer_qwenimage, "apply_rotary_emb_qwen", _rotated),
@@ -162,7 +158,7 @@ def _text_length(states: Any, keep: Any) -> tuple[Any, None, Any]:
 
 
 def _angles(rope: Any, ids: Any) -> Any:
-    """Angles float32 [tokens, half of a head's width]: each axis has its share of it."""
+    """Angles float32 [tokens, half of a head's width]: each axis has its share of the width."""
     import torch
 
     shares = []

@@ -1,4 +1,4 @@
-"""Which operator sets a target takes, as far as public sources say it.
+"""The operator sets that targets support, according to public sources.
 
 Rebellions' compiler is not listed: its documentation (docs.rbln.ai, v0.12) compiles PyTorch and
 TensorFlow and names no ONNX operator set.
@@ -13,9 +13,9 @@ from profiler.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A compiler or runtime: its lowest and highest ONNX opset, other operator domains that it has
-    (prefixes), and if that is said. `fixed_sizes` says where it is said that it takes no dynamic
-    shapes, "" if it takes them."""
+    """A compiler or runtime: its lowest and highest ONNX opset, its other operator domains
+    (prefixes), and sources. `fixed_sizes` is the source that it supports no dynamic shapes, "" if
+    it does."""
 
     name: str
     title: str
@@ -70,7 +70,7 @@ TARGETS = {
 
 
 def find_target(name: str) -> Target:
-    """The target of that name. Raises InputError for another."""
+    """The target of that name. Raises InputError if there is none."""
     if name not in TARGETS:
         raise InputError(f"no target is called {name!r}: give one of {', '.join(TARGETS)}")
     return TARGETS[name]

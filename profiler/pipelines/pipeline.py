@@ -51,7 +51,7 @@ _INPUT_NAMES: Mapping[str, tuple[str, ...]] = {
     "latent_sample": ("sample", "latents", "z"),
     "input_ids": ("text_input_ids",),
 }
-"""Inputs as optimum-onnx names them to what other exporters call the same input."""
+"""For inputs as optimum-onnx names them, the names that other exporters use."""
 
 _DTYPES: Mapping[str, type[np.generic]] = {
     "tensor(float)": np.float32,
@@ -240,7 +240,7 @@ class OnnxPart:
 
 
 class OnnxVae:
-    """The VAE as diffusers shapes it; `decode` goes through the part `decoder`."""
+    """The VAE in the form of diffusers'; `decode` calls the part `decoder`."""
 
     def __init__(self, decoder: OnnxPart) -> None:
         """Wrap the decoder."""
@@ -298,7 +298,7 @@ _POOLED_NAMES = ("text_embeds", "pooler_output", "pooled_output")
 
 
 class PromptEmbeddings(NamedTuple):
-    """Embeddings of prompts and negative prompts, the latter None without guidance.
+    """Embeddings of prompts and of negative prompts, which are None without guidance.
 
     `prompt_embeds` [batch, tokens, width] and `pooled_prompt_embeds` [batch, pooled width], in
     diffusers' order.
@@ -394,8 +394,8 @@ def join_embeddings(first: Array, second: Array, third: Array) -> Array:
 
 # --- The flow-matching Euler scheduler of diffusers, in NumPy.
 #
-# Same schedule and same step as `diffusers.FlowMatchEulerDiscreteScheduler`, in the same precision:
-# the schedule is worked out in float64 and kept in float32.
+# Schedule, step and precision are those of `diffusers.FlowMatchEulerDiscreteScheduler`: the
+# schedule is computed in float64 and stored in float32.
 
 
 _log = logging.getLogger(__name__)
@@ -430,8 +430,7 @@ class FlowMatchEulerDiscreteScheduler:
 
     After `set_timesteps`: `timesteps` float32 [steps] and `sigmas` float32 [steps + 1];
     `step_index` is the number of steps done, None before the first. Raises `InputError` for
-    settings of the wrong type and for those that this scheduler does not do (beta sigmas,
-    stochastic sampling).
+    settings of the wrong type and for unsupported ones (beta sigmas, stochastic sampling).
     """
 
     def __init__(
@@ -454,7 +453,7 @@ class FlowMatchEulerDiscreteScheduler:
         self.step_index: int | None = None
 
     def _check(self) -> None:
-        """Refuse what this scheduler does not do, and say which settings it does not know."""
+        """Raise for unsupported settings, and log unknown ones."""
         settings = self.config
         for key, words in _REFUSED.items():
             if settings.flag(key):
@@ -491,7 +490,7 @@ class FlowMatchEulerDiscreteScheduler:
         mu: float | None = None,
         sigmas: Array | None = None,
     ) -> None:
-        """Lay out the schedule and start again at its first step.
+        """Compute the schedule and restart at its first step.
 
         `mu` is needed with dynamic shifting, see `mu`. `sigmas` [steps] takes the place of even
         steps from the first sigma to the last; it is shifted in float32, as diffusers does. Raises
@@ -517,7 +516,7 @@ class FlowMatchEulerDiscreteScheduler:
         self.step_index = None
 
     def _shifted(self, sigmas: Array, mu: float | None) -> Array:
-        """Move the sigmas as shift, dynamic shifting and shift_terminal ask."""
+        """Apply shift, dynamic shifting and shift_terminal to the sigmas."""
         if self.use_dynamic_shifting:
             if mu is None:
                 raise InputError(
@@ -541,7 +540,7 @@ class FlowMatchEulerDiscreteScheduler:
         return sigmas
 
     def _respaced(self, sigmas: Array) -> Array:
-        """Lay the sigmas out between their ends as Karras or exponential sigmas, if asked."""
+        """Respace the sigmas between their ends as Karras or exponential sigmas, if configured."""
         last, first, steps = float(sigmas[-1]), float(sigmas[0]), len(sigmas)
         if self.config.flag("use_karras_sigmas"):
             rho = 7.0
@@ -569,7 +568,8 @@ class FlowMatchEulerDiscreteScheduler:
         return moved
 
     def _index_of(self, t: float | np.float32) -> int:
-        """Return where `t` stands in the schedule; of several places the second, as diffusers."""
+        """Return the index of `t` in the schedule; if there are several, the second, as
+        diffusers."""
         places = np.nonzero(self.timesteps == np.float32(t))[0]
         if len(places) == 0:
             raise InputError(f"{t} is not a timestep of this schedule; pass one of timesteps")
@@ -581,7 +581,7 @@ class FlowMatchEulerDiscreteScheduler:
 
 @dataclass(frozen=True)
 class Components:
-    """What a pipeline is made of: its parts by name, its scheduler, and its folder, if it finds
+    """The components of a pipeline: its parts by name, its scheduler, and its folder, for
     tokenizers and sizes."""
 
     parts: Mapping[str, OnnxPart]
@@ -635,19 +635,21 @@ def _scheduler(folder: ModelFolder) -> FlowMatchEulerDiscreteScheduler:
     return FlowMatchEulerDiscreteScheduler(settings.values, settings.source)
 
 
-# --- What the pipelines share: parts on ONNX Runtime, noise, and the shape of diffusers' pipelines.
+# --- The base of the pipelines: parts on ONNX Runtime, noise, and the interface of diffusers'
+# pipelines.
 #
-# Each has the attributes and the order of calls of diffusers' pipeline of its name, so that
-# whatever wraps that one can wrap this one.
+# Each has the attributes and the order of calls of diffusers' pipeline of its name, so that it can
+# be wrapped in the same way.
 
 
 StepCallback = Callable[[Any, int, float, dict[str, Array]], Mapping[str, Array] | None]
-"""Called after each step with pipeline, step, timestep and {"latents": …}; may return new ones."""
+"""Called after each step with pipeline, step, timestep and {"latents": …}; may return new
+latents."""
 
 
 @dataclass(frozen=True)
 class PipelineOutput:
-    """What a run made.
+    """The output of a run.
 
     `images` is a list of PIL images (`pil`), float32 [batch, height, width, 3] from 0 to 1
     (`np`), or float32 latents as the denoiser takes them (`latent`).
@@ -661,12 +663,12 @@ class OnnxPipeline:
     thread at a time."""
 
     CLASS: ClassVar[str]
-    """Its class in model_index.json, with or without ORT before it."""
+    """The pipeline's class in model_index.json, with or without the prefix ORT."""
     SUBMODULES: ClassVar[tuple[str, ...]]
-    """Its submodules, in the order in which a run calls them."""
+    """The submodules, in the order in which a run calls them."""
     sizes: PatchedSizes | PackedSizes
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
-    """Those that a folder may lack."""
+    """The submodules that a folder may lack."""
     __call__: Callable[..., PipelineOutput]
 
     def __init__(self, components: Components) -> None:
@@ -717,15 +719,14 @@ class OnnxPipeline:
     def guidance_arguments(
         self, scale: float | None, negative_prompt: str | None
     ) -> dict[str, object]:
-        """The arguments of a run for a guidance scale and a negative prompt, None: the model's
-        own. Raises `InputError` for what the model does not take."""
+        """The arguments of a run for a guidance scale and a negative prompt; None means the model's
+        own. Raises `InputError` for arguments that the model does not take."""
         raise NotImplementedError
 
     def check(
         self, *, height: int | None, width: int | None, seed: int | None, **scales: float
     ) -> None:
-        """Refuse arguments that a run would refuse before it calls a submodule. Raises
-        `InputError`."""
+        """Raise `InputError` for arguments that a run would refuse before it calls a submodule."""
         check_request("pil", 1, **scales)
         self.sizes.image_size(height, width)
         noise_source(seed, None)
@@ -736,7 +737,7 @@ class OnnxPipeline:
         predict: Callable[[Array, np.float32], Array],
         callback: StepCallback | None,
     ) -> Array:
-        """Move `latents` over all timesteps along what `predict` says of them, float32."""
+        """Move `latents` over all timesteps along the predictions of `predict`, float32."""
         for step, timestep in enumerate(self.scheduler.timesteps):
             latents = self.scheduler.step(predict(latents, timestep), timestep, latents)
             if callback is not None:
@@ -746,8 +747,8 @@ class OnnxPipeline:
 
 
 def check_request(output_type: str, images: int, **scales: float) -> None:
-    """Refuse an unknown kind of output, a number of images below one, and scales that are no
-    finite number. Raises `InputError`."""
+    """Raise `InputError` for an unknown kind of output, a number of images below one, or scales
+    that are not finite."""
     if output_type not in ("pil", "np", "latent"):
         raise InputError(f"{output_type!r} is not an output type; use pil, np or latent")
     if images < 1:
@@ -758,7 +759,8 @@ def check_request(output_type: str, images: int, **scales: float) -> None:
 
 
 def noise_source(seed: int | None, generator: np.random.Generator | None) -> np.random.Generator:
-    """The source of noise that the caller asked for, or one of chance. Raises `InputError`."""
+    """The generator of noise that the caller gave, one by the given seed, or a random one. Raises
+    `InputError`."""
     if seed is not None and generator is not None:
         raise InputError("both seed and generator are given; keep one")
     if seed is not None and seed < 0:
@@ -780,7 +782,7 @@ def latents_of(
     return np.asarray(given, dtype=np.float32)
 
 
-# --- Which pipeline a model folder holds.
+# --- The pipeline class of a model folder.
 
 
 MODULES = {
@@ -792,7 +794,7 @@ MODULES = {
 
 
 def pipeline_class(path: Path | str) -> type[OnnxPipeline]:
-    """The class of the pipeline in a folder. Raises `InputError` if there is none of ours."""
+    """The class of the pipeline in a folder. Raises `InputError` if it is not one of ours."""
     folder = ModelFolder(path)
     if folder.pipeline_class not in MODULES:
         held = str(folder.index.get("_class_name"))[:80]
@@ -856,9 +858,10 @@ class PackedPipeline(OnnxPipeline):
 
     sizes: PackedSizes
     encode_prompt: Callable[..., Any]
-    """Embeddings of prompts, for a number of images each and of so many tokens at most."""
+    """Returns embeddings of prompts, for a number of images each and limited to a number of
+    tokens."""
     apply_guidance: Callable[[Array, Array, float], Array]
-    """Weighs the predictions for the prompt and for the negative prompt by `true_cfg_scale`."""
+    """Combines the predictions for the prompt and for the negative prompt by `true_cfg_scale`."""
 
     def _embeddings(
         self,
@@ -868,7 +871,7 @@ class PackedPipeline(OnnxPipeline):
         images: int,
         length: int,
     ) -> list[Any]:
-        """Embeddings of the prompts and, if they count, of the negative prompts."""
+        """Embeddings of the prompts and, if they are used, of the negative prompts."""
         found = [self.encode_prompt(prompts, images, length)]
         if negative_prompt is not None and true_cfg_scale > 1:
             negatives = as_prompts(negative_prompt, "negative_prompt", batch=len(prompts))
@@ -884,8 +887,8 @@ class PackedPipeline(OnnxPipeline):
         true_cfg_scale: float,
         callback: StepCallback | None,
     ) -> Array:
-        """Latents after all steps. `predict` says what the denoiser predicts of latents, embeddings
-        and timestep; it is asked for each of `embeddings`, of the prompt first."""
+        """Latents after all steps. `predict` returns the denoiser's prediction for latents,
+        embeddings and timestep; it is called for each of `embeddings`, the prompt's first."""
         mu = self.scheduler.mu(latents.shape[1])
         self.scheduler.set_timesteps(steps, mu=mu, sigmas=even_sigmas(steps))
 

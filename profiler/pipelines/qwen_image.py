@@ -31,12 +31,12 @@ _TEMPLATE = (
     "<|im_start|>user\n"
     "{}<|im_end|>\n<|im_start|>assistant\n"
 )
-_TEMPLATE_TOKENS = 34  # of the template before the prompt: their states are dropped
+_TEMPLATE_TOKENS = 34  # tokens of the template before the prompt, whose states are dropped
 _MOST_TOKENS = 1024  # of a prompt
 
 
 class QwenEmbeddings(NamedTuple):
-    """States [batch, tokens, width], 0 behind the end of a text, and a bool mask of its tokens."""
+    """States [batch, tokens, width], 0 after the end of a text, and a bool mask of its tokens."""
 
     prompt_embeds: Array
     prompt_embeds_mask: Array
@@ -166,7 +166,7 @@ class QwenImagePipeline(PackedPipeline):
         grid: tuple[int, int],
         timestep: np.float32,
     ) -> Array:
-        """What the denoiser predicts, [batch, tokens, channels * 4]."""
+        """The denoiser's prediction, [batch, tokens, channels * 4]."""
         image_ids, text_ids = position_ids(*grid, embeddings.prompt_embeds.shape[1])
         outputs = self.transformer(
             hidden_states=latents,
@@ -193,7 +193,8 @@ class QwenImagePipeline(PackedPipeline):
 
 
 def _statistics(vae: Settings, key: str) -> NDArray[np.float32]:
-    """A number a channel of latents, [1, channels, 1, 1, 1]; raises `InputError` if it is none."""
+    """One number per channel of latents, [1, channels, 1, 1, 1]; raises `InputError` for anything
+    else."""
     values = vae.values.get(key)
     if not isinstance(values, list) or not all(isinstance(v, int | float) for v in values):
         raise InputError(f"{key} in {vae.source} must be a list of numbers")

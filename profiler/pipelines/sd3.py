@@ -185,7 +185,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
     def _predict(
         self, latents: Array, context: Array, pooled: Array, timestep: np.float32
     ) -> Array:
-        """What the denoiser predicts, guided if both branches are stacked."""
+        """The denoiser's prediction, guided if both branches are stacked."""
         batch = np.tile(latents, (len(context) // len(latents), 1, 1, 1))
         outputs = self.transformer(
             hidden_states=batch,
@@ -201,7 +201,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
     def _decode(
         self, latents: NDArray[np.float32], output_type: str
     ) -> list[Image.Image] | NDArray[np.float32]:
-        """Turn the last latents into what the caller asked for."""
+        """Decode the last latents to the requested kind of output."""
         if output_type == "latent":
             return latents
         pixels = self.vae.decode(latents / self.sizes.scaling_factor + self.sizes.shift_factor)

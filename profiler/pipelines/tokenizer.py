@@ -17,10 +17,8 @@ from profiler.errors import InputError, needing
 from profiler.files import read_file
 from profiler.pipelines.model_folder import MOST_BYTES, Settings, read_json
 
-# --- CLIP's and T5's tokenizers: text to ids, with the `tokenizers` library alone.
-#
-# CLIP's come from vocab.json and merges.txt (or tokenizer.json), T5's from tokenizer.json; the ids
-# equal those of transformers' `CLIPTokenizer` and `T5TokenizerFast`.
+# --- CLIP's and T5's tokenizers: text to ids. CLIP's are read from vocab.json and merges.txt (or
+# tokenizer.json), T5's from tokenizer.json.
 
 
 with needing("run", "profiler.pipelines"):
@@ -44,7 +42,7 @@ _T5_DEFAULTS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 class PromptTokenizer:
     """Turns texts into rows of ids of one length: start, text, end, padding.
 
-    `backend` splits text and knows the vocabulary; `bos_id` is None if texts have no begin.
+    `backend` splits text and has the vocabulary; `bos_id` is None if texts have no start token.
     """
 
     name: str
@@ -134,7 +132,7 @@ def _assemble(
 
 
 def token_id(folder: Path, backend: Tokenizer, token: AddedToken) -> int:
-    """Return the id of a special token; a vocabulary without it raises `InputError`."""
+    """Return the id of a special token; raises `InputError` if the vocabulary lacks it."""
     found = backend.token_to_id(token.content)
     if found is None:
         raise InputError(
@@ -159,7 +157,8 @@ def _clip_backend(folder: Path, unknown: str) -> Tokenizer:
 
 
 def byte_pairs(folder: Path, **options: str) -> models.BPE:
-    """The byte-pair encoding of vocab.json and merges.txt; raises `InputError` if they are none."""
+    """Load the byte-pair encoding from vocab.json and merges.txt; raises `InputError` if they are
+    invalid."""
     vocabulary = read_json(folder / "vocab.json")
     merges = list(_read_merges(folder / "merges.txt"))
     numbered = {token: index for token, index in vocabulary.items() if isinstance(index, int)}
@@ -173,14 +172,14 @@ def byte_pairs(folder: Path, **options: str) -> models.BPE:
             fuse_unk=False,
             **options,
         )
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises nothing more specific
         raise InputError(
             f"{folder}: vocab.json and merges.txt do not fit ({error}); fetch both"
         ) from error
 
 
 def _read_merges(path: Path) -> Iterable[tuple[str, str]]:
-    """Yield the pairs of merges.txt; raises `InputError` at a line that is no pair."""
+    """Yield the pairs of merges.txt; raises `InputError` at a line that is not a pair."""
     try:
         lines = read_file(path, MOST_BYTES).decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -200,12 +199,12 @@ def backend_from_json(path: Path) -> Tokenizer:
     """Load tokenizer.json; raises `InputError` if it is malformed."""
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises nothing more specific
         raise InputError(f"{path} is not a tokenizer ({error}); fetch it again") from error
 
 
 def tokenizer_settings(folder: Path) -> Settings:
-    """Return tokenizer_config.json, or nothing if it does not exist."""
+    """Return tokenizer_config.json, or empty settings if it does not exist."""
     path = folder / "tokenizer_config.json"
     return Settings.read(path) if path.is_file() else Settings(path, {})
 
@@ -230,7 +229,7 @@ def special_tokens(folder: Path, defaults: Mapping[str, str]) -> dict[str, Added
 
 
 def _added_flags(settings: Mapping[str, object], content: str) -> Mapping[str, object]:
-    """Return how tokenizer_config.json says the special token `content` is to be matched."""
+    """Return how tokenizer_config.json says the special token `content` must be matched."""
     added = settings.get("added_tokens_decoder")
     for entry in added.values() if isinstance(added, dict) else ():
         if isinstance(entry, dict) and entry.get("content") == content:
@@ -238,10 +237,7 @@ def _added_flags(settings: Mapping[str, object], content: str) -> Mapping[str, o
     return {}
 
 
-# --- Qwen2's tokenizer: text to ids, with the `tokenizers` library alone.
-#
-# From tokenizer.json, or vocab.json and merges.txt; the ids equal those of transformers'
-# `Qwen2Tokenizer`.
+# --- Qwen2's tokenizer: text to ids, from tokenizer.json, or vocab.json and merges.txt.
 
 _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
@@ -251,7 +247,7 @@ _DEFAULTS = {"pad_token": "<|endoftext|>"}
 
 
 class Tokens(NamedTuple):
-    """Rows of one length: ids int64 [batch, tokens], and a mask int64 that is 0 if ids pad."""
+    """Rows of one length: ids int64 [batch, tokens], and a mask int64 that is 0 for padding."""
 
     input_ids: NDArray[np.int64]
     attention_mask: NDArray[np.int64]

@@ -1,6 +1,6 @@
 """A small Stable Diffusion 3: the real architecture, random weights, shipped with the package.
 
-`default_model_folder` says where it lies; `profiler.graph.tiny_model` makes it again.
+`default_model_folder` returns its folder; `profiler.graph.tiny_model` regenerates it.
 """
 
 from importlib.resources import files

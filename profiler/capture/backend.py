@@ -278,7 +278,7 @@ class Backend:
         return getattr(owner, name)
 
     def seen(self, owner: Any, name: str) -> Any:
-        """Return an object that is another one once the method `name` has been replaced and must be
+        """Return an object whose identity changes when the method `name` is replaced and must be
         hooked again."""
         return attributes(owner).get(name)
 

@@ -380,8 +380,8 @@ _SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPE
 
 
 def scope() -> Scope:
-    """The open work of this thread or task; nothing if its pipeline call has ended, which an
-    interrupt kept from closing the scope."""
+    """The open work of this thread or task; nothing if its pipeline call has ended (an interrupt
+    may have left the scope open)."""
     found = _SCOPE.get()
     if found.pipeline is not None and found.pipeline.end_ns >= 0:
         return _NOTHING_OPEN

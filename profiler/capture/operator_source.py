@@ -142,7 +142,7 @@ class OperatorSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """Whose operators to trace: those of `part`, which executes `submodule` on `device`. `folder`
+    """The operators to trace: those of `part`, which executes `submodule` on `device`. `folder`
     is for the source's files and exists during the run. `event_cap` is the number of events before
     which a profiler that keeps them is renewed, None: its own limit. `selection` says which calls
     to trace; `owner` is the pipeline's submodule that contains the part."""

@@ -310,7 +310,7 @@ _COMPILED = "torch._dynamo.eval_frame"  # defines what torch.compile returns
 _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
 _FEWEST_CHILDREN = 2  # children with parameters: then a container of torch's is a model
 _OTHER_WAYS = re.compile(r"(encode|decode)\w*|[a-z]\w*_features|generate")  # into a model
-_MOST_LOOKS = 200  # at new modules, as in a script that makes some per step
+_MOST_LOOKS = 200  # at new modules; then the script is no longer watched
 
 
 class ScriptModules:

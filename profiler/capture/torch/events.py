@@ -230,7 +230,7 @@ def _padded(values: Int64s, memory: Sequence[Args]) -> Int64s:
 def _thread_numbers(
     trace: KinetoTrace, activity: npt.NDArray[np.int8], known: Mapping[Scalar, int]
 ) -> Int64s:
-    """The number of each of the trace's threads, int64 [n]; 0 of queues of devices."""
+    """The number of each thread in `trace.threads`, int64; 0 for queues of devices."""
     following = max(known.values(), default=0)
     numbers = np.zeros(len(trace.threads), dtype=np.int64)
     on_host = np.isin(activity, (Activity.OPERATOR, Activity.ANNOTATION, Activity.RUNTIME))

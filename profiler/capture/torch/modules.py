@@ -940,7 +940,7 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
         where = type(module).__module__
         own = where.startswith(_COMPILER_MODULES) and not is_one_piece(module)
         if where == _GRAPHS and not compiled:
-            own = False  # the script's own, which alone creates such
+            own = False  # the script's: nothing else made graphs
         if own or any(id(below) in inside for below in module.modules()):
             continue
         if is_one_piece(module) if compiled else True:

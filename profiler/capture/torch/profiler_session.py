@@ -538,8 +538,8 @@ class Tracing:
             call.deliver(Note.of(DropReason.PROFILER_IN_USE))
 
     def _usable(self, thread: int) -> _Session | None:
-        """The running session, after ending one that is no longer ours, needed, or on a live
-        thread."""
+        """Return the running session. One that is no longer ours or needed, or whose thread has
+        ended, is ended first."""
         session = self._session
         if session is None:
             return None

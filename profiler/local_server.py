@@ -108,7 +108,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         return self.command != "HEAD"
 
     def _names_us(self) -> bool:
-        """Whether the request names this machine, once, with any port: a tunnel may have
+        """Whether the request names this machine, once. Any port will do: a tunnel may have
         another."""
         names = self.headers.get_all("Host") or []
         return len(names) == 1 and names[0].strip().partition(":")[0].lower() in _NAMES

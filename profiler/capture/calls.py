@@ -343,7 +343,7 @@ class Invocation:
 
 @dataclass(slots=True)
 class HostWork:
-    """Work of the pipeline itself on the root device, outside every call."""
+    """A piece of work of the pipeline itself, on the root device, outside every call."""
 
     name: str
     start_ns: int

@@ -126,7 +126,7 @@ class Profile:
         self._session: Session | None = None
 
     def __call__(self, function: _F) -> _F:
-        """Decorate `function`, `async` or not: each call of it is a run of its own. Raises
+        """Decorate `function`, `async` or not: every call of it is a run of its own. Raises
         InputError for a generator."""
 
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

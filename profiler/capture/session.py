@@ -147,7 +147,7 @@ class Attached:
         self._others: list[PipelineFacts] = []  # of submodules that belong to no pipeline
 
     def add(self, attachment: Attachment) -> None:
-        """Keep an attachment until the run has been written."""
+        """Keep an attachment, until the run has been written."""
         self.attachments.append(attachment)
 
     def remove(self, attachment: Attachment) -> None:

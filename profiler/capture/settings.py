@@ -248,7 +248,7 @@ def parse_config(
     """Check a configuration of the form `{"text_encoder": {"device": 0, "activate_profiler":
     True}, …}` and the text `ops`. Raises InputError for unknown submodules, keys or values.
 
-    `check_names` checks the submodules in `ops`, since not every pipeline of a process has all.
+    The submodules in `ops` are left to `check_names`: not every pipeline of a process has all.
     """
     parse_ops(ops)
     if config is not None and not isinstance(config, Mapping):

@@ -207,7 +207,7 @@ def _is_fused(layer: str) -> bool:
 
 
 def _operators(layer: str) -> tuple[str, ...]:
-    """Split `fused(a+b(c+d))` at `+` outside inner parentheses."""
+    """Split `fused(a+b(c+d))` at the `+` outside inner parentheses."""
     if not _is_fused(layer):
         return (layer,)
     parts, depth, start = [], 0, len(_PREFIX)

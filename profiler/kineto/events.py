@@ -56,8 +56,8 @@ class Event(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """The n samples of a file's counters: `series`, int32 [n], indexes `names`, which are the
-    process and name of each counter; `value` is float64 [n]."""
+    """The n samples of a file's counters: `series`, int32 [n], indexes `names`, the process and the
+    name of each counter; `value` is float64 [n]."""
 
     names: tuple[tuple[Scalar, str], ...] = ()
     series: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))

@@ -167,7 +167,7 @@ class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
 
     @property
     def devices(self) -> bytes:
-        """The devices of the machine as JSON, not decoded."""
+        """The devices of the machine, JSON, not decoded."""
         return bytes(self.deviceProperties) or bytes(self.computeProperties)
 
 

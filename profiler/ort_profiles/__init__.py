@@ -168,7 +168,7 @@ class NodeRows:
         return found[1]
 
     def add(self, event: Event) -> bool:
-        """Append one event if it is an executed node. Returns whether it is."""
+        """Append one event, if it is an executed node. Returns whether it is."""
         self.events += 1
         args = event.args
         if args is None or event.cat != "Node" or not event.name.endswith(_KERNEL_SUFFIX):

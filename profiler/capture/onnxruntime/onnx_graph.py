@@ -456,7 +456,7 @@ def _beside(node: Node, writer: Mapping[str, str]) -> str:
 
 
 def path_of(operation: str, module: str) -> str:
-    """The path of an operation in its module: its name, if that is a path already."""
+    """The path of an operation in its module: its name, if that is a path itself."""
     return operation if operation.startswith("/") else f"{module}/{operation}"
 
 
@@ -624,8 +624,7 @@ def _root_class(node: Node) -> str:
 
 
 def module_classes(graph: Graph) -> dict[str, str]:
-    """The class of each module path on the nodes of an exported graph; the path "" is the model
-    itself."""
+    """The class of each module path on the nodes of an exported graph, "" for the model itself."""
     found: dict[str, str] = {}
     for node in graph.all_nodes():
         paths = _strings(node.metadata.get(_NAME_SCOPES, ""))

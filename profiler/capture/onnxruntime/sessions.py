@@ -153,7 +153,7 @@ def _known_weakly(own: Any) -> bool:
 
 
 def opened_session(part: Any) -> Any:
-    """The session that `part` has open, None if it opens one on first use."""
+    """The session that `part` has open, None if it would open one on first use."""
     return getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
 
 
@@ -495,8 +495,8 @@ _WARMUP = 4  # runs of each model, as many traced as untraced
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """Two models to compare as `submodule`; `inputs` creates the arrays by name that both run
-    on."""
+    """Two models that are compared as `submodule`; `inputs` makes the arrays by name that both
+    run on."""
 
     submodule: str
     base: Path

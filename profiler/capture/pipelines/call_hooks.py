@@ -346,8 +346,7 @@ def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(slots=True, eq=False)
 class _OpenHostWork:
-    """Host work that has started in denoising step `step`; submodule calls inside it cut it into
-    pieces."""
+    """Host work that has started in `step`; submodule calls inside it cut it into pieces."""
 
     name: str
     piece_ns: int

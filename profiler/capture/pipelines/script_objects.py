@@ -40,7 +40,7 @@ def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]
 
 
 def held_around(objects: Iterable[Any], caller: FrameType | None) -> list[Any]:
-    """Return those of the objects that an attribute or variable of the script's frames holds."""
+    """Those of the objects that an attribute or variable of the script's frames holds."""
     known = _names(caller)
     return [value for value in objects if id(value) in known]
 

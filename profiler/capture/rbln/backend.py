@@ -51,7 +51,7 @@ def is_runtime(part: Any) -> bool:
 
 
 class ScriptRuntimes:
-    """Passes each runtime to the process on its first call."""
+    """Hands each runtime to the process on its first call."""
 
     def __init__(self, process: Watching) -> None:
         self._process = process

@@ -101,7 +101,7 @@ class RblnRuntimes:
             self._left_out.add(invocation)
 
     def run(self, runtime: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Call `runtime` and record the call, also if it fails."""
+        """Call `runtime` and note the call, also if it fails."""
         invocation: Invocation | None = getattr(scope().call, "invocation", None)
         number = next(_NUMBERS)
         reports = _Reports() if self._traces(invocation) else None

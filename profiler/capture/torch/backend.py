@@ -146,7 +146,7 @@ def execution_device(module: Any) -> str:
 
 
 def _holder(owner: Any, name: str) -> tuple[Any, str]:
-    """The module that has a method, and the method's name there: `model.get_image_features`."""
+    """The module that has a method, and its name there: `model.get_image_features`."""
     *path, method = name.split(".")
     for part in path:
         owner = getattr(owner, part)
@@ -380,7 +380,7 @@ class ScriptModules:
             self._new, self._known = [], weakref.WeakSet()
 
     def _arm(self) -> None:
-        """Make the next call of any module look at the new ones."""
+        """Have the next call of any module look at the new ones."""
         if self._looks >= _MOST_LOOKS:
             self._new.clear()
             return
@@ -471,8 +471,7 @@ class ScriptModules:
 
 
 def _is_compilers(module: Any) -> bool:
-    """Whether a module is one that torch.compile, a tracer or an export creates around the
-    user's."""
+    """Whether a module is one that torch.compile, a tracer or an export makes around the user's."""
     where, name = type(module).__module__, type(module).__name__
     return (
         where.startswith(_COMPILER_AND_EXPORT_MODULES) and where != _COMPILED

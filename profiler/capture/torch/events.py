@@ -392,8 +392,8 @@ class HostRanges:
         return kinds, labels
 
     def _enclosing(self, labels: list[str]) -> tuple[list[int], list[str], list[int]]:
-        """For each range its invocation (-1: none), the path of its innermost module, and its
-        innermost operator (index, -1: none), itself included."""
+        """For each range the invocation (-1: none), the path of the innermost module of it, and
+        the innermost operator (index, -1: none), itself included."""
         calls: list[int] = []
         modules: list[str] = []
         operators: list[int] = []
@@ -414,7 +414,7 @@ class HostRanges:
         return calls, modules, operators
 
     def linked(self, rows: Int64s) -> list[int]:
-        """For each row the range of the operator that was running at its launch, or -1."""
+        """For each row the range of the operator that was running when it was launched, or -1."""
         ids = self._events.correlation[self._ranges.row].tolist()
         by_id = dict(zip(ids, range(len(ids)), strict=True))
         by_id.pop(0, None)

@@ -74,7 +74,7 @@ _LONGEST = 200  # characters of a parameter's text
 
 
 def step_cache(root: Any, modules: Sequence[Any]) -> StepCache | None:
-    """The cache that was enabled by `enable_cache`, or else by a function of diffusers' hooks."""
+    """The cache that was switched on by `enable_cache`, else by a function of diffusers' hooks."""
     config = getattr(root, "_cache_config", None)
     if config is not None:
         name = type(config).__name__.removesuffix("Config")

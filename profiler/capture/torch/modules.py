@@ -36,8 +36,7 @@ from profiler.trace.columns import Counter, Int64s
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether `module.compile()` has been called, so that its hooks run inside the compiled
-    code."""
+    """Whether `module.compile()` has been called: its hooks run inside the compiled code."""
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
@@ -846,7 +845,7 @@ def _all_methods(kind: Any) -> frozenset[str]:
 
 
 def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> bool:
-    """Whether a call of `self.a.b` (the path `a`, `b`) in the method `caller` of `module` calls a
+    """Whether calling `self.a.b` (the path `a`, `b`) from the method `caller` of `module` calls a
     module below it."""
     *owners, last = path
     if owners == [_SUPER]:

@@ -340,7 +340,7 @@ LONGEST_S = 4.0  # up to the end of a call: with the wait for its conversion bel
 @dataclass(slots=True)
 class _HostRange:
     """The range around the invocations of one thread's pipeline call, torch's own object, and the
-    number of the session in which it was entered."""
+    number of the session that it was entered in."""
 
     call: TracedCall
     opened: Any
@@ -565,7 +565,7 @@ class Tracing:
         return None if self._running or self._session is not None else self._rest
 
     def _elsewhere(self, session: _Session, thread: int) -> bool:
-        """Whether another thread that the session records is in a pipeline call."""
+        """Whether another thread that the session records runs a pipeline call."""
         others = {other for other in self._running.values() if other != thread}
         return session.all_threads and not others.isdisjoint(sys._current_frames())  # noqa: SLF001
 

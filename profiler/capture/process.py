@@ -233,8 +233,8 @@ class Watchers:
             self._watch(watcher)
 
     def ask_others(self) -> None:
-        """Have backends of other packages watch, too, once: called when a process without models
-        pays nothing for it."""
+        """Have backends of other packages watch, too; again without effect. This is called late, so
+        that a process that runs no model does not pay for it."""
         if self._others_asked:
             return
         self._others_asked = True

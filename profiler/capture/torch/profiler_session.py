@@ -479,7 +479,7 @@ class Tracing:
             return stopped
 
     def release(self, owner: object) -> None:
-        """Deliver what is recorded of the owner's calls, which asks for nothing more. Calls
+        """Deliver what is recorded of the calls of an owner that will ask for nothing more. Calls
         recorded by another thread's session get nothing: that thread stops it at its next call."""
         thread = threading.get_ident()
         with self._lock:

@@ -34,11 +34,11 @@ from profiler.text import Note
 from profiler.trace.bootstrap import Resampled
 from profiler.trace.events import NO_STEP, RUN_STAGE
 
-# --- Under which name a module of either side is compared: that of the nearest module both have.
+# --- The name under which each module is compared: the nearest module that both sides have.
 
 
 _ALIGNED = pl.Schema(
-    dict.fromkeys(("submodule", "role", "module", "as", "level"), pl.String())  # per row a name
+    dict.fromkeys(("submodule", "role", "module", "as", "level"), pl.String())  # names, per row
 )
 _Places = dict[tuple[str, str], set[str]]  # module paths by submodule and role
 _Translation = dict[str, dict[str, str]]  # by submodule: its paths in the words of the other side
@@ -47,12 +47,12 @@ _Translation = dict[str, dict[str, str]]  # by submodule: its paths in the words
 def align_modules(
     base: Sequence[Measurement], new: Sequence[Measurement]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """For each side `submodule`, `role`, `module`, the name `as` which it is compared and the
-    `level` of that name, for `samples_of`.
+    """Return the compared name of each module, one frame per side: `submodule`, `role`, `module`,
+    the name `as` which it is compared and the `level` of that name, for `samples_of`.
 
     Within each role of a submodule a module is compared as the nearest module that lies on a path
-    of both sides. If the other side has nothing there it keeps its own name, and is then only
-    in one side. Roles of which only the submodule itself is common have no modules. Modules that
+    of both sides. If the other side has nothing there it keeps its own name, and is then only in
+    one side. Roles of which only the submodule itself is common have no modules. Modules that
     differ in numbers alone are also compared together, as `modules`.
     """
     sides = (base, new)
@@ -76,8 +76,8 @@ def align_modules(
 
 
 def _names_by_path(base: set[str], new: set[str]) -> dict[str, list[tuple[str, str]]]:
-    """Level and name as which each path is compared; none at all if only the submodule itself
-    is common."""
+    """Return the levels and names as which each path is compared; empty if the sides have only the
+    submodule itself in common."""
     nearest = nearest_common(base, new)
     both = {nearest[path] for path in base} & {nearest[path] for path in new}
     if not both - {""}:
@@ -103,7 +103,7 @@ def _own_places(side: Sequence[Measurement]) -> _Places:
 
 
 def _places(side: Sequence[Measurement], translated: _Translation) -> _Places:
-    """The same, as they are compared."""
+    """The module paths of each submodule and role, in the names under which they are compared."""
     return {
         (submodule, role): {translated.get(submodule, {}).get(path, path) for path in paths}
         for (submodule, role), paths in _own_places(side).items()
@@ -113,10 +113,10 @@ def _places(side: Sequence[Measurement], translated: _Translation) -> _Places:
 def _translations(
     sides: tuple[Sequence[Measurement], Sequence[Measurement]],
 ) -> tuple[_Translation, _Translation]:
-    """Paths of one side in classes, if the other side names classes.
+    """Map paths of one side to class paths if the other side names classes, by submodule.
 
-    Importers of torch traces know modules by their classes. If a run of one side has the class
-    of each module, and more of its paths are then those of the other side, they are translated.
+    Importers of torch traces know modules by their classes. If a run of one side has the class of
+    each module, and more of its paths then match the other side, they are translated.
     """
     known: tuple[dict[str, set[str]], dict[str, set[str]]] = ({}, {})
     for paths_of, side in zip(known, sides, strict=True):
@@ -142,14 +142,14 @@ def _translations(
 
 
 def _in_classes(path: str, by_class: dict[str, str]) -> str:
-    """`path` in classes, as deep as these are known."""
+    """Translate `path` into classes; modules deeper than the known ones are cut off."""
     while path not in by_class and path:
         path = path.rpartition(".")[0]
     return by_class.get(path, path)
 
 
-# --- Two timelines, call by call: which call of one is which of the other, and where both start
-# when the calls stand below each other.
+# --- Align two timelines call by call: which call of one is which of the other, and where both
+# start if the calls are drawn below each other.
 #
 #     base   | encode |  step 0  |      | step 1 |
 #     new    | encode |  step 0         | step 1    |
@@ -170,7 +170,7 @@ def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
     sides = [_keyed(side.calls, by) for side in (base, new)]
     of_base, of_new = ({key: at for at, key in enumerate(keys)} for keys in sides)
     rows, at, starts = [], 0, (base.calls["start_ns"], new.calls["start_ns"])
-    last = [(0, 0), (0, 0)]  # of the last call of a side: if it starts, and where it stands
+    last = [(0, 0), (0, 0)]  # of each side's last call: its start, and its place
     for key in _merged(*sides):
         found = (of_base.get(key), of_new.get(key))
         begins = {n: starts[n][call] for n, call in enumerate(found) if call is not None}
@@ -182,7 +182,7 @@ def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
 
 
 def _keyed(calls: pl.DataFrame, by: tuple[str, ...]) -> list[tuple[object, ...]]:
-    """What each call is found by, in order."""
+    """Return the key by which each call is matched, in order."""
     alike = [name for name in by if name != "nth"]
     numbered = calls.with_columns(nth=pl.int_range(pl.len()).over(*alike))
     return [*numbered.select(by).iter_rows()]
@@ -191,8 +191,8 @@ def _keyed(calls: pl.DataFrame, by: tuple[str, ...]) -> list[tuple[object, ...]]
 def _merged(
     base: list[tuple[object, ...]], new: list[tuple[object, ...]]
 ) -> Iterator[tuple[object, ...]]:
-    """The keys of both in the order of the base; those that only the new side has before the next
-    common one."""
+    """Merge the keys of both sides in the base's order; keys that only the new side has come before
+    the next common one."""
     known, passed = {*base}, set[object]()
     left = iter(base)
     for key in new:
@@ -239,25 +239,25 @@ _IN_MODULE = r"[./]"  # of a path that names a module around the operation
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """How much of the time of the baseline and of the new runs lies in what both have at a level;
-    None for a side that knows nothing there."""
+    """The share of each side's time that lies in what both sides have at a level; None for a side
+    that knows nothing there."""
 
     base: float | None
     new: float | None
 
     @property
     def least(self) -> float:
-        """The share of the side that has less in common."""
+        """The smaller share of the two sides."""
         return min(self.base or 0.0, self.new or 0.0)
 
     @property
     def enough(self) -> bool:
-        """Whether the sides can be compared by it."""
+        """Whether the sides have enough in common to be compared at this level."""
         return self.least >= _ENOUGH
 
     @property
     def lacking(self) -> tuple[Side, ...]:
-        """The sides that know nothing."""
+        """The sides that know nothing at this level."""
         shares = ((Side.BASE, self.base), (Side.NEW, self.new))
         return tuple(side for side, share in shares if share is None)
 
@@ -268,8 +268,8 @@ def common_levels(
     tables: Mapping[Level, pl.DataFrame],
     totals: tuple[float, float],
 ) -> dict[Level, Common]:
-    """What the sides have in common at each level, from the finest. `modules` are what
-    `align_modules` made of them; `tables` have a row a shape, kernel or node, of sides whose
+    """Measure how much the sides have in common at each level, finest first. `modules` are the
+    results of `align_modules`; `tables` have a row per shape, kernel or node, of sides whose
     operations take the `totals` in ns."""
     work = [_work(side) for side in sides]
     paths = [
@@ -302,12 +302,12 @@ def common_levels(
 
 
 def finest(levels: Mapping[Level, Common]) -> Level:
-    """The first level at which most of both sides is in common."""
+    """The finest level at which most of the time of both sides is in common."""
     return next((one for one, common in levels.items() if common.enough), Level.SUBMODULE)
 
 
 def compared_by(levels: Mapping[Level, Common]) -> Note:
-    """At which level, and why at none that is finer."""
+    """Return the note that says at which level sides are compared, and why not at a finer one."""
     level = finest(levels)
     why = tuple(_why(levels, level))
     if not why:
@@ -316,7 +316,7 @@ def compared_by(levels: Mapping[Level, Common]) -> Note:
 
 
 def by_sorts(sides: Sides) -> Sides:
-    """The sides with what commands do, as kernels or operators tell it, in place of their roles."""
+    """The sides with roles replaced by what commands do according to their kernels or operators."""
     sort = _sort([_work(side) for side in sides])
     base, new = (
         [replace(run, work=run.work.with_columns(role=pl.col(sort))) for run in side]
@@ -330,7 +330,8 @@ def _work(side: Sequence[Measurement]) -> pl.DataFrame:
 
 
 def _sort(work: Sequence[pl.DataFrame]) -> str:
-    """Kernels tell what is done if both sides have them."""
+    """The column that says what commands do: by kernel if most of both sides has one, else by
+    operator."""
     kernel_ns = [float(own.filter(pl.col("by_kernel") != "")["total_ns"].sum()) for own in work]
     enough = [
         some >= _ENOUGH * float(own["total_ns"].sum())
@@ -340,7 +341,7 @@ def _sort(work: Sequence[pl.DataFrame]) -> str:
 
 
 def _joined(work: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
-    """Times of both sides by what is compared, null if one has none."""
+    """Sum the times of both sides by `keys`; null if a side has none."""
     base, new = (own.group_by(keys).agg(pl.col("total_ns").sum()) for own in work)
     both = base.join(new, on=keys, how="full", coalesce=True, suffix="_of_new")
     return both.select(base_ns="total_ns", new_ns="total_ns_of_new")
@@ -356,7 +357,7 @@ def _common(table: pl.DataFrame, totals: Sequence[float]) -> Common:
 
 
 def _why(levels: Mapping[Level, Common], chosen: Level) -> Iterator[Note]:
-    """Why each finer level was not taken."""
+    """Say why each level finer than `chosen` is not used."""
     for level, common in levels.items():
         if level is chosen:
             return
@@ -383,9 +384,9 @@ def _why(levels: Mapping[Level, Common], chosen: Level) -> Iterator[Note]:
 def _paired(
     base: Sequence[Measurement], new: Sequence[Measurement]
 ) -> tuple[Sequence[Measurement], Sequence[Measurement], Note | None]:
-    """Both sides with names in common, and what was called alike: the only submodule of one side as
-    the only one of the other; else, if a side has several, all of each side as one. Sides that
-    share a name stay as they are."""
+    """Rename submodules so that both sides share names, and return the note on it: the only
+    submodule of one side becomes the only one of the other; if a side has several, all submodules
+    of each side become one. Sides that share a name stay as they are."""
     names = [_submodule_names(side) for side in (base, new)]
     if {*names[0]} & {*names[1]} or not names[0] or not names[1]:
         return base, new, None
@@ -402,7 +403,8 @@ def _submodule_names(side: Sequence[Measurement]) -> list[str]:
 
 
 def _as_one(run: Measurement) -> Measurement:
-    """All submodules as one; calls that lie in no pipeline call are parts of the same execution."""
+    """Merge all submodules of a run into one, and calls outside pipeline calls into one
+    execution."""
     found = _renamed(run, dict.fromkeys(_submodule_names([run]), RUN_STAGE))
     pipelines = run.calls.filter(pl.col("pipeline") >= 0)["pipeline"].n_unique()
     details = replace(found.details, samples={RUN_STAGE: max(pipelines, 1)})
@@ -436,7 +438,7 @@ def _renamed(run: Measurement, names: Mapping[str, str]) -> Measurement:
     )
 
 
-# --- Where two sides meet: under which names, at which level, and what they have there.
+# --- Bring two sides together: the names and the level of their comparison, and what they share.
 
 
 _OF_MODEL = (Level.MODULE, Level.ROLE)
@@ -444,8 +446,8 @@ _OF_MODEL = (Level.MODULE, Level.ROLE)
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Both sides as they are compared; `modules` for `samples_of`; `tables` by their name in a
-    `Comparison`, `shapes` all of these, however few are common; `renamed` if submodules had no
+    """Both sides as they are compared: `modules` is for `samples_of`; `tables` are by their name in
+    a `Comparison`, `shapes` has all shapes, however few are common; `renamed` if submodules had no
     names in common."""
 
     base: Sequence[Measurement]
@@ -459,7 +461,8 @@ class Meeting:
 
 
 def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
-    """Bring two sides together; what they are compared by is said where it is not the modules."""
+    """Align two sides and choose the level of their comparison, with a note unless it is
+    modules."""
     base, new, note = _paired(base, new)
     sides: Sides = (base, new)
     modules = align_modules(base, new)
@@ -488,33 +491,33 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
 
 
 def _of_model(levels: Mapping[Level, Common]) -> bool:
-    """Whether roles of both sides are stated in the same words: those of the model."""
+    """Whether both sides use the roles of the model, so that roles can be compared."""
     if any(levels[level].enough for level in _OF_MODEL):
         return True
     return levels[Level.SORT].least <= levels[Level.ROLE].least
 
 
-# --- What repeats, by metric: the runs, pipeline calls or steps that intervals are drawn from.
+# --- What intervals are drawn from, by metric: runs, pipeline calls or steps.
 
 
-_APART = ("end_to_end", "stage", "step", "submodule", "branch")  # have metrics of first calls
-_FEW = 3  # pipeline calls of one run; the steps of fewer tell more than they do
+_APART = ("end_to_end", "stage", "step", "submodule", "branch")  # have a metric of first calls
+_FEW = 3  # pipeline calls of one run: of fewer, steps say more
 _UNIT = ("run", "pipeline", "step")
 
 
 def units_of(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """One row a metric of the samples (`samples.SAMPLE`, and `run`) of two sides: its keys, by
-    which `calls` it is compared, what is `resampled`, and the values of these on either side as
-    lists `base` and `new`, null if a side has none."""
+    """Collect the values of each metric on both sides, one row per metric: its keys, the `calls`
+    that it is compared by, what is `resampled`, and the lists `base` and `new`, null if a side has
+    none."""
     chosen = _chosen(base, new)
     return _units([_of_chosen(side, chosen) for side in (base, new)])
 
 
 def _chosen(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """For each metric the `calls` that it is compared by, and the name `as` which.
+    """Choose the `calls` by which each metric is compared, and the name `as` which.
 
-    Steady samples if both sides have them, and then first ones apart; else first ones; else
-    all.
+    Steady samples if both sides have them, with first ones as a metric of their own; else first
+    ones; else all.
     """
     first = pl.col("first")
     has = {"steady": (~first).any(), "first": first.any()}
@@ -539,15 +542,14 @@ def _chosen(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_chosen(samples: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
-    """The samples by which each metric is compared, under its name."""
+    """Select the samples by which each metric is compared, under the metric's chosen name."""
     joined = samples.join(chosen, on="metric")
     wanted = (pl.col("calls") == "all") | (pl.col("first") == (pl.col("calls") == "first"))
     return joined.filter(wanted).drop("metric").rename({"as": "metric"})
 
 
 def _units(sides: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """One row a metric: its keys, what is `resampled`, and the values of these on either side as
-    lists `base` and `new`, null if a side has none."""
+    """Do the work of `units_of` on samples that are already chosen."""
     counted = []
     for at, side in enumerate(sides):
         pipelines = side.select("metric", "run", "pipeline").unique().group_by("metric")
@@ -576,7 +578,7 @@ def _units(sides: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _resampled() -> pl.Expr:
-    """What is drawn for a metric, from the counts of `_units`."""
+    """The resampled unit of a metric (runs, calls or steps), from the counts of `_units`."""
 
     def at_least(number: int, name: str) -> pl.Expr:
         return pl.max_horizontal(f"{name}_0", f"{name}_1") >= number
@@ -595,7 +597,7 @@ def _resampled() -> pl.Expr:
 
 
 def _values(samples: pl.DataFrame) -> pl.DataFrame:
-    """The median of the samples in each run, pipeline call or step, as a list a metric."""
+    """The median of the samples in each run, pipeline call or step, as one list per metric."""
     of_run = (pl.col("resampled") == Resampled.RUNS.value).fill_null(value=False)
     calls = (Resampled.CALLS.value, Resampled.PIPELINE_CALLS.value)
     of_call = of_run | pl.col("resampled").is_in(calls).fill_null(value=False)

@@ -47,20 +47,20 @@ from profiler.trace.bootstrap import Bootstrap, Interval
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import stated
 
-# --- What else differs between two sides, and what their intervals do not know: one note each.
+# --- Notes on what else differs between two sides, and on what intervals do not cover.
 
 
 _LONGEST = 60  # characters of a value
-_OTHER_SHAPES = 0.2  # of the time: less, and shapes that one side lacks explain little
+_OTHER_SHAPES = 0.2  # of the time: below, shapes of one side explain little
 _MOST_SHAPES = 3
-_MUCH_ALIKE = 0.2  # of the time: of less, the rest may be why it takes another time
+_MUCH_ALIKE = 0.2  # of the time: below, the rest may explain the change
 _OTHER_SPEED = 0.03  # runs of one device at one clock differ by 1 % at the median
-_FEWEST = 3  # runs that tell noise from difference
+_FEWEST = 3  # runs needed to distinguish noise from difference
 _BESIDE_TIMES = (
     "profile-sd3",
     "python",
     "source",
-)  # decide about no time: versions, names of files
+)  # versions and file names do not decide times
 _LATE = 1.5  # busy time over time in calls: the calls return before their device is done
 
 _Side = Sequence[Measurement]
@@ -70,8 +70,9 @@ _Of = Callable[[Measurement], Any]
 def notes_on(
     base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
 ) -> Iterator[Note]:
-    """`corrected` are the submodules whose traced calls are scaled
-    to untraced ones, `within_noise` those if some run cannot tell the profiling overhead."""
+    """Yield notes on what else differs between two sides. `corrected` are the submodules whose
+    traced calls are scaled to untraced ones, `within_noise` those whose profiling overhead some run
+    cannot distinguish from noise."""
     yield from _same(base, new)
     yield from _damaged(base, new)
     yield from _repetition(base, new)
@@ -93,7 +94,7 @@ def notes_on(
 
 
 def _same(base: _Side, new: _Side) -> Iterator[Note]:
-    """Runs that are on both sides: others may have the same name."""
+    """Note runs that are on both sides: same run ID and equal calls."""
     both = [
         run.run_id
         for run in base
@@ -105,7 +106,7 @@ def _same(base: _Side, new: _Side) -> Iterator[Note]:
 
 
 def _damaged(base: _Side, new: _Side) -> Iterator[Note]:
-    """Runs whose recording is damaged: what differs may be the damage."""
+    """Note runs whose recording is damaged, because the damage may be the difference."""
     for side, runs in ((Side.BASE, base), (Side.NEW, new)):
         for run in runs:
             note = worst_damage(run.info.health)
@@ -169,20 +170,20 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
 
 
 def _settings(run: Measurement) -> Mapping[str, Any]:
-    """What its pipeline calls were asked for and how it was set up and recorded: what decides how
-    much work a run has comes first."""
+    """The settings of a run: arguments of its pipeline calls first, because they decide how much
+    work it has, then its set-up and recording."""
     made = generation_pairs(run.info.generations)
     given = {
         key: value
         for key, value in run.info.settings.items()
-        if ARGUMENTS.get(key) not in made  # what the objects say stands for it
+        if ARGUMENTS.get(key) not in made  # the objects' own settings replace it
     }
     set_up = setting_pairs(run.info.submodule_settings, without="none")
     return {**made, **set_up, **given, **stated(run.info.recording)}
 
 
 def _models(run: Measurement) -> dict[str, str]:
-    """The model of each device but CPUs; none if one is not known."""
+    """The hardware model of each device except CPUs; empty if any is not known."""
     known = run.info.devices
     found = {name: known[name].hardware for name in run.devices if name in known}
     found = {name: model for name, model in found.items() if device_kind(name) != "cpu"}
@@ -191,15 +192,15 @@ def _models(run: Measurement) -> dict[str, str]:
 
 
 def _hardware(run: Measurement, *, named: bool) -> str:
-    """How many devices of each model, or of each kind if they are not `named`. Which of several
-    alike a run had does not matter."""
+    """Count the devices by model, or by kind if not `named`: `"2 × H100"`. Which of several equal
+    devices a run had does not matter."""
     models = _models(run) if named else {}
     counted = Counter(models.get(name, device_kind(name)) for name in run.devices)
     return ", ".join(f"{times} × {one}" if times > 1 else one for one, times in counted.items())
 
 
 def other_shapes(shapes: pl.DataFrame) -> Iterator[Note]:
-    """Operations that both sides ran, with other shapes, if shapes that one side alone has take a
+    """Note operations that both sides ran with different shapes, if shapes of only one side take a
     good part of the time: different work explains different times."""
     own, op = pl.col("base_ns").is_null() != pl.col("new_ns").is_null(), pl.col("what")
     took = shapes.with_columns(
@@ -223,9 +224,9 @@ def other_shapes(shapes: pl.DataFrame) -> Iterator[Note]:
 
 
 def other_speed(shapes: pl.DataFrame, repeats: Repeats) -> Iterator[Note]:
-    """What both sides ran as often with the same kernels at the same shapes, if its median ratio of
-    times, by time, is not 1: neither other work nor another program explains that, but the clock of
-    the device does, under more load, a limit of its power or heat."""
+    """Note a uniform change of speed: a median ratio of times other than 1 over operations that
+    both sides ran equally often with the same kernels and shapes. The cause is then the clock of
+    the device (load, a power or thermal limit), not other work or another program."""
     same = _of_pipeline_calls(
         shapes.filter(
             pl.col("base_kernel") == pl.col("new_kernel"),
@@ -247,9 +248,9 @@ def other_speed(shapes: pl.DataFrame, repeats: Repeats) -> Iterator[Note]:
 
 
 def other_loading(base: _Side, new: _Side, waterfall: pl.DataFrame) -> Iterator[Note]:
-    """How long the host was in a DataLoader of PyTorch in the longest gaps of a pipeline call, if
-    that differs by 2 % of the end-to-end time. Nothing of producers that record no such thing on
-    one side."""
+    """Note a change of the host's time in a PyTorch DataLoader, within the longest gaps of a
+    pipeline call, if it is at least 2 % of the end-to-end time. Yields nothing if the sides have
+    different producers."""
     whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
     if whole.is_empty() or len({run.info.producer for run in (*base, *new)}) > 1:
         return
@@ -265,7 +266,7 @@ def other_loading(base: _Side, new: _Side, waterfall: pl.DataFrame) -> Iterator[
 
 
 def _joined_text(side: _Side, of: _Of) -> str:
-    """What the runs of a side say, joined if they differ."""
+    """Return a value of the runs of a side as text, joined by "or" if they differ."""
     values = dict.fromkeys(_text(of(run)) for run in side)
     return " or ".join(value for value in values if value)
 
@@ -296,8 +297,7 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-# --- Why one end-to-end time is not the other: the largest differences, each with what it consists
-# of.
+# --- Reasons of the end-to-end difference: the largest differences, each with its cause.
 #
 # +1.19 ms  attention B16 H16 S559 D64 bf16: 1.44 times as long at 559 tokens, another kernel
 # +754 µs   Qwen2Model: nothing executes for 3.99 ms, 3.24 ms in the baseline
@@ -311,12 +311,12 @@ _Found = tuple[int, Note]  # the difference, ns
 
 
 Repeats = Mapping[str, tuple[float, float]]
-"""By submodule how many samples (steps, or single calls) a pipeline call of each side has."""
+"""Samples (steps, or single calls) per pipeline call of the base and the new side, by submodule."""
 
 
 def repeats_of(base: Sequence[Measurement], new: Sequence[Measurement]) -> Repeats:
-    """How many samples of each submodule a pipeline call has on both sides, one if calls lie in
-    none: times by shape and kernel are of a sample each."""
+    """Count the samples of each submodule per pipeline call on both sides, 1 if calls lie in none.
+    Times by shape and kernel are per sample."""
     found = [_samples_a_pipeline(side) for side in (base, new)]
     names = dict.fromkeys((*found[0], *found[1]))
     return {name: (found[0].get(name, 1.0), found[1].get(name, 1.0)) for name in names}
@@ -337,9 +337,9 @@ def _samples_a_pipeline(side: Sequence[Measurement]) -> dict[str, float]:
 def reasons(
     waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame, repeats: Repeats
 ) -> list[Note]:
-    """The differences of at least 2 % of the end-to-end time, largest first: of shapes (of kernels
-    if the sides share no shapes), of the time in which nothing executes, and between calls; all
-    of a pipeline call."""
+    """Explain the differences of at least 2 % of the end-to-end time, largest first: of shapes (of
+    kernels if the sides share no shapes), of the time in which nothing executes, and between calls,
+    all per pipeline call."""
     whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
     if whole.is_empty():
         return []
@@ -352,8 +352,7 @@ def reasons(
 
 
 def _of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
-    """The rows with times and difference of a pipeline call, whose steps may be more on one
-    side."""
+    """Return the rows with times and difference per pipeline call: a side may have more steps."""
     factors = [repeats.get(name, (1.0, 1.0)) for name in frame["submodule"]]
     base, new = (pl.Series([each[at] for each in factors], dtype=pl.Float64) for at in (0, 1))
     return frame.with_columns(
@@ -367,14 +366,14 @@ def _of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
 
 
 def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
-    """Time in which devices execute nothing, in calls and between them."""
+    """Find changes of the time in which devices execute nothing, in calls and between them."""
     codes = {
         Step.IDLE.value: (DifferenceReason.FEWER_GAPS, DifferenceReason.MORE_GAPS),
         Step.BETWEEN.value: (DifferenceReason.LESS_BETWEEN, DifferenceReason.MORE_BETWEEN),
     }
     for row in waterfall.filter(pl.col("level").is_in([*codes])).iter_rows(named=True):
         if min(row["base_ns"], row["new_ns"]) < 0:
-            continue  # work overlaps: the remainder is no time of its own
+            continue  # work overlaps: a negative remainder is not idle time
         difference = row["difference_ns"]
         code = codes[row["level"]][difference > 0]
         values = {name: row[name] for name in ("difference_ns", "base_ns", "new_ns")}
@@ -397,7 +396,7 @@ def _of_operations(rows: pl.DataFrame) -> Iterator[_Found]:
 
 
 def _kind_of(row: Mapping[str, Any]) -> tuple[DifferenceReason, tuple[str, ...]]:
-    """What the difference of a shape is, and the columns that tell it."""
+    """Return the kind of a shape's difference, and the columns that show it."""
     base, new = row["base_executions"], row["new_executions"]
     if base and new and abs(new - base) > _SAME * base:
         more = new > base
@@ -418,7 +417,7 @@ def _rates(row: Mapping[str, Any]) -> Value:
 
 
 def _tokens(what: str) -> Value:
-    """How many tokens attention was over, those of the queries."""
+    """The number of query tokens of an attention; "" for other operations."""
     found = _TOKENS.match(what)
     return Note.of(DifferenceReason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""
 
@@ -427,26 +426,25 @@ def _tokens(what: str) -> Value:
 # it.
 #
 #     found = compare([measure(load(a))], [measure(load(b))])
-#     found.metrics      # one row a metric, from end_to_end to single modules
+#     found.metrics      # one row per metric, from end_to_end to single modules
 #
-# A side may have several runs. What is drawn for the intervals is the largest thing that either
-# side has several of: runs, else pipeline calls of one run, from three on, else its steps. The
-# value of one is the median of the samples in it.
+# A side may have several runs. Intervals are drawn from the largest unit that either side has
+# several of: runs, else pipeline calls of one run (three or more), else its steps. A unit's value
+# is the median of its samples.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """What differs between a baseline and new runs.
 
-    `runs` has a row a run, `metrics` a row a metric, from the whole to the finest
+    `runs` has a row per run, `metrics` a row per metric, from the whole to the finest
     (`columns.LEVELS`), submodules in the order of their calls, roles and modules longest first.
-    `level` is the finest that both sides know: roles are what kernels do if it is `SORT`, and
-    there are modules only if it is `MODULE`. `shapes`, `kernels` and `nodes` are empty if
-    the sides have too little in common there. `waterfall` leads from one end-to-end time to the
-    other, and `tree` has the same by module; `reasons` say what the largest differences consist
-    of. `timelines` are those of the run in the middle of each side, if they were measured.
-    `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
-    else differs.
+    `level` is the finest that both sides know: roles are what kernels do if it is `SORT`, and there
+    are modules only if it is `MODULE`. `shapes`, `kernels` and `nodes` are empty if the sides have
+    too little in common there. `waterfall` leads from one end-to-end time to the other, and `tree`
+    has the same by module; `reasons` say what the largest differences consist of. `timelines` are
+    those of the median run of each side, if they were measured. `corrected` are the submodules
+    whose traced calls are scaled to untraced ones. `notes` say what else differs.
     """
 
     runs: pl.DataFrame
@@ -468,7 +466,7 @@ class Comparison:
 
 
 def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
-    """Compare runs that are at hand; large ones are better measured one after the other."""
+    """Compare loaded runs; measure large ones one after the other instead (`compare`)."""
     return compare([*map(measure, base)], [*map(measure, new)])
 
 
@@ -477,8 +475,8 @@ def compare(
 ) -> Comparison:
     """Compare a baseline with new runs. Raises InputError if a side has no run.
 
-    Of comparisons that stand side by side, `among` are the runs of all: times are scaled to
-    untraced calls if they can be in each of these.
+    For comparisons shown side by side, `among` are the runs of all of them: times are scaled to
+    untraced calls only if every one of these runs allows it.
     """
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
@@ -525,8 +523,7 @@ def compare(
 def _timelines(
     base: Sequence[Measurement], new: Sequence[Measurement]
 ) -> tuple[Timeline, Timeline] | None:
-    """Of each side that of the run in the middle, by how long it took; None if a side has
-    none."""
+    """The timeline of the median run of each side, by duration; None if a side has none."""
     found = []
     for side in (base, new):
         timelines = [run.timeline for run in side if run.timeline is not None]
@@ -538,9 +535,9 @@ def _timelines(
 
 
 def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The submodules of which every run with traced calls knows what tracing costs: those that
-    are scaled by it, and those if some run could not tell it from noise. To scale the other
-    runs alone would make a difference of what tracing costs them."""
+    """The submodules whose profiling overhead every run with traced calls knows: those whose times
+    are scaled by it, and those where some run cannot distinguish it from noise. Scaling only some
+    runs would show the overhead as a difference."""
     known: dict[str, list[float | None]] = {}
     for run in measured:
         for name in run.calls.filter("traced")["submodule"].unique(maintain_order=True):
@@ -555,7 +552,7 @@ def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[
 def _rows(
     units: pl.DataFrame, stages: set[str], corrected: tuple[str, ...]
 ) -> list[tuple[object, ...]]:
-    """The rows of `METRICS`; `stages` have calls of corrected submodules."""
+    """The rows of `METRICS`; `stages` are those with calls of corrected submodules."""
     bootstrap = Bootstrap()
     rows = []
     for key in units.iter_rows(named=True):
@@ -594,13 +591,13 @@ def _changes(found: Interval) -> tuple[object, ...]:
         return base, new, new - base, None, None, None
     low, high = (
         None if end is None else max(end / found.base, -1.0) for end in (found.low, found.high)
-    )  # a time may vanish, no more
+    )  # a time can shrink by 100 % at most
     return base, new, new - base, (found.new - found.base) / found.base, low, high
 
 
 def _verdict(found: Interval) -> Verdict:
-    """What an interval tells: unclear if a side's spread had to be assumed and would explain
-    the difference, for then nobody knows whether noise does."""
+    """Classify a change: unclear if a side's spread had to be assumed and would explain it, because
+    then it is not known whether noise does."""
     if found.exceeds_noise:
         return Verdict.SLOWER if found.new > found.base else Verdict.FASTER
     if found.assumed and found.new != found.base:
@@ -609,8 +606,8 @@ def _verdict(found: Interval) -> Verdict:
 
 
 def _in_order(metrics: pl.DataFrame, measured: Sequence[Measurement]) -> pl.DataFrame:
-    """From the whole to the finest, as `Comparison` describes it; without branches of submodules
-    that have one alone, which are the submodule itself."""
+    """Sort metrics from the whole to the finest (see `Comparison`). Drops the branches of
+    submodules with a single branch, which would repeat the submodule."""
     several = pl.col("branch").n_unique().over("level", "submodule") > 1
     metrics = metrics.filter((pl.col("level") != "branch") | several)
     calls = pl.concat([run.calls.select("stage", "submodule") for run in measured])
@@ -646,7 +643,7 @@ def _ranks(names: Iterable[str]) -> Mapping[str, int]:
 
 
 def _runs(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFrame:
-    """One row a run (`RUNS`)."""
+    """Return one row per run (`RUNS`)."""
     rows = []
     for side, measured in ((Side.BASE, base), (Side.NEW, new)):
         for run in measured:
@@ -668,11 +665,11 @@ def _runs(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFra
     return pl.DataFrame(rows, schema=schema(RUNS), orient="row")
 
 
-# --- The gate for CI: has a metric become slower by more than is allowed?
+# --- The gate for CI: whether a metric became slower by more than is allowed.
 
 
 _LIMIT = re.compile(r"\s*\+?(\d{1,6}(?:\.\d{1,6})?)\s*%\s*")
-_NAMED = 4  # metrics that a sentence names
+_NAMED = 4  # metrics that an error suggests
 
 
 @dataclass(frozen=True, slots=True)
@@ -690,7 +687,7 @@ class Gate:
 
 
 def parse_limit(text: str) -> float:
-    """`"5%"` → 0.05. Raises InputError for anything but a number of per cent."""
+    """Parse a limit in per cent: `"5%"` → 0.05. Raises InputError for anything else."""
     match = _LIMIT.fullmatch(text)
     if match is None:
         raise InputError(f"{text!r:.40} is no limit: give per cent, as in --fail-over 5%")
@@ -698,7 +695,7 @@ def parse_limit(text: str) -> float:
 
 
 def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
-    """The row of a metric. Raises InputError, naming some that are alike, if there is none."""
+    """Return the row of a metric. Raises InputError with similar names if there is none."""
     rows = comparison.metrics.filter(pl.col("metric") == name)
     if rows.is_empty():
         names = comparison.metrics["metric"].to_list()
@@ -710,11 +707,10 @@ def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
 
 
 def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
-    """Hold a metric against `limit`.
+    """Check a metric against `limit`.
 
-    Raises InputError if it is not known: the metric is unknown, only in one side, was
-    measured once on each, or is slower by more than the limit without showing any noise that
-    would tell what that means (`Verdict.UNCLEAR`).
+    Raises InputError if it cannot be checked: the metric is unknown, only in one side, was measured
+    once on each, or is slower by more than the limit without a known noise (`Verdict.UNCLEAR`).
     """
     row = find_metric(comparison, name)
     change, low, high = (row[key] for key in ("change", "low", "high"))
@@ -743,7 +739,7 @@ def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A side by its name, compared with the first one, and the gates that it was held against."""
+    """One named side, its comparison with the first side, and the gates it was checked against."""
 
     name: str
     comparison: Comparison

@@ -33,8 +33,8 @@ from profiler.trace.events import NO_PIPELINE, NO_STEP
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Submodule
 
-# --- The layers and operations of one run, summed: what two runs are compared by where their
-# producers name no modules, and what tells why times differ (shapes, kernels, rates).
+# --- Sums of the layers and operations of one run: used to compare runs whose producers name no
+# modules, and to explain why times differ (shapes, kernels, rates).
 
 
 LAYERS = pl.Schema(
@@ -66,10 +66,10 @@ _END = re.compile(r"(?: \[clone.*|\.kd)$")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Details:
-    """Sums over the steady samples of a run, those without a first call; over all of a submodule
+    """Sums over the steady samples of a run (without a first call); over all samples of a submodule
     that has no steady ones.
 
-    `samples` says how many steps, pipeline calls or single calls of each submodule these are.
+    `samples` is the number of steps, pipeline calls or single calls of each submodule.
     """
 
     layers: pl.DataFrame
@@ -78,9 +78,10 @@ class Details:
 
 
 def details_of(calls: pl.DataFrame, commands: pl.DataFrame, kinds: Kinds, rows: Codes) -> Details:
-    """The details of `commands`; `rows` are their rows in `calls`, which are `measure.CALL`."""
+    """Sum up `commands` by layer and operation; `rows` are their rows in `calls`, which are
+    `measure.CALL`."""
     traced = pl.col("traced")
-    steady = traced & ~pl.col("first").any().over(*_OF)  # samples count as wholes
+    steady = traced & ~pl.col("first").any().over(*_OF)  # a sample counts only in full
     alone = ~steady.any().over("submodule")
     counted = calls.select(steady | (traced & alone)).to_series()
     samples = (
@@ -91,8 +92,7 @@ def details_of(calls: pl.DataFrame, commands: pl.DataFrame, kinds: Kinds, rows: 
 
 
 def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes, counted: Codes) -> pl.DataFrame:
-    """Commands, time and first command by kind and kernel, of what devices did in calls that
-    count."""
+    """Sum up device work in counted calls by kind and kernel: commands, time, first command."""
     worked = ~(kinds.table["host"] | kinds.table["category"].is_in(_WAITS)).to_numpy()
     kernel = commands["kernel"]
     highest = kernel.to_physical().max()
@@ -149,8 +149,8 @@ def _operations(cells: pl.DataFrame) -> pl.DataFrame:
 
 @lru_cache(maxsize=1 << 16)
 def _labels(op_type: str, shapes: str | None) -> tuple[str, str, int, bool]:
-    """Label, type, FLOPs of an execution, and whether a command stands for one: of those that
-    share an operator, the first."""
+    """Return the label, type and FLOPs of an execution, and whether this command represents its
+    operator: only the first of those that share one does."""
     parsed = parse_shapes(shapes)
     if parsed is None:
         return "", "", 0, True
@@ -159,7 +159,7 @@ def _labels(op_type: str, shapes: str | None) -> tuple[str, str, int, bool]:
     work = work_of(op_type, whole)
     label = untyped_label(op_type, whole, work)
     named, rest = op_type.removeprefix("aten::"), label.removeprefix("aten::")
-    if rest.startswith(named):  # attention and convolutions have one name whoever runs them
+    if rest.startswith(named):  # the same name for every producer
         operation = operation_of(op_type)
         word = "matmul" if operation.sort is Sort.MATMUL else operation.word
         label = word + rest[len(named) :]
@@ -169,31 +169,31 @@ def _labels(op_type: str, shapes: str | None) -> tuple[str, str, int, bool]:
 
 @lru_cache(maxsize=1 << 16)
 def _short_kernel(name: str) -> str:
-    """A kernel's name as every recorder writes it: without what it returns, its parameters and how
-    it was cloned."""
+    """A kernel's name without return type, parameters and clone suffix, as all recorders have
+    it."""
     bare = _END.sub("", name.removeprefix("void "))
     return _PARAMETERS.sub("", bare)
 
 
-# --- Runs that are inferences of one model, one after the other: each is a sample of the whole.
+# --- Runs that are inferences of one model, one after the other: each is a sample of its own.
 #
 #     trtexec: 747 inferences, and the averages of their layers in a call of their own
 #     ONNX Runtime: 20 times `model_run`
 #
-# How many there are was the recorder's choice: they are compared one by one, and not as the time
-# that all took together. The layers of TensorRT are the work of the inferences beside them, which
-# have none of their own; the time of their call is no inference's.
+# Their number was the recorder's choice, so they are compared one by one, not by total time. The
+# layers of TensorRT are the work of the inferences beside them, which have none of their own; the
+# time of the layers' call is not an inference's time.
 
 
 AVERAGED = "tensorrt"
-"""The producer whose layers are averages, apart from its inferences."""
+"""The producer that records average layer times apart from its inferences."""
 _PRODUCERS = (AVERAGED, "onnxruntime")
 _SUFFIX = ".layers"
 
 
 def are_inferences(producer: str, calls: pl.DataFrame) -> bool:
-    """Whether every one of a run's calls is all that was asked of it: those of one model, whose
-    producer knows of nothing around it."""
+    """Whether each call of a run is a whole inference: all are of one model, and the producer
+    records nothing around it."""
     if producer not in _PRODUCERS or (calls["step"] != NO_STEP).any():
         return False
     names = calls["submodule"].cast(pl.String)
@@ -201,7 +201,7 @@ def are_inferences(producer: str, calls: pl.DataFrame) -> bool:
 
 
 def layers_apart(submodules: pl.Series) -> tuple[str, ...]:
-    """The submodules that are the layers of others."""
+    """The submodules that are the layers of another submodule."""
     names = {*submodules}
     return tuple(sorted(one for one in names if _engine_of(one) in names - {one}))
 
@@ -209,7 +209,7 @@ def layers_apart(submodules: pl.Series) -> tuple[str, ...]:
 def with_layers(
     calls: pl.DataFrame, work: pl.DataFrame, details: Details
 ) -> tuple[pl.DataFrame, pl.DataFrame, Details]:
-    """Frames of a `Measurement` of what TensorRT did: layers are the work of their engine."""
+    """Return the frames of a `Measurement` with TensorRT's layers as the work of their engine."""
     steady = calls.with_columns(first=pl.col("first") & ~_averages(calls))
     apart = layers_apart(calls["submodule"])
     if not apart:
@@ -234,30 +234,30 @@ def with_layers(
 
 
 def _averages(calls: pl.DataFrame) -> pl.Series:
-    """Whether a call is the averages of layers: no first one, nor any other. If these are all
-    there is, every submodule has one."""
+    """Whether each call is the averages of layers, which is neither first nor steady. If a run has
+    only such calls, each submodule has one."""
     names = calls["submodule"]
     apart = [*names] if names.n_unique() == len(names) else layers_apart(names)
     return names.is_in(apart)
 
 
 def _engine_of(submodule: str) -> str:
-    """The submodule whose layers these are."""
+    """The submodule (engine) that a submodule of layers belongs to."""
     return submodule.removesuffix(_SUFFIX)
 
 
-# --- What commands do, told by their kernels or op types alone: the words in which runs are
-# compared whose producers know different things about the model.
+# --- Kinds of work by kernel or op type alone: used to compare runs whose producers know different
+# things about the model.
 
 
 _OTHER = "other"
-_COPYING_CATEGORIES = ("dma", "copy")  # categories
-_BY_SORT = {  # the others are called as their sorts are
+_COPYING_CATEGORIES = ("dma", "copy")
+_BY_SORT = {  # other sorts keep their names
     **dict.fromkeys((Sort.ACTIVATION, Sort.ARITHMETIC), "elementwise"),
     **dict.fromkeys((Sort.LAYOUT, Sort.REORDER, Sort.IDENTITY), "data_movement"),
     Sort.UNKNOWN: "",
 }
-_OF_PLACES = {  # roles that a place in the model gives, of kernels that torch.compile fused
+_OF_PLACES = {  # roles by place in the model, of kernels fused by torch.compile
     **dict.fromkeys(("mlp", "modulation", "residual"), "elementwise"),
     **dict.fromkeys(("qkv_projection", "adapter", "router"), "matmul"),
 }
@@ -265,7 +265,8 @@ _OF_PLACES = {  # roles that a place in the model gives, of kernels that torch.c
 
 @lru_cache(maxsize=1 << 16)
 def sort_by_kernel(kernel: str, category: str) -> str:
-    """`matmul`, `elementwise`, …; "" if there is no kernel and the category does not tell."""
+    """The kind of work of a kernel: `matmul`, `elementwise`, …; "" if neither kernel nor category
+    says."""
     if category == "collective":
         return "collective"
     if category in _COPYING_CATEGORIES:
@@ -276,13 +277,13 @@ def sort_by_kernel(kernel: str, category: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def sort_by_operator(op_type: str, category: str) -> str:
-    """The same by the type of the operation, which is the kernel's name if unknown."""
+    """The kind of work of an op type, which is the kernel's name if unknown: `matmul`, …"""
     sort = operation_of(op_type).sort if op_type else Sort.UNKNOWN
     return _BY_SORT.get(sort, sort.value) or sort_by_kernel(op_type, category) or _OTHER
 
 
-# --- What a comparison needs of one run: its spans and calls, and the work of each call by role and
-# module. Small, whatever the size of the run, so that many runs can be read one after the other.
+# --- Measure one run for a comparison: its spans and calls, and the work of each call by role and
+# module. Small for any size of run, so that many runs can be read one after the other.
 
 
 _PLACE = {"pipeline": pl.Int64(), "step": pl.Int32()}
@@ -319,7 +320,7 @@ WORK = pl.Schema(
         "submodule": pl.String(),
         "role": pl.String(),
         "module": pl.String(),
-        "by_kernel": pl.String(),  # what it does (`sorts`), "" if no kernel tells
+        "by_kernel": pl.String(),  # kind of work (`sorts`), "" if no kernel says
         "by_operator": pl.String(),
         **_PLACE,
         "total_ns": pl.Float64(),
@@ -330,14 +331,14 @@ _KEYS = ("role", "module", "by_kernel", "by_operator")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """One run, as far as it is compared.
+    """One run, reduced to what a comparison needs.
 
     `pipeline` and `step` in the frames say which sample a row is of: `step` a denoising step, -1
     elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
     itself. `devices` are those that its calls are placed on; `overhead_ratio` is untraced over
     traced time by submodule, 1 if noise hides it, `modules` the class by module path of each
-    submodule, if they are known. `details` sums its layers and operations,
-    `timeline` is what is drawn of it.
+    submodule, if they are known. `details` sums its layers and operations, `timeline` is its drawn
+    timeline.
     """
 
     run_id: str
@@ -353,7 +354,7 @@ class Measurement:
 
 
 def measure(run: Run, *, timeline: bool = False) -> Measurement:
-    """What a comparison needs of `run`; with `timeline` also what is drawn of it."""
+    """Measure `run` for a comparison; with `timeline` also the timeline that is drawn."""
     if not run.calls["call"].is_sorted():
         run = replace(run, calls=run.calls.sort("call"))
     calls = run.calls
@@ -410,7 +411,7 @@ def _of_schema(frame: pl.DataFrame, wanted: pl.Schema) -> pl.DataFrame:
 
 
 def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
-    """The number of each call's pipeline call, a number of its own below 0 if it is in none."""
+    """The pipeline call of each call by number; calls in none get a number of their own below 0."""
     numbers = pipelines.number_of(calls).astype(np.int64)
     if not pipelines.known and pipelines.spans.is_empty():
         in_steps = bool((calls["step"] > NO_STEP).any())
@@ -419,7 +420,7 @@ def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
 
 
 def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
-    """Pipeline calls, their stages and steps (`SPAN`)."""
+    """The spans of pipeline calls, their stages and steps (`SPAN`)."""
     none = CommandArrays.of(run.commands.clear(), calls)
     axis = Axis.of(run, pipelines)
     steps = step_table(run, none, pipelines, axis)
@@ -451,8 +452,7 @@ def _of_levels(whole: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:
 def _work(
     run: Run, kinds: Kinds, roles: pl.Series, rows: Codes, modules: Mapping[str, Mapping[str, str]]
 ) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Sums of durations by row of calls, role, module and what was done (`_KEYS`), of device
-    commands; and by call."""
+    """Sum up device commands by call, role, module and kind of work (`_KEYS`), and by call."""
     table = kinds.table.with_columns(
         role=roles.cast(pl.String), kernel=_kernels(kinds, run.commands["kernel"])
     )
@@ -482,7 +482,7 @@ def _work(
 
 
 def _kernels(kinds: Kinds, kernel: pl.Series) -> pl.Series:
-    """A kernel of each kind."""
+    """The first kernel name of each kind of command."""
     first = np.zeros(len(kinds), dtype=np.int64)
     for batch in reversed([*batches(len(kernel))]):
         codes = kinds.of_command[batch][::-1]
@@ -491,8 +491,8 @@ def _kernels(kinds: Kinds, kernel: pl.Series) -> pl.Series:
 
 
 def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times) -> pl.DataFrame:
-    """`total_ns` of each `code`, the row of a call times `count` plus the group of a kind; what has
-    no row or no group is left out."""
+    """Sum up durations as `total_ns` of each `code`: the row of a call times `count` plus the group
+    of its kind. Commands without a row or a group are left out."""
     parts = [pl.DataFrame(schema={"code": pl.Int64, "total_ns": pl.Float64})]
     for batch in batches(len(rows)):
         row, group = rows[batch], groups[kinds.of_command[batch]]
@@ -500,7 +500,7 @@ def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times)
         if not len(kept):
             continue
         codes = row[kept].astype(np.int64) * count + group[kept]
-        least = int(codes.min())  # commands are in order of calls: a batch is of few
+        least = int(codes.min())  # a batch spans few calls, so codes are dense
         codes -= least
         values, inverse = dense_codes(codes, int(codes.max()) + 1)
         busy = np.bincount(inverse, np.maximum(duration[batch][kept], 0), len(values))
@@ -509,8 +509,8 @@ def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times)
 
 
 def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:
-    """Untraced over traced time: what capture measured, else from the steady calls of both
-    kinds, if there are enough."""
+    """Untraced over traced time by submodule: as capture measured it, else from the steady calls of
+    both kinds, if there are enough."""
     steady = calls.filter(~pl.col("first"))
     median = pl.col("value_ns")
     of_each = pl.min_horizontal(pl.col("traced").sum(), (~pl.col("traced")).sum())
@@ -530,15 +530,15 @@ def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) ->
     return {**found, **overhead_ratios(submodules)}
 
 
-# --- Samples: what was measured, once for each time that it was measured.
+# --- Samples: one value per measurement.
 #
-# A sample is a denoising step, or a pipeline call for what lies outside of steps, or a call that
-# lies in no pipeline call. Time of a submodule, branch, role or module is what its calls in the
-# sample took together, so that one batched call compares with two single ones.
+# A sample is a denoising step, a pipeline call for work outside steps, or a call outside pipeline
+# calls. Time of a submodule, branch, role or module is the sum over its calls in the sample, so
+# that one batched call compares with two single ones.
 
 
 KEYS = ("metric", "level", "stage", "submodule", "branch", "of_step", "role", "module")
-"""What is compared; `of_step` is the step of a single step's metric."""
+"""The keys of a metric; `of_step` is the step of a single step's metric."""
 SAMPLE = pl.Schema(
     {
         **dict.fromkeys(KEYS, pl.String()),
@@ -560,11 +560,11 @@ _STAGE = pl.col("stage").first()
 def samples_of(
     measured: Measurement, corrected: Collection[str], modules: pl.DataFrame
 ) -> pl.DataFrame:
-    """The samples of one run (`SAMPLE`).
+    """Return the samples of one run (`SAMPLE`).
 
     Times of traced calls of the `corrected` submodules are scaled to untraced ones. `modules` says
     under which name a module of this run is compared: columns `submodule`, `role`, `module`, `as`
-    and `level`, any number of rows a module.
+    and `level`, any number of rows per module.
     """
     factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
     factor = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
@@ -580,7 +580,7 @@ def samples_of(
 
 
 def _span_samples(spans: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
-    """Pipeline calls, stages and steps, less what tracing the calls in them cost."""
+    """The samples of pipeline calls, stages and steps, less their profiling overhead."""
     found, part = [], pl.col("part")
     of_step = pl.when(part == "").then(pl.lit("denoise.step")).otherwise("denoise.step." + part)
     for level, keys, metric in (
@@ -606,8 +606,8 @@ def _span_samples(spans: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame
 
 
 def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
-    """Submodules, and their branches."""
-    calls = calls.drop_nulls("value_ns")  # averages of layers are no call's time
+    """The samples of submodules and their branches."""
+    calls = calls.drop_nulls("value_ns")  # averages of layers are not times of calls
     value = (pl.col("value_ns") - pl.col("excess_ns")).sum()
     together = {"first": pl.col("first").any(), "stage": _STAGE, "value_ns": value}
     submodules = calls.group_by(*_OF).agg(**together)
@@ -626,9 +626,9 @@ def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
 def _work_samples(
     measured: Measurement, calls: pl.DataFrame, factor: pl.Expr, modules: pl.DataFrame
 ) -> list[pl.DataFrame]:
-    """Busy time, roles and modules of the samples with traced calls.
+    """The samples of busy time, roles and modules, from samples with traced calls.
 
-    If some calls of a sample were not traced they are taken to be like those that were.
+    Untraced calls of a sample are assumed to be like its traced ones.
     """
     traced = (
         calls.group_by(*_OF)
@@ -666,7 +666,7 @@ def _work_samples(
 
 
 def _filled(work: pl.DataFrame, of: list[str], traced: pl.DataFrame) -> pl.DataFrame:
-    """One row a key and traced sample of its submodule, 0 if it has no work there."""
+    """One row per key and traced sample of its submodule, 0 if it has no work there."""
     samples = traced.select(*_OF, "first", "stage", "scale")
     every = work.select("submodule", *of).unique().join(samples, on="submodule")
     joined = every.join(work, on=[*_OF, *of], how="left", nulls_equal=True)

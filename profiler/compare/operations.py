@@ -29,8 +29,7 @@ from profiler.grammars.names import EngineLayer, engine_layer
 from profiler.run.columns import CALLS, COMMANDS, Column, schema, typed
 from profiler.trace.manifest_fields import Submodule
 
-# --- Nodes of graphs that nobody has run: the role and the FLOPs of each, and how two graphs
-# differ.
+# --- Nodes of graphs that were not run: the role and the FLOPs of each, and how two graphs differ.
 #
 #     base = node_table("transformer", nodes, classes)
 #     by_role(base, new)
@@ -52,8 +51,8 @@ _LARGEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphSide:
-    """A model: `nodes` has the columns of `NODE`, `inputs` are those that FLOPs are for, as
-    "dtype[d0,d1,…]" by name; bytes are those on disk, data files included, and of its weights."""
+    """One ONNX model. `nodes` has the columns of `NODE`; `inputs` are the input shapes of the
+    FLOPs, as "dtype[d0,d1,…]" by name; `file_bytes` is its size on disk, data files included."""
 
     path: str
     file_bytes: int
@@ -63,18 +62,18 @@ class GraphSide:
 
     @property
     def flops(self) -> int:
-        """The sum over the nodes whose formula is known."""
+        """FLOPs of all nodes with a known formula."""
         return int(self.nodes["flops"].sum())
 
     @property
     def unknown(self) -> int:
-        """Nodes of which no formula gives FLOPs."""
+        """Count the nodes without a FLOPs formula."""
         return self.nodes["flops"].null_count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphPair:
-    """Two models that are compared as `submodule`."""
+    """Two models compared under one name, `submodule`."""
 
     submodule: str
     base: GraphSide
@@ -105,7 +104,7 @@ class GraphPair:
 
 
 class PlainNode(NamedTuple):
-    """A node: `type` is shown, `op_type` decides; `shapes` is "" if they are not known."""
+    """One node: `type` is shown, `op_type` decides its role; unknown `shapes` are ""."""
 
     layer: str
     op_type: str
@@ -117,7 +116,7 @@ class PlainNode(NamedTuple):
 def node_table(
     submodule: str, nodes: Iterable[PlainNode], classes: Mapping[str, str]
 ) -> pl.DataFrame:
-    """One row a node (`NODE`), in their order; `classes` is the class by module path."""
+    """Return one row per node (`NODE`), in order; `classes` is the class by module path."""
     rows = list(nodes)
     calls = _filled({"call": [0], "submodule": [submodule]}, CALLS)
     columns: dict[str, list[object]] = {
@@ -144,8 +143,8 @@ def node_table(
 
 
 def _filled(columns: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> pl.DataFrame:
-    """A frame of the table of a run, of which these columns are known: in the others nothing, or 0
-    or "" if each row has a value."""
+    """Return a frame of a run's table from its known `columns`; the others are null, or 0 or "" if
+    they are not nullable."""
     dtypes = schema(table)
     frame = pl.DataFrame(columns, schema={name: dtypes[name] for name in columns})
     for column in (column for column in table if column.name not in columns):
@@ -156,7 +155,7 @@ def _filled(columns: Mapping[str, Sequence[object]], table: tuple[Column, ...]) 
 
 
 def _flops(row: PlainNode) -> int | None:
-    """What a node computes by formula; nothing if it only moves."""
+    """The FLOPs of a node by formula; 0 if it only moves data, None if there is no formula."""
     if row.category == "copy":
         return 0
     work = work_of(row.op_type, parse_shapes(row.shapes))
@@ -165,9 +164,9 @@ def _flops(row: PlainNode) -> int | None:
 
 
 def by_place(base: pl.DataFrame, new: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """One row a combination of `keys` of `NODE`: `base_nodes`, `new_nodes`, `base_flops` and
-    `new_flops` (null if no node of it has a formula), and `base_types`, `new_types`, lists of
-    structs of `type` and `nodes` (null if a side has none); those with most nodes first."""
+    """Count nodes by `keys`, one row per combination, most nodes first: `base_nodes`, `new_nodes`,
+    `base_flops`, `new_flops` (null if no node of it has a formula), and `base_types`, `new_types`,
+    lists of structs of `type` and `nodes` (null if a side has none)."""
     sides = [_counted(side, keys, name) for name, side in (("base", base), ("new", new))]
     joined = sides[0].join(sides[1], on=keys, how="full", coalesce=True, nulls_equal=True)
     return joined.with_columns(pl.col("base_nodes", "new_nodes").fill_null(0)).sort(
@@ -187,14 +186,14 @@ def _counted(nodes: pl.DataFrame, keys: tuple[str, ...], side: str) -> pl.DataFr
     )
 
 
-# --- Layers of two runs of one ONNX model, brought together by the nodes that they run.
+# --- Match the layers of two runs of one ONNX model by the nodes that they run.
 #
 #     TensorRT   Conv_0 + Relu_1                      0.11 ms
 #     ONNX Rt.   Conv_0, Relu_1                       0.95 ms + 0.21 ms
 #
 # A layer of TensorRT names the nodes that it fused. ONNX Runtime runs nodes under their own names,
-# or under those that its fusions made of them. Layers that have a node in common are one group, of
-# either side any number. What TensorRT does for a node's tensors (copies into another layout) is
+# or under those of its fusions. Layers with a node in common form one group, with any number of
+# layers on either side. What TensorRT does for a node's tensors (copies into another layout) is
 # part of the node's group.
 
 
@@ -203,12 +202,12 @@ _FUSED = re.compile(
 )
 _NO_WORD = re.compile(r"[^A-Za-z0-9_]")
 _OUTPUT = re.compile(r"(?:_output_\d+|:\d+)$")
-_MODULE = "/"  # what our own capture puts between a module and a node's name
+_MODULE = "/"  # in capture's names, between module and node
 
 
 @dataclass(frozen=True, slots=True)
 class TimedLayer:
-    """A layer and its time; layers are in the order in which they ran."""
+    """One layer and its time in ns; layers are in order of execution."""
 
     name: str
     ns: float
@@ -216,7 +215,7 @@ class TimedLayer:
 
 @dataclass(slots=True)
 class Group:
-    """What both sides call these nodes, and how long they took there."""
+    """The layers of both sides that run the same nodes, with their times."""
 
     base: list[TimedLayer] = field(default_factory=list)
     new: list[TimedLayer] = field(default_factory=list)
@@ -253,12 +252,12 @@ def node_groups(
 
 
 def nodes_of(layer: str, producer: str) -> tuple[str, ...]:
-    """What the nodes that a layer runs may be called in the model."""
+    """The possible names, in the model, of the nodes that a layer runs."""
     return _read(layer, producer).nodes
 
 
 def converted_name(node: str) -> str:
-    """What Qualcomm's converter calls a node: `/a/MatMul_3` → `_a_MatMul_3`."""
+    """The name of a node after Qualcomm's converter: `/a/MatMul_3` → `_a_MatMul_3`."""
     return _NO_WORD.sub("_", node)
 
 
@@ -269,9 +268,9 @@ def _read(name: str, producer: str) -> EngineLayer:
 
 
 def _node_names(name: str) -> Iterator[str]:
-    """What a node of ONNX Runtime may have been called in the model: by its name, without what
-    fusions and layouts appended, by the node whose output it writes, as Qualcomm's converter calls
-    it, behind the path of its module."""
+    """Yield the names that a node of ONNX Runtime may have in the model: its own, without the
+    suffixes of fusions and layouts, without an output's suffix, as Qualcomm's converter writes it,
+    without the path of its module."""
     yield name
     bare = _FUSED.sub("", name)
     yield bare
@@ -284,7 +283,7 @@ def _node_names(name: str) -> Iterator[str]:
 
 
 def _by_name(layers: Sequence[EngineLayer]) -> dict[str, list[int]]:
-    """The layers that run a node, or if none does, those that prepare its tensors."""
+    """The layers that run each node or prepare its tensors, by node name."""
     found: dict[str, list[int]] = {}
     for number, layer in enumerate(layers):
         for node in (*layer.nodes, *filter(None, (layer.last,))):
@@ -295,9 +294,9 @@ def _by_name(layers: Sequence[EngineLayer]) -> dict[str, list[int]]:
 def _inside(
     read: Sequence[Sequence[EngineLayer]], names: Sequence[Mapping[str, list[int]]], at: int
 ) -> Iterator[tuple[int, int]]:
-    """Of each layer that stands for all nodes from one to another, the layers between them on the
-    other side, but for those that another layer names. An end that the other side does not run (a
-    constant) is where the layers before and behind it end and begin."""
+    """Pair each layer that covers a range of nodes (first to last) with the other side's layers in
+    that range, except those that another layer names. If the other side does not run an end of the
+    range (a constant), the neighbouring layers limit it."""
     others, own = read[1 - at], names[1 - at]
     named = [_places(layer.nodes, own) for layer in read[at]]
     for number, layer in enumerate(read[at]):
@@ -316,7 +315,7 @@ def _places(nodes: Iterable[str], names: Mapping[str, list[int]]) -> list[int]:
 
 
 class _Joined:
-    """Sets of layers, each known by its first one."""
+    """Disjoint sets of layers (union-find), each represented by one of them."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, int], tuple[int, int]] = {}
@@ -333,10 +332,10 @@ class _Joined:
         self._of[second] = first
 
 
-# --- What two sides did, by shape, by kernel, by node of a graph: times, rates and kernels of each.
+# --- Compare the work of two sides by shape, kernel or graph node: times, rates and kernels.
 #
-# Times are means: sums over the steady samples of all runs of a side, divided by how many steps,
-# pipeline calls or single calls these were (`details.samples`).
+# Times are means: sums over the steady samples of all runs of a side, divided by the number of
+# steps, pipeline calls or single calls (`details.samples`).
 
 
 _SIDES = tuple(Side)
@@ -345,7 +344,7 @@ _SUMS = ("executions", "total_ns", "flops", "rated_ns")
 
 
 def sums_of(side: Sequence[Measurement]) -> pl.DataFrame:
-    """The operations of a side's runs (`details.OPERATIONS`), of a sample each."""
+    """Sum up the operations of a side's runs (`details.OPERATIONS`), per sample."""
     parts = []
     for run in side:
         samples = run.details.samples
@@ -362,8 +361,8 @@ def sums_of(side: Sequence[Measurement]) -> pl.DataFrame:
 
 
 def by_shape(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Operations whose shapes are known (`columns.SHAPES`), those that differ most first. Types
-    are distinguished if both sides have the same ones of a shape."""
+    """Compare operations whose shapes are known (`columns.SHAPES`), largest difference first. Types
+    are distinguished if both sides have the same types for a shape."""
     sides = [side.filter(pl.col("label") != "") for side in (base, new)]
     types = [
         side.group_by("submodule", "label").agg(pl.col("dtype").unique().sort()) for side in sides
@@ -387,7 +386,7 @@ def by_shape(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_kernel(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """The same by the kernels' names (`columns.KERNELS`)."""
+    """Compare operations by kernel name (`columns.KERNELS`), largest difference first."""
     named = [
         side.filter(pl.col("kernel") != "").with_columns(what="kernel") for side in (base, new)
     ]
@@ -395,8 +394,8 @@ def by_kernel(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_node(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFrame:
-    """Groups of layers by the nodes that they have in common (`columns.NODES`), those that differ
-    most first, then what one side has alone."""
+    """Compare groups of layers with common nodes (`columns.NODES`), largest difference first, then
+    layers that only one side has."""
     sides = (base, new)
     producers = (base[0].info.producer, new[0].info.producer)
     names = dict.fromkeys(name for side in sides for run in side for name in run.details.samples)
@@ -415,14 +414,15 @@ def by_node(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataF
 
 
 def _name(base: Sequence[TimedLayer], new: Sequence[TimedLayer]) -> str:
-    """The layer with most of the time, as the side calls it that has the longer name for it: it
-    names more nodes."""
+    """The name of a group: its longest-running layer, as named by the side with the longer name,
+    which lists more nodes."""
     longest = [max(side, key=lambda layer: layer.ns).name for side in (base, new) if side]
     return max(longest, key=len)
 
 
 def _layers(side: Sequence[Measurement], submodule: str) -> list[TimedLayer]:
-    """The layers of a submodule in the order of the run that has most of them, of a sample each."""
+    """The layers of a submodule with mean times per sample, ordered as in the run with most
+    layers."""
     samples = sum(run.details.samples.get(submodule, 0) for run in side)
     if not samples:
         return []
@@ -433,7 +433,7 @@ def _layers(side: Sequence[Measurement], submodule: str) -> list[TimedLayer]:
 
 
 def _typed() -> pl.Expr:
-    """The label with the type of the arithmetic."""
+    """The label of an operation with its arithmetic type."""
     short = pl.col("dtype").map_elements(short_type, return_dtype=pl.String)
     return pl.concat_str("label", short, separator=" ").str.strip_chars_end()
 
@@ -444,7 +444,7 @@ def _compared(named: Sequence[pl.DataFrame], columns: tuple[Column, ...]) -> pl.
 
 
 def _side(named: pl.DataFrame, side: Side) -> pl.DataFrame:
-    """Sums of a side by submodule and `what`, with the kernel that took most of it."""
+    """Sum up one side by submodule and `what`, with the kernel that took most of its time."""
     longest = pl.col("kernel").sort_by("total_ns", descending=True).first()
     rate = pl.when(pl.col("rated_ns") > 0).then(pl.col("flops") / pl.col("rated_ns") / 1e3)
     return (
@@ -469,7 +469,7 @@ def _side(named: pl.DataFrame, side: Side) -> pl.DataFrame:
 
 
 def _ranked(found: pl.DataFrame, columns: tuple[Column, ...]) -> pl.DataFrame:
-    """The rows with their difference, of both sides first, in the order of its size."""
+    """Add difference and change; sort by size of the difference, with rows of one side last."""
     difference = pl.col("new_ns") - pl.col("base_ns")
     change = pl.when(pl.col("base_ns") > 0).then(difference / pl.col("base_ns"))
     longest = pl.max_horizontal("base_ns", "new_ns")

@@ -36,14 +36,14 @@ from profiler.run.columns import LAYER, MINOR, STRING, Column, col
 from profiler.text import Said, counted, duration, said, sentence
 from profiler.trace.bootstrap import CONFIDENCE, Resampled
 
-# --- Tables of a comparison: lines that add up, what two sides did at a shape, a kernel or a node.
+# --- Tables of a comparison: lines that add up, and times by shape, kernel or node.
 
 
 Line = tuple[str, str, str, str]
-"""What, its time on both sides, and the difference or change."""
+"""Name, base time, new time, and difference or change, as text."""
 
 Difference = tuple[str, int, int, int]
-"""What, its time on both sides and the difference, ns."""
+"""Name, base time, new time and difference, ns."""
 
 _CHANGED_TIMES = ("base_ns", "new_ns", "difference_ns")
 _PARTS = (Step.ROLE.value, Step.IDLE.value)
@@ -58,12 +58,12 @@ _INDENT = "  "
 
 
 def what(name: str) -> Column:
-    """The column that says what a row is of, under that name."""
+    """The first column of a table, which names each row."""
     return col(name, LAYER, "what the times are of")
 
 
 def lines_view(key: str, lines: Sequence[Line], *, totals: Sequence[Line] = ()) -> TableView | None:
-    """These lines as a table; what they add up to below them."""
+    """Return `lines` as a table, with `totals` below."""
     names = ("what", "base", "new", "change")
     schema = dict.fromkeys(names, STRING)
     frame, sums = (pl.DataFrame(some, schema=schema, orient="row") for some in (lines, totals))
@@ -72,9 +72,9 @@ def lines_view(key: str, lines: Sequence[Line], *, totals: Sequence[Line] = ()) 
 
 
 def waterfall_view(waterfall: pl.DataFrame, shown: int | None = None) -> TableView | None:
-    """Lines that add up to the difference: the parts of the only submodule; of several these, with
-    the parts of each below it. At most as many as are `shown` and the total: then the smallest are
-    one line, and there are parts of the submodule alone that differs most."""
+    """Return the lines that add up to the end-to-end difference: the parts of the only submodule,
+    or submodules with their parts below each. At most `shown` lines and the total: the smallest are
+    then merged into one, and only the submodule that differs most has parts."""
     found = waterfall.filter(pl.any_horizontal(pl.col(_CHANGED_TIMES) != 0))
     if found.is_empty():
         return None
@@ -94,9 +94,8 @@ def waterfall_view(waterfall: pl.DataFrame, shown: int | None = None) -> TableVi
 
 
 def waterfall_steps(waterfall: pl.DataFrame, shown: int) -> list[Difference]:
-    """From one end-to-end time to the other in at most `shown` steps that add up: each part of each
-    submodule, the largest difference first, then what is left of them, and what is between
-    calls."""
+    """Split the end-to-end difference into at most `shown` steps that add up: each part of each
+    submodule, largest first, then the merged rest, and the time between calls."""
     level = pl.col("level")
     parts = waterfall.filter(level.is_in(_PARTS))
     known = parts["submodule"].unique().to_list()
@@ -118,7 +117,7 @@ def waterfall_steps(waterfall: pl.DataFrame, shown: int) -> list[Difference]:
 
 
 def _of_several(row: dict[str, Any]) -> str:
-    """What a step is of, with its submodule if that is not all of it."""
+    """The name of a step, with its submodule if the step is a part of one."""
     name = _name(row)
     if row["submodule"] is None or row["level"] == Step.SUBMODULE.value:
         return name
@@ -128,7 +127,7 @@ def _of_several(row: dict[str, Any]) -> str:
 def _of_submodules(
     submodules: pl.DataFrame, parts: pl.DataFrame, room: int, *, every: bool
 ) -> list[Line]:
-    """Submodules by their difference, and below them the parts of each, or of the first."""
+    """Submodules by difference, largest first, with parts below each, or below the first."""
     heads = _lines(submodules, room)
     left = room - len(heads)
     found = []
@@ -144,7 +143,7 @@ def _of_submodules(
 
 
 def _lines(rows: pl.DataFrame, shown: int, indent: str = "") -> list[Line]:
-    """The first rows, and the others as one."""
+    """The lines of the largest rows, and one line for all others."""
     ranked = rows.sort(pl.col("difference_ns").abs(), descending=True, maintain_order=True)
     kept = ranked if len(ranked) <= shown else ranked.head(max(shown - 1, 1))
     found = [_line(f"{indent}{_name(row)}", row) for row in kept.iter_rows(named=True)]
@@ -161,7 +160,7 @@ def _line(name: str, row: dict[str, Any]) -> Line:
 
 
 def _name(row: dict[str, Any]) -> str:
-    """What a line is of; a remainder below 0 is what ran at the same time."""
+    """The name of a line; a remainder below 0 is work that overlapped."""
     overlap = min(row["base_ns"], row["new_ns"]) < 0
     if row["level"] == Step.IDLE.value:
         return said("not executing, less overlap") if overlap else label(Step.IDLE)
@@ -171,8 +170,8 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | None:
-    """Shapes with the rates and kernels of both sides, kernels, or groups of nodes; what only one
-    side has at the end."""
+    """Return shapes (with rates and kernels of both sides), kernels or groups of nodes as a table;
+    rows of only one side are last."""
     texts: dict[str, list[Any]] = {
         "what": rows["what"].to_list(),
         "base": durations(rows["base_ns"]),
@@ -190,22 +189,22 @@ def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | Non
 
 
 def durations(values: pl.Series) -> list[str | None]:
-    """Times in ns as text, None if there is none."""
+    """Format times in ns, None if there is none."""
     return [None if ns is None else duration(ns) for ns in values]
 
 
-# --- How two sides differ, as parts of a report whose tables hold numbers: for a page, which sorts
-# them.
+# --- Parts of a page's report of a comparison: their tables have numbers, so that they can be
+# sorted.
 #
-# A comparison in a terminal has a unit for each value (`comparing`); both show the same rows.
+# In a terminal each value has a unit instead (`comparing`); both show the same rows.
 
 
 _Columns = tuple[str | Column, ...]
-_ROWS = 200  # of a table
+_ROWS = 200  # rows of a table
 
 
 def _times_of(declared: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Time on both sides, the difference, the change."""
+    """The columns for base time, new time, difference and change."""
     return (
         renamed(declared, "base_ns", label="baseline"),
         renamed(declared, "new_ns", label="new"),
@@ -283,7 +282,7 @@ _CALLS = (
 
 
 def times_table(comparison: Comparison) -> TableView | None:
-    """The whole, stages, steps, submodules, with the interval that noise leaves each change."""
+    """The table of the total, stages, steps and submodules, with noise intervals."""
     metrics, single = comparison.metrics, pl.col("step").is_not_null()
     work = pl.col("level").is_in(("role", "modules", "module")).fill_null(value=False)
     return table(
@@ -292,7 +291,7 @@ def times_table(comparison: Comparison) -> TableView | None:
 
 
 def rule() -> Said:
-    """When a change is called one."""
+    """Say when a change is called slower or faster."""
     return said(
         "A change is called slower or faster where its {confidence} interval excludes zero.",
         confidence=f"{CONFIDENCE:.0%}",
@@ -300,7 +299,7 @@ def rule() -> Said:
 
 
 def metric_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
-    """Single steps in their order, roles and modules by difference."""
+    """Yield the parts for single steps in order, and roles and modules by difference."""
     metrics = comparison.metrics
     named = pl.col("module").is_not_null() & (pl.col("module") != "")
     modules = words.with_blocks_together(metrics.filter(named), pl.col("verdict").is_in(_ONLY))
@@ -320,13 +319,13 @@ def _by_difference(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def runs_part(comparison: Comparison) -> Part:
-    """The runs of both sides."""
+    """The table of the runs of both sides."""
     runs = table("comparison_runs", "runs", _RUNS, RUNS, comparison.runs, shown=20)
     return Part(said("Runs"), table=runs)
 
 
 def tree_part(comparison: Comparison, shown: int) -> Part:
-    """Submodules, modules and roles, each with all that lies in it."""
+    """The tree of submodules, modules and roles, each with the time of all within it."""
     tree = comparison.tree
     if tree.filter(pl.col("depth") > 0).is_empty():
         return Part()
@@ -342,8 +341,8 @@ def tree_part(comparison: Comparison, shown: int) -> Part:
 
 
 def operation_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
-    """Shapes with rates and kernels of both sides, kernels, ONNX nodes: those that differ most
-    first."""
+    """Yield the parts for shapes (with rates and kernels), kernels and ONNX nodes, largest
+    difference first."""
     for name, columns in (("shapes", _SHAPES), ("kernels", _KERNELS), ("nodes", _NODES)):
         rows = getattr(comparison, name)
         yield _ranked_part(TITLES[name], name, columns, TABLES[name], rows, shown, search=True)
@@ -359,14 +358,14 @@ def _ranked_part(
     *,
     search: bool,
 ) -> Part:
-    """Rows of which a page holds the first."""
+    """A table of which a page contains only the first rows."""
     key, held = f"comparison_{name}", _ROWS
     made = table(key, name, columns, declared, rows, shown=shown, held=held, search=search)
     return Part(said(title), table=made)
 
 
 def calls_part(comparison: Comparison, shown: int) -> Part:
-    """The calls of both timelines, those that differ most first; nothing without timelines."""
+    """The calls of both timelines, largest difference first; empty without timelines."""
     if comparison.timelines is None:
         return Part()
     rows = _by_difference(aligned_calls(*comparison.timelines))
@@ -374,8 +373,8 @@ def calls_part(comparison: Comparison, shown: int) -> Part:
     return _ranked_part(title, "calls", _CALLS, PAIRED_CALLS, rows, shown, search=False)
 
 
-# --- The report of a comparison: what was compared, times from the whole to single modules, what is
-# only in one side.
+# --- The report of a comparison: what was compared, times from the whole to single modules, and
+# what only one side has.
 #
 # Rows that exceed noise stand out.
 
@@ -414,7 +413,7 @@ TITLES: Mapping[str, str] = {
 def comparison_report(
     comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
 ) -> Report:
-    """How the new runs differ from the base: the `top` roles and modules, and the gates."""
+    """Report how the new runs differ from the base: the `top` roles and modules, and the gates."""
     lines = (*map(worded_note, words.notes_beside(comparison)), words.sample_line(comparison))
     return _report(
         comparison,
@@ -435,7 +434,7 @@ def _section(key: str, view: TableView | None) -> Section:
 
 
 def _report(comparison: Comparison, gates: Sequence[Gate], *sections: Section) -> Report:
-    """The report of these sections, as far as they show something."""
+    """Assemble a report from `sections`, without those that show nothing."""
     shown = [
         replace(section, parts=tuple(part for part in section.parts if part.shows_something))
         for section in sections
@@ -445,14 +444,14 @@ def _report(comparison: Comparison, gates: Sequence[Gate], *sections: Section) -
 
 
 def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
-    """What the sides are made of, and which settings differ: with other work, other times."""
+    """The facts on top: the runs of each side, and the settings that differ."""
     settings = words.settings_text(comparison)
     sides = tuple(Fact(label(side), words.side_text(comparison, side)) for side in Side)
     return sides if settings is None else (*sides, Fact(said("settings"), settings))
 
 
 def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
-    """What the gates say, `of` a run that is named if there are several."""
+    """The result of each gate; `of` is the run's name if there are several."""
     head = f"{of}: " if of else ""
     return tuple(
         Fact(f"{head}{words.gate_words(gate)}", words.gate_text(gate), alert=gate.failed)
@@ -461,7 +460,7 @@ def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
 
 
 def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Section]:
-    """What both sides have."""
+    """Yield the sections on metrics that both sides have."""
     both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
     whole = both.filter(words.of_whole())
     yield _section("times", _changes_view(whole, whole["metric"].to_list(), "metric", len(whole)))
@@ -480,8 +479,7 @@ def _changes_view(
 
 
 def _written(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with their values as texts, each in its own unit, and whether a change is called
-    one."""
+    """The rows with values as text, each in its own unit, and whether the change exceeds noise."""
     intervals = [
         None if low is None else words.interval_text(low, high, change)
         for low, high, change in rows.select("low", "high", "change").iter_rows()
@@ -500,7 +498,7 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
-    """What only one side has."""
+    """Yield a table of what only one side has, for each side."""
     for side in Side:
         rows = words.only_in(metrics, side)
         frame = rows.with_columns(ns=pl.Series(durations(rows["ns"]), dtype=STRING))
@@ -508,11 +506,11 @@ def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
         yield Part(f"{label(side.alone)}, by time".capitalize(), table=made)
 
 
-# --- The report of two sides for a page: the sections below its first screen, which hold tables.
+# --- The page's report of two sides: the sections below its first screen, which have tables.
 
 
 def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
-    """How the new runs differ from the base, from the module tree to single calls."""
+    """Report how the new runs differ from the base, from the module tree to single calls."""
     tree, calls = tree_part(comparison, 2 * TOP), calls_part(comparison, TOP)
     sample = Part(notes=(sentence(words.sample_line(comparison)),))
     times = Part(table=times_table(comparison), notes=(rule(),))

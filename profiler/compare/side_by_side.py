@@ -33,16 +33,16 @@ from profiler.compare.tables import METRICS, ComparisonNote, Level, Side
 from profiler.run.columns import STRING, Column, col, schema
 from profiler.text import counted, duration, said
 
-# --- A comparison for who has half a minute: from one end-to-end time to the other, and where.
+# --- The brief comparison: the end-to-end difference and where it comes from, on one screen.
 #
 #     print_brief(Console(highlight=False), brief_report(comparison, gates, rows))
 #
-# Where the time went stands in lines that add up to the difference of the whole. Why it went there
-# is told by the modules that differ most, and by the shapes that do, with rates and kernels of both
-# sides; by nodes or kernels if the sides know no more.
+# Lines that add up to the total difference say where the time went. The modules and shapes that
+# differ most, with rates and kernels of both sides, say why; nodes or kernels if the sides know no
+# more.
 
 
-_FIRST = (  # what decides how the rest is read
+_FIRST = (  # these decide how to read the rest
     ComparisonNote.SAME_RUN,
     ComparisonNote.COMPARED_BY,
     ComparisonNote.COMPARED_BY_FINEST,
@@ -67,8 +67,8 @@ _MORE = said("--full prints everything, --section NAME some of it, --list-sectio
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many lines there are for what: notes, lines of the waterfall, modules, and shapes,
-    kernels or nodes."""
+    """The number of lines for notes, waterfall, modules, and operations (shapes, kernels or
+    nodes)."""
 
     notes: int = 4
     lines: int = 10
@@ -84,14 +84,14 @@ ROOMS = (
     Room(notes=1, lines=5, modules=1, operations=1),
     Room(notes=1, lines=3, modules=0, operations=0),
 )
-"""From the largest; a terminal takes the first whose lines fit."""
+"""Line budgets from the largest; a terminal takes the first that fits."""
 
 
 def brief_report(
     comparison: Comparison, gates: Sequence[Gate] = (), room: Room = ROOMS[0], *, hints: bool = True
 ) -> Report:
-    """What matters most of a comparison, as far as there is room; with `hints` at options of `diff`
-    that print the rest, for who can give them."""
+    """Report the most important differences within `room`; with `hints` at the options of `diff`
+    that print the rest."""
     facts = side_facts(comparison)
     more = (_MORE,) if hints else ()
     where = said("Where the difference is: means, in lines that add up")
@@ -116,20 +116,20 @@ def brief_report(
 
 
 def one_run_each(comparison: Comparison) -> bool:
-    """Whether each side is one run, so that how runs differ by chance is not known."""
+    """Whether each side has a single run, so that the variation between runs is not known."""
     sides = comparison.runs.group_by("side").len()
     return len(sides) == len(Side) and bool((sides["len"] == 1).all())
 
 
 def _for_one_run(room: Room) -> Room:
-    """With less room for parts: what decides is the whole."""
+    """Reduce the lines for parts: with single runs only the total is decisive."""
     return dataclasses.replace(
         room, modules=min(room.modules, _OF_ONE), operations=min(room.operations, _OF_ONE)
     )
 
 
 def _matters(comparison: Comparison) -> pl.Expr:
-    """What differs by a hundredth of a step, of a pipeline call if there are none."""
+    """Whether a row differs by at least 1 % of a step (a pipeline call without steps)."""
     whole = comparison.metrics.filter(pl.col("metric").is_in(["denoise.step", "end_to_end"]))
     least = _TRIFLE * min(whole["base_ns"].drop_nulls().to_list(), default=0)
     return pl.col("difference_ns").abs() >= least
@@ -144,8 +144,8 @@ def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator
 
 
 def _modules(comparison: Comparison, shown: int, *, several: bool, once: bool) -> Part:
-    """The modules that differ most, equal blocks together; of one run each (`once`) without those
-    that hardly matter."""
+    """The modules that differ most, equal blocks merged; without trifles if `once` (one run
+    each)."""
     metrics = comparison.metrics.drop_nulls(["base_ns", "new_ns"])
     modules = words.with_blocks_together(metrics)
     if modules.is_empty() or not shown or comparison.level is not Level.MODULE:
@@ -166,7 +166,7 @@ def _modules(comparison: Comparison, shown: int, *, several: bool, once: bool) -
 
 
 def _changed_operations(comparison: Comparison, shown: int, *, once: bool) -> Part:
-    """Nodes, shapes or kernels, whichever the sides know first, with what tells why."""
+    """The nodes, else shapes, else kernels that differ most, with reasons."""
     for title, frame in (
         ("ONNX nodes that differ most: means {sample}", comparison.nodes),
         ("Shapes that differ most, with kernels: means {sample}", comparison.shapes),
@@ -181,7 +181,7 @@ def _changed_operations(comparison: Comparison, shown: int, *, once: bool) -> Pa
 
 
 def _alone(comparison: Comparison) -> Iterator[str]:
-    """What only one side has, in a line each."""
+    """Yield a line on what only one side has, for each side."""
     for side in Side:
         rows = words.only_in(comparison.metrics, side)
         nodes = comparison.nodes.filter(pl.col(f"{side.other}_ns").is_null())
@@ -202,7 +202,7 @@ def _alone(comparison: Comparison) -> Iterator[str]:
         )
 
 
-# --- The report of three or more runs: a column each, differences to the first.
+# --- The report of three or more runs: one column per run, with differences to the first.
 #
 #     print_report(Console(highlight=False), columns_report("main", columns, top=15))
 #
@@ -241,7 +241,7 @@ def _settings(columns: Sequence[Compared]) -> Iterator[Fact]:
 
 
 def _shared_notes(columns: Sequence[Compared]) -> Iterator[str]:
-    """What is said of all comparisons, and of each by itself."""
+    """Yield the notes that all comparisons share, then those of each comparison by itself."""
     notes = [[*map(worded_note, words.notes_beside(column.comparison))] for column in columns]
     shared = [note for note in notes[0] if all(note in others for others in notes)]
     yield from shared
@@ -265,8 +265,8 @@ def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
 
 
 def _operations_side_by_side(base: str, columns: Sequence[Compared], key: str, shown: int) -> Part:
-    """What each run did at a shape, a kernel or a node, what lies furthest apart first; below a
-    shape the kernels of all."""
+    """Compare the runs by shape, kernel or node, largest difference first; below a shape the
+    kernels of all runs."""
     names = [base, *(column.name for column in columns)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for number, column in enumerate(columns, 1):
@@ -299,13 +299,13 @@ def _operations_side_by_side(base: str, columns: Sequence[Compared], key: str, s
 
 
 def _apart(row: Mapping[str, Any]) -> int:
-    """How far both sides are apart, in ns: by all of it where one has none."""
+    """The difference of both sides in ns; the full time if one side has none."""
     base, new = (int(row[name] or 0) for name in ("base_ns", "new_ns"))
     return abs(new - base)
 
 
 def _operation(row: Mapping[str, Any], side: str) -> str:
-    """`"5.31 ms, +32.2 %, 466 TFLOP/s"`; of the first run without a change."""
+    """Format as `"5.31 ms, +32.2 %, 466 TFLOP/s"`; without a change for the first run."""
     parts = [duration(row[f"{side}_ns"])]
     if side == "new" and row["change"] is not None:
         parts.append(words.change_text(row["change"]))
@@ -316,8 +316,8 @@ def _operation(row: Mapping[str, Any], side: str) -> str:
 
 
 def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
-    """A row a metric that any comparison has: its places, whether any change is beyond noise, the
-    largest difference, and the times: `run0` of the first run, `run1` and on of the columns."""
+    """One row per metric of any comparison: its keys, whether any change exceeds noise, the largest
+    difference, and the times as text: `run0` of the first run, `run1` and on of the columns."""
     found: dict[str, dict[str, Any]] = {}
     for number, column in enumerate(columns, 1):
         for row in column.comparison.metrics.iter_rows(named=True):
@@ -337,7 +337,7 @@ def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
 
 
 def _cell(row: Mapping[str, Any]) -> str | None:
-    """`"70.1 ms, +3.1 %*"`; the time alone if the first run has none of it."""
+    """Format as `"70.1 ms, +3.1 %*"`; only the time if the first run has none."""
     if row["new_ns"] is None:
         return None
     time = duration(row["new_ns"])
@@ -350,7 +350,7 @@ def _cell(row: Mapping[str, Any]) -> str | None:
 def _table(
     names: Sequence[str], rows: pl.DataFrame, named: Sequence[str], name: str, shown: int
 ) -> TableView | None:
-    """A column a run, whether or not it has any of the rows."""
+    """A table with one column per run, even if a run has no value in any row."""
     if rows.is_empty() or not shown:
         return None
     frame = rows.with_columns(pl.Series(name, named, dtype=STRING))

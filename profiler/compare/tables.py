@@ -26,34 +26,34 @@ from profiler.run.columns import (
 from profiler.text import NoteCode
 from profiler.trace.bootstrap import Resampled
 
-# --- Under which name a module of either side is compared: that of the nearest module both have.
+# --- The name under which each module is compared: the nearest module that both sides have.
 
 
 REST = "(rest)"  # what lies in no module that both sides have
 
 
-# --- Words of comparisons: closed sets.
+# --- Codes of comparisons: closed sets.
 
 
 class Side(StrEnum):
-    """Which side of a comparison."""
+    """The two sides of a comparison."""
 
     BASE = "base"
     NEW = "new"
 
     @property
     def other(self) -> Side:
-        """The side opposite."""
+        """The opposite side."""
         return Side.NEW if self is Side.BASE else Side.BASE
 
     @property
     def alone(self) -> Verdict:
-        """The verdict on what only this side has."""
+        """The verdict on a metric that only this side has."""
         return Verdict.ONLY_IN_BASE if self is Side.BASE else Verdict.ONLY_IN_NEW
 
 
 class Verdict(StrEnum):
-    """What came of a metric on both sides, or that only one has it."""
+    """The result for a metric that both sides have, or that only one side has it."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -65,7 +65,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """By what two sides are compared, from the finest: what both know."""
+    """The level of detail at which two sides are compared, finest first."""
 
     NODE = "node"
     MODULE = "module"
@@ -77,7 +77,7 @@ class Level(StrEnum):
 
 
 class Step(StrEnum):
-    """What a line of a waterfall from one end-to-end time to the other is of."""
+    """The kind of a line in the waterfall from one end-to-end time to the other."""
 
     END_TO_END = "end_to_end"
     SUBMODULE = "submodule"
@@ -87,7 +87,7 @@ class Step(StrEnum):
 
 
 class TreeNode(StrEnum):
-    """What a node of the tree of differences is."""
+    """The kind of a node in the tree of differences."""
 
     SUBMODULE = "submodule"
     MODULE = "module"
@@ -96,7 +96,7 @@ class TreeNode(StrEnum):
 
 
 class RunTrait(StrEnum):
-    """What runs that are compared should have in common."""
+    """A property that compared runs should have in common."""
 
     PIPELINE = "pipeline"
     MODEL = "model"
@@ -105,7 +105,7 @@ class RunTrait(StrEnum):
 
 
 class ComparisonNote(NoteCode):
-    """What else differs between two sides, and what their intervals do not know."""
+    """A note on what else differs between two sides, or what their intervals do not cover."""
 
     SAME_RUN = "same_run"
     DAMAGED = "damaged"
@@ -135,8 +135,7 @@ class ComparisonNote(NoteCode):
 
 
 class DifferenceReason(NoteCode):
-    """Why one end-to-end time is not the other: what a difference of work or of waiting consists
-    of."""
+    """A reason of the end-to-end difference: which work or waiting changed, and how."""
 
     OTHER_KERNEL = "other_kernel"
     SAME_KERNEL = "same_kernel"
@@ -320,8 +319,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 }
 
 
-# --- Module paths of two sides: read from layers, translated to each other, matched at the nearest
-# module that both have.
+# --- Module paths of two sides: matched at the nearest module that both have.
 
 
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])")
@@ -354,8 +352,8 @@ def class_paths(modules: Mapping[str, str]) -> dict[str, str]:
 
 
 def nearest_common(base: Iterable[str], new: Iterable[str]) -> dict[str, str]:
-    """For each path of either side the deepest module around it, or itself, that both know: one
-    that is on a path of both. "" is on every path."""
+    """Map each path to the deepest module on it (itself included) that is on a path of both sides.
+    "" is on every path."""
     sides = [set(base), set(new)]
     known = [{part for path in paths for part in (path, *_above(path))} for paths in sides]
     common = (known[0] & known[1]) | {""}
@@ -367,7 +365,7 @@ def nearest_common(base: Iterable[str], new: Iterable[str]) -> dict[str, str]:
 
 
 def pattern(path: str) -> str:
-    """`path` with every number that stands alone replaced by `*`; `conv1` stays."""
+    """Replace every number that stands alone in `path` by `*`; `conv1` stays."""
     return _NUMBER.sub("*", path)
 
 

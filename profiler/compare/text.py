@@ -28,16 +28,16 @@ from profiler.text import Note, Said, counted, duration, joined, said
 from profiler.trace.bootstrap import CONFIDENCE, RESAMPLES, SEED
 from profiler.trace.documents import document_text, envelope
 
-# --- What two sides did at one shape, in words: how fast, and by which kernels.
+# --- What two sides did at one shape, as text: how fast, and by which kernels.
 
 
 _NAME = 34  # characters of a kernel beside the other side's
-_ENDS = 8  # of them at its end, if kernels of a kind differ
-_SAME = 0.01  # of how often it ran
+_ENDS = 8  # last characters kept: kernels of a kind differ there
+_SAME = 0.01  # relative difference of execution counts
 
 
 def rates(row: Mapping[str, Any]) -> str | None:
-    """`"617 → 466"`, in TFLOP/s; None if neither is known."""
+    """Format the rates of both sides: `"617 → 466"`, in TFLOP/s; None if neither is known."""
     base, new = row["base_teraflops_per_s"], row["new_teraflops_per_s"]
     if base is None and new is None:
         return None
@@ -45,8 +45,7 @@ def rates(row: Mapping[str, Any]) -> str | None:
 
 
 def why(row: Mapping[str, Any]) -> Said | str:
-    """How often it ran if that differs, and the kernels of both sides, or that they are the
-    same."""
+    """Say how often it ran, if that differs, and by which kernels, or by the same one."""
     base, new = row["base_executions"], row["new_executions"]
     ran = ""
     if base and new is not None and abs(new - base) > _SAME * base:
@@ -63,8 +62,7 @@ def why(row: Mapping[str, Any]) -> Said | str:
 
 
 def kernels_text(kernels: Sequence[str | None]) -> Said | str | None:
-    """The kernel of each run, in their order, or that all have the same; None if no run knows
-    any."""
+    """List each run's kernel, or say that all have the same; None if none is known."""
     if not any(kernels):
         return None
     first = kernels[0]
@@ -74,7 +72,7 @@ def kernels_text(kernels: Sequence[str | None]) -> Said | str | None:
 
 
 def reason_text(note: Note) -> Said:
-    """A reason (`codes.DifferenceReason`) as a sentence; names of kernels are short."""
+    """Return a reason (`codes.DifferenceReason`) as a sentence with shortened kernel names."""
     values = {
         name: _short(value, _NAME) if name.endswith("_kernel") and isinstance(value, str) else value
         for name, value in note.values.items()
@@ -89,7 +87,7 @@ def _rate(value: float | None) -> str:
 
 
 def _short(name: str, room: int) -> str:
-    """A kernel's name without templates, its end kept."""
+    """Shorten a kernel's name in the middle, without common namespaces."""
     bare = name.replace("(anonymous namespace)::", "").replace("at::native::", "")
     if len(bare) <= room:
         return bare
@@ -113,8 +111,8 @@ def diff_document(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[st
 
 
 def columns_to_json(base: str, columns: Sequence[Compared]) -> str:
-    """Comparisons with the side that is called `base` as JSON text: one as that of two sides,
-    several by their names. It ends with a newline and has no NaN, no Infinity."""
+    """Return the comparisons with the `base` side as JSON text: of one new side the document of
+    `diff`, of several a list by name. Ends with a newline and has no NaN, no Infinity."""
     found = [_found(each.comparison, each.gates) for each in columns]
     if len(columns) == 1:
         return document_text({**envelope("diff"), **_METHOD, **found[0]})
@@ -137,17 +135,17 @@ def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
     }
 
 
-# --- What is said of how runs differ: changes, the whole of a comparison, its sides, its gates.
+# --- Sentences on how runs differ: changes, the whole comparison, its sides, its gates.
 
 
 CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
-"""The verdicts that call a change one."""
+"""The verdicts of changes that exceed noise."""
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _NAMED = 3  # runs of a side that are named
-_SETTINGS = 4  # that differ and are named
-_RATIO = 3.0  # from here on a change reads better as a factor
+_SETTINGS = 4  # differing settings that are named
+_RATIO = 3.0  # larger changes are written as a factor
 
 
 def headline(comparison: Comparison) -> str:
@@ -174,7 +172,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def side_text(comparison: Comparison, side: str) -> str:
-    """What a side is made of: `"1 run (20270115-080000), 1 pipeline call, 28 steps, 36 calls"`."""
+    """Describe a side: `"1 run (20270115-080000), 1 pipeline call, 28 steps, 36 calls"`."""
     runs = comparison.runs.filter(pl.col("side") == side)
     named = ", ".join(runs["run_id"].head(_NAMED))
     left = len(runs) - _NAMED
@@ -187,7 +185,7 @@ def side_text(comparison: Comparison, side: str) -> str:
 
 
 def settings_text(comparison: Comparison) -> Said | None:
-    """The settings that both sides tell and that differ: `"resolution 384×384 → 256×256"`."""
+    """List the settings that differ between the sides: `"resolution 384×384 → 256×256"`."""
     pairs = _settings_pairs(comparison)
     if not pairs:
         return None
@@ -196,7 +194,7 @@ def settings_text(comparison: Comparison) -> Said | None:
 
 
 def notes_beside(comparison: Comparison) -> list[Note]:
-    """The notes of a comparison that `settings_text` does not say in full."""
+    """The notes of a comparison except what `settings_text` already says in full."""
     few = len(_settings_pairs(comparison)) <= _SETTINGS
     return [
         note
@@ -213,8 +211,8 @@ def _settings_pairs(comparison: Comparison) -> tuple[Note, ...]:
 
 
 def sample_text(comparison: Comparison) -> Said:
-    """What the times of modules, shapes and kernels are of: `"per step, else per pipeline call"`,
-    if `else` is outside of steps."""
+    """Name the unit of the times of modules, shapes and kernels: `"per step, else per pipeline
+    call"`, where "else" is for work outside steps."""
     if int(comparison.runs["steps"].sum()):
         return said("per step, else per pipeline call")
     calls = int(comparison.runs["pipelines"].sum())
@@ -222,7 +220,7 @@ def sample_text(comparison: Comparison) -> Said:
 
 
 def sample_line(comparison: Comparison) -> Said:
-    """What the times of the tables are of, in a sentence."""
+    """Say in a sentence what the tables' times are: medians or means, per step or per call."""
     return said(
         "roles and modules: medians {sample}; shapes, nodes and kernels: means",
         sample=sample_text(comparison),
@@ -230,7 +228,7 @@ def sample_line(comparison: Comparison) -> Said:
 
 
 def gate_words(gate: Gate) -> str:
-    """Whether it failed: `"FAILED"`, `"passed"`."""
+    """The result of a gate: `"FAILED"` or `"passed"`."""
     return "FAILED" if gate.failed else "passed"
 
 
@@ -247,7 +245,7 @@ def gate_text(gate: Gate) -> str:
 
 
 def row_name(row: Mapping[str, Any]) -> str:
-    """What a row is of, shorter than its metric: `transformer mlp blocks.*.ff`."""
+    """The short name of a row: `transformer mlp blocks.*.ff`."""
     if row["role"] is None:
         return str(row["metric"])
     parts = (row["submodule"], row["role"], row["module"])
@@ -255,7 +253,7 @@ def row_name(row: Mapping[str, Any]) -> str:
 
 
 def change_text(change: float) -> str:
-    """`"+3.1 %"`; a factor if it is large: `"4.20 times"`."""
+    """Format a change: `"+3.1 %"`; as a factor if it is large: `"4.20 times"`."""
     if change + 1 >= _RATIO:
         return f"{change + 1:,.2f}{_NO_BREAK}times"
     return f"{_signed(change)}{_NO_BREAK}%"
@@ -267,7 +265,7 @@ def difference_text(ns: int) -> str:
 
 
 def interval_text(low: float, high: float, change: float) -> str:
-    """The interval of a change, in its unit."""
+    """Format the interval of a change, in the change's unit."""
     if change + 1 >= _RATIO:
         return f"{low + 1:,.2f} to {high + 1:,.2f}{_NO_BREAK}times"
     return f"{_signed(low)} to {_signed(high)}{_NO_BREAK}%"
@@ -278,7 +276,7 @@ def _signed(change: float) -> str:
     return text if text == "0.0" else f"{'+' if change > 0 else _MINUS}{text}"
 
 
-# --- Which rows of a comparison a report shows together: the whole, modules, what one side lacks.
+# --- Which rows of a comparison are shown together: the whole, modules, what one side lacks.
 
 
 _WHOLE = ("end_to_end", "stage", "step", "submodule", "branch", "busy")
@@ -288,20 +286,19 @@ _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])", re.ASCII)
 
 
 def of_whole() -> pl.Expr:
-    """Whether a metric is of the whole, a stage, a submodule or a branch that does its own work."""
+    """Select metrics of the whole, a stage, a submodule or a branch that does its own work."""
     of_prompt = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
     return pl.col("level").is_in(_WHOLE) & pl.col("step").is_null() & ~of_prompt
 
 
 def largest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Those that differ most first, those beyond noise before all."""
+    """Sort rows by difference, largest first, with those beyond noise before all others."""
     order = (pl.col("verdict").is_in(CALLED), pl.col("difference_ns").abs())
     return rows.sort(order, descending=True, maintain_order=True)
 
 
 def with_blocks_together(rows: pl.DataFrame, apart: pl.Expr | None = None) -> pl.DataFrame:
-    """Modules, those of equal blocks taken together where they are, but for those that stay
-    `apart`."""
+    """The rows of modules, with equal blocks merged except for the rows that stay `apart`."""
     together = rows.filter(pl.col("level") == "modules")
     single = rows.filter(pl.col("level") == "module")
     folded = single.with_columns(module=pattern(pl.col("module")))
@@ -312,7 +309,7 @@ def with_blocks_together(rows: pl.DataFrame, apart: pl.Expr | None = None) -> pl
 
 
 def parts_of(metrics: pl.DataFrame, beyond_noise: pl.Expr) -> dict[str, pl.DataFrame]:
-    """Single steps beyond noise, roles and modules, by the section that they are in."""
+    """Single steps beyond noise, roles and modules, by the section that shows them."""
     return {
         "steps": metrics.filter(pl.col("step").is_not_null() & beyond_noise),
         "roles": metrics.filter(pl.col("level") == "role"),
@@ -321,9 +318,9 @@ def parts_of(metrics: pl.DataFrame, beyond_noise: pl.Expr) -> dict[str, pl.DataF
 
 
 def only_in(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
-    """What only one side has, longest first: `what` and `ns`, modules of equal blocks as one with
-    the numbers of these in `blocks`, and of what the other side lacks as a whole nothing but
-    itself."""
+    """Return what only one side has, longest first: `what` and `ns`. Modules of equal blocks are
+    one row with their numbers in `blocks`; if the other side lacks a whole submodule, its parts are
+    left out."""
     rows = metrics.filter((pl.col("verdict") == side.alone.value) & pl.col("step").is_null())
     for whole in ("submodule", "busy"):
         lacking = rows.filter(pl.col("level") == whole)["submodule"].to_list()
@@ -341,7 +338,7 @@ def only_in(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
 
 
 def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
-    """By what they are of, which equal blocks only one side has if the other has some, too:
+    """The numbers of equal blocks that only this side has, beside the other side's, by row name:
     `"4, 5; base 0 to 3"`."""
     rows = metrics.filter((pl.col("level") == "module") & pl.col("step").is_null())
     folded = rows.with_columns(path=pl.col("module"), module=pattern(pl.col("module")))
@@ -359,7 +356,7 @@ def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
 
 
 def _distinguished(own: list[list[int]], others: list[list[int]], other: str) -> str:
-    """The numbers at the place in the paths if they differ."""
+    """List the block numbers of both sides, where their paths first differ."""
     places = zip(zip(*own, strict=False), zip(*others, strict=False), strict=False)
     columns = [({*mine}, {*theirs}) for mine, theirs in places]
     mine, theirs = next((pair for pair in columns if pair[0] - pair[1]), columns[0])
@@ -379,7 +376,7 @@ def _listed(numbers: Iterable[int]) -> str:
     )
 
 
-# --- What is said of comparisons, if that is not the words of the code.
+# --- Sentences of codes whose own words do not suffice.
 
 
 SENTENCES: Sentences = {

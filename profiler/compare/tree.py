@@ -33,22 +33,22 @@ from profiler.run.columns import empty, schema, typed
 from profiler.run.intervals import Codes
 from profiler.run.run import Run
 
-# --- The timeline of one run as it is drawn beside another's: calls, and stretches of work by role.
+# --- The timeline of one run as it is drawn beside another's: calls, and intervals of work by role.
 #
 # found = timeline_of(run, roles)
-# found.calls        # `columns.TIMED_CALLS`, of the pipeline call that stands for the run
+# found.calls        # `columns.TIMED_CALLS`, of the pipeline call that represents the run
 # found.stretches    # `columns.STRETCHES`, at most some thousands however long the run is
 
 
-_STRETCHES = 1500  # of a pipeline call: work within a 1500th of it is one
+_STRETCHES = 1500  # per pipeline call: closer work is merged
 _WAITS = ("host", "sync")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """One pipeline call of a run, in ns from its start: the calls on their devices' axis, and what
-    the devices executed in them. `pipeline` is its number in the run, below 0 if there is
-    none; `span_ns` is how long it took."""
+    """One pipeline call of a run, in ns from its start: the calls on their devices' axis, and the
+    work that the devices executed in them. `pipeline` is its number in the run, below 0 if there is
+    none; `span_ns` is its duration."""
 
     run_id: str
     pipeline: int
@@ -60,10 +60,10 @@ class Timeline:
 def timeline_of(
     run: Run, placed: pl.DataFrame, kinds: Kinds, roles: pl.Series, rows: Codes
 ) -> Timeline:
-    """The timeline of the pipeline call whose time is nearest to the median of the steady ones.
+    """Return the timeline of the steady pipeline call whose duration is nearest to the median.
 
-    `placed` are the run's calls as they are compared (`measure.CALL`), `roles` has the role of
-    each kind, `rows` the row of each command in the calls.
+    `placed` are the run's calls as they are compared (`measure.CALL`), `roles` has the role of each
+    kind, `rows` the row of each command in the calls.
     """
     tiles = run.tiles.calls.select("begin_ns", "end_ns")
     timed = pl.concat(
@@ -94,8 +94,8 @@ def timeline_of(
 
 
 def _representative(timed: pl.DataFrame) -> int | None:
-    """The pipeline call in the middle of the steady ones, by time; of all if none is steady;
-    None if no call lies in any."""
+    """The number of the median pipeline call by duration, among steady ones if any; None without
+    calls."""
     inside = timed.filter(pl.col("pipeline") >= 0)
     each = inside.group_by("pipeline").agg(
         pl.col("first").any(), ns=pl.col("end_ns").max() - pl.col("begin_ns").min()
@@ -114,8 +114,8 @@ def _stretches(
     begin: int,
     span: int,
 ) -> pl.DataFrame:
-    """What the devices executed in `calls`: work of one role whose pieces are closer than the
-    resolution is one stretch, and of work of several roles within it the longest tells the role."""
+    """Merge the devices' work in `calls` into intervals: pieces of one role that are closer than
+    the resolution are one interval; if several roles are within it, the longest gives the role."""
     place = np.full(len(run.calls) + 1, -1, dtype=np.int64)
     place[calls["row"].to_numpy()] = np.arange(len(calls))
     waits = kinds.table["host"] | kinds.table["category"].cast(pl.String).is_in(_WAITS)
@@ -161,10 +161,10 @@ def _stretches(
     return found.select(typed(STRETCHES))
 
 
-# --- Where in the model the difference lies: submodules, the modules in them, and roles of work.
+# --- The tree of differences: submodules, the modules in them, and roles of work.
 #
-# Times are means over the samples of a side, as in the waterfall, and a node's is that of all that
-# lies in it, so that what a node consists of adds up to it. Equal blocks are one node, `*`.
+# Times are means over the samples of a side, as in the waterfall, and a node's time includes
+# all within it, so that its parts add up to it. Equal blocks are one node, `*`.
 
 
 _Times = tuple[float, float]  # base, new
@@ -172,7 +172,7 @@ _Times = tuple[float, float]  # base, new
 
 @dataclass(slots=True)
 class _Node:
-    """A module: the times of its own work by role, and the modules in it by name."""
+    """One module: the times of its own work by role, and its inner modules by name."""
 
     roles: dict[str, _Times] = field(default_factory=dict)
     inner: dict[str, _Node] = field(default_factory=dict)
@@ -205,8 +205,8 @@ def difference_tree(waterfall: pl.DataFrame, base: pl.DataFrame, new: pl.DataFra
 def _rooted(
     submodule: str, parts: pl.DataFrame, sides: list[dict[tuple[str, str, str], float]]
 ) -> _Node:
-    """The modules of a submodule; each role's are scaled to its time in the waterfall, which they
-    make up."""
+    """Build the modules of a submodule; those of a role are scaled to add up to its time in the
+    waterfall."""
     root = _Node()
     for part in parts.iter_rows(named=True):
         role, whole = part["role"], (part["base_ns"], part["new_ns"])
@@ -226,7 +226,7 @@ def _rooted(
             before = node.roles.get(role, (0.0, 0.0))
             node.roles[role] = (before[0] + times[0], before[1] + times[1])
         for at, total in enumerate(sums):
-            if not total and whole[at]:  # the other side alone has modules of the role
+            if not total and whole[at]:  # only the other side has modules of the role
                 before = root.roles.get(role, (0.0, 0.0))
                 root.roles[role] = (before[0] + whole[0] * (not at), before[1] + whole[1] * at)
     return root
@@ -246,8 +246,7 @@ def _modules(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str, str], floa
 
 
 def _below(node: _Node, submodule: str, path: str, depth: int) -> Iterator[tuple[object, ...]]:
-    """What lies in a node, the largest difference first; roles if there are several, or beside
-    modules."""
+    """Yield the rows below a node by difference; roles only if several, or beside modules."""
     found: list[tuple[_Times, TreeNode, str]] = [
         *((inner.times, TreeNode.MODULE, name) for name, inner in node.inner.items()),
         *((times, TreeNode.ROLE, role) for role, times in node.roles.items()),
@@ -273,7 +272,7 @@ def _row(times: _Times, depth: int, kind: TreeNode, *place: str | None) -> tuple
     return (depth, kind.value, *place, base, new, new - base, change)
 
 
-# --- From one end-to-end time to the other: lines whose differences add up to that of the whole.
+# --- The waterfall from one end-to-end time to the other: lines whose differences add up.
 #
 #     end_to_end                  35.1 → 33.7 ms   -1.4 ms
 #       Qwen2Model                35.1 → 33.7      -1.4
@@ -282,9 +281,9 @@ def _row(times: _Times, depth: int, kind: TreeNode, *place: str | None) -> tuple
 #         idle                     3.24 →  3.98    +0.7     elapsed time less that of its commands
 #       between                    0    →  0        0       in no call
 #
-# Submodules and what is between them make the end-to-end time, roles and idle time a submodule.
-# Times are means over the runs and pipeline calls of a side, which add up if medians do not. If
-# both sides have steady ones, first ones are left out, as in the metric `end_to_end`.
+# Submodules and the time between them add up to the end-to-end time, roles and idle time to a
+# submodule. Times are means over the runs and pipeline calls of a side, because medians do not add
+# up. First ones are left out if both sides have steady ones, as in the metric `end_to_end`.
 
 
 _Line = tuple[str, str | None, str | None, str | None]  # level, stage, submodule, role
@@ -292,9 +291,9 @@ _UNIT = ["run", "pipeline"]
 
 
 def waterfall(base: pl.DataFrame, new: pl.DataFrame, calls: str | None) -> pl.DataFrame:
-    """The lines (`columns.WATERFALL`), by difference within what they are parts of, from the
-    samples of both sides (`samples.SAMPLE`, and `run`). `calls` says by which calls end-to-end
-    times are compared; without one there is nothing."""
+    """Return the lines (`columns.WATERFALL`) from the samples of both sides (`samples.SAMPLE`, and
+    `run`), by difference within what they are parts of. `calls` says by which calls end-to-end
+    times are compared; without it there are no lines."""
     found: list[tuple[object, ...]] = []
     if calls is not None:
         sides = [dict(_lines(samples, calls)) for samples in (base, new)]
@@ -309,12 +308,12 @@ def waterfall(base: pl.DataFrame, new: pl.DataFrame, calls: str | None) -> pl.Da
 
 
 def _submodules(lines: dict[_Line, int]) -> set[str | None]:
-    """Those whose parts are known."""
+    """The submodules whose parts are known."""
     return {line[2] for line in lines if line[0] == Step.IDLE.value}
 
 
 def _in_order(lines: pl.DataFrame) -> pl.DataFrame:
-    """The whole, submodules by their difference, each with its parts by theirs, what is between."""
+    """Sort lines: the total, submodules by difference with their parts, then between calls."""
     level, size = pl.col("level"), pl.col("difference_ns").abs()
     own = pl.when(level == Step.SUBMODULE.value).then(size).max().over("submodule", "stage")
     rank = {Step.END_TO_END.value: 0, Step.BETWEEN.value: 2}
@@ -357,8 +356,8 @@ def _lines(samples: pl.DataFrame, calls: str) -> Iterator[tuple[_Line, int]]:
 
 
 def _of_units(samples: pl.DataFrame, units: pl.DataFrame) -> pl.DataFrame:
-    """The samples in the executions that count. Calls that lie in no pipeline call are parts of
-    their run's only one."""
+    """Select the samples within the counted executions (`units`). Calls outside pipeline calls
+    belong to their run's only execution."""
     inside = samples.join(units, on=_UNIT, how="semi")
     if len(inside) or units["run"].n_unique() < len(units):
         return inside
@@ -366,8 +365,7 @@ def _of_units(samples: pl.DataFrame, units: pl.DataFrame) -> pl.DataFrame:
 
 
 def _means(roles: pl.DataFrame, units: pl.DataFrame) -> list[tuple[str, float]]:
-    """The mean of each role over the traced samples of its submodule, those in the executions
-    that count if there are any."""
+    """The mean of each role over its submodule's traced samples, in counted executions if any."""
     inside = _of_units(roles, units)
     known = inside if len(inside) else roles
     means = known.group_by("role", maintain_order=True).agg(pl.col("value_ns").mean())

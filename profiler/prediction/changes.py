@@ -43,18 +43,18 @@ from profiler.prediction.workload import (
 from profiler.run.run import Run
 from profiler.text import Note
 
-# --- What submodules would take with another batch, size or type, of what they took.
+# --- Estimate the time of submodules with another batch, size or type, relative to recorded time.
 #
-# Where a device works through a queue of launches (`on_device`) this is the time of its work: how
-# much of that is gained a replay tells. Elsewhere it is the time of calls.
+# On a device with a launch queue (`on_device`) this is device time, and a replay says how much of
+# the saving shortens the run. On other devices it is the time of calls.
 
 
-_WELL_KNOWN = 0.9  # of the time: less is said
+_WELL_KNOWN = 0.9  # of the time: below, a note says so
 
 
 class Estimates(Struct, frozen=True):
-    """New time over old by submodule, of its calls of one `branch` alone if that is given, and
-    notes on what that rests on."""
+    """New time over old time by submodule (only calls of `branch`, if given), and notes on what the
+    estimates rest on."""
 
     ratios: Mapping[str, Ratio]
     assumes: tuple[Note, ...]
@@ -63,9 +63,9 @@ class Estimates(Struct, frozen=True):
 
 
 class Following(Struct, frozen=True):
-    """What following findings comes to: calls that go (`leaves`), how long the work of submodules
-    takes then (`work`), and the host in them (`host`), of what they took; `fused` are submodules
-    that a compiler would launch."""
+    """The effect of following findings: calls that are removed, and the remaining share of
+    submodules' work (`work`) and of the host time in them (`host`); `fused` are submodules whose
+    launches a compiler takes over."""
 
     effects: tuple[Effect, ...] = ()
     work: tuple[Estimates, ...] = ()
@@ -74,7 +74,7 @@ class Following(Struct, frozen=True):
     assumes: tuple[Note, ...] = ()
 
     def leaves(self, submodule: str | None, branch: str) -> bool:
-        """Whether a call of that submodule and branch is not made any more."""
+        """Whether following removes the calls of this submodule and branch."""
         return any(
             submodule in one.submodules and branch == one.without_branch for one in self.effects
         )
@@ -83,7 +83,7 @@ class Following(Struct, frozen=True):
 def half_batch_estimates(
     workload: Workload, run: Run, analysis: Analysis, on_device: Collection[str] = ()
 ) -> Estimates:
-    """Of the batched calls of the steps, were they of the prompt alone."""
+    """Estimate the batched calls of the steps if they had the prompt alone (half the batch)."""
     ratios: dict[str, Ratio] = {}
     assumes: list[Note] = []
     unknown: list[Note] = []
@@ -92,7 +92,7 @@ def half_batch_estimates(
             continue
         overhead = workload.overhead_ratio.get(name, 1.0)
         made, key = analysis.inputs.made, (half_batch, name, overhead)
-        if key not in made:  # a ladder asks for it with every rung
+        if key not in made:  # each rung of a ladder asks for it
             kinds, profiles = analysis.kinds.table, analysis.device_profiles
             made[key] = half_batch(run.calls, analysis.calls, kinds, profiles, name, overhead)
         half: HalfBatch = made[key]
@@ -121,8 +121,8 @@ def work_estimates(
     analysis: Analysis,
     on_device: Collection[str] = (),
 ) -> Iterator[Estimates]:
-    """Of all that makes the work of calls another one, whichever branch they are of. Raises
-    InputError if that is not known."""
+    """Yield the estimates of everything that changes the work of calls: batch, size, precision.
+    Raises InputError if one is not known."""
     if scenario.batch is not None:
         yield _batch_estimates(workload, scenario.batch, analysis, on_device)
     if scenario.size is not None:
@@ -134,8 +134,9 @@ def work_estimates(
 def _batch_estimates(
     workload: Workload, factor: int, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
-    """Of submodules in steps and after them, with `factor` times the batch: prompts are encoded as
-    before. If no operators were traced they take `factor` times as long, at least as long."""
+    """Estimate submodules in and after the steps with `factor` times the batch; prompts are
+    encoded as before. Without traced operators they take `factor` times as long, the lower bound
+    being 1."""
     ratios: dict[str, Ratio] = {}
     assumes: list[Note] = []
     unknown: list[Note] = []
@@ -157,11 +158,12 @@ def _batch_estimates(
 def _size_estimates(
     workload: Workload, size: ImageSize, run: Run, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
-    """Of submodules in steps, after them and of VAEs, with images of `size`: prompts are encoded as
-    before. If no operators tell, time goes with the pixels, at most with their square."""
+    """Estimate submodules in and after the steps, and VAEs, with images of `size`; prompts are
+    encoded as before. Without shapes of operators, time is proportional to the pixels, at most to
+    their square."""
     decoders = dict.fromkeys(t.submodule for t in workload.decode if t.submodule)
     others = [t.submodule for t in workload.step if t.submodule]
-    others += [name for name in workload.submodules if name.startswith("vae")]  # of images given
+    others += [name for name in workload.submodules if name.startswith("vae")]  # of input images
     of = {
         name: call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
         for name in dict.fromkeys((*decoders, *others))
@@ -197,7 +199,7 @@ def _size_estimates(
 def _precision_estimates(
     workload: Workload, dtype: str, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
-    """Of all submodules, did they compute in `dtype`. Raises InputError if that is not known."""
+    """Estimate all submodules in `dtype`. Raises InputError if the effect is not known."""
     placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}
     ratios: dict[str, Ratio] = {}
     for name, device in placed.items():
@@ -233,7 +235,7 @@ def _precision_estimates(
 
 
 def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None:
-    """Raise InputError if the types of less than half of the calls' time are known."""
+    """Raise InputError if the types are known for less than half of the calls' time."""
     times = dict.fromkeys(workload.submodules, 0.0)
     for task in workload.tasks:
         if task.submodule is not None:
@@ -247,7 +249,7 @@ def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None
 
 
 def multiplied(some: Sequence[Estimates]) -> Iterator[Note]:
-    """What the estimates of a submodule make together, if several change its time."""
+    """Note the product of the estimates of a submodule if several change its time."""
     names = dict.fromkeys(name for estimates in some for name in estimates.ratios)
     found = [_product(name, [each for each in some if name in each.ratios]) for name in names]
     notes = tuple(note for note in found if note is not None)
@@ -274,7 +276,7 @@ def _changes(ratio: Ratio) -> bool:
 
 
 def share_of_steps(workload: Workload) -> Iterator[Note]:
-    """What other numbers of steps assume if some calls do not happen in all."""
+    """Note what other numbers of steps assume, if some calls do not happen in every step."""
     if workload.steps_of:
         some = tuple(
             Note.of(Assumption.STEPS_OF, submodule=name, steps=count)
@@ -290,17 +292,18 @@ def _unknown_work(name: str, ratio: Ratio) -> list[Note]:
 
 
 def _estimate_note(code: Assumption, name: str, ratio: Ratio, **more: str) -> Note:
-    """A share of the submodule's time, with the bounds of its estimate."""
+    """Make a note of the new share of a submodule's time, with the bounds of its estimate."""
     bounds = {"share": ratio.value, "low_share": ratio.low, "high_share": ratio.high}
     return Note.of(code, submodule=name, **bounds, **more)
 
 
-# --- Workloads as scenarios change them: guidance, submodules, types, steps.
+# --- Apply a scenario to a workload: guidance, submodules, types, steps.
 
 
 class DeviceSpan(Struct, frozen=True):
-    """From the first start of device work to the last end, in ns, the mean of pipeline calls: as
-    `recorded`, as the unchanged run is `replayed`, and `ns` in the scenario."""
+    """The time from the first start of device work to its last end, in ns, averaged over
+    pipeline calls: as `recorded`, in a replay of the unchanged run (`replayed`), and in the
+    scenario (`ns`)."""
 
     recorded_ns: float
     replayed_ns: float
@@ -308,15 +311,15 @@ class DeviceSpan(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True, eq=False):
-    """A workload, and what its times rest on.
+    """A changed workload, and what its times rest on.
 
     `spread` has, by submodule, the bounds of its time relative to the workload's if that was
     estimated. `assumes` (`Assumption`) and `unknown` (`Unknown`) are notes.
 
-    If launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
-    request takes what it takes, and `scatter` is the workload whose steps tell how much it
-    scatters, None: `workload` itself. `within_ns` are bounds of the request's time that do not
-    come from scatter, None without any.
+    If launches were replayed, `device` has the device's span, `reasons` (`Reason`) say what
+    determines the request's time, and `scatter` is the workload whose steps give the scatter, None
+    for `workload` itself. `within_ns` are bounds of the request's time that do not come from
+    scatter, or None.
     """
 
     workload: Workload
@@ -332,9 +335,9 @@ class Changed(Struct, frozen=True, eq=False):
 def changed(
     workload: Workload, scenario: Scenario, run: Run, analysis: Analysis, following: Following
 ) -> Changed:
-    """`workload` of `run` as `scenario` has it, but for if submodules are placed.
+    """Apply `scenario` to the `workload` of `run`, except for placement.
 
-    `analysis` is of the whole run, `following` what the scenario's findings come to. Raises
+    `analysis` is of the whole run, `following` the effect of the scenario's findings. Raises
     InputError if the run cannot answer it.
     """
     found = Changed(workload, {})
@@ -357,14 +360,15 @@ def changed(
 
 
 def without(workload: Workload, leaves: Callable[[Task], bool]) -> Workload:
-    """`workload` without the calls that leave, and without the host's time that led to them."""
+    """Return `workload` without the calls for which `leaves` is true, and without the host time
+    that led to them."""
     return workload.mapped(
         lambda tasks: staying(tasks, leaves, lambda host, call: host.of == call.name)
     )
 
 
 def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None = None) -> Workload:
-    """`workload` with the times of submodules multiplied, of one branch alone if it is given."""
+    """Return `workload` with multiplied times of submodules, or of one branch of them."""
 
     def of(task: Task) -> Task:
         factor = factors.get(task.submodule or "", 1.0)
@@ -403,7 +407,7 @@ def _following(found: Changed, following: Following) -> Changed:
 
 
 def _renamed(found: Changed) -> Changed:
-    """Calls that were batched are of the prompt alone."""
+    """Rename batched calls to calls of the prompt alone (`cond`)."""
 
     def of(task: Task) -> Task:
         if task.branch != BATCHED:
@@ -415,7 +419,7 @@ def _renamed(found: Changed) -> Changed:
 
 
 def _with_estimates(found: Changed, estimates: Estimates) -> Changed:
-    """With the times of submodules as they were estimated."""
+    """Apply the estimates to the times of submodules."""
     ratios, spread = estimates.ratios, dict(found.spread)
     for name, ratio in ratios.items():
         _widen(spread, name, ratio.spread)
@@ -441,10 +445,10 @@ def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, f
     spread[name] = (low * by[0], high * by[1])
 
 
-# --- What the host does in one pipeline call, piece by piece, and what of it a scenario has it do.
+# --- Change the plan of the host's work in a pipeline call, piece by piece.
 #
-# Pieces are on the host's axis: a call until it returned. A plan leaves some out and repeats
-# others; `host_replay` runs it.
+# Pieces are on the host's axis: a call lasts until it returns. A changed plan leaves some out and
+# repeats others; `host_replay` runs it.
 
 
 _Phase = tuple[Piece, ...]
@@ -464,19 +468,19 @@ def _left(leaves: Callable[[Piece], bool]) -> Callable[[_Phase], _Phase]:
 
 
 def dropped(plan: PipelinePieces, names: Sequence[str]) -> PipelinePieces:
-    """Without the calls of some submodules."""
+    """Return the plan without the calls of the named submodules."""
     return _mapped(plan, _left(lambda piece: piece.submodule in names))
 
 
 def without_calls(
     plan: PipelinePieces, leaves: Callable[[str | None, str], bool]
 ) -> PipelinePieces:
-    """Without the calls whose submodule and branch leave."""
+    """Return the plan without the calls whose submodule and branch `leaves` selects."""
     return _mapped(plan, _left(lambda piece: leaves(piece.submodule, piece.branch)))
 
 
 def unguided(plan: PipelinePieces) -> PipelinePieces:
-    """Without the calls and the work of guidance; what was batched is of the prompt alone."""
+    """The plan without the calls and work of guidance; batched calls get the prompt alone."""
 
     def alone(pieces: _Phase) -> _Phase:
         kept = _left(lambda piece: piece.branch in OWN_CALLS)(pieces)
@@ -492,17 +496,18 @@ def _single(piece: Piece) -> Piece:
 
 
 def with_steps(plan: PipelinePieces, steps: int) -> PipelinePieces:
-    """With so many steps: the first once, the others spread evenly over those after it."""
+    """Return the plan with `steps` steps: the first recorded one once, then the later ones, spread
+    evenly."""
     return replace(plan, steps=tuple(plan.steps[i] for i in _chosen(len(plan.steps), steps)))
 
 
 def _chosen(recorded: int, wanted: int) -> list[int]:
-    """Which recorded step each of the wanted ones repeats."""
+    """The recorded step that each of the `wanted` steps repeats."""
     later = recorded - 1
     return [0, *(1 + place * later // (wanted - 1) for place in range(wanted - 1))]
 
 
-# --- Following findings: the work, launches and calls that they take away.
+# --- Following findings: the work, launches and calls that they remove.
 #
 #     predict(run, analysis, Scenario(follow=("norm_chains:transformer",)))
 #
@@ -511,11 +516,11 @@ def _chosen(recorded: int, wanted: int) -> list[int]:
 
 
 FUSES = frozenset(("elementwise_chains", "norm_chains"))
-"""Rules that a compiler follows: it also launches what is left with less of the host's time."""
+"""Rules that a compiler follows; it also launches the remaining work with less host time."""
 
 
 class Named(NamedTuple):
-    """A finding with an effect, under the name that `--follow` gives it."""
+    """A finding with an effect, and its name for `--follow`."""
 
     name: str
     finding: Finding
@@ -523,7 +528,7 @@ class Named(NamedTuple):
 
 
 def named(findings: Iterable[Finding]) -> tuple[Named, ...]:
-    """The findings whose effect is known, as `rule:submodule`."""
+    """Name the findings with a known effect, as `rule:submodule`."""
     return tuple(
         Named(f"{one.rule}:{one.where.submodule or one.effect.submodules[0]}", one, one.effect)
         for one in findings
@@ -532,8 +537,8 @@ def named(findings: Iterable[Finding]) -> tuple[Named, ...]:
 
 
 def followed(names: Sequence[str], findings: Iterable[Finding]) -> tuple[Named, ...]:
-    """Those that `names` mean, a rule alone for all of its submodules, each once. Raises InputError
-    for a name that the run has no such finding for."""
+    """Resolve `names` to findings, each once; a rule alone means all of its submodules. Raises
+    InputError for a name without such a finding."""
     known = named(findings)
     found: list[Named] = []
     for name in names:
@@ -547,8 +552,8 @@ def followed(names: Sequence[str], findings: Iterable[Finding]) -> tuple[Named, 
 
 
 def by_replay(some: Sequence[Named], gains: Gains) -> Following:
-    """Of a run whose launches are replayed: less work on the device, and fewer launches, each with
-    its share of the host's time."""
+    """Compute the effect of findings in a run whose launches are replayed: less device work, and
+    fewer launches, each with its share of the host time."""
     works = gains.whole.recording.works
     work: dict[str, float] = {}
     host: dict[str, float] = {}
@@ -565,7 +570,8 @@ def by_replay(some: Sequence[Named], gains: Gains) -> Following:
 
 
 def by_calls(some: Sequence[Named], run: Run) -> Following:
-    """Of a run whose calls are done when they return: their time is less by the work that goes."""
+    """Compute the effect of findings in a run whose calls are synchronous: the removed work
+    shortens them."""
     calls = run.calls.with_columns(pl.col("submodule").cast(pl.String))
     work = {}
     for submodule, effects in _by_submodule(some):
@@ -575,7 +581,7 @@ def by_calls(some: Sequence[Named], run: Run) -> Following:
 
 
 def _by_submodule(some: Sequence[Named]) -> Iterator[tuple[str, list[Effect]]]:
-    """The effects that take work away; what several say of one submodule adds up."""
+    """Yield the effects that remove work, by submodule; several of one submodule add up."""
     less = [one.effect for one in some if one.effect.without_branch is None]
     for submodule in dict.fromkeys(name for one in less for name in one.submodules):
         yield submodule, [one for one in less if submodule in one.submodules]
@@ -590,7 +596,7 @@ def _following_of(
 ) -> Following:
     estimates = [Estimates({name: Ratio(part, part, part)}, (), ()) for name, part in work.items()]
     for one in some:
-        if one.effect.grown != 1.0:  # of the calls that stay
+        if one.effect.grown != 1.0:  # the kept calls take longer
             grown = Ratio(one.effect.grown, one.effect.grown, one.effect.grown)
             estimates.append(Estimates(dict.fromkeys(one.effect.submodules, grown), (), ()))
     return Following(

@@ -46,14 +46,14 @@ _MOST_LEFT = 3  # changes without a number
 _BOUNDS = frozenset(("data_movement", "launch_bound", "slow_products"))  # no change reaches them
 _OTHER_IMAGE = frozenset(("single_precision", "step_cache"))
 _FIRST = frozenset(("first_call", "slow_start", "compilation"))  # rules about first calls
-_WHOLE = re.compile(r"run|trace|process_\d+")  # what importers call a recording without calls
-_MANY_CALLS = 1_000  # each replayed by itself in a run without steps: more keep a report waiting
-_FEWER_STEPS = 2  # times as few
+_WHOLE = re.compile(r"run|trace|process_\d+")  # names of a recording without calls
+_MANY_CALLS = 1_000  # each is replayed alone if there are no steps: too slow for a report
+_FEWER_STEPS = 2  # halve the steps
 
 
 class Kind(StrEnum):
-    """What an outcome is worth: the run's image sooner, the least that it can come to, or the time
-    of another image."""
+    """What an outcome is: the same image sooner, an upper bound of the gain, or the time of a
+    different image."""
 
     SAME_IMAGE = "same_image"
     AT_BEST = "at_best"
@@ -61,8 +61,8 @@ class Kind(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """Something to do: in words, as options of `predict`, and the findings that call for it.
-    `on_host` says that the host's time is part of what it gains."""
+    """One thing to do: as text, as options of `predict`, and the findings that call for it.
+    `on_host` says that host time is part of what it gains."""
 
     action: Said | str
     options: tuple[str, ...]
@@ -76,7 +76,7 @@ class Change(Struct, frozen=True):
     on_host: bool = False
 
     def of(self, scenario: Scenario) -> Scenario:
-        """`scenario` with this change beside its own."""
+        """Add this change to `scenario`."""
         return dataclasses.replace(
             scenario,
             follow=(*scenario.follow, *self.follow),
@@ -87,8 +87,7 @@ class Change(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a request takes then, in ns; `low` to `high` with 90 % confidence, None if it
-    is not known."""
+    """A request's predicted time in ns; `low` to `high` with 90 % confidence, None if unknown."""
 
     ns: float
     low: float | None
@@ -100,10 +99,10 @@ class Outcome(Struct, frozen=True):
 
 
 class Rung(Struct, frozen=True):
-    """A change, what the run takes with it `alone`, and `after` the ones above that keep the image;
-    None if it takes the same work away as one of them. `pays_after` is the number of the rung
-    above without which it gains nothing. `certain_ns` is what it gains alone if the host is never
-    late, None if recording did not slow that, or by a known factor."""
+    """A change with the run's time when it is applied `alone` and `after` the changes above that
+    keep the image; `after` is None if it removes the same work as one of them. `pays_after` is the
+    number of the rung above without which it gains nothing. `certain_ns` is its gain alone with an
+    infinitely fast host, None if recording did not slow the host, or by a known factor."""
 
     change: Change
     alone: Outcome
@@ -113,16 +112,14 @@ class Rung(Struct, frozen=True):
 
 
 class Ladder(Struct, frozen=True):
-    """The outcomes of a run that takes `before_ns`, in the mean of those of its `pipelines` calls
-    that are measured. `total` is all of them that keep the image,
-    with these `options`; `left` are changes that cannot be replayed, each with why. `recording_ns`
-    is the most that recording made the run longer through its host, None if that is not known or
-    corrected; `unsure` are the numbers of rungs whose order depends on that; `stacks` if Python
-    stacks were recorded, `replayed` if launches were: without any,
-    outcomes are sums of what calls took. `cold` if nothing was launched but in first calls,
-    or these take longer than later ones by a fifth of the run. `why_not` says why nothing was
-    replayed; `refused` that launches could not be, and why.
-    """
+    """The outcomes of a run that takes `before_ns`, the mean of its `pipelines` measured pipeline
+    calls. `total` is the outcome of all changes that keep the image, with these `options`; `left`
+    are changes that cannot be replayed, each with the reason. `recording_ns` is an upper bound of
+    the time that recording added on the host, None if that is not known or is corrected; `unsure`
+    are the numbers of rungs whose order depends on it. `stacks` if Python stacks were recorded,
+    `replayed` if launches were; without launches, outcomes are sums of call times. `cold` if work
+    was launched in first calls only, or these take longer than later ones by a fifth of the run.
+    `why_not` says why nothing was replayed; `refused` why launches could not be."""
 
     run_id: str
     before_ns: float
@@ -143,8 +140,8 @@ class Ladder(Struct, frozen=True):
 def ladder_of(
     run: Run, analysis: Analysis, base: Scenario | None = None, pipeline: int | None = None
 ) -> Ladder:
-    """The ladder of `run`; `analysis` is of all of it. `base` has what holds for every rung: what
-    the run takes untraced. Raises InputError if the run cannot be predicted."""
+    """Build the ladder of `run`; `analysis` is of the whole run. `base` applies to every rung: the
+    untraced time of the run. Raises InputError if the run cannot be predicted."""
     if recorded_by_server(run):
         raise InputError("a server's trace tells of requests, not of what a change would do to one")
     predictor = Predictor(run, analysis, pipeline)
@@ -152,12 +149,13 @@ def ladder_of(
 
 
 def asks_nothing(scenario: Scenario) -> bool:
-    """Whether a prediction has no change to predict: at most the untraced time is given."""
+    """Whether a scenario changes nothing (it may give the untraced time)."""
     return scenario == Scenario(untraced_ns=scenario.untraced_ns)
 
 
 def ladder_or_left(run: Run, analysis: Analysis) -> Ladder:
-    """The ladder, of a run that cannot be predicted with changes that have no number and why."""
+    """Build the ladder; if the run cannot be predicted, one that has only changes without a number
+    and says why."""
     try:
         return ladder_of(run, analysis)
     except InputError as error:
@@ -166,14 +164,14 @@ def ladder_or_left(run: Run, analysis: Analysis) -> Ladder:
 
 
 class _Climb:
-    """One ladder while it is made: predictions that were asked for already are kept."""
+    """Builds one ladder; caches predictions."""
 
     def __init__(self, predictor: Predictor, base: Scenario) -> None:
         self.predictor, self.base = predictor, base
         self.made: dict[tuple[bool, str], Outcome | None] = {}
         self.before = predictor.predict(base)
         self.never_late: Predictor | None = None
-        self.least_ns = self.before.measured.ns  # of the run, with a host that is never late
+        self.least_ns = self.before.measured.ns  # of the run, with an infinitely fast host
         if base.untraced_ns is None and not self.before.measured.corrected:
             self.never_late = predictor.never_late
         if self.never_late is not None:
@@ -207,8 +205,8 @@ class _Climb:
         )
 
     def outcome(self, some: Sequence[Change], *, late: bool = True) -> Outcome | None:
-        """What the run takes with these changes, with the host as it was recorded or one that is
-        never `late`; None if it cannot be replayed."""
+        """Predict the run with these changes, with the host as recorded (`late`) or infinitely
+        fast; None if it cannot be replayed."""
         predictor = self.predictor if late or self.never_late is None else self.never_late
         scenario = self.base
         for one in some:
@@ -222,18 +220,19 @@ class _Climb:
         return self.made[key]
 
     def _ns(self, some: Sequence[Change], *, late: bool = True) -> float:
-        """The time with these changes, that of the run if it cannot be replayed."""
+        """The time with these changes, or the unchanged time if they cannot be replayed."""
         found = self.outcome(some, late=late)
         return (self.before.measured.ns if late else self.least_ns) if found is None else found.ns
 
     def _likely_ns(self, some: Sequence[Change]) -> float:
-        """The same midway between the recorded host and one that is never late."""
+        """The time with these changes, midway between the recorded and an infinitely fast host."""
         if self.never_late is None:
             return self._ns(some)
         return (self._ns(some) + self._ns(some, late=False)) / 2
 
     def _greedy(self, changes: list[Change], least: float) -> list[Rung]:
-        """Always the change that gains most beside those before it, of those that gain enough."""
+        """Rank changes greedily: next is always the one that gains most beside those above it.
+        Stops at gains below `least`."""
         chosen: list[Change] = []
         rungs: list[Rung] = []
         while len(rungs) < MOST:
@@ -250,7 +249,7 @@ class _Climb:
         return rungs
 
     def _marked(self, changes: list[Change], rungs: list[Rung], least: float) -> list[Rung]:
-        """Each by itself beside those that keep the image, the largest gain first."""
+        """Rate each change by itself beside those that keep the image, largest gain first."""
         above = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
         found = [self._rung(one, above, least) for one in changes]
         saved = {
@@ -278,16 +277,15 @@ class _Climb:
         return Rung(one, alone, after, pays_after, certain_ns)
 
     def _needed(self, one: Change, above: Sequence[Rung], least: float) -> int | None:
-        """The first rung with which it gains enough."""
+        """The number of the first rung above that lets this change gain enough, or None."""
         for number, rung in enumerate(above, 1):
             if self._ns([rung.change]) - self._ns([rung.change, one]) >= least:
                 return number
         return None
 
     def _is_cold(self) -> bool:
-        """Whether each submodule launched work in one call alone, and nothing is known to have run
-        before; or a fifth of the run is what first calls take longer, or what libraries take to
-        load."""
+        """Whether the run is a cold start: each submodule launched work in one call only and no
+        warm-up is known, or first calls or loading of libraries take a fifth of the run."""
         basis, analysis = self.predictor.launches, self.predictor.analysis
         if basis is None:
             return False
@@ -301,12 +299,12 @@ class _Climb:
 
 
 def _unsure(rungs: Sequence[Rung], least: float) -> tuple[int, ...]:
-    """The numbers of those that keep the image of which one gains more than another, by `least`,
-    with only one of both hosts."""
+    """The numbers of image-keeping rungs whose order differs, by at least `least`, between the
+    recorded and an infinitely fast host."""
     same = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
     found: set[int] = set()
     for (first, one), (second, other) in combinations(enumerate(same, 1), 2):
-        more = other.alone.ns - one.alone.ns  # than the other gains
+        more = other.alone.ns - one.alone.ns  # how much more this one gains
         certainly = (one.certain_ns or 0.0) - (other.certain_ns or 0.0)
         if more * certainly < 0 and max(abs(more), abs(certainly)) >= least:
             found |= {first, second}
@@ -314,17 +312,17 @@ def _unsure(rungs: Sequence[Rung], least: float) -> tuple[int, ...]:
 
 
 def _same_work(one: Change, others: Sequence[Change]) -> bool:
-    """Whether a bound counts work that a change above takes away already."""
+    """Whether a bound counts work that a change above already removes."""
     return one.kind is Kind.AT_BEST and any(
         other.submodule == one.submodule and other.follow for other in others
     )
 
 
-# --- What can be changed in a run: graphs, what findings with an effect say, guidance, steps.
+# --- Possible changes of a run: graphs, findings with an effect, guidance, steps.
 
 
 def candidates(predictor: Predictor) -> Iterator[Change]:
-    """What may be worth a rung, whatever it gains."""
+    """Yield every change that may be worth a rung, whatever it gains."""
     analysis, workload = predictor.analysis, predictor.workload
     if _has_calls(predictor.launches) and in_graphs_share(analysis) <= MOSTLY_IN_GRAPHS:
         rows = (one for one in analysis.findings if one.rule == "host_bound")
@@ -362,12 +360,12 @@ def candidates(predictor: Predictor) -> Iterator[Change]:
 
 
 def _has_calls(basis: ReplayBasis | None) -> bool:
-    """Whether the run tells of calls that launch work: a process or a trace as a whole is none."""
+    """Whether calls launch work: a whole process or trace does not count as a call."""
     return basis is not None and not all(map(_WHOLE.fullmatch, basis.queued_names))
 
 
 def _fusing(some: Sequence[Named], analysis: Analysis) -> Iterator[Change]:
-    """What a compiler would fuse in a submodule, as one change."""
+    """Yield what a compiler would fuse in each submodule, as one change."""
     for submodule in dict.fromkeys(one.effect.submodules[0] for one in some):
         own = [one for one in some if one.effect.submodules[0] == submodule]
         action = said("Fuse elementwise operators and norms of {submodule}", submodule=submodule)
@@ -405,13 +403,13 @@ def _following(one: Named) -> Change:
 
 
 def _on_host(one: Named) -> bool:
-    """Whether calls or launches go, and the host's time for them."""
+    """Whether following a finding removes calls or launches, and so host time."""
     effect = one.effect
     return effect.without_branch is not None or bool(effect.launches or effect.launches_of)
 
 
 def _left(analysis: Analysis, rungs: Sequence[Rung]) -> Iterator[tuple[str, str]]:
-    """What to do and why of the findings that no rung follows, as far as they are of the run."""
+    """The actions, with titles, of the findings that no rung follows; at most `_MOST_LEFT`."""
     followed = [one for rung in rungs for one in rung.change.findings]
     known = {one.name for one in named(analysis.findings)} if rungs else set()
     others = [
@@ -425,12 +423,12 @@ def _left(analysis: Analysis, rungs: Sequence[Rung]) -> Iterator[tuple[str, str]
     yield from [*done.items()][:_MOST_LEFT]
 
 
-# --- The ladder of an analysis' run, made once and only when somebody asks.
+# --- The ladder of an analysis, made once on demand.
 
 
 def ladder_of_analysis(analysis: Analysis) -> Ladder | None:
-    """The ladder of the run that was analyzed, without rungs if its recording is damaged; None of a
-    selection, which is not all of it."""
+    """The ladder of the analyzed run, without rungs if its recording is damaged; None for a
+    selection, which is not the whole run."""
     if analysis.run.selection:
         return None
     made = analysis.inputs.made

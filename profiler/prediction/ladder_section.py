@@ -1,6 +1,6 @@
-"""The ladder of outcomes as people read it: the section *What to do first*, its brief, its JSON.
+"""The ladder of outcomes as text: the section *What to do first*, its brief form, its JSON.
 
-ladder_report(ladder_of(run, analysis))  # what `predict` prints if nothing was asked
+ladder_report(ladder_of(run, analysis))  # what `predict` prints without a scenario
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from profiler.text import Said, duration, joined, percent, said, sentence
 
 KEY = "ladder"
 TITLE = said("What to do first")
-_FINE = 1.2  # a factor below it has two decimals
+_FINE = 1.2  # smaller factors have two decimals
 _MOST_SHOWN = 999
 _NEARLY_ALL = 0.95  # of a gain
-_SMALL = 0.05  # of a gain: less of it is certain than is worth a word
+_SMALL = 0.05  # of a gain: a smaller certain part is not named
 _MARKS = {
     Kind.AT_BEST: said("at best"),
     Kind.OTHER_IMAGE: said("changes the image"),
 }
-_LEFT_OUT = {  # of all together, as rungs stand: these are below the others, in this order
+_LEFT_OUT = {  # kinds that the total leaves out, in the order of rungs
     Kind.AT_BEST: said("{numbers} (at best)"),
     Kind.OTHER_IMAGE: said("{numbers} (other image)"),
 }
@@ -71,7 +71,7 @@ _NOTE = col(
 
 
 def factor(before_ns: float, ns: float) -> str:
-    """How many times as fast: `"1.6×"`, `"1.05×"`, `">999×"` beyond what a screen has room for."""
+    """Format a speed-up: `"1.6×"`, `"1.05×"`, `">999×"` for what is too large to show."""
     if before_ns > _MOST_SHOWN * ns:
         return f">{_MOST_SHOWN}×"
     ratio = before_ns / ns if ns > 0 else 1.0
@@ -79,7 +79,7 @@ def factor(before_ns: float, ns: float) -> str:
 
 
 def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) -> Said:
-    """`"1.19 s → 736 ms, 1.6×"`; from the recorded run, or what it takes with other changes."""
+    """Format an outcome: `"1.19 s → 736 ms, 1.6×"`, relative to the recorded run or to `before`."""
     before_ns = ladder.before_ns if before is None else before.ns
     return said(
         "{before} → {after}, {factor}",
@@ -90,7 +90,7 @@ def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) 
 
 
 def all_together(ladder: Ladder) -> Said | None:
-    """What all changes that keep the image come to; None of a ladder without rungs."""
+    """Say what all changes that keep the image add up to; None for a ladder without rungs."""
     if not ladder.rungs:
         return None
     if ladder.total is None:
@@ -104,7 +104,7 @@ def all_together(ladder: Ladder) -> Said | None:
 
 
 def _all(ladder: Ladder) -> Said:
-    """`"all together, without 3 (at best), 4, 5 (other image)"`."""
+    """Name the sum of the changes: `"all together, without 3 (at best), 4, 5 (other image)"`."""
     left = _left_out(ladder)
     if not left:
         return said("all together")
@@ -112,7 +112,7 @@ def _all(ladder: Ladder) -> Said:
 
 
 def _left_out(ladder: Ladder) -> Said | str:
-    """`"without 3 (at best), 4, 5 (other image)"`, "" if it is all of them."""
+    """Name the omitted rungs: `"without 3 (at best), 4, 5 (other image)"`, or ""."""
     left = []
     for kind, group in _LEFT_OUT.items():
         rungs = enumerate(ladder.rungs, 1)
@@ -123,8 +123,8 @@ def _left_out(ladder: Ladder) -> Said | str:
 
 
 def recording_note(ladder: Ladder) -> Said | None:
-    """How much of the time, and of the gains beside it, is the recording's own at most; None where
-    that is known to be nothing, or is corrected."""
+    """Say how much of the time, and of gains on the host, may be profiling overhead; None if that
+    is zero or corrected."""
     if not ladder.recording_ns or not any(rung.change.on_host for rung in ladder.rungs):
         return None
     if ladder.recording_ns < MATERIAL * ladder.before_ns:
@@ -141,8 +141,8 @@ def recording_note(ladder: Ladder) -> Said | None:
 
 
 def order_note(ladder: Ladder) -> Said | None:
-    """That rungs would stand in another order if the host was slowed by more or less than half of
-    what it may have been; None if they would not."""
+    """Say which rungs would be in another order if the profiling overhead were more or less than
+    half of its upper bound; None if there are none."""
     if not ladder.unsure or recording_note(ladder) is None:
         return None
     numbers = joined(", ", map(str, ladder.unsure))
@@ -150,21 +150,21 @@ def order_note(ladder: Ladder) -> Said | None:
 
 
 def cold_note(ladder: Ladder) -> Said | None:
-    """That what less of the host's time gains is that of first calls; None if it is not so."""
+    """Say that host gains are those of first calls; None if the run is not cold."""
     if not ladder.cold or not any(rung.change.on_host for rung in ladder.rungs):
         return None
     return said("first calls load and compile: gains on the host are those of a cold run")
 
 
 def _notes(ladder: Ladder) -> Iterator[Said]:
-    """What is to be known of all of it."""
+    """Yield the notes on the whole ladder."""
     for note in (cold_note(ladder), recording_note(ladder), order_note(ladder)):
         if note is not None:
             yield note
 
 
 def _marks_of(rung: Rung) -> Iterator[Said]:
-    """What an outcome is worth, and the rung that it needs."""
+    """Yield the marks of a rung: its kind, and the rung that it needs."""
     if rung.change.kind in _MARKS:
         yield _MARKS[rung.change.kind]
     if rung.pays_after is not None:
@@ -172,7 +172,7 @@ def _marks_of(rung: Rung) -> Iterator[Said]:
 
 
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
-    """How much of its gain is the profiler's own at most."""
+    """Yield how much of a rung's gain may be profiling overhead."""
     gain_ns, certain_ns = ladder.before_ns - rung.alone.ns, max(rung.certain_ns or 0.0, 0.0)
     if not _has_overhead(ladder, rung):
         return
@@ -187,18 +187,18 @@ def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
 
 
 def _has_overhead(ladder: Ladder, rung: Rung) -> bool:
-    """Whether a part of its gain, of a twentieth or more, may be the profiler's own."""
+    """Whether a twentieth or more of a rung's gain may be profiling overhead."""
     if not rung.change.on_host or rung.certain_ns is None or recording_note(ladder) is None:
         return False
     return rung.certain_ns < _NEARLY_ALL * (ladder.before_ns - rung.alone.ns)
 
 
-# --- In brief, for the first screen and the 40 lines of a terminal.
+# --- The brief form, for the first screen and the 40 lines of a terminal.
 
 
 def with_ladder(opening: Opening, of: ReportInput) -> Opening:
-    """The opening with the ladder in place of gains; as it is if nothing was replayed, with why
-    launches could not be."""
+    """Put the ladder in place of the gains in the opening; unchanged if nothing was replayed, with
+    the reason if launches could not be."""
     ladder = ladder_of_analysis(of.analysis)
     shown = of.most(MOST)
     if ladder is None or not shown:
@@ -232,8 +232,8 @@ def _title(ladder: Ladder) -> Said:
 
 
 def _record_again(ladder: Ladder) -> Said | None:
-    """What comes before every rung if first calls are much of the run, or most of the gain of the
-    first rung may be what recording Python stacks cost."""
+    """Advise to record again if first calls are much of the run, or if most of the first rung's
+    gain may be the overhead of Python stacks."""
     slowed = ladder.stacks and any(
         _has_overhead(ladder, rung)
         and (rung.certain_ns or 0.0) < (ladder.before_ns - rung.alone.ns) / 2
@@ -252,8 +252,8 @@ def _record_again(ladder: Ladder) -> Said | None:
 
 
 def _advice(ladder: Ladder, number: int) -> Advice:
-    """A rung as one line: what to do, what it comes to, what after those that keep the image. If it
-    gains nothing without these, it starts from what they come to."""
+    """Write a rung as one line: what to do, its outcome alone, and its outcome after those that
+    keep the image. If it gains nothing alone, the outcome starts from the rung that it needs."""
     rung = ladder.rungs[number]
     notes = list(_marks_of(rung))
     gain = outcome_text(ladder, rung.alone)
@@ -296,7 +296,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def ladder_parts(ladder: Ladder) -> Iterator[Part]:
-    """The table of rungs with its notes, then what has no number."""
+    """Yield the table of rungs with its notes, then the changes without a number."""
     if ladder.rungs:
         notes = [sentence(note) for note in _notes(ladder)]
         notes.append(
@@ -363,7 +363,7 @@ SECTION = SectionKind("ladder", 15, TITLE, _parts)
 
 
 def ladder_report(ladder: Ladder) -> Report:
-    """What `predict` prints if it was asked nothing: the ladder of the run."""
+    """The report that `predict` prints without a scenario: the ladder of the run."""
     headline = said("{now} now", now=duration(ladder.before_ns))
     together = all_together(ladder)
     if together is not None:
@@ -385,7 +385,7 @@ def ladder_report(ladder: Ladder) -> Report:
     return Report(Summary(headline), (Section(KEY, TITLE, parts),))
 
 
-# --- What is said of runs whose launches cannot be replayed.
+# --- Sentences on runs whose launches cannot be replayed.
 
 
 SENTENCES: Sentences = {
@@ -410,7 +410,7 @@ add_sentences(SENTENCES)
 
 
 def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
-    """The ladder as plain values; None without one."""
+    """The ladder as plain values, None if there is no ladder."""
     if ladder is None:
         return None
     return {

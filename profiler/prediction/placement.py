@@ -39,18 +39,18 @@ from profiler.trace.manifest_fields import Device
 
 # --- Devices that submodules may be placed on, and what a submodule's time would be there.
 #
-# A device of the same hardware takes the same time. On other hardware each operator's time goes by
-# the rate of what bounds it (`roofline.bounds`) on both devices: peak FLOP/s, bandwidth, or the
-# time between launches; what the host bounds stays. Without profiles of both nothing is predicted.
+# A device of the same hardware takes the same time. On other hardware each operator's time is
+# scaled by the rate that bounds it (`roofline.bounds`) on both devices: peak FLOP/s, bandwidth, or
+# the time between launches; host-bound time stays. Without profiles of both nothing is predicted.
 
 
 _CAPTURE = "record a run with that device, or measure both with `profile-sd3 benchmark-device`"
-_NOTHING = Device()  # is known of the device
+_NOTHING = Device()  # without known properties
 
 
 class OtherHardware(Struct, frozen=True):
-    """That the times on `device` are not known: it is other hardware than `measured_on`, and their
-    rates do not tell; `launches`: nor would they if work is launched."""
+    """Why times on `device` are not known: it is other hardware than `measured_on`, and rates to
+    scale by are missing, or, with `launches`, would not scale launched work."""
 
     device: str
     measured_on: str
@@ -58,7 +58,7 @@ class OtherHardware(Struct, frozen=True):
 
     @property
     def note(self) -> Note:
-        """`PlacementNote.OTHER_HARDWARE`, or `LAUNCHES_ELSEWHERE`."""
+        """The note on it: `PlacementNote.OTHER_HARDWARE` or `LAUNCHES_ELSEWHERE`."""
         code = PlacementNote.OTHER_HARDWARE
         if self.launches:
             code = PlacementNote.LAUNCHES_ELSEWHERE
@@ -66,7 +66,7 @@ class OtherHardware(Struct, frozen=True):
 
     @property
     def error(self) -> str:
-        """The end of an error's message."""
+        """The end of an error message on it."""
         if self.launches:
             return (
                 f"{self.device} is other hardware than {self.measured_on}, and how fast a host "
@@ -79,11 +79,11 @@ class OtherHardware(Struct, frozen=True):
 
 
 class TargetDevice(Struct, frozen=True, eq=False):
-    """A device of a placement.
+    """A device that submodules may be placed on.
 
-    `memory_bytes` is None if it has no limit that is known. `factors` are its time / the
-    measured time by submodule, of those that can run there; `why_not` tells of the others. `like`
-    is equal for devices that are the same to a placement.
+    `memory_bytes` is None if no limit is known. `factors` are its time / the measured time by
+    submodule, for those that can run there; `why_not` says why others cannot. `like` is equal for
+    devices that are interchangeable in a placement.
     """
 
     name: str
@@ -95,7 +95,8 @@ class TargetDevice(Struct, frozen=True, eq=False):
 
 
 def equal_hardware(target: TargetDevice, present: Mapping[str, str]) -> TargetDevice:
-    """`target` without the submodules, placed as `present`, whose time there goes by rates."""
+    """Return `target` without the submodules whose time there is scaled by rates; `present` is
+    where they are now."""
     kept = {name: factor for name, factor in target.factors.items() if factor == 1.0}
     if len(kept) == len(target.factors):
         return target
@@ -125,7 +126,7 @@ def placement_of(workload: Workload) -> dict[str, str]:
 def placed(
     workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
 ) -> Workload:
-    """The workload with the submodules of `placement` on other devices; the rest stays.
+    """Return the workload with the submodules of `placement` moved to other devices.
 
     Raises InputError for a submodule that the workload lacks, a device that is no target, and a
     submodule whose time there is not known.
@@ -176,12 +177,12 @@ def target_devices(
     profiles: Mapping[str, DeviceProfile] | None = None,
     roofline: pl.DataFrame | None = None,
 ) -> list[TargetDevice]:
-    """What is known of the devices `names`, from the run's own (`RunInfo.devices`).
+    """Describe the devices `names` by the run's own devices (`RunInfo.devices`).
 
-    `memory` are bytes by device, over what the run knows; `profiles` the devices' rates and
-    `roofline` the run's operators, by which times on other hardware go. A device that is not in
-    the run is taken to be like the first of its kind, which a note says. Raises InputError for one
-    whose kind is not in the run.
+    `memory` are bytes by device and override the run's; `profiles` (the devices' rates) and
+    `roofline` (the run's operators) scale times to other hardware. A device that is not in the run
+    is assumed to be like the first of its kind, with a note. Raises InputError if its kind is not
+    in the run.
     """
     present = placement_of(workload)
     asked = memory or {}
@@ -199,7 +200,7 @@ def target_devices(
 def _stand_in(
     name: str, devices: Mapping[str, Device], present: Mapping[str, str]
 ) -> tuple[str, tuple[Note, ...]]:
-    """The device of the run that tells what this one is, and what to say of that."""
+    """The run's device whose properties apply to `name`, and a note if it is another device."""
     known = list(dict.fromkeys((*devices, *present.values())))
     if name in known:
         return name, ()
@@ -212,7 +213,7 @@ def _stand_in(
 
 
 def _hardware(device: str, devices: Mapping[str, Device]) -> tuple[str, str, int | None]:
-    """Kind, name of the hardware and number of cores: equal for devices that are equally fast."""
+    """Return kind, hardware name and core count: equal for devices that are equally fast."""
     known = devices.get(device, _NOTHING)
     return device_kind(device), known.hardware, len(known.cores) or None
 
@@ -249,7 +250,8 @@ def _factors(
 def _relative_time(
     operators: pl.DataFrame, base: DeviceProfile, target: DeviceProfile
 ) -> float | None:
-    """Time of operators on `target` / on `base`, None if a rate that decides is not known."""
+    """Return time of the operators on `target` / on `base`, None if a rate that bounds them is
+    missing."""
     ratios = {
         Bound.COMPUTE.value: _peak_ratio(base, target),
         Bound.MEMORY.value: _ratio(base.memory_bandwidth, target.memory_bandwidth),
@@ -260,7 +262,7 @@ def _relative_time(
     total = weighted = 0.0
     for bound, busy in operators.select("bound", "total_ns").iter_rows():
         if bound is None:
-            continue  # scaled as the rest
+            continue  # unknown: scaled as the others
         ratio = ratios[bound]
         if ratio is None:
             return None
@@ -270,7 +272,7 @@ def _relative_time(
 
 
 def _peak_ratio(base: DeviceProfile, target: DeviceProfile) -> float | None:
-    """The least favourable ratio over the types that both multiply."""
+    """The worst ratio of peak FLOP/s over the types that both devices have."""
     both = sorted(set(base.peak_flops) & set(target.peak_flops))
     return max((base.peak_flops[t] / target.peak_flops[t] for t in both), default=None)
 
@@ -279,20 +281,19 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return above / below if above and below else None
 
 
-# --- Whether a placement fits: the weights of what is placed on a device, and the activations of
-# what runs there. A device runs one call at a time, so that the activations of one count, beside
-# what the others keep meanwhile; the embeddings and latents of requests are small beside them and
-# left out.
+# --- Whether a placement fits into memory: weights on a device, and activations of what runs there.
+# A device runs one call at a time, so that the activations of one submodule count, beside what the
+# others retain meanwhile; the embeddings and latents of requests are small and left out.
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 class DeviceMemory(Struct, frozen=True):
-    """What a placement needs on one device, in bytes, and on whose behalf.
+    """Memory that a placement needs on one device, in bytes.
 
-    `activations` are the most of one that runs and what the others keep; `unknown` names those
-    whose weights are not known, which count as 0.
+    `activations` are the largest of one running submodule plus what the others retain; `unknown`
+    names submodules whose weights are not known and count as 0.
     """
 
     device: str
@@ -307,14 +308,14 @@ class DeviceMemory(Struct, frozen=True):
 
 
 class TooLarge(Struct, frozen=True):
-    """That a device, which has `memory` bytes, lacks the room for what is placed on it."""
+    """A device whose memory (`memory` bytes) is too small for what is placed on it."""
 
     need: DeviceMemory
     memory: int
 
     @property
     def note(self) -> Note:
-        """`PlacementNote.TOO_LARGE`."""
+        """The note on it: `PlacementNote.TOO_LARGE`."""
         return Note.of(
             PlacementNote.TOO_LARGE,
             submodules=self.need.submodules,
@@ -327,13 +328,13 @@ class TooLarge(Struct, frozen=True):
 
     @property
     def error(self) -> str:
-        """The beginning of an error: `"cpu:0 has 1.0 GiB and would hold 2.0 GiB of vae"`."""
+        """The start of an error message: `"cpu:0 has 1.0 GiB and would hold 2.0 GiB of vae"`."""
         names, need = ", ".join(self.need.submodules), _readable(self.need.needed)
         return f"{self.need.device} has {_readable(self.memory)} and would hold {need} of {names}"
 
 
 def memory_by_device(workload: Workload, placement: Mapping[str, str]) -> dict[str, DeviceMemory]:
-    """What each device of a whole placement (of every submodule) has to hold."""
+    """Compute the memory that each device needs for a complete placement (of every submodule)."""
     found = {}
     for device in dict.fromkeys(placement.values()):
         here = tuple(name for name, where in placement.items() if where == device)
@@ -348,14 +349,14 @@ def memory_by_device(workload: Workload, placement: Mapping[str, str]) -> dict[s
 
 
 def _activations(workload: Workload, names: Sequence[str]) -> int:
-    """The most that they hold beside their weights while any one of them runs."""
+    """The peak of memory beside weights while any one of the submodules runs."""
     kept = {name: workload.kept.get(name, 0) for name in names}
     rest = sum(kept.values())
     return max(rest - kept[n] + max(workload.activations.get(n, 0), kept[n]) for n in names)
 
 
 def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]) -> bool:
-    """Whether every device that has a limit holds what is placed on it, as far as is known."""
+    """Whether the placement fits into all devices, as far as sizes and limits are known."""
     return not any(_too_large(workload, placement, targets))
 
 
@@ -379,7 +380,7 @@ def _too_large(
 def unknown_memory(
     workload: Workload, submodules: Iterable[str], targets: Sequence[TargetDevice]
 ) -> Iterator[Note]:
-    """What a check against the targets' limits did not count."""
+    """Note the submodules whose memory is not known and was not counted."""
     if all(target.memory_bytes is None for target in targets):
         return
     names = list(submodules)
@@ -401,19 +402,19 @@ def _readable(size: int) -> str:
     return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
 
 
-# --- The best placement of submodules on devices: the one with the highest throughput.
+# --- Search the placement of submodules on devices that has the highest throughput.
 #
-# Where there are few assignments (`EXHAUSTIVE`) all are considered, else moves of one submodule at
-# a time from several starts. A request cannot take less than the busiest device needs for it, nor
-# than its critical path by the concurrency: by this bound assignments are ordered, and left out
-# when they cannot be better than one found. The others are simulated with mean times.
+# Few assignments (`EXHAUSTIVE`) are all considered, otherwise moves of one submodule at a time from
+# several starts. A request takes at least the busiest device's time, and its critical path divided
+# by the concurrency: assignments are ordered by this bound, and skipped if it is not better than
+# the best one so far. The others are simulated with mean times.
 
 
 EXHAUSTIVE = 4096  # assignments
 _EVENTS = 400_000  # of all simulations, about
 _FEWEST = 8  # simulations
 _STARTS = 6
-_BETTER = 0.999  # of the time for a request: less than this is better
+_BETTER = 0.999  # of the best time for a request: below counts as better
 _AS_GOOD = 1.01
 _WARMUP_ROUNDS = 4  # of `concurrency` requests
 _FEWEST_ROUNDS, _ROUNDS = 3, 12
@@ -422,9 +423,9 @@ _Assignment = tuple[str, ...]  # device by submodule, in the order of `placement
 
 
 class BestPlacement(Struct, frozen=True, eq=False):
-    """The best placement found, submodule to device, and what it came to.
+    """The best placement by submodule, and its simulation.
 
-    `possible` counts all assignments, `considered` those whose bound was looked at, `simulated`
+    `possible` counts all assignments, `considered` those whose bound was computed, `simulated`
     those that were simulated; `exhaustive` says that within the model none is more than 1 % better.
     """
 
@@ -448,10 +449,9 @@ def best_placement(
 ) -> BestPlacement:
     """Search the placement on `targets` with the highest throughput at this concurrency.
 
-    `workload` is as it was measured, which the targets' factors are relative to; `start` is where
-    its submodules are now, None: there. Of those that are equal within 1 %, one that moves the
-    fewest submodules from there is taken. Raises InputError if no placement fits into the
-    devices' memory.
+    `workload` is as measured; the targets' factors are relative to it. `start` is where submodules
+    are now, None for where they were measured. Of placements within 1 % of the best, one that moves
+    the fewest submodules is taken. Raises InputError if no placement fits into the devices' memory.
     """
     if not targets:
         raise InputError("no devices to place on; name at least one")
@@ -492,7 +492,7 @@ class _Search:
     best_period: float = float("inf")
     bounds: dict[_Assignment, float] = field(default_factory=dict)
     periods: dict[tuple[object, ...], float] = field(default_factory=dict)
-    cut: bool = False  # whether something was left out that may be better
+    cut: bool = False  # something that may be better was left out
 
     def __post_init__(self) -> None:
         self._present = placement_of(self.workload)
@@ -507,10 +507,10 @@ class _Search:
         self._graph = request_graph(self.workload, self.order)
         self._means = mean_durations(self._graph)
         number = {submodule: i for i, submodule in enumerate(self._present)}
-        # By node the number of its submodule, -1 for host work.
+        # The number of each node's submodule, -1 for host work.
         first = [work[0][0].submodule for work in self._graph.work]
         self._part = [-1 if submodule is None else number[submodule] for submodule in first]
-        self._demand = [0.0] * (len(number) + 1)  # mean ns in a request, of host work at the end
+        self._demand = [0.0] * (len(number) + 1)  # mean ns per request, host work last
         for part, mean in zip(self._part, self._means, strict=True):
             self._demand[part] += mean
         affordable = _EVENTS // (self.concurrency * len(self._part))  # rounds of all simulations
@@ -551,7 +551,7 @@ class _Search:
         return dict(zip(self._present, assignment, strict=True))
 
     def all(self) -> None:
-        """Every assignment, the most promising first, those that move least first among equals."""
+        """Consider every assignment by its bound, then by the number of moves."""
         if self._stays:
             self.consider(self._now)
         candidates = [a for a in itertools.product(*self._choices) if self.bound(a) is not None]
@@ -562,7 +562,7 @@ class _Search:
             self.consider(assignment)
 
     def climb(self, generator: random.Random) -> None:
-        """Moves of one submodule from several starts, while one is better."""
+        """Improve several starts by moving one submodule at a time."""
         starts = [self._now] if self._stays else []
         starts.append(self._balanced())
         while len(starts) < _STARTS:
@@ -585,7 +585,7 @@ class _Search:
                 current, period = better
 
     def settle(self) -> None:
-        """Of the assignments that are about as good as the best, take one that moves fewest."""
+        """Replace the best assignment by one within 1 % that moves fewer submodules."""
         if self.best is None:
             return
         most, moves = self.best_period * _AS_GOOD, self._moves(self.best)
@@ -596,7 +596,7 @@ class _Search:
                 return
 
     def bound(self, assignment: _Assignment) -> float | None:
-        """The least time for a request, None if it does not fit into memory."""
+        """The lower bound of the time per request, None if it does not fit into memory."""
         if assignment not in self.bounds:
             if not fits(self.workload, self.mapping(assignment), self.targets):
                 return None
@@ -604,7 +604,7 @@ class _Search:
         return self.bounds[assignment]
 
     def consider(self, assignment: _Assignment) -> float:
-        """The time for a request of an assignment; the best one is kept."""
+        """Simulate an assignment and return its time per request; the best one is kept."""
         if self.bound(assignment) is None:
             return float("inf")
         key = self._shape(assignment)
@@ -618,7 +618,7 @@ class _Search:
         return self.periods[key]
 
     def _shortest_period(self, assignment: _Assignment) -> float:
-        """What the busiest device, the host thread and the critical path allow."""
+        """The lower bound set by the busiest device, the host thread and the critical path."""
         factors = self._factors(assignment)
         busy = dict.fromkeys(assignment, 0.0)
         for device, demand, factor in zip(assignment, self._demand, factors, strict=False):
@@ -643,7 +643,7 @@ class _Search:
         return 1e9 / done.throughput
 
     def _factors(self, assignment: _Assignment) -> tuple[float, ...]:
-        """Time / measured time by submodule."""
+        """The factors on measured times, by submodule."""
         return tuple(
             1.0 if device == measured else self._by_name[device].factors[submodule]
             for submodule, measured, device in zip(
@@ -656,7 +656,7 @@ class _Search:
         return [mean if part < 0 else mean * factors[part] for part, mean in pairs]
 
     def _shape(self, assignment: _Assignment) -> tuple[object, ...]:
-        """Equal for assignments that differ by equal devices alone."""
+        """A key that is equal for assignments that differ only by interchangeable devices."""
         groups: dict[str, list[int]] = {}
         for submodule, device in enumerate(assignment):
             groups.setdefault(device, []).append(submodule)
@@ -674,7 +674,7 @@ class _Search:
         ]
 
     def _balanced(self) -> _Assignment:
-        """The longest submodule first, each on the device that is done with it first."""
+        """Assign greedily: longest submodule first, each to the device that finishes it first."""
         busy = dict.fromkeys(self._by_name, 0.0)
         chosen = [""] * len(self._choices)
         for part in sorted(range(len(chosen)), key=lambda i: -self._demand[i]):
@@ -688,12 +688,12 @@ class _Search:
         return tuple(chosen)
 
 
-# --- Requests on devices: if submodules are placed, what fits there, and many requests at once.
+# --- Requests on devices: placed submodules, what fits, and many requests at once.
 
 
 class OnDevices(Struct, frozen=True, eq=False):
-    """The workload as it is placed, and what came of it; `too_large` says why it does not fit, and
-    then there is no simulation of it; None if it fits."""
+    """The placed workload and its simulation; if it does not fit into memory, `too_large` says why
+    and there is no simulation."""
 
     placed: Workload
     simulation: Simulation | None = None
@@ -703,7 +703,7 @@ class OnDevices(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, run: Run, analysis: Analysis, scenario: Scenario, workload: Workload) -> OnDevices:
-        """The workload as it was where the scenario is about one request there."""
+        """Place and simulate `workload`; unchanged if the scenario needs no simulation."""
         if not scenario.simulates:
             return cls(workload)
         targets = _targets(run, analysis, scenario, workload)
@@ -729,7 +729,7 @@ class OnDevices(Struct, frozen=True, eq=False):
 def _targets(
     run: Run, analysis: Analysis, scenario: Scenario, workload: Workload
 ) -> list[TargetDevice]:
-    """The devices of the run and of the scenario."""
+    """The devices of the run and those that the scenario names."""
     now = placement_of(workload)
     names = list(dict.fromkeys((*now.values(), *scenario.place.values(), *scenario.devices)))
     memory = scenario.memory
@@ -743,13 +743,13 @@ def _targets(
         profiles=analysis.device_profiles,
         roofline=analysis.roofline,
     )
-    if launches_of(run.commands, run.flows) is not None:  # no rate tells what launches cost
+    if launches_of(run.commands, run.flows) is not None:  # rates do not scale the cost of launches
         return [equal_hardware(target, now) for target in targets]
     return targets
 
 
 def _check_named(memory: Mapping[str, int], names: Sequence[str]) -> None:
-    """Raise InputError for memory of a device on which nothing is or could be placed."""
+    """Raise InputError for memory of a device on which nothing can be placed."""
     for device in memory:
         if device and device not in names:
             raise InputError(

@@ -66,13 +66,13 @@ from profiler.text import Note
 from profiler.trace.bootstrap import Resampled
 from profiler.trace.manifest_fields import Device
 
-# --- What a prediction comes to: small frozen values, the input of its reports. Times are in ns.
+# --- The results of a prediction: small frozen values, the input of its reports. Times are in ns.
 
 
 class Measured(Struct, frozen=True):
-    """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
-    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the profiling overhead if that
-    is known (`corrected`), or as it is in a replay of it alone if another overlapped it."""
+    """The measured time: the mean of the pipeline calls numbered `pipelines`, `low` to `high`, with
+    `steps` steps. `recorded_ns` is as recorded; `ns` is without the profiling overhead if that is
+    known (`corrected`), or from a replay of the call alone if another call overlapped it."""
 
     pipelines: tuple[int, ...]
     steps: int
@@ -84,7 +84,7 @@ class Measured(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """The time of a stage or submodule in a request, before and after; 0 if it is in none."""
+    """A stage's or submodule's time in a request, before and after; 0 if missing."""
 
     name: str
     before_ns: float
@@ -92,30 +92,29 @@ class Part(Struct, frozen=True):
 
 
 class RecordedLatency(Struct, frozen=True, eq=False):
-    """What a server recorded: how many requests were `in_flight` in the mean, how many ended in a
-    second, and how long each took, int64 [requests]."""
+    """A server's recorded requests: their mean number `in_flight`, requests per second, and
+    latencies, int64 [requests]."""
 
     in_flight: float
     throughput: float
     latency_ns: npt.NDArray[np.int64]
 
     def latency(self, percentile: float) -> int:
-        """The latency in ns below which `percentile` % of the requests stay."""
+        """The given percentile of the latency, in ns."""
         return round(float(np.percentile(self.latency_ns, percentile)))
 
 
 class Prediction(Struct, frozen=True, eq=False):
-    """The answer to `scenario` for one request of the run, and for many at once.
+    """The prediction of `scenario` for one request of the run, and for many at once.
 
-    `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
-    and to `request.ns` after. `simulation` is None if nothing about devices or requests at once
-    was asked for, or if what is placed does not fit into memory (`too_large` says why, else
-    None); `best` is None if there is one device and no set of them was given.
-    `assumes` (`Assumption`, `PlacementNote`) is what it takes for granted, `unknown` (`Unknown`)
-    what it does not know. If launches were replayed `device` is the device's span, and
-    `reasons` (`Reason`) say why the request takes what it takes. `recorded` is what requests of a
-    server took, to hold the simulation against; such a prediction has no stages and submodules.
-    `placement` is where the scenario has its submodules, if a better one was looked for.
+    `stages` and `submodules` (with host time as `host`) add up to `measured.ns` before and to
+    `request.ns` after. `simulation` is None if neither devices nor concurrency were asked for, or
+    if the placement does not fit into memory (then `too_large` says why); `best` is None if there
+    is one device and no set of devices was given. `assumes` (`Assumption`, `PlacementNote`) and
+    `unknown` (`Unknown`) are notes. If launches were replayed `device` is the device's span, and
+    `reasons` (`Reason`) say what determines the request's time. `recorded` are a server's requests,
+    to compare the simulation with; such a prediction has no stages and submodules. `placement` is
+    where the scenario has its submodules, if a better placement was searched.
     """
 
     run_id: str
@@ -135,11 +134,11 @@ class Prediction(Struct, frozen=True, eq=False):
     placement: Mapping[str, str] = field(default_factory=dict)
 
 
-# --- Requests that a server recorded: what they wait for, and how many at once would take how long.
+# --- Requests that a server recorded: their dependencies, and their latency under load.
 #
 # A call waits for those that had ended before it started in every recorded request; its model runs
-# as many at once as were seen to. What a request spent in neither a queue nor a model is its own:
-# it waits for nobody there. Each simulated request is one of the recorded ones, without its queues.
+# as many at once as were recorded. Time of a request in neither a queue nor a model needs no
+# resource. Each simulated request is one of the recorded ones, without its queue times.
 
 
 _REQUESTS = "requests"  # capability: queues and computing of a server's requests
@@ -161,9 +160,9 @@ class _Call(Struct, frozen=True):
 
 
 class RecordedRequests(Struct, frozen=True, eq=False):
-    """Requests that called the same. `durations` are ns by request and node of `graph` [r][n];
-    `latency_ns` of each, int64 [r]; `numbers` are their pipeline calls, `left_out` counts requests
-    that called something else. `batched` counts calls that computed together with another."""
+    """Recorded requests that make the same calls. `durations` are ns by request and node of `graph`
+    [r][n]; `latency` has the latency of each; `numbers` are their pipeline calls, `left_out` counts
+    requests with other calls. `batched` counts calls that computed together with another."""
 
     graph: RequestGraph
     durations: tuple[tuple[int, ...], ...]
@@ -174,7 +173,7 @@ class RecordedRequests(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, run: Run) -> RecordedRequests:
-        """Raises InputError if no request of the run called anything."""
+        """Read the requests of a run. Raises InputError if none called a model."""
         pipelines = PipelineCalls.of(run)
         by_number = _calls(run, pipelines)
         kinds = Counter(_kind(calls) for calls in by_number.values())
@@ -201,7 +200,8 @@ class RecordedRequests(Struct, frozen=True, eq=False):
 
 
 def predict_requests(run: Run, scenario: Scenario) -> Prediction:
-    """What so many requests at once would take. Raises InputError for a scenario with more."""
+    """Predict a server's requests at another concurrency. Raises InputError if the scenario asks
+    for anything else."""
     if scenario.changes_calls or scenario.place or scenario.devices or scenario.memory:
         raise InputError(
             "of a server's trace --concurrency alone can be predicted: it tells of no steps, "
@@ -252,7 +252,7 @@ def _unknown(run: Run) -> Iterator[Note]:
 
 
 def _calls(run: Run, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
-    """The calls that computed, by pipeline call."""
+    """The calls that computed, by number of their pipeline call."""
     computed = (
         run.commands.with_columns(end=pl.Series(ends(run.commands)))
         .filter(pl.col("category").cast(pl.String) == "compute")
@@ -278,7 +278,7 @@ def _kind(calls: Sequence[_Call]) -> tuple[str, ...]:
 
 
 def _ordered(calls: Sequence[_Call]) -> tuple[_Call, ...]:
-    """The same place for the same call of each request: by submodule, then time."""
+    """Sort the calls of a request by submodule, then time, so that requests can be matched."""
     return tuple(sorted(calls, key=lambda call: (call.submodule, call.begin)))
 
 
@@ -295,7 +295,7 @@ def _extents(pipelines: PipelineCalls) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _durations(calls: Sequence[_Call], latency: int) -> tuple[int, ...]:
-    """What the request's own node takes, then each call's computing."""
+    """The durations of the request's own node and of each call's computing."""
     taken = Stretches.union(
         np.array([call.begin for call in calls], dtype=np.int64),
         np.array([call.end for call in calls], dtype=np.int64),
@@ -305,7 +305,7 @@ def _durations(calls: Sequence[_Call], latency: int) -> tuple[int, ...]:
 
 
 def _graph(requests: Sequence[tuple[_Call, ...]], devices: Mapping[str, Device]) -> RequestGraph:
-    """The request's own node, then its calls."""
+    """Build the dependency graph: the request's own node, then its calls."""
     first, count = requests[0], len(requests[0])
     begin = np.array([[call.begin for call in calls] for calls in requests])
     end = np.array([[call.end for call in calls] for calls in requests])
@@ -327,15 +327,15 @@ def _graph(requests: Sequence[tuple[_Call, ...]], devices: Mapping[str, Device])
 
 
 def _batched(requests: Mapping[int, tuple[_Call, ...]]) -> int:
-    """Calls that computed when another of their model did, to the nanosecond."""
+    """Count the calls that computed at exactly the same time as another call of their model."""
     times = Counter((c.device, *c.computed) for calls in requests.values() for c in calls)
     return sum(count for count in times.values() if count > 1)
 
 
-# --- `predict`: a run and a scenario → what a request would take, and many at once.
+# --- `predict`: a run and a scenario → the time of a request, and of many at once.
 
 
-_MUCH = 0.1  # of a request: what was measured once is said
+_MUCH = 0.1  # of a request: a larger part measured once is noted
 
 
 def predict(
@@ -343,8 +343,8 @@ def predict(
 ) -> Prediction:
     """Predict `scenario` from `run`; `analysis` is of the whole run, without a selection.
 
-    Of several pipeline calls `pipeline` is the number of the one to start from. Raises InputError
-    if the run cannot answer it.
+    `pipeline` is the number of the pipeline call to start from, None for all. Raises InputError if
+    the run cannot answer it.
     """
     if recorded_by_server(run):
         return predict_requests(run, scenario)
@@ -352,7 +352,7 @@ def predict(
 
 
 class Predictor:
-    """What predictions of one run start from, made once: its workload, and the basis of replays.
+    """Predicts scenarios of one run; its workload and replay basis are made once.
 
     `analysis` is of the whole run. Raises InputError if nothing of the run can be predicted.
     """
@@ -364,14 +364,14 @@ class Predictor:
 
     @cached_property
     def recorded(self) -> ReplayBasis | None:
-        """The basis of replays with the host as it was recorded; None without launches. Raises
-        RefusedError if a replay does not tell what the run would have taken."""
+        """The replay basis with the host as it was recorded; None without launches. Raises
+        RefusedError if a replay would not reproduce the run's time."""
         return replay_basis(self.run, self.workload, stall_times(self.analysis))
 
     @cached_property
     def _beneath(self) -> bool:
-        """Whether a pipeline call began while its device worked for the one before: that hid what
-        the host did meanwhile, as nothing does in a replay of it alone."""
+        """Whether a pipeline call began while its device still worked for the one before, which hid
+        host time that a replay of the call alone does not hide."""
         pipelines = PipelineCalls.of(self.run)
         began = np.full(len(pipelines.numbers), np.iinfo(np.int64).max)
         np.minimum.at(began, pipelines.code_of_spans, pipelines.starts)
@@ -389,13 +389,13 @@ class Predictor:
 
     @property
     def launches(self) -> ReplayBasis | None:
-        """The basis of replays; None of a run whose launches cannot be replayed."""
+        """The replay basis, or None if the run's launches cannot be replayed."""
         return self.recorded if self.refused is None else None
 
     @cached_property
     def never_late(self) -> Predictor | None:
-        """The same with a host that takes no time in calls but for what it waits for; None of a run
-        whose launches cannot be replayed."""
+        """This predictor with an infinitely fast host (it still waits in syncs); None if the run's
+        launches cannot be replayed."""
         basis = self.launches
         if basis is None:
             return None
@@ -436,16 +436,16 @@ class Predictor:
         )
 
     def request_time(self, scenario: Scenario) -> RequestTime:
-        """The time of a request alone, of a scenario that places nothing: as in `predict`, without
-        the replays that explain it. Raises InputError if the run cannot answer it."""
+        """Predict the time of one request of a scenario without placement, without the replays that
+        explain it. Raises InputError if the run cannot answer it."""
         _, _, changes = self._scenario(scenario, explained=False)
         return _request(changes, changes.workload)
 
     def _scenario(
         self, scenario: Scenario, *, explained: bool = True
     ) -> tuple[Workload, ReplayBasis | None, Changed]:
-        """The workload as it was measured, or is in a replay, what that starts from, and what the
-        scenario makes of it; its reasons only if it is to be `explained`."""
+        """Return the workload (measured or replayed), its replay basis, and the changed workload;
+        reasons only if `explained`."""
         check(scenario, self.workload)
         basis = self._basis(scenario) if scenario.changes_calls or self.paced else None
         paced = basis is not None and basis.pace is not None
@@ -464,8 +464,7 @@ class Predictor:
         return workload, basis, changes
 
     def _replayed(self, basis: ReplayBasis) -> Workload:
-        """The workload as it is in a replay of what was recorded, with the host's pace of
-        `basis`."""
+        """Return the workload as a replay of the recording at the host's pace of `basis`."""
         if basis.pace not in self._replayed_at:
             workload = self.workload
             pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
@@ -482,7 +481,7 @@ class Predictor:
         return {}
 
     def _basis(self, scenario: Scenario) -> ReplayBasis | None:
-        """What a replay starts from; None if the run recorded no launches."""
+        """The replay basis at the scenario's host pace; None if the run recorded no launches."""
         basis, untraced = self.recorded, scenario.untraced_ns
         if basis is not None:
             return basis if untraced is None else self._at_untraced_pace(basis, untraced)
@@ -508,7 +507,7 @@ class Predictor:
         return {}
 
     def _following(self, scenario: Scenario, *, replayed: bool) -> Following:
-        """What the findings that the scenario follows come to."""
+        """The effect of the findings that the scenario follows."""
         some = followed(scenario.follow, self.analysis.findings)
         if not some:
             return Following()
@@ -523,7 +522,7 @@ class Predictor:
 
 
 def _request(changes: Changed, placed: Workload) -> RequestTime:
-    """The time of a request as `placed`, with the scatter of the recorded steps."""
+    """The time of a request of the `placed` workload, with the scatter of the recorded steps."""
     if changes.scatter is None:
         request = request_time(placed, changes.spread)
     else:
@@ -560,7 +559,7 @@ def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
 
 
 def _traced(analysis: Analysis, workload: Workload, basis: ReplayBasis | None) -> Iterator[Note]:
-    """Whether the prediction has the profiling overhead in it."""
+    """Note whether the prediction includes the profiling overhead."""
     if workload.overhead_ratio:
         factors = tuple(
             Note.of(Assumption.OVERHEAD_RATIO, submodule=name, ratio=factor)
@@ -573,7 +572,7 @@ def _traced(analysis: Analysis, workload: Workload, basis: ReplayBasis | None) -
             yield Note.of(Assumption.AS_TRACED_AT, share=share)
         elif analysis.run.producer == "capture":
             yield Note.of(Assumption.AS_TRACED)
-        elif basis is None:  # else said of the host, whose pace it is
+        elif basis is None:  # else noted with the host's pace
             yield Note.of(Assumption.AS_TRACED_ELSEWHERE)
 
 
@@ -593,7 +592,7 @@ def _assumptions(
 
 
 def _missing(run: Run, analysis: Analysis, scenario: Scenario) -> Iterator[Note]:
-    """What ran but is in no part, and what memory was not asked for."""
+    """Note work outside all parts, and memory that the scenario does not change."""
     if scenario.memory and (scenario.batch is not None or scenario.size is not None):
         yield Note.of(Unknown.ACTIVATIONS_AS_RECORDED)
     outside = analysis.accounting.calls_outside
@@ -607,7 +606,7 @@ def _missing(run: Run, analysis: Analysis, scenario: Scenario) -> Iterator[Note]
 
 
 def _behind(run: Run) -> tuple[str, ...]:
-    """Devices that worked on for calls that had returned, in a run without launches."""
+    """The devices that still worked after calls had returned, in a run without launches."""
     if launches_of(run.commands, run.flows) is not None:
         return ()
     work = run.commands.filter(device_work(run.commands["category"].to_physical().to_numpy()))
@@ -619,7 +618,7 @@ def _behind(run: Run) -> tuple[str, ...]:
 
 
 def _scatter(request: RequestTime) -> Iterator[Note]:
-    """What of the scatter the interval does not have."""
+    """Note the scatter that the interval does not include."""
     if request.low is None:
         yield Note.of(Unknown.SCATTER)
         return

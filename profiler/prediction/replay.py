@@ -63,11 +63,11 @@ from profiler.run.launches import Flags
 from profiler.run.run import Run
 from profiler.text import Note
 
-# --- A plan of the host's time replayed: what each of its pieces adds to the pipeline call.
+# --- Replay a plan of host work: what each piece adds to the pipeline call.
 #
-# As in a recorded call (`pieces`), a call takes from its start, or the end of the one before it,
-# until its last work has ended; the host's time is what is left. The pipeline call ends with its
-# last work, too, if that is later than the host's return (`axis`).
+# As in a recorded call (`pieces`), a call lasts from its start, or the end of the one before it,
+# until its last work has ended; the remaining time is the host's. The pipeline call ends with its
+# last work if that ends after the host's return (`axis`).
 
 
 _Reals = npt.NDArray[np.float64]
@@ -75,9 +75,9 @@ _Graphs = Mapping[int, Sequence[tuple[int, int]]]
 
 
 class Paces(Struct, frozen=True, eq=False):
-    """How the calls of a run are changed, by their rows: `work`, float64 [n], is the length of
-    their device work over what it was, `host` that of the host's time in them. `graphs` are the
-    host's times, start and end in ns, of those whose launches in each such time become one."""
+    """Factors on calls, by row: `work`, float64 [n], new over old length of their device work, and
+    `host`, the same of the host time in them. `graphs` are, by row, the host intervals, start and
+    end in ns, in which all launches become one."""
 
     work: _Reals
     host: _Reals
@@ -85,8 +85,8 @@ class Paces(Struct, frozen=True, eq=False):
 
 
 class ReplayedCall(Struct, frozen=True, eq=False):
-    """A pipeline call that was replayed: its pieces with their times, the device's span in ns, and
-    by submodule how long its calls' tiles were busy, and idle, in ns."""
+    """One replayed pipeline call: its pieces with their times, the device's span in ns, and the
+    busy and idle time of its calls' tiles by submodule, in ns."""
 
     pieces: PipelinePieces
     device_span_ns: int
@@ -96,7 +96,7 @@ class ReplayedCall(Struct, frozen=True, eq=False):
 
 
 def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
-    """Run `plan`, whose pieces start if the host's did."""
+    """Replay `plan`, whose pieces start when the host's did."""
     phases = [plan.encode, *plan.steps, plan.decode]
     flat = [piece for phase in phases for piece in phase]
     script, owner = _script(flat, paces)
@@ -112,8 +112,8 @@ def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> R
 
 
 def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
-    """The slices of all pieces, one each but for calls of which parts are one launch each; and if
-    each piece's slices start, int64 [pieces + 1]."""
+    """Make the slices of host time to replay, one per piece, several for calls with graphs; and the
+    first slice of each piece, int64 [pieces + 1]."""
     slices: list[tuple[int, int, float, bool]] = []
     owner = [0]
     for piece in pieces:
@@ -133,7 +133,7 @@ def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
 
 def _lengths(recording: Recording, paces: Paces) -> Times:
     works = recording.works
-    factor = np.append(paces.work, 1.0)[works.call]  # the last is of no call
+    factor = np.append(paces.work, 1.0)[works.call]  # the last entry is for work outside calls
     found: Times = np.rint(works.length * factor).astype(np.int64)
     return found
 
@@ -141,8 +141,8 @@ def _lengths(recording: Recording, paces: Paces) -> Times:
 def _timed(
     recording: Recording, pieces: Sequence[Piece], owner: Times, found: Replayed
 ) -> tuple[list[Piece], list[Times]]:
-    """The pieces, whose slices start at `owner`, with their new times, and of each that is a call
-    the places in `found` of its work."""
+    """Return the pieces (slices start at `owner`) with their new times, and for each call the
+    positions of its work in `found`."""
     cursor = int(found.begin[0]) if len(pieces) else 0
     borders = np.searchsorted(found.slice, owner)
     begin, end = found.begin[owner[:-1]].tolist(), found.end[owner[1:] - 1].tolist()
@@ -165,7 +165,7 @@ def _timed(
 def _of_tiles(
     pieces: Sequence[Piece], ran: Sequence[Times], found: Replayed
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """By submodule how long something of theirs ran in the tiles of its calls, and how long not."""
+    """Sum up, by submodule, how long the tiles of its calls were busy and idle."""
     busy: dict[str, float] = {}
     idle: dict[str, float] = {}
     for piece, own in zip(pieces, ran, strict=True):
@@ -182,10 +182,10 @@ def _of_tiles(
     return busy, idle
 
 
-# --- Why a replayed request takes what it takes: what waits for launches, and what ends that.
+# --- Reasons of a replayed request's time: what waits for launches, and what would remove that.
 
 
-_OF_CALLS = 0.1  # of a submodule's time: a wait that is said
+_OF_CALLS = 0.1  # of a submodule's time: a longer wait is noted
 _OF_REQUEST = 0.01
 
 
@@ -194,10 +194,9 @@ def reasons_of(
     now: Sequence[ReplayedCall],
     one_launch: Sequence[ReplayedCall],
 ) -> Iterator[Note]:
-    """Of the request `now`: what less work gains from `before`, which has as many steps and is
-    else as it was recorded; what waits for launches; the time were each call `one_launch`, if
-    that was replayed.
-    """
+    """Yield what determines the time of the request `now`: gains from less work relative to
+    `before` (same steps, otherwise as recorded), submodules that wait for launches, and the time if
+    each call were `one_launch`, if that was replayed."""
     total = _mean([call.pieces.duration_ns for call in now])
     yield from _less_work(before, now, total)
     worked, waited = _sums(now)
@@ -218,8 +217,8 @@ def reasons_of(
 def _less_work(
     before: Sequence[ReplayedCall], now: Sequence[ReplayedCall], total: float
 ) -> Iterator[Note]:
-    """What submodules that are called as often as before gain from less work on the device, of
-    requests that take `total`."""
+    """Yield the gains from less device work, for submodules called as often as before; `total` is
+    the time of a request."""
     least = _OF_REQUEST * total
     worked_before, waited_before = _sums(before)
     worked, waited = _sums(now)
@@ -241,8 +240,7 @@ def _calls_of(name: str, calls: Sequence[ReplayedCall]) -> int:
 
 
 def _sums(calls: Sequence[ReplayedCall]) -> tuple[dict[str, float], dict[str, float]]:
-    """By submodule how long the tiles of its calls were busy and idle, the mean of pipeline
-    calls."""
+    """The busy and idle time of the tiles by submodule, averaged over pipeline calls."""
     names = dict.fromkeys(name for call in calls for name in call.busy_ns)
     busy = {name: _mean([call.busy_ns.get(name, 0.0) for call in calls]) for name in names}
     idle = {name: _mean([call.idle_ns.get(name, 0.0) for call in calls]) for name in names}
@@ -253,22 +251,22 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
-# --- What predictions on a device that works through a queue of launches start from.
+# --- What predictions on a device with a launch queue start from.
 #
-# Such a run is predicted by replaying its launches, or not at all: sums of its calls' times would
-# have less work save what the host still takes to launch it.
+# Such a run is predicted by replaying its launches, or not at all: sums of call times would count
+# savings that the host's launch time takes back.
 
 
 _STILL = 1_000_000  # ns without a launch: the host does something else
-_AT_ONCE = 0.01  # of the time of calls: so much may be that of two devices
-_MISSING = 0.05  # of the time of work: so much may lack its launch
+_AT_ONCE = 0.01  # of the time of calls: at most this much may overlap on two devices
+_MISSING = 0.05  # of the time of work: at most this much may lack its launch
 
 
 class RefusedError(InputError):
-    """A run whose launches cannot be replayed; `why` has the code (`Refusal`) and its values."""
+    """A run's launches cannot be replayed; `why` has the code (`Refusal`) and its values."""
 
     def __init__(self, why: Note, sentence: str) -> None:
-        """`sentence` is what the user reads."""
+        """Set the note and the `sentence` that the user reads."""
         super().__init__(sentence)
         self.why = why
 
@@ -276,11 +274,11 @@ class RefusedError(InputError):
 class ReplayBasis(Struct, frozen=True, eq=False):
     """The measured pipeline calls on the host's axis, and the launches in them.
 
-    Of n calls `names` and `branches` are their submodules and branches, `queued`, bool [n], which
-    launched work, `host` how long the host takes in them over what it took: less if they were
-    traced and the cost of that is known; float64 [n]. `fidelity` is the sum over pipeline calls.
-    `pace` is that by which `host` was multiplied to be as without the profiler, None: it was not.
-    `stalls` is when the host stood still once, in some call: no launch less gains that.
+    Of n calls `names` and `branches` are their submodules and branches, `queued`, bool [n], whether
+    they launched work, `host` a factor on the host time in them, float64 [n]: below 1 if they were
+    traced and the overhead is known. `fidelity` is the sum over pipeline calls. `pace` is the
+    factor in `host` that removes the profiler's overhead, None if it was not applied. `stalls` are
+    single long pauses of the host in calls: fewer launches do not save them.
     """
 
     recording: Recording
@@ -299,20 +297,20 @@ class ReplayBasis(Struct, frozen=True, eq=False):
         return tuple(dict.fromkeys(self.names[self.queued].tolist()))
 
     def replayed(self, plans: Sequence[PipelinePieces], paces: Paces) -> tuple[ReplayedCall, ...]:
-        """The pipeline calls of `plans`."""
+        """Replay each of `plans`."""
         return tuple(replayed_call(self.recording, plan, paces) for plan in plans)
 
     @property
     def as_recorded(self) -> Paces:
-        """Nothing changed, but without the profiling overhead if that is known."""
+        """The paces of an unchanged run, without the profiling overhead if that is known."""
         return Paces(np.ones(len(self.host)), self.host)
 
 
 def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis | None:
-    """The basis of `workload`, which is of `run`, in which the host stood still at `stalls`; None
-    if the run recorded no launches.
+    """Make the replay basis of the `workload` of `run`, with the host's `stalls`; None if the run
+    recorded no launches.
 
-    Raises RefusedError if a replay does not tell what the run would have taken.
+    Raises RefusedError if a replay would not reproduce the run's time.
     """
     if not run.calls["call"].is_sorted():
         run = dataclasses.replace(run, calls=run.calls.sort("call"))
@@ -352,8 +350,8 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
 
 
 def _check_alone(run: Run) -> None:
-    """Raise if one host does not tell of a run in which nothing says what its parts are: calls of
-    several devices were under way at once, or ranks waited for one another."""
+    """Raise if one host does not explain a run without steps: calls of several devices overlapped,
+    or ranks waited for one another."""
     if (run.commands["category"] == "collective").any():
         raise RefusedError(
             Note.of(Refusal.COLLECTIVES),
@@ -377,7 +375,8 @@ def _check_alone(run: Run) -> None:
 
 
 def _still(recording: Recording) -> Stretches:
-    """When the host launched nothing for long: it loads data, say, which no graph takes away."""
+    """The intervals in which the host launched nothing for long: loading data, say, which graphs do
+    not remove."""
     moments = np.unique(recording.works.moment)
     moments = moments[moments > NEVER]
     return Stretches(moments[:-1], moments[1:]).longer_than(_STILL)
@@ -420,7 +419,7 @@ def _check_launched(recording: Recording) -> None:
 
 
 def _check_believed(each: Sequence[Fidelity]) -> None:
-    """Raise if the unchanged replay of a pipeline call is not what was recorded."""
+    """Raise if the unchanged replay of a pipeline call differs too much from the recording."""
     worst = max(each, key=lambda one: abs(one.ratio - 1.0), default=None)
     if worst is not None and not worst.believed:
         raise RefusedError(
@@ -437,19 +436,18 @@ def _check_believed(each: Sequence[Fidelity]) -> None:
         )
 
 
-# --- Scenarios of runs whose devices work through queues: launches are replayed.
+# --- Scenarios of runs with launch queues: launches are replayed.
 #
-# Calls that leave take the host's time and their launches with them; another batch, size or type
-# makes work shorter or longer and leaves launches as they were; further steps launch what recorded
-# ones did.
+# Removed calls take their host time and launches with them; another batch, size or type changes the
+# length of device work and keeps launches; additional steps repeat the launches of recorded ones.
 
 
 _VARIANTS = ("value", "low", "high")
-_NEARLY_ALL = 0.9  # of the launches of a call: as many are one graph
+_NEARLY_ALL = 0.9  # of the launches of a call: as many can be one graph
 GRAPHS_KEEP = 0.75
-"""Of the gain of graphs, the least that is kept: what copies inputs into a graph, launches it and
-keeps its kernels apart takes the rest. The graphs recorded on an H200 kept 77 % and 88 %, 96 % and
-93 % without a profiler (docs/gpu-evidence.md)."""
+"""The smallest share of the predicted gain of graphs that was measured: copies of inputs, the
+launch of the graph and gaps between its kernels take the rest. The graphs recorded on an H200 kept
+77 % and 88 %, 96 % and 93 % without a profiler (docs/gpu-evidence.md)."""
 
 
 def changed_by_replay(
@@ -462,8 +460,8 @@ def changed_by_replay(
     *,
     explained: bool = True,
 ) -> Changed:
-    """`workload` of `run` as `scenario` has it, but for if submodules are placed; `following` is
-    what its findings come to. Its reasons take two more replays, made if it is to be `explained`.
+    """Apply `scenario` to the `workload` of `run` by replay, except for placement; `following` is
+    the effect of its findings. With `explained`, two more replays find the reasons.
 
     Raises InputError if the run cannot answer it.
     """
@@ -508,14 +506,13 @@ def _bounds(
     now: Sequence[ReplayedCall],
     scenario: Scenario,
 ) -> tuple[float, float] | None:
-    """The least that the request takes: what is fused is one launch a call; and the most: graphs
-    keep as little of their gain as recorded ones did. None without either.
+    """The bounds of a request's time: low if fused submodules take one launch per call, high if
+    graphs keep only the smallest measured share of their gain. None without either.
 
-    If devices have other work to do for each launch, a time without the profiler tells the host's
-    pace within bounds only. Beside a device that bounded that time, clocked lower than while it was
-    recorded, the host may have been any faster, and would not be late for less work. And kernels in
-    the queue may have followed one another sooner than while they were recorded: then more of that
-    time was the host's.
+    With another size or precision, the untraced time gives the host's pace only within bounds. If
+    the device limited that time, at a lower clock than in the recording, the host may have been
+    infinitely fast. If kernels in the queue followed one another sooner than in the recording, more
+    of that time was the host's.
     """
     paces, found = plan.paces["value"], _elapsed(now)
     low = high = found
@@ -540,9 +537,9 @@ def _elapsed(calls: Sequence[ReplayedCall]) -> float:
 
 
 class _Plan(Struct, frozen=True, eq=False):
-    """What the pipeline calls do with as many steps as they had, how long their calls' work and
-    host time are at the estimates and at their bounds, and what that rests on; `fused` are the rows
-    of calls that a compiler would launch."""
+    """The pipeline calls with their recorded number of steps, the paces of their calls at the
+    estimates and at their bounds, and notes on these; `fused` are the rows of calls whose launches
+    a compiler takes over."""
 
     calls: tuple[PipelinePieces, ...]
     paces: Mapping[str, Paces]
@@ -605,8 +602,8 @@ def _paces(
     graphs: _Graphs,
     less_host: Mapping[str, float],
 ) -> Paces:
-    """The paces at the estimates' `value`, or at a bound of theirs; the host in submodules takes
-    `less_host` of its time."""
+    """Return the paces at the estimates' `value`, or at one of their bounds; `less_host` are
+    factors on the host time of submodules."""
     work, host = np.ones(len(basis.names)), basis.host.copy()
     for name, factor in less_host.items():
         host[(basis.names == name) & basis.queued] *= factor
@@ -636,7 +633,7 @@ def _spread(
     plan: _Plan,
     workload: Workload,
 ) -> dict[str, tuple[float, float]]:
-    """By submodule the bounds of its time relative to what was found, if it was estimated."""
+    """The bounds of each submodule's time relative to its predicted time, if it was estimated."""
     if not plan.estimated:
         return {}
     times = by_submodule(found)
@@ -652,9 +649,9 @@ def _spread(
 
 
 def _graphs(basis: ReplayBasis) -> _Graphs:
-    """The rows of calls that can be one launch, and the host's time in which nearly all of their
-    work is launched without a wait, but for when the host stood still once. What they wait for
-    ahead of it (a copy of their inputs) or behind it (a value that the caller reads) stays."""
+    """Find the calls that can be one graph, by row, with the host intervals in which nearly all of
+    their work is launched without a wait, minus stalls. Waits before (a copy of inputs) and after
+    (a value that the caller reads) are kept."""
     called = {
         piece.call: (piece.start_ns, piece.start_ns + piece.duration_ns)
         for plan in basis.plans
@@ -663,7 +660,7 @@ def _graphs(basis: ReplayBasis) -> _Graphs:
         if piece.submodule is not None and basis.queued[piece.call]
     }
     waits = basis.recording.waits
-    own = waits.back <= 1  # launches into a full queue are no waits of the code's
+    own = waits.back <= 1  # waits for a full queue are not in the code
     between = _Between(waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment))
     found = {row: _longest_launched(between, *extent) for row, extent in called.items()}
     return {
@@ -672,13 +669,13 @@ def _graphs(basis: ReplayBasis) -> _Graphs:
 
 
 def _without(stalls: Stretches, start: int, end: int) -> list[tuple[int, int]]:
-    """The times from `start` to `end` that lie in no stall."""
+    """The parts of `start` to `end` outside of stalls."""
     left = Stretches(np.array([start]), np.array([end])).minus(stalls)
     return [*zip(left.start.tolist(), left.end.tolist(), strict=True)]
 
 
 class _Between(NamedTuple):
-    """When the host waited, starts and ends, and when it launched, each in order of time."""
+    """The waits of the host, by starts and ends, and its launches, each sorted by time."""
 
     begins: Times
     ends: Times
@@ -686,8 +683,8 @@ class _Between(NamedTuple):
 
 
 def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int] | None:
-    """The time between two waits in which most is launched from `start` to `end`; None if that
-    is not nearly all of it."""
+    """The interval between two waits that has most launches of `start` to `end`; None if these are
+    not nearly all."""
     begins, ends, moments = between
     inside = slice(*np.searchsorted(begins, [start, end]))
     first = np.minimum(np.append(start, ends[inside]), end)
@@ -713,7 +710,7 @@ def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> Iterator[Note]:
 
 
 def _stalled_ns(basis: ReplayBasis, graphs: _Graphs) -> int:
-    """How long the host stood still in calls that are graphs, the mean of pipeline calls."""
+    """The total of the host's stalls in calls that become graphs, per pipeline call."""
     pieces = [
         piece
         for plan in basis.plans
@@ -740,15 +737,15 @@ def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> Iterator[Not
         yield Note.of(code)
 
 
-# --- How fast the host is without the profiler: from how long the run takes without it.
+# --- Find the host's pace without the profiler, from the untraced time of the run.
 #
-# What is recorded slows the host (1.7 to 2.3 us each of its events on an H200's host, measured by
-# CUDA events with and without torch.profiler), and hardly the device. So there is one pace of the
-# host in its calls at which a replay of the recorded launches takes what the run takes untraced.
+# Recording slows the host (1.7 to 2.3 us per event on an H200's host, measured by CUDA events with
+# and without torch.profiler), and hardly the device. So there is one pace of the host in its calls
+# at which a replay of the recorded launches takes the untraced time.
 
 
 _ROUNDS = 24  # of bisection: to 1e-7 of the host's time
-_NEAR = 0.005  # of the time given: so near is reached
+_NEAR = 0.005  # of the given time: close enough
 
 
 def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
@@ -774,8 +771,8 @@ def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
 
 
 def _slowest(basis: ReplayBasis, untraced_ns: int) -> float:
-    """How many times as slow as `basis` has it the host is if nothing lies between kernels in the
-    queue; at most as slow as it was recorded."""
+    """Return the factor by which the host may be slower than in `basis` if kernels in the queue had
+    no gaps; at most as slow as recorded."""
     works = basis.recording.works
     at_once = replace(works, behind=np.where(works.launch > NEVER, 0, works.behind))
     sooner = replace(basis, recording=replace(basis.recording, works=at_once))
@@ -783,8 +780,7 @@ def _slowest(basis: ReplayBasis, untraced_ns: int) -> float:
 
 
 def _pace(basis: ReplayBasis, taken_ns: int, most: float) -> float:
-    """The slowest pace of the host, of all up to `most`, at which its pipeline calls take so
-    long."""
+    """Find the host's slowest pace, up to `most`, at which pipeline calls take `taken_ns`."""
     low, high = 0.0, most
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
@@ -796,13 +792,13 @@ def _pace(basis: ReplayBasis, taken_ns: int, most: float) -> float:
 
 
 def _replayed_ns(basis: ReplayBasis, pace: float) -> float:
-    """What the recorded pipeline calls take in the mean with the host at that pace, to the end of
-    the last call of each."""
+    """The mean replayed time of the recorded pipeline calls at this host pace, to the end of each
+    one's last call."""
     calls = basis.replayed(basis.plans, replace(basis.as_recorded, host=basis.host * pace))
     return sum(call.pieces.duration_ns - _behind_ns(call.pieces) for call in calls) / len(calls)
 
 
 def _behind_ns(pieces: PipelinePieces) -> int:
-    """How long the host's work behind the last call takes."""
+    """The duration of the host's work after the last call."""
     last = (*pieces.encode, *(piece for step in pieces.steps for piece in step), *pieces.decode)[-1]
     return 0 if last.submodule is not None else last.duration_ns

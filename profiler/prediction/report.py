@@ -51,7 +51,7 @@ _SCENARIO_KEYS = {"memory": "device_memory_bytes", "size": "size_pixels"}
 
 def prediction_document(prediction: Prediction, ladder: Ladder | None = None) -> dict[str, Any]:
     """The prediction as plain values: mappings, lists, text, numbers, booleans, None. `ladder` is
-    what to do first, if nothing was asked."""
+    given if no scenario was."""
     scenario, request = prediction.scenario, prediction.request
     return {
         **envelope("prediction"),
@@ -157,8 +157,8 @@ _NO_STAGE = "outside"
 _RECORDED = "recorded"
 _AS_PLACED, _BEST = "as placed", "best placement"
 _ROWS = 100
-_BETTER = 1.01  # times the throughput: less is no gain
-_NAMED = 4  # submodules that move
+_BETTER = 1.01  # times the throughput: below is no gain
+_NAMED = 4  # moved submodules that are named
 _ORDERS: Mapping[Order, str] = {
     "pipeline": "the calls of each one after the other",
     "graph": "a call of each as soon as its inputs are there",
@@ -201,7 +201,7 @@ _PLACEMENT = (
 
 
 def prediction_report(prediction: Prediction) -> Report:
-    """What was measured and is predicted, its parts, requests at once, and what it rests on."""
+    """Report measured and predicted times, by part, under load, and what they rest on."""
     parts = (
         *_times(prediction),
         *_simulations(prediction),
@@ -218,8 +218,8 @@ def prediction_report(prediction: Prediction) -> Report:
 
 
 def headline(prediction: Prediction) -> str:
-    """`"1.76 s → 286 ms, 90 % interval 271 ms to 301 ms (4 steps, guidance off)"`; of several
-    requests at once what all get and what one takes among them comes first."""
+    """Format the headline: `"1.76 s → 286 ms, 90 % interval 271 ms to 301 ms (4 steps, guidance
+    off)"`; with several requests at once, throughput and latency come first."""
     before, request = prediction.measured.ns, prediction.request
     text = f"{duration(before)} → {duration(request.ns)}"
     if request.low is None or request.high is None:
@@ -239,8 +239,8 @@ def headline(prediction: Prediction) -> str:
 
 
 def best_line(prediction: Prediction) -> str:
-    """The best placement and what it gains, or that none does; "" if none was asked for: a search
-    on given devices, or what fits of what does not as it is placed."""
+    """Say which placement is best and what it gains, or that none does; "" unless devices were
+    given or the current placement does not fit."""
     best, now = prediction.best, prediction.simulation
     if best is None or not (prediction.scenario.devices or prediction.too_large):
         return ""
@@ -260,21 +260,21 @@ def best_line(prediction: Prediction) -> str:
 
 
 def _placed(placement: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The submodules that it has elsewhere than they are now, each with its device."""
+    """List the submodules that `placement` moves away from `now`, each with its device."""
     moved = [f"{name} on {on}" for name, on in placement.items() if now.get(name) != on]
     more = len(moved) - _NAMED
     return ", ".join([*moved[:_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _speed(found: Simulation) -> str:
-    """How long one request takes; of several at once how many a second."""
+    """Format the time of a request, or with several at once the requests per second."""
     if found.concurrency == 1:
         return duration(found.latency(50))
     return f"{found.throughput:,.2f} requests/s"
 
 
 def _asked(prediction: Prediction) -> Iterator[str]:
-    """The scenario in words."""
+    """Yield the parts of the scenario as text."""
     scenario = prediction.scenario
     if scenario.steps is not None:
         yield counted(scenario.steps, "step")
@@ -299,7 +299,7 @@ def _asked(prediction: Prediction) -> Iterator[str]:
 
 
 def _basis(prediction: Prediction) -> str:
-    """What was measured, and what the interval is made of."""
+    """Say what was measured, and what the interval includes."""
     measured, request = prediction.measured, prediction.request
     count = len(measured.pipelines)
     calls = f"the mean of {count} pipeline calls" if count > 1 else "one pipeline call"
@@ -362,7 +362,7 @@ def _share_rows(shares: Iterable[Part], total: Part, columns: Sequence[Column]) 
 
 
 def _simulations(prediction: Prediction) -> Iterator[SectionPart]:
-    """Requests at once as placed and as the best placement has them, devices, that placement."""
+    """The simulations as placed and in the best placement, the devices, and that placement."""
     best = prediction.best
     both = {_AS_PLACED: prediction.simulation, _BEST: best.simulation if best else None}
     shown = {name: one for name, one in both.items() if one is not None}
@@ -380,7 +380,7 @@ def _simulations(prediction: Prediction) -> Iterator[SectionPart]:
 def _simulated(
     shown: Mapping[str, Simulation], recorded: RecordedLatency | None
 ) -> TableView | None:
-    """What is predicted, below what a server recorded."""
+    """The table of simulations, below what a server recorded."""
     rows: list[tuple[object, ...]] = []
     if recorded is not None:
         latencies = (recorded.latency(p) for p in PERCENTILES)
@@ -402,7 +402,7 @@ def _simulated(
 
 
 def _devices(shown: Mapping[str, Simulation]) -> TableView | None:
-    """Of each device its utilization in each placement, and the wait for it as placed."""
+    """The table of devices: utilization in each placement, and the wait for each as placed."""
     placed, best = shown.get(_AS_PLACED), shown.get(_BEST)
     waits = (placed or shown[_BEST]).queue_wait_ns
     names = dict.fromkeys(name for one in shown.values() for name in one.utilization)
@@ -434,7 +434,7 @@ def _notes(title: str, notes: Sequence[Note]) -> Iterator[SectionPart]:
         )
 
 
-# --- What is said of predictions: what they assume, what they do not know, devices and memory.
+# --- Sentences of predictions: assumptions, what is not known, devices and memory.
 
 
 FACTORS: Sentences = {

@@ -37,42 +37,43 @@ from profiler.trace.events import device_kind
 
 # --- The time of one request: the sum of its parts, with an interval.
 #
-# The interval is that of one request to come, by a seeded bootstrap over what repeats. A request of
-# m steps beyond its first draws m of the n measured ones, with replacement. Draws from few values
-# scatter too little, and their mean, which the prediction goes by, is off itself: it is m of these
-# means. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which
-# makes of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
+# The interval is a prediction interval of one future request, by a seeded bootstrap over what
+# repeats. A request with m steps after its first draws m of the n measured ones, with replacement.
+# Draws from few values scatter too little, and their mean, on which the prediction is based, is
+# uncertain itself. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z,
+# which turns their variance, m (n - 1) / n s^2, into that of a prediction interval,
+# m (1 + m / n) s^2.
 #
-# Of a single pipeline call what was measured once (its first step, and what lies in none) is taken
-# to scatter as its steps do, by the same share of itself in each submodule: without that, an
-# interval of few steps beside long encoders would hold the scatter of the smaller part alone.
+# With a single pipeline call, what was measured once (its first step, and work outside of steps) is
+# assumed to scatter as its steps do, by the same relative amount in each submodule: otherwise an
+# interval of few steps beside long encoders would include the scatter of the smaller part alone.
 #
-# Of p pipeline calls, two or more, each draw takes one, with its own steps. What lies between the
-# calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by sqrt(k /
+# With p pipeline calls, two or more, each draw takes one, with its own steps. Deviations between
+# calls are widened by sqrt((p + 1) / (p - 1)), as above for one of p; those within by sqrt(k /
 # (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of their sum
-# (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
-# chance: of less than six the interval is at least that of the steps of all of them.
+# (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). Few calls may be equal by chance: with
+# less than six the interval is at least that of the steps of all of them.
 #
-# Equal runs differ by more than their pipeline calls do: what a machine does with clocks, caches
-# and other work changes in minutes, and no run shows it. Each draw therefore also multiplies what
-# the host's processors execute with one factor of `_BETWEEN_RUNS`, and what other devices do with
-# one of `LEAST_SPREAD`.
+# Equal runs differ by more than their pipeline calls do: clocks, caches and other work of a machine
+# change within minutes, which no single run shows. Each draw therefore also multiplies the time on
+# the host's processors with one factor of `_BETWEEN_RUNS`, and the time on other devices with one
+# of `LEAST_SPREAD`.
 #
-# Where the time of a submodule was estimated within bounds each draw also multiplies it with a
-# value between them, from a triangular distribution that has its peak at the estimate.
+# If the time of a submodule was estimated within bounds, each draw also multiplies it with a value
+# between them, from a triangular distribution that peaks at the estimate.
 
 
 _Reals = npt.NDArray[np.float64]
-_FEW = 6  # pipeline calls; that fewer are alike may be by chance
+_FEW = 6  # pipeline calls; fewer may be equal by chance
 _BETWEEN_RUNS = 0.02
-"""Standard deviation of an equal run's time on a processor, relative, beyond what its pipeline
-calls scatter by (docs/performance.md, "What intervals are worth")."""
+"""Relative standard deviation of processor time between equal runs, beyond the scatter of pipeline
+calls (docs/performance.md, "What intervals are worth")."""
 
 
 class RequestTime(Struct, frozen=True):
-    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None if nothing
-    was measured more than once and nothing was estimated within bounds. `resampled` names what was
-    drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
+    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None if nothing was
+    measured more than once and nothing was estimated within bounds. `resampled` is the unit that
+    was drawn, None if nothing was; `once_ns` is the part of the time that was measured once."""
 
     ns: float
     low: float | None
@@ -89,7 +90,7 @@ def request_time(
     seed: int = RESAMPLING_SEED,
 ) -> RequestTime:
     """The time of one request of `workload`; `spread` as in `changes.Changed`."""
-    if not workload.tasks:  # pipeline calls in which nothing is known to have run
+    if not workload.tasks:  # pipeline calls without known work
         return RequestTime(0.0, None, None, None, 0.0)
     value = sum(mean_time(task, workload) for task in workload.tasks)
     names = list(dict.fromkeys(task.submodule for task in workload.tasks))
@@ -119,7 +120,7 @@ def request_time(
 
 
 def _between_runs(workload: Workload, generator: np.random.Generator, resamples: int) -> _Reals:
-    """How far a run to come is from this one, by what neither shows; float64 [resamples]."""
+    """Draw the deviation between this run and an equal future one, in ns; float64 [resamples]."""
     on_host = sum(
         mean_time(task, workload)
         for task in workload.tasks
@@ -148,7 +149,7 @@ def mean_time(task: Task, workload: Workload) -> float:
 
 
 def by_stage(workload: Workload) -> dict[str, float]:
-    """The mean time of each stage in ns, in order; "" for what lies in none."""
+    """The mean time of each stage in ns, in order; "" for work outside stages."""
     return _sums(workload, [task.stage for task in workload.tasks])
 
 
@@ -165,8 +166,8 @@ def _sums(workload: Workload, names: Sequence[str]) -> dict[str, float]:
 
 
 class _Measured(Struct, frozen=True, eq=False):
-    """The time of a submodule in p pipeline calls: `once`, float64 [p], in the first step and in no
-    step, `steady`, float64 [p, k], in each later step."""
+    """The time of a submodule in p pipeline calls: `once`, float64 [p], in the first step and
+    outside steps, `steady`, float64 [p, k], in each later step."""
 
     once: _Reals
     steady: _Reals
@@ -190,7 +191,7 @@ class _Measured(Struct, frozen=True, eq=False):
         return float(self.by_call(later).mean())
 
     def by_call(self, later: int) -> _Reals:
-        """Its time with `later` steps, each the mean of its call's [p]."""
+        """The time per pipeline call with `later` steps at its mean, float64 [p]."""
         if not self.steady.size:
             return self.once
         means: _Reals = self.once + later * self.steady.mean(axis=1)
@@ -200,8 +201,8 @@ class _Measured(Struct, frozen=True, eq=False):
 def _steps_drawn(
     parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
 ) -> _Reals | None:
-    """How far `later` steps, drawn from those of all calls, are from as many means, widened:
-    float64 [parts, resamples]. None if nothing is drawn, or from one step."""
+    """Draw `later` steps from those of all calls and return the widened deviation of their sum from
+    the mean, float64 [parts, resamples]; None if there is nothing to draw, or one step."""
     count = parts[0].steady.size
     if not later or count < 2:
         return None
@@ -216,8 +217,8 @@ def _steps_drawn(
 def _once_drawn(
     parts: Sequence[_Measured], generator: np.random.Generator, resamples: int
 ) -> _Reals:
-    """How far what was measured once would be off, did it scatter as the steps of the one pipeline
-    call do; float64 [parts, resamples]."""
+    """Draw the deviation of parts that were measured once, assuming that they scatter like the
+    steps of the single pipeline call; float64 [parts, resamples]."""
     steps = np.sum([part.steady.ravel() for part in parts], axis=0)
     mean = float(steps.mean())
     spread = float(steps.std(ddof=1)) / mean if mean > 0 else 0.0
@@ -230,8 +231,8 @@ def _once_drawn(
 def _calls_drawn(
     parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
 ) -> _Reals | None:
-    """How far a pipeline call with its own steps is from the mean, widened: float64
-    [parts, resamples]. None if there is one."""
+    """Draw a pipeline call with its own steps and return its widened deviation from the mean,
+    float64 [parts, resamples]; None if there is only one."""
     calls, known = parts[0].steady.shape
     if calls < 2:
         return None
@@ -253,7 +254,7 @@ def _calls_drawn(
 
 
 def _degrees(variances: Sequence[tuple[float, int]]) -> int:
-    """The degrees of freedom of a sum of independent variances, each with its own."""
+    """The degrees of freedom of a sum of independent variances (Satterthwaite)."""
     known = [(variance, free) for variance, free in variances if variance > 0]
     if not known:
         return max(free for _, free in variances)
@@ -266,7 +267,7 @@ def _degrees(variances: Sequence[tuple[float, int]]) -> int:
 def _factors(
     between: tuple[float, float], generator: np.random.Generator, resamples: int
 ) -> _Reals | float:
-    """A factor for each draw."""
+    """Draw a factor between the bounds of an estimate for each resample."""
     low, high = between
     if low >= high:
         return 1.0
@@ -279,7 +280,7 @@ def _width(deviations: _Reals) -> float:
 
 
 def _once(workload: Workload, resampled: Resampled | None) -> float:
-    """The mean time of what was measured in one pipeline call, and there once."""
+    """The part of the mean time that was measured once; 0 with several pipeline calls."""
     if len(workload.measured_ns) > 1:
         return 0.0
     total = sum(mean_time(task, workload) for task in workload.tasks)
@@ -293,24 +294,24 @@ def _once(workload: Workload, resampled: Resampled | None) -> float:
 # --- The tasks of one request as a graph: what each waits for, and which resource it needs.
 #
 # Two orders. `pipeline` is a thread for each request, which calls one submodule after another, as
-# diffusers does. `graph` needs a scheduler such as Triton's ensembles, if a call starts as soon as
-# its inputs are there: calls of `encode` wait for nothing but the request and their own host work,
-# calls of one step for the step before and for earlier calls of their own branch. Host work that
-# nothing follows in its part (joining embeddings, the scheduler) waits for all of the part. What
-# `decode` does stays in order.
+# diffusers does. `graph` needs a scheduler such as Triton's ensembles: a call starts as soon as its
+# inputs are there. Calls of `encode` wait only for the request and their own host work, calls of
+# one step for the step before and for earlier calls of their own branch. Host work at the end of a
+# part (joining embeddings, the scheduler) waits for all of the part. Tasks of `decode` stay in
+# order.
 
 
 _Edges = list[list[int]]  # by task of a part: the tasks of the part that it waits for
 
 
 class RequestGraph(Struct, frozen=True, eq=False):
-    """The n nodes of a request, each after all that it waits for.
+    """The graph of a request: n nodes, each after all that it waits for.
 
     `work[i]` is what node i does: tasks with their steps, -1 outside of steps. It is one call, or
-    host work that follows one another. `resource[i]` is the number in `resources` of what it needs,
-    the first being the process's host thread, the others devices. `waits_for[i]` counts the nodes
-    directly before node i, `after[i]` are those directly after it. `servers[r]` is how many nodes
-    resource r runs at once: one each if it is empty.
+    consecutive host work. `resource[i]` is the number in `resources` of what it needs; the first is
+    the process's host thread, the others are devices. `waits_for[i]` counts the nodes directly
+    before node i, `after[i]` are those directly after it. `servers[r]` is how many nodes resource r
+    runs at once: one each if it is empty.
     """
 
     work: tuple[tuple[tuple[Task, int], ...], ...]
@@ -321,8 +322,8 @@ class RequestGraph(Struct, frozen=True, eq=False):
     servers: tuple[int, ...] = ()
 
     def critical_path(self, durations: Sequence[float]) -> float:
-        """The longest chain of nodes with these durations [n]: a request that waits for no other,
-        were there as many of each device as it could use."""
+        """The length of the longest chain of nodes with these durations [n]: the time of a request
+        that never waits for a device."""
         begin = [0.0] * len(self.work)
         end = 0.0
         for node, duration in enumerate(durations):
@@ -362,8 +363,8 @@ def request_graph(workload: Workload, order: Order = DEFAULT_ORDER) -> RequestGr
 
 
 def _graph(work: Sequence[tuple[Task, int]], before: _Edges) -> RequestGraph:
-    """The graph of tasks, each of which waits for those in `before`; host work that is followed by
-    other host work and nothing else is one node with it."""
+    """Build the graph of tasks, each of which waits for those in `before`; host work followed by
+    nothing but other host work is merged into one node."""
     followers = Counter(earlier for needed in before for earlier in needed)
     node_of: list[int] = []
     grouped: list[list[tuple[Task, int]]] = []
@@ -398,7 +399,7 @@ def _in_line(part: Sequence[Task]) -> _Edges:
 
 
 def _encode_edges(part: Sequence[Task]) -> _Edges:
-    """Each call waits for the host work directly before it."""
+    """The edges of `encode`: each call waits for the host work directly before it."""
     return _edges(part, [str(i) for i in range(len(part))])
 
 
@@ -406,13 +407,13 @@ def _step_edges(part: Sequence[Task]) -> _Edges:
     """Each call waits for the calls of its branch before it, and for the host work between."""
     branches = {task.branch for task in part if task.submodule is not None}
     if len(branches) > 1 and not branches <= {"cond", "uncond"}:
-        return _in_line(part)  # what a batched call makes is of both branches
+        return _in_line(part)  # both branches need a batched call's result
     return _edges(part, [task.branch for task in part])
 
 
 def _edges(part: Sequence[Task], chains: Sequence[str]) -> _Edges:
-    """Each call waits for the one before it in its chain and for the host work directly before it,
-    host work behind the last call for all calls."""
+    """The edges of a part: each call waits for the one before it in its chain and for the host work
+    directly before it; host work after the last call waits for all calls."""
     edges: _Edges = []
     pending: list[int] = []  # host work since the last call
     last: dict[str, int] = {}  # call by chain
@@ -431,14 +432,14 @@ def _edges(part: Sequence[Task], chains: Sequence[str]) -> _Edges:
     return edges
 
 
-# --- How far the throughput of a simulation may be off because so little was measured.
+# --- The uncertainty of a simulated throughput due to few measurements.
 #
 # A seeded bootstrap of the mean times, over pipeline calls if there are two or more, else over
-# steps, which know nothing of how pipeline calls differ: each draw gives the least time for a
-# request (the busiest resource's, or the critical path by the concurrency), and the throughput goes
-# with it. Deviations are widened as those of means of few values are, by sqrt(n / (n - 1)) t(n - 1)
-# / z (Hesterberg 2015, Am. Stat. 69(4), 371-386). It says nothing about what the model leaves out,
-# nor about bounds of what was estimated.
+# steps, which do not show how pipeline calls differ: each draw gives the lower bound of the time
+# per request (the busiest resource's, or the critical path divided by the concurrency), to which
+# the throughput is inversely proportional. Deviations are widened as for means of few values, by
+# sqrt(n / (n - 1)) t(n - 1) / z (Hesterberg 2015, Am. Stat. 69(4), 371-386). It does not cover what
+# the model leaves out, nor bounds of estimates.
 
 
 _DRAWS = 200
@@ -447,8 +448,8 @@ _DRAWS = 200
 def relative_interval(
     workload: Workload, graph: RequestGraph, concurrency: int, seed: int
 ) -> tuple[float, float] | None:
-    """Bounds of the true throughput / the simulated one with 90 % confidence, None if nothing
-    was measured more than once."""
+    """The bounds of true / simulated throughput with 90 % confidence, None if nothing was measured
+    more than once."""
     calls = len(workload.measured_ns)
     steps = max((task.steady_ns.shape[1] for task in workload.step), default=0)
     over_calls = calls > 1
@@ -458,7 +459,7 @@ def relative_interval(
     picked = draws(units, _DRAWS, np.random.default_rng(seed))
 
     def mean(task: Task, step: int) -> _Reals:
-        """The mean time in each draw, the measured one as the last of all [draws + 1]."""
+        """The mean time of a task in each draw, and last the measured one [draws + 1]."""
         values = task.first_ns if step == 0 and task.first_ns.size else task.steady_ns
         by_call = values.reshape(len(values), -1)
         if not by_call.size:
@@ -484,7 +485,8 @@ def relative_interval(
 
 
 def shortest_periods(graph: RequestGraph, durations: _Reals, concurrency: int) -> list[float]:
-    """The least time in ns between completions, for each column of `durations` [n, columns]."""
+    """The lower bound of the time in ns between completions, for each column of `durations` [n,
+    columns]."""
     busy = np.zeros((len(graph.resources), durations.shape[1]))
     np.add.at(busy, list(graph.resource), durations)
     begin = np.zeros_like(durations)
@@ -500,13 +502,12 @@ def shortest_periods(graph: RequestGraph, durations: _Reals, concurrency: int) -
 
 # --- Many requests at once on few devices: a discrete-event simulation of a closed loop.
 #
-# `concurrency` requests are in flight all the time: as soon as one is done the next begins. A
-# device runs one call at a time, first come first served; so does the host's one thread (of
-# CPython, host work of all requests shares it) with host work. Calls take what they were measured
-# to take, whatever else runs: each simulated request draws one of the measured pipeline calls, and
-# each of its steps one of that call's.
+# `concurrency` requests are always in flight: when one is done the next begins. A device runs one
+# call at a time, first come first served; so does the host's one thread (in CPython all requests
+# share it) with host work. Calls take their measured time, whatever else runs: each simulated
+# request draws one of the measured pipeline calls, and each of its steps one of that call's.
 #
-# What lies before the window of measurement is warm-up: the loop starts with all requests at
+# The time before the measurement window is warm-up, because the loop starts with all requests at
 # once.
 
 
@@ -520,13 +521,13 @@ _Times = npt.NDArray[np.int64]
 
 
 class Simulation(Struct, frozen=True, eq=False):
-    """What a closed loop of `concurrency` requests came to within its window.
+    """The result of a closed loop of `concurrency` requests within its measurement window.
 
     `throughput` is requests/s, between `low` and `high` with 90 % confidence as far as the scatter
-    of what was measured goes, None if nothing was measured more than once. `latency_ns` has one
-    entry for each of the `requests` completed in the window, int64 [requests]. By resource (`host`
-    and each device): `utilization`, the share of the window in which it was busy, and
-    `queue_wait_ns`, the mean time for which a request waited for it.
+    of measured times goes, None if nothing was measured more than once. `latency_ns` has one entry
+    for each of the `requests` completed in the window, int64 [requests]. By resource (`host` and
+    each device): `utilization`, the share of the window in which it was busy, and `queue_wait_ns`,
+    the mean time for which a request waited for it.
     """
 
     concurrency: int
@@ -541,7 +542,7 @@ class Simulation(Struct, frozen=True, eq=False):
     high: float | None = None
 
     def latency(self, percentile: float) -> int:
-        """The latency in ns below which `percentile` % of the requests stay."""
+        """The given percentile of the latency, in ns."""
         return round(float(np.percentile(self.latency_ns, percentile)))
 
     @property
@@ -558,18 +559,18 @@ def simulate(
     requests: int | None = None,
     seed: int = SEED,
 ) -> Simulation:
-    """Simulate `workload` as it is placed, with `concurrency` requests in flight.
+    """Simulate the placed `workload` with `concurrency` requests in flight.
 
-    `requests` is how many to measure at least (default: so many that it takes a fraction of a
-    second). The same arguments always give the same result. Raises InputError for a concurrency
-    below 1, an unknown order, and a workload in which nothing took any time.
+    `requests` is the minimum number to measure (default: what takes a fraction of a second). The
+    same arguments always give the same result. Raises InputError for a concurrency below 1, an
+    unknown order, and a workload in which nothing took any time.
     """
     if concurrency < 1:
         raise InputError(f"the concurrency is {concurrency}; simulate 1 request or more at once")
     graph = request_graph(workload, order)
     warmup = _WARMUP_ROUNDS * concurrency
     rounds = _rounds(requests, concurrency, len(graph.work))
-    # Requests start beyond the last one that is measured: the loop stays closed to the end.
+    # Starts requests beyond the last measured one, so that the loop stays closed to the end.
     drawn = _draw(graph, warmup + (rounds + 1) * concurrency, np.random.default_rng(seed))
     found = run_closed_loop(graph, drawn, concurrency, warmup, order)
     bounds = relative_interval(workload, graph, concurrency, seed)
@@ -582,8 +583,8 @@ def simulate(
 def simulate_drawn(
     graph: RequestGraph, measured: Sequence[Sequence[float]], concurrency: int
 ) -> Simulation:
-    """Simulate requests each of which is one of those measured: durations in ns [r][n] of the nodes
-    of `graph`. Raises InputError if they took no time."""
+    """Simulate requests drawn from measured ones: durations in ns [r][n] of the nodes of `graph`.
+    Raises InputError if they took no time."""
     warmup = _WARMUP_ROUNDS * concurrency
     rounds = _rounds(None, concurrency, len(graph.work))
     count = warmup + (rounds + 1) * concurrency
@@ -621,15 +622,15 @@ def mean_durations(graph: RequestGraph) -> list[float]:
 
 
 def _values(task: Task, step: int) -> _Times:
-    """What was measured of a task in this step [p, k]; later steps stand in for a first one that
-    was not measured, and the other way round."""
+    """The measured times of a task in this step [p, k]; if its first step was not measured, later
+    ones replace it, and the other way round."""
     first, later = task.first_ns.reshape(-1, 1), task.steady_ns
     candidates = (first, later) if step == 0 else (later, first)
     return next((values for values in candidates if values.size), later)
 
 
 def _draw(graph: RequestGraph, requests: int, generator: np.random.Generator) -> list[list[int]]:
-    """Durations of the nodes of each request in ns [requests][n]."""
+    """Draw the durations of each request's nodes in ns [requests][n]."""
     pipeline = generator.random(requests)  # as a share of the pipeline calls there are
     drawn = np.zeros((len(graph.work), requests), dtype=np.int64)
     for node, work in enumerate(graph.work):
@@ -648,10 +649,10 @@ def run_closed_loop(
     warmup: int,
     order: Order,
 ) -> Simulation:
-    """Run requests of these `durations` in ns [r][n], of which the last `concurrency` need not end.
+    """Run requests of these `durations` in ns [r][n]; the last `concurrency` of them need not end.
 
     The window starts when `warmup` requests are done and ends with request r - `concurrency`.
-    Raises InputError if it lasts no time.
+    Raises InputError if the window is empty.
     """
     loop = _Loop(graph, durations)
     last = len(durations) - concurrency
@@ -703,26 +704,26 @@ class _Loop:
         self._queues: list[deque[tuple[float, int, int]]] = [deque() for _ in range(count)]
         self._servers = graph.servers or (1,) * count
         self._until: list[list[float]] = [[] for _ in range(count)]  # ends of what each runs
-        self._busy = [0.0] * count  # to the end of what runs
+        self._busy = [0.0] * count  # including what is still running
         self._now = 0.0
         self.latencies: list[float] = []  # in order of completion
         self.waits: list[list[float]] = []  # by resource, of the same requests
 
     def start(self, concurrency: int) -> float:
-        """Start so many requests at time 0."""
+        """Start `concurrency` requests at time 0."""
         for _ in range(concurrency):
             self._begin()
         return self._now
 
     def run_until(self, completed: int) -> float:
-        """Go on until so many requests are done; the time when it was so."""
+        """Run until `completed` requests are done and return that time."""
         while len(self.latencies) < completed:
             self._now, _, request, node = heappop(self._ends)
             self._done(request, node)
         return self._now
 
     def snapshot(self) -> dict[str, float]:
-        """By resource, how long it has been busy until now."""
+        """The busy time of each resource until now."""
         ahead = [sum(max(end - self._now, 0.0) for end in ends) for ends in self._until]
         busy = (total - rest for total, rest in zip(self._busy, ahead, strict=True))
         return dict(zip(self._graph.resources, busy, strict=True))
@@ -740,7 +741,7 @@ class _Loop:
             self._ready(request, node)
 
     def _ready(self, request: int, node: int) -> None:
-        """The node's inputs are there: it runs, or joins the queue of what it needs."""
+        """Run a node whose inputs are there, or queue it for its resource."""
         resource = self._graph.resource[node]
         if len(self._until[resource]) < self._servers[resource]:
             self._run(request, node, resource)

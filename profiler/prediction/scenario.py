@@ -24,11 +24,11 @@ from profiler.text import NoteCode
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Generation
 
-# --- Words of predictions: closed sets.
+# --- Codes of predictions: closed sets.
 
 
 class Assumption(NoteCode):
-    """What a prediction takes for granted."""
+    """An assumption of a prediction."""
 
     OVERHEAD_CORRECTED = "overhead_corrected"  # factors: notes OVERHEAD_RATIO
     OVERHEAD_RATIO = "overhead_ratio"
@@ -71,7 +71,7 @@ class Assumption(NoteCode):
 
 
 class Reason(NoteCode):
-    """Why a replayed request takes what it takes."""
+    """A reason of a replayed request's time."""
 
     LESS_WORK = "less_work"
     HIDDEN_WORK = "hidden_work"
@@ -80,7 +80,7 @@ class Reason(NoteCode):
 
 
 class Refusal(NoteCode):
-    """Why launches cannot be replayed, and nothing is predicted."""
+    """Why launches cannot be replayed, so that nothing is predicted."""
 
     REPLAY_OFF = "replay_off"
     PARTLY_TRACED = "partly_traced"
@@ -91,7 +91,7 @@ class Refusal(NoteCode):
 
 
 class Unknown(NoteCode):
-    """What a prediction does not know."""
+    """Something that a prediction does not know."""
 
     HALF_BATCH_GUESSED = "half_batch_guessed"
     BATCH_GUESSED = "batch_guessed"
@@ -110,7 +110,7 @@ class Unknown(NoteCode):
 
 
 class PlacementNote(NoteCode):
-    """What is said of devices and of what is placed on them."""
+    """A note on devices and on what is placed on them."""
 
     NO_TRANSFER_TIME = "no_transfer_time"
     NO_INTERFERENCE = "no_interference"
@@ -124,12 +124,12 @@ class PlacementNote(NoteCode):
     SEARCH_CUT = "search_cut"
 
 
-# --- How large the images or videos of a run are, and how large they shall be.
+# --- The size of a run's images or videos, and the size to predict.
 
 
 MOST_PIXELS = 16_384  # a side
-_MULTIPLE = 8  # what latents have of the image's sides
-_LEAST = 4  # rows and columns: less is a kernel
+_MULTIPLE = 8  # sides must be multiples of it, as of latents
+_LEAST = 4  # rows and columns: smaller ones are kernels
 _SIZE = re.compile(r"(\d{1,6})(?:[x×](\d{1,6}))?")
 
 
@@ -141,7 +141,7 @@ class ImageSize(Struct, frozen=True):
 
     @property
     def area(self) -> int:
-        """Pixels in all."""
+        """The number of pixels."""
         return self.width * self.height
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ class ImageSize(Struct, frozen=True):
 
 
 def parse_size(text: str) -> ImageSize:
-    """`1024x768`, width first; `512` is a square. Raises InputError for what is no size."""
+    """Parse `1024x768`, width first; `512` is a square. Raises InputError for anything else."""
     found = _SIZE.fullmatch(text.strip())
     sides = [int(side) for side in found.groups(default=found[1])] if found else []
     if not sides or not all(_MULTIPLE <= side <= MOST_PIXELS for side in sides):
@@ -167,9 +167,9 @@ def parse_size(text: str) -> ImageSize:
 def recorded_size(
     generations: Iterable[Generation], numbers: Collection[int], decoded: Iterable[KindCost]
 ) -> ImageSize | None:
-    """The size of the images of the pipeline calls `numbers`: that of the settings, unless the
-    decoder, of whose commands `decoded` are the kinds, writes more than that. It writes less if
-    it works in tiles. None if neither tells; raises InputError if sizes differ."""
+    """The size of the images of the pipeline calls `numbers`: from their settings, or the decoder's
+    output (`decoded` are the kinds of its commands) if that is larger. It is smaller if the decoder
+    works in tiles. None if neither is known; raises InputError if sizes differ."""
     by_setting, written = size_by_settings(generations, numbers), size_by_decoder(decoded)
     if by_setting is None or written is None:
         return by_setting or written
@@ -179,7 +179,7 @@ def recorded_size(
 def size_by_settings(
     generations: Iterable[Generation], numbers: Collection[int]
 ) -> ImageSize | None:
-    """The size that the settings of the pipeline calls `numbers` tell, None if they tell none.
+    """The image size in the settings of the pipeline calls `numbers`, None if they have none.
     Raises InputError if their sizes differ."""
     sizes = {
         ImageSize(one.width, one.height)
@@ -196,8 +196,8 @@ def size_by_settings(
 
 
 def size_by_decoder(kinds: Iterable[KindCost]) -> ImageSize | None:
-    """The largest rows and columns that a convolution of a decoder writes: those of its image.
-    None if no convolution tells what it writes."""
+    """The largest rows and columns that a convolution of a decoder writes, which are its image's.
+    None if no convolution's output is known."""
     sizes = [
         tensor.dims[-2:]
         for kind in kinds
@@ -221,16 +221,16 @@ PRECISIONS = {
     "fp8": "float8",
     "fp64": "float64",
 }
-# What "float8" may be: the device's profile tells, the first of these that it has.
+# The types that "float8" may mean: the first of these in the device's profile.
 _FLOAT8 = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
 _ON_GPU = ("float32", "bfloat16", "float16")
-# By kind of device what benchmark-device measures.
+# The types that benchmark-device measures, by kind of device.
 _MEASURED = {"cpu": ("float32",), "cuda": _ON_GPU, "rocm": _ON_GPU}
 
 
 def precision(text: str) -> str:
-    """The type's name (`float16` for `fp16`, or itself; `float8` is whichever the device has).
-    Raises InputError for another text."""
+    """The full name of a type (`float16` for `fp16`, or itself; `float8` is whichever the device
+    has). Raises InputError for another text."""
     known = {**PRECISIONS, **{name: name for name in (*PRECISIONS.values(), *_FLOAT8)}}
     if text.strip().lower() not in known:
         raise InputError(f"--precision {text!r} is no type: write one of {', '.join(PRECISIONS)}")
@@ -250,7 +250,7 @@ def main_type(costs: CallCosts) -> str | None:
 
 
 def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: float) -> Ratio:
-    """Time at type `dtype` over time at the type that the calls have.
+    """The ratio of time in type `dtype` to time in the calls' own type.
 
     Raises InputError if the device's profile does not have the rates of both types.
     """
@@ -285,7 +285,7 @@ def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: floa
 
 
 def _advice(device: str, missing: Sequence[str], both: Sequence[str]) -> str:
-    """How rates become known: `benchmark-device` measures some, the others somebody states."""
+    """Say how to get missing rates: measure with `benchmark-device`, or give a device profile."""
     measured = _MEASURED.get(device_kind(device), ())
     if all(name in measured for name in missing):
         return "measure it with `profile-sd3 benchmark-device`"
@@ -297,44 +297,36 @@ def _width(dtype: str) -> float:
     return float(Tensor(dtype, (1,)).nbytes or 1)
 
 
-# --- The tasks of one request as a graph: what each waits for, and which resource it needs.
-#
-# Two orders. `pipeline` is a thread for each request, which calls one submodule after another, as
-# diffusers does. `graph` needs a scheduler such as Triton's ensembles, if a call starts as soon as
-# its inputs are there: calls of `encode` wait for nothing but the request and their own host work,
-# calls of one step for the step before and for earlier calls of their own branch. Host work that
-# nothing follows in its part (joining embeddings, the scheduler) waits for all of the part. What
-# `decode` does stays in order.
+# --- The order of a request's tasks (see `requests`): `pipeline` is one thread per request, as in
+# diffusers; `graph` starts a call as soon as its inputs are there, as Triton's ensembles do.
 
 
 Order = Literal["graph", "pipeline"]
 ORDERS: tuple[str, ...] = get_args(Order)
-DEFAULT_ORDER: Order = "pipeline"  # what a run of diffusers did
+DEFAULT_ORDER: Order = "pipeline"  # as diffusers does
 
 
-# --- What calls take with images of another size: the work of each operator by its shapes, resized.
+# --- The time of calls with images of another size: each operator's work with resized shapes.
 #
 # A grid is the image, its latents or their patches: the image's height and width, halved some
-# times. Two last dims of a tensor (or the two ahead of its channels) that are those of a grid
-# become those of the other size. A number of tokens is that of a grid, for videos times the latent
-# frames, alone or with the text that is joined to it (`T + L`, if `L` tokens stand somewhere, too),
-# one image's or the batch's. Which grids have tokens is seen if channels stand behind them (`[2,
-# 4096,
-# 1536]`)
-# and channels are what weights and biases have. Weights stay as they are. A grid whose rows and
-# columns no tensor has, as if the host packs patches, has tokens only if it is the largest:
+# times. The two last dims of a tensor (or the two before its channels) that equal a grid become
+# those of the new size. A number of tokens is that of a grid, for videos times the latent frames,
+# alone or with the text that is joined to it (`T + L`, if there are also tensors of `L` tokens), of
+# one image or of the batch. A grid has tokens if its number is followed by channels (`[2, 4096,
+# 1536]`); channels are the dims of weights and biases. Weights stay as they are. A grid whose rows
+# and columns no tensor has, because the host packs patches, has tokens only if it is the largest:
 # `[1, 512, 3072]` is text, though 512 are 16 × 32.
 #
-# A number may be both: FLUX at 1024 × 768 pixels has 3,072 patches of 3,072 channels. A last dim is
-# then one of channels, but for operators that mix tokens (softmax, products without weights).
+# A number may be both: FLUX at 1024 × 768 pixels has 3,072 patches of 3,072 channels. A last dim
+# then counts as channels, except in operators that mix tokens (softmax, products without weights).
 #
 # With its new shapes the work of an operator follows from the same formulas (`analysis.work`):
-# products grow with the tokens, attention with their square. If there is no formula an operator is
-# taken to grow as its largest tensor does.
+# products grow with the tokens, attention with their square. An operator without a formula is
+# assumed to grow as its largest tensor does.
 
 
 _HALVINGS = 8  # of the image: 3 to latents, 1 or 2 to patches, some within a UNet
-_PADS = (0, 1, 2)  # rows and columns that are added ahead of a convolution
+_PADS = (0, 1, 2)  # rows and columns of padding before a convolution
 _FEW = 64  # channels of a group that are flattened with a grid
 _FLAT = 4096  # elements: fewer may be channels
 _SAME = Scaled(1.0, 1.0)
@@ -344,8 +336,8 @@ _Dims = tuple[int, ...]
 def resized(
     costs: CallCosts, old: ImageSize, new: ImageSize, overhead_ratio: float
 ) -> tuple[Ratio, Ratio] | None:
-    """What calls take of their time, and of their device time, with images of `new` size; None
-    if no operator has the shape of an image of `old` size."""
+    """The ratios of the calls' time and of their device time with images of `new` size; None if no
+    operator has the shape of an image of `old` size."""
     resizing = Resizing.of(costs.kinds, old, new)
     if not resizing.grids:
         return None
@@ -356,7 +348,8 @@ def resized(
 
 
 def _by_caches(costs: CallCosts, ratio: Ratio, area: float) -> Ratio:
-    """A processor may also do less work less well: its threads share fewer rows."""
+    """Widen a ratio for caches: with less work a processor may also be less efficient, because its
+    threads share fewer rows."""
     if area == 1.0:
         return ratio
     ratio = costs.beyond_caches(ratio, grows=area > 1.0)
@@ -367,8 +360,8 @@ def _by_caches(costs: CallCosts, ratio: Ratio, area: float) -> Ratio:
 
 
 class Resizing(Struct, frozen=True):
-    """How the shapes of a submodule change: `grids` are rows and columns, `counts` numbers of
-    tokens, by those they had; `channels` stay; `area` is new over old pixels."""
+    """How the shapes of a submodule change, new by old: `grids` are rows and columns, `counts`
+    numbers of tokens; `channels` stay; `area` is new over old pixels."""
 
     grids: Mapping[_Dims, _Dims]
     counts: Mapping[int, int]
@@ -377,7 +370,7 @@ class Resizing(Struct, frozen=True):
 
     @classmethod
     def of(cls, kinds: Iterable[KindCost], old: ImageSize, new: ImageSize) -> Resizing:
-        """What their tensors tell."""
+        """Infer the resizing from the tensors of a submodule."""
         tensors = [pair for kind in kinds if kind.work is not None for pair in _tensors(kind)]
         channels = _channels(tensors)
         moving = [tensor.dims for tensor, weights in tensors if not weights]
@@ -396,7 +389,7 @@ class Resizing(Struct, frozen=True):
         )
 
     def kind(self, kind: KindCost) -> KindCost:
-        """It with the shapes and the work that it has then; itself if they stay."""
+        """Return `kind` with its resized shapes and work; itself if they stay."""
         mixes = _mixes(kind)
         both = [(t, t if weights else self._tensor(t, mixes)) for t, weights in _tensors(kind)]
         if kind.shapes is None or all(old == new for old, new in both):
@@ -433,7 +426,7 @@ class Resizing(Struct, frozen=True):
         return tuple(found)
 
     def _places_of_tokens(self, dims: _Dims, mixes: bool) -> set[int]:
-        """The places of numbers of tokens behind the batch."""
+        """The positions of dims that are numbers of tokens, without the batch."""
         last = len(dims) - 1
         first = 1 if last > 1 and dims[1] != 1 else 0  # ahead of it is a batch
         found = {place for place in range(first, last) if dims[place] in self.counts}
@@ -444,8 +437,8 @@ class Resizing(Struct, frozen=True):
         return {p for p in found if dims[p] not in self.channels or not self._channels_at(dims, p)}
 
     def _last_of_tokens(self, dims: _Dims, mixes: bool) -> bool:
-        """Whether a last dim is of tokens: those of scores are, and those behind channels, as in
-        the keys of attention."""
+        """Whether the last dim counts tokens: in attention scores, and behind channels, as in the
+        keys of attention."""
         before, last = dims[-2:]
         if last not in self.counts:
             return False
@@ -454,20 +447,20 @@ class Resizing(Struct, frozen=True):
         return before not in self.counts and (mixes or last not in self.channels)
 
     def _channels_at(self, dims: _Dims, place: int) -> bool:
-        """Whether a number of tokens that is one of channels, too, is that at this place: last but
-        in scores, or second if tokens (`[1, 512, 16384]`) or 1 × 1 pixels stand behind it."""
+        """Whether a number that may be tokens or channels means channels at this place: last,
+        except in scores, or second if tokens (`[1, 512, 16384]`) or 1 × 1 pixels are behind it."""
         behind = dims[place + 1 :]
         if len(dims) < 4:
             return not behind or self._tokens_only(behind[0])
         return place == 1 and set(behind) == {1}
 
     def _first_of_tokens(self, dims: _Dims) -> bool:
-        """Whether a first dim is of tokens: those of attention along the frames of a video are
-        (`[8192, 16, 320]`: 2 × 64 × 64 patches, 16 frames)."""
+        """Whether the first dim counts tokens, as in attention along the frames of a video (`[8192,
+        16, 320]`: 2 × 64 × 64 patches, 16 frames)."""
         return len(dims) > 2 and self._tokens_only(dims[0])
 
     def _flattened(self, dim: int) -> bool:
-        """Whether it is of a grid flattened with some of its channels."""
+        """Whether a dim is a grid flattened with some channels."""
         if dim < _FLAT or dim in self.channels:
             return False
         sizes = (rows * columns for rows, columns in self.grids)
@@ -475,7 +468,7 @@ class Resizing(Struct, frozen=True):
 
 
 def _grids(old: ImageSize, new: ImageSize) -> dict[_Dims, _Dims]:
-    """The image's rows and columns, halved and halved again, also padded; new by old."""
+    """The image's rows and columns, halved repeatedly and also padded: new by old."""
     found: dict[_Dims, _Dims] = {}
     for pad, halvings in product(_PADS, range(_HALVINGS)):
         rows, columns, *others = (
@@ -487,7 +480,7 @@ def _grids(old: ImageSize, new: ImageSize) -> dict[_Dims, _Dims]:
 
 
 def _place(dims: _Dims, grids: Mapping[_Dims, _Dims]) -> int | None:
-    """Where two dims of a tensor are those of a grid: the last such."""
+    """The position of the last two adjacent dims that equal a grid, or None."""
     places = range(len(dims) - 2, 0, -1)
     return next((place for place in places if dims[place : place + 2] in grids), None)
 
@@ -519,20 +512,21 @@ def _weights(kind: KindCost) -> frozenset[int]:
 
 
 def _channels(tensors: Iterable[tuple[Tensor, bool]]) -> frozenset[int]:
-    """The dims of weights and of what has a single one."""
+    """The dims of weights and of one-dimensional tensors, which are channels."""
     alone = (t.dims for t, weights in tensors if weights or len(t.dims) == 1)
     return frozenset(dim for dims in alone for dim in dims)
 
 
 def _mixing(kind: KindCost) -> tuple[Tensor, ...]:
-    """The tensors of attention, of its parts if it runs in parts."""
+    """The tensors of an attention or softmax; empty for other kinds."""
     families = (Family.ATTENTION, Family.SOFTMAX)
     return kind.tensors if kind.work is not None and kind.work.family in families else ()
 
 
 def _mixes(kind: KindCost) -> bool:
-    """Whether it is one of the parts of attention: a softmax, or a product without weights. Two
-    squares are states of as many channels as tokens, and weights expanded to the batch."""
+    """Whether a kind mixes tokens: attention, a softmax, or a product without weights. A product of
+    two squares does not count: states with as many channels as tokens, and weights expanded to the
+    batch."""
     if kind.work is None or kind.shapes is None:
         return False
     if kind.work.family == Family.MATMUL:
@@ -554,7 +548,7 @@ def _scaled(kind: KindCost, resizing: Resizing) -> Scaled:
     return Scaled(flops, nbytes, True, min(flops, nbytes, 1.0), max(flops, nbytes, 1.0))
 
 
-# --- What shall be different from the run: the question of a prediction, checked against the run.
+# --- The scenario: how the predicted request differs from the run, checked against the run.
 
 
 MOST_STEPS = 10_000
@@ -565,17 +559,16 @@ GUIDED = ("uncond", "negative_prompt", "skip_layers", "batched")  # branches tha
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is different; as it was where a field has its default.
+    """The changes to predict; fields with their default change nothing.
 
     `guidance` False is without classifier-free and skip-layer guidance. `drop` are submodules that
     are not called, `place` is where submodules go, `precision` a floating-point type by its full
     name. `concurrency` is the number of requests in flight, `order` how their tasks wait for one
-    another, `devices` what the best placement is searched on (none: the run's), `memory` its bytes
-    by device, "" for all that are not named. `cuda_graph` launches each call of a submodule at
-    once, `follow` names findings (`rule`, or `rule:submodule`) whose effect is there. `untraced_ns`
-    is what the request takes without the profiler as it is, None: not known, and then the host is
-    as slow as it was recorded. `batch` is how many times as many images or videos a request makes,
-    `size` how large they are.
+    another, `devices` where the best placement is searched (empty: the run's), `memory` its bytes
+    by device, "" for all that are not named. `cuda_graph` makes each call of a submodule one
+    launch, `follow` names findings (`rule`, or `rule:submodule`) to apply. `untraced_ns` is the
+    time of the unchanged request without the profiler, None if not known; then the host is as slow
+    as recorded. `batch` is a factor on the images or videos per request, `size` their new size.
     """
 
     steps: int | None = None
@@ -595,7 +588,7 @@ class Scenario:
 
     @property
     def changes_calls(self) -> bool:
-        """Whether a request calls something else, or takes another time for it."""
+        """Whether the scenario changes the calls of a request or their times."""
         changed = self.steps is not None or self.precision is not None or not self.guidance
         larger = self.batch is not None or self.size is not None
         others = self.untraced_ns is not None or larger
@@ -603,14 +596,14 @@ class Scenario:
 
     @property
     def simulates(self) -> bool:
-        """Whether requests on devices are to be simulated."""
+        """Whether the scenario needs a simulation of requests on devices."""
         return bool(
             self.place or self.concurrency or self.devices or self.memory or self.order is not None
         )
 
 
 def parse_places(texts: Iterable[str]) -> dict[str, str]:
-    """`text_encoder_3=cpu:1`, several with commas. Raises InputError for what is not that."""
+    """Parse `text_encoder_3=cpu:1`, several with commas. Raises InputError for anything else."""
     found: dict[str, str] = {}
     for text in texts:
         for part in text.split(","):

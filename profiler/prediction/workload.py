@@ -24,15 +24,15 @@ from profiler.run.intervals import Stretches, Times, ends
 from profiler.run.run import Run
 from profiler.trace.events import NO_CALL, NO_PIPELINE, NO_STEP, DropKind
 
-# --- Where the stages and steps of one pipeline call start, by the extents of its calls.
+# --- The starts of the stages and steps of one pipeline call, from the extents of its calls.
 #
 # A stage lasts from the end of the one before to the end of its last call, as in
-# `analysis.accounting`. So does a step but the first, which starts with its first call: what the
-# host does between two steps belongs to the later one.
+# `analysis.accounting`. So does a step, except the first, which starts with its first call: host
+# work between two steps belongs to the later one.
 
 
 class _Call(Struct, frozen=True):
-    """A call's row, labels and extent in ns; `step` as in its run."""
+    """One call: its row, labels and extent in ns; `step` as in its run."""
 
     row: int
     stage: str
@@ -47,8 +47,8 @@ class _Call(Struct, frozen=True):
 def _stage_borders(
     calls: Sequence[_Call], spans: Sequence[tuple[int, str]]
 ) -> list[tuple[int, str]]:
-    """When each part of a stage starts, in order: calls, in order of time, that took something
-    tell; without any, the starts and names of the stages' recorded spans do."""
+    """The start of each part of a stage, in order: from calls that took time, in order of time;
+    without any, from the recorded `spans` of the stages."""
     found: list[tuple[int, str]] = []
     took = [call for call in calls if call.end > call.start]
     for call, reach in zip(took, _reached(took), strict=True):
@@ -58,7 +58,7 @@ def _stage_borders(
 
 
 def _reached(calls: Sequence[_Call]) -> list[int]:
-    """When all calls before each one had ended; of the first, when it starts."""
+    """When all calls before each call had ended; for the first call, its start."""
     ends_before = accumulate((call.end for call in calls[:-1]), max)
     return [*(call.start for call in calls[:1]), *ends_before]
 
@@ -66,14 +66,14 @@ def _reached(calls: Sequence[_Call]) -> list[int]:
 def _step_borders(
     calls: Sequence[_Call], spans: Sequence[tuple[int, int, int]]
 ) -> tuple[list[tuple[int, int]], int | None]:
-    """The steps' numbers and starts, in order, and when the last of them had ended, None if
-    there are none. `calls` are in order of time; of a step without calls its recorded span counts:
-    its number, start and end."""
+    """The numbers and starts of the steps, in order, and the end of the last one, None if there are
+    none. `calls` are in order of time; a step without calls uses its recorded span: number, start
+    and end."""
     recorded: dict[int, tuple[int, int]] = {}
     for step, start, end in spans:
         known = recorded.get(step, (start, end))
         recorded[step] = (min(known[0], start), max(known[1], end))
-    called: dict[int, tuple[int, int]] = {}  # the start of its first call, the end of those before
+    called: dict[int, tuple[int, int]] = {}  # start of its first call, end of calls before
     ended: list[int] = []
     for call, reach in zip(calls, _reached(calls), strict=True):
         if call.step > NO_STEP and (not recorded or call.step in recorded):
@@ -81,7 +81,7 @@ def _step_borders(
             ended.append(call.end)
     begun = recorded or called
     found: list[tuple[int, int]] = []
-    follows = False  # a step with calls
+    follows = False  # whether the previous step has calls
     for step in sorted(begun, key=lambda step: begun[step][0]):
         if step not in called:
             begin, end = recorded[step]
@@ -95,24 +95,24 @@ def _step_borders(
     return found, max(ended, default=None)
 
 
-# --- What memory submodules hold, as far as a run tells: weights, activations, and what they keep.
+# --- The memory of submodules, as far as it was recorded: weights, activations, retained bytes.
 
 
 def weights_of(run: Run, analysis: Analysis) -> dict[str, int]:
-    """Bytes by submodule: what the run says, also if no use of memory was recorded."""
+    """The bytes of weights by submodule, also if no memory use was recorded."""
     said = submodule_weights(run.info.submodules)
     known = {name: size for name, size in said.items() if size is not None}
     return {**known, **_known(analysis.memory, "weight_bytes")}
 
 
 def activations_of(analysis: Analysis) -> dict[str, int]:
-    """The most bytes beside its weights that a call of a submodule held."""
+    """The peak bytes beside its weights in a call, by submodule."""
     return _known(analysis.memory, "activation_bytes")
 
 
 def kept_of(analysis: Analysis) -> dict[str, int]:
-    """Bytes beside its weights that a submodule held while another ran, at the device's peak: an
-    arena (ONNX Runtime's, one a session) keeps what a call needed for the next one."""
+    """The bytes beside its weights that a submodule retained while another ran, at the device's
+    peak. ONNX Runtime's arena, one per session, keeps a call's memory for the next one."""
     running = analysis.memory_devices.select("device", running="submodule")
     held = analysis.memory.join(running, on="device", how="left")
     others = held.filter(pl.col("submodule").ne_missing(pl.col("running")))
@@ -122,18 +122,19 @@ def kept_of(analysis: Analysis) -> dict[str, int]:
 
 
 def _known(memory: pl.DataFrame, column: str) -> dict[str, int]:
-    """The most of a column of the memory table by submodule."""
+    """The maximum of a column of the memory table, by submodule."""
     known = memory.drop_nulls(["submodule", column])
     return dict(known.group_by("submodule").agg(pl.col(column).max()).sort("submodule").iter_rows())
 
 
-# --- Runs that were killed: pipeline spans, which are written as a run ends, made of their calls.
+# --- Runs that were killed have no pipeline spans, which are written at the end: make them of
+# calls.
 
 
 def with_spans_of_calls(run: Run) -> Run:
-    """A run that was killed with a span for each of its pipeline calls, from the start of its first
-    call to the return of its last one. The last pipeline call, which was cut short, has none if
-    there are others. Any other run as it is."""
+    """Return a killed run with a span for each pipeline call, from the start of its first call to
+    the return of its last one; any other run unchanged. The last pipeline call, which was cut
+    short, gets none if there are others."""
     recorded = not run.spans.filter(pl.col("kind") == "pipeline").is_empty()
     if recorded or all(drop.kind != DropKind.ABORTED_RUN for drop in run.drops):
         return run
@@ -150,26 +151,26 @@ def with_spans_of_calls(run: Run) -> Run:
     return dataclasses.replace(run, spans=pl.concat([run.spans, spans]))
 
 
-# --- The time of one pipeline call, cut into pieces that follow one another and leave nothing out.
+# --- Cut the time of one pipeline call into consecutive pieces that leave nothing out.
 #
-# Pieces are on the devices' axis (`analysis.axis`), as stages, steps and calls are in all tables: a
-# call takes as long as its tile. What is left is the host's: its work between calls, and waiting
-# that no call is known to cause, without waiting for the profiler's own work and what was not
-# recorded. Host time is cut where a stage or step starts (`borders`), and around work that belongs
-# to guidance or to one encoder.
+# Pieces are on the devices' axis (`analysis.axis`), like stages, steps and calls in all tables: a
+# call takes as long as its tile. The rest is the host's: its work between calls, and waiting
+# without a known cause, minus the profiler's own work and unrecorded time. Host time is cut at the
+# start of a stage or step (`borders`), and around work that belongs to guidance or to one encoder.
 
 
 HOST = "host"  # the name of the host's time
-TOKENIZER = "tokenizer"  # host work of one encoder: its name starts with this
+TOKENIZER = "tokenizer"  # prefix of an encoder's host work
 APPLY_GUIDANCE = "apply_guidance"  # host work of guidance
 
 
 class Piece(Struct, frozen=True):
-    """`duration_ns` of a call, or of the host (`submodule` None) with the `name` of its work.
+    """One piece of a pipeline call: `duration_ns` of a call, or of host work `name` (`submodule`
+    None).
 
     `step` counts the steps of its pipeline call from 0; NO_STEP before the first and after the
-    last. `call` is a row of the run's calls, of the host's time that of the call which comes next
-    in its phase, -1 if none does. It starts at `start_ns`.
+    last. `call` is a row of the run's calls; for host work that of the next call in its phase, -1
+    if there is none. It starts at `start_ns`.
     """
 
     name: str
@@ -206,15 +207,16 @@ def pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
 
 
 def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
-    """The same of the host's time: each call until it returned."""
+    """The pieces of every pipeline call on the host's axis: each call lasts until it returns."""
     windows = _host_windows(run, pipelines)
     extents = _Extents(run.calls["start_ns"].to_numpy(), ends(run.calls), windows, Stretches.none())
     return _pieces(run, extents, pipelines)
 
 
 def _host_windows(run: Run, pipelines: PipelineCalls) -> dict[int, tuple[int, int]]:
-    """By pipeline call its span, until the host has returned from what it called behind it, as far
-    as that counts end to end: the last copy of an image is often launched there."""
+    """The start and end of each pipeline call on the host's axis, by number: its span, extended to
+    the return of host work after it that counts end to end, such as launching the last copy of an
+    image."""
     spans = run.spans.filter(pl.col("kind") == "pipeline")
     host = run.commands.filter(
         (pl.col("call") == NO_CALL) & pl.col("category").cast(pl.String).is_in(("host", "sync"))
@@ -235,8 +237,8 @@ def _host_windows(run: Run, pipelines: PipelineCalls) -> dict[int, tuple[int, in
 
 
 class _Extents(Struct, frozen=True, eq=False):
-    """On one axis: when n calls were under way, int64 [n], when pipeline calls were, by number,
-    if that is not as long as their spans, and what counts nowhere."""
+    """Extents on one axis: start and end of n calls, int64 [n], the windows of pipeline calls by
+    number if shorter than their spans, and intervals that do not count."""
 
     begin: Times
     end: Times
@@ -266,7 +268,7 @@ def _pieces(run: Run, extents: _Extents, pipelines: PipelineCalls) -> list[Pipel
 
 
 def _calls(run: Run, extents: _Extents, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
-    """By pipeline call, in order of time."""
+    """The calls of each pipeline call, in order of time."""
     labels = run.calls.select(
         pl.col("stage", "submodule").cast(pl.String),
         pl.col("branch").cast(pl.String).fill_null(""),
@@ -289,7 +291,7 @@ def _calls(run: Run, extents: _Extents, pipelines: PipelineCalls) -> dict[int, l
 
 
 def _named_work(run: Run, pipelines: PipelineCalls) -> dict[int, list[tuple[str, int, int]]]:
-    """By pipeline call: name, start and end of host work that belongs to guidance or an encoder."""
+    """The host work of guidance or an encoder (name, start, end), by pipeline call."""
     layer = pl.col("layer").cast(pl.String)
     kept = (
         run.commands.lazy()
@@ -338,8 +340,9 @@ class _Cut(Struct, frozen=True):
         work: Sequence[tuple[str, int, int]],
         axis: tuple[tuple[int, int] | None, Stretches],
     ) -> _Cut | None:
-        """None without a pipeline span. `spans`: kind, name, step, start, end of each; `axis`: when
-        the pipeline call was under way, None for its span, and what counts nowhere."""
+        """Prepare to cut a pipeline call; None without a pipeline span. `spans`: kind, name, step,
+        start, end of each; `axis`: the window of the pipeline call, None for its span, and
+        intervals that do not count."""
         whole = [(start, end, name) for kind, name, _, start, end in spans if kind == "pipeline"]
         if not whole:
             return None
@@ -361,12 +364,12 @@ class _Cut(Struct, frozen=True):
         )
 
     def pieces(self, number: int) -> PipelinePieces:
-        """Cut it."""
+        """Cut the pipeline call into pieces."""
         phases: list[list[Piece]] = [[] for _ in range(len(self.steps) + 2)]
         order = {step: place for place, (step, _) in enumerate(self.steps)}
         cursor = self.begin
         phase = 0
-        waiting: list[tuple[int, str, int, int]] = []  # the host's: phase, name, start, end
+        waiting: list[tuple[int, str, int, int]] = []  # host time: phase, name, start, end
         for call in self.calls:
             start = min(max(call.start, cursor), self.end)
             waiting += self._host(cursor, start)
@@ -393,7 +396,7 @@ class _Cut(Struct, frozen=True):
         return PipelinePieces(number, self.pipeline, duration_ns, encode, tuple(steps), decode)
 
     def _length(self, start: int, end: int) -> int:
-        """How long the program's own time from `start` to `end` is."""
+        """The length of the program's own time from `start` to `end`."""
         if not len(self.own):
             return end - start
         return end - start - int(self.own.within(np.array([start]), np.array([end]))[0])
@@ -405,7 +408,7 @@ class _Cut(Struct, frozen=True):
         phase: int,
         call: _Call | None,
     ) -> None:
-        """Put the host's time before `call`, which is in `phase`, in its phases."""
+        """Add the host time before `call`, which is in `phase`, to its phases."""
         for place, name, start, end in waiting:
             at = min(place, phase, len(phases) - 1)
             next_here = call is not None and at == phase
@@ -424,7 +427,7 @@ class _Cut(Struct, frozen=True):
             )
 
     def _host(self, start: int, end: int) -> Iterator[tuple[int, str, int, int]]:
-        """The host's time from `start` to `end`, cut: phase, name, start, end of each piece."""
+        """Yield the host's time from `start` to `end`, cut into pieces: phase, name, start, end."""
         if start >= end:
             return
         first = max(bisect_left(self.work, start, key=itemgetter(1)) - 1, 0)
@@ -444,7 +447,7 @@ class _Cut(Struct, frozen=True):
             yield self._phase(a), name, a, b
 
     def _phase(self, time: int) -> int:
-        """0 before the first step, i in the i-th, behind the last beyond all."""
+        """The phase at `time`: 0 before the first step, i in the i-th, one more after the last."""
         if self.steps and time >= self.last:
             return len(self.steps) + 1
         return bisect_right(self.steps, time, key=itemgetter(1))
@@ -469,7 +472,7 @@ def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]
     return Stretches.union(begin, end).minus(Stretches.union(*extents.T))
 
 
-# --- What stays of one phase of a pipeline call when some of its calls are not made.
+# --- Remove calls from one phase of a pipeline call.
 
 
 OWN_CALLS = ("uncond", "negative_prompt", "skip_layers")  # branches of guidance alone
@@ -483,13 +486,13 @@ def staying(
     leaves: Callable[[_Some], bool],
     leads_to: Callable[[_Some, _Some], bool],
 ) -> tuple[_Some, ...]:
-    """A phase without the calls that leave, and without the host's time that led to them.
+    """Return a phase without the calls that leave, and without the host time that led to them.
 
-    If a phase starts the host prepares more than its first call: then only what is known to be
-    that call's own (its tokenizer) leaves with it.
+    At the start of a phase the host prepares more than its first call: only work that is known to
+    be that call's own (its tokenizer) leaves with it.
     """
     kept: list[_Some] = []
-    waiting: list[_Some] = []  # the host's, since the last call
+    waiting: list[_Some] = []  # host work since the last call
     begun = False
     for part in phase:
         if part.submodule is None:
@@ -509,19 +512,19 @@ def staying(
     return tuple(kept + waiting)
 
 
-# --- The tasks of a request: pieces of pipeline calls that are the same in each, with their times.
+# --- The tasks of a request: pieces that all pipeline calls have in common, with their times.
 
 
 class Task(Struct, frozen=True, eq=False):
     """One call of a submodule, or the host's time before the next one.
 
     p pipeline calls were measured. `first_ns` is the time in the first step of each, int64 [p]; of
-    what lies in no step it is empty, int64 [0]. `steady_ns` are the times in later steps,
-    int64 [p, k]; of what lies in no step its time in each pipeline call, int64 [p, 1]. A step in
-    which it did not happen counts as 0 ns.
+    a task outside steps it is empty, int64 [0]. `steady_ns` are the times in later steps, int64 [p,
+    k]; of a task outside steps its time in each pipeline call, int64 [p, 1]. A step without it
+    counts as 0 ns.
 
-    `submodule` is None, `device` and `branch` "" for the host's time: pipeline code, and what it
-    waited for outside of calls. `of` is then the name of the task that it leads to, "" for none.
+    For host time (pipeline code, and its waits outside of calls) `submodule` is None, `device` and
+    `branch` are "", and `of` is the name of the task that it leads to, "" if there is none.
     """
 
     name: str  # "text_encoder_3.prompt", "transformer.cond", "host", "tokenizer_2"
@@ -535,18 +538,18 @@ class Task(Struct, frozen=True, eq=False):
 
     @property
     def total_ns(self) -> Times:
-        """Its time in each pipeline call, int64 [p]."""
+        """The task's time in each pipeline call, int64 [p]."""
         total: Times = self.steady_ns.sum(axis=1)
         return total + self.first_ns if len(self.first_ns) else total
 
 
-_Key = tuple[str, int, str, str]  # name, which of its name, leading to, stage
+_Key = tuple[str, int, str, str]  # name, number among equal names, leads to, stage
 _Timed = dict[_Key, tuple[Piece, float]]
 
 
 class ScaledPieces(Struct, frozen=True):
-    """Pieces of p pipeline calls, calls multiplied with `factors`, one a row of the run's calls;
-    none multiplies none."""
+    """Pieces of p pipeline calls, whose calls are multiplied by `factors`, one per row of the run's
+    calls; empty for none."""
 
     cut: Sequence[PipelinePieces]
     factors: Sequence[float]
@@ -564,7 +567,7 @@ class ScaledPieces(Struct, frozen=True):
         return tuple(self._task(key, pieces[key], table, in_steps=in_steps) for key in order)
 
     def _timed(self, pieces: Sequence[Piece]) -> _Timed:
-        """The pieces of one phase by what they are, with their times, in order."""
+        """The pieces of one phase with their times, by key, in order."""
         found: _Timed = {}
         of_call = _numbered(pieces)
         for piece in pieces:
@@ -598,7 +601,7 @@ class ScaledPieces(Struct, frozen=True):
 
 
 def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
-    """The name of each call of a phase, and which of that name it is."""
+    """The name of each call of a phase, and its number among calls of that name."""
     counts: Counter[str] = Counter()
     found = {}
     for piece in _called(pieces):
@@ -608,8 +611,8 @@ def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
 
 
 def _merged(sequences: Iterable[Iterable[_Key]]) -> Iterator[_Key]:
-    """The keys of all, each once; one that earlier ones lack is directly behind the key before it
-    in its own."""
+    """Merge sequences of keys, each key once; a new one is placed directly after the key before it
+    in its own sequence."""
     following: dict[_Key | None, _Key | None] = {None: None}  # None: the start, and the end
     for keys in sequences:
         previous: _Key | None = None
@@ -624,7 +627,7 @@ def _merged(sequences: Iterable[Iterable[_Key]]) -> Iterator[_Key]:
         place = following[place]
 
 
-# --- Which numbers in the shapes of a submodule are numbers of an image's or a video's tokens.
+# --- Which numbers in a submodule's shapes count the tokens of an image or video.
 
 
 _FRAMES = 4  # different numbers of latent frames that are looked at
@@ -632,8 +635,8 @@ _Dims = tuple[int, ...]
 
 
 class Tokens(Struct, frozen=True):
-    """Dims that may be numbers of tokens: those right `ahead` of channels, `inner` ones that are
-    neither first nor last, among them of heads, and those among which attention is `mixed`."""
+    """Dims that may be numbers of tokens: `ahead` are directly before channels, `inner` neither
+    first nor last, `mixed` those that attention mixes."""
 
     ahead: frozenset[int]
     inner: frozenset[int]
@@ -641,7 +644,7 @@ class Tokens(Struct, frozen=True):
 
     @classmethod
     def of(cls, shapes: Iterable[_Dims], channels: Collection[int], mixed: Iterable[int]) -> Tokens:
-        """Those of `shapes` without rows and columns."""
+        """Collect the candidates from `shapes` without rows and columns."""
         shapes = list(shapes)
         rows = [tuple(dim for dim in dims if dim != 1) for dims in shapes]
         ahead = frozenset(d[-2] for d in rows if len(d) in (2, 3) and d[-1] in channels)
@@ -655,10 +658,10 @@ def token_counts(
     tokens: Tokens,
     shapes: Collection[_Dims],
 ) -> dict[int, int]:
-    """Numbers of tokens by those they had, of the `grids` (new by old) that have tokens.
+    """Map old to new numbers of tokens, for the `grids` (new by old) that have tokens.
 
-    Of grids that no tensor has as rows and columns (they are not `seen`), as if the host packs
-    patches, only the largest has tokens: a number that a smaller one has is of something else.
+    Of grids that no tensor has as rows and columns (not in `seen`, as if the host packs patches),
+    only the largest has tokens: the number of a smaller one is something else.
     """
     batches = _batches(shapes)
     have: list[tuple[_Dims, int]] = []
@@ -681,8 +684,8 @@ def token_counts(
 def _frames(
     shapes: Collection[_Dims], grids: Mapping[_Dims, _Dims], batches: Collection[int]
 ) -> set[int]:
-    """One, and the latent frames that most tensors of videos have: ahead of rows and columns, or
-    flattened with the batch."""
+    """The likely numbers of latent frames: 1, and those most tensors of videos have before rows and
+    columns, or flattened with the batch."""
     on_grid = [dims for dims in shapes if dims[-2:] in grids]
     ahead = Counter(dims[-3] for dims in on_grid if len(dims) > 4)
     flat = Counter(dims[0] for dims in on_grid if len(dims) == 4)
@@ -695,28 +698,28 @@ def _frames(
 
 
 def _batches(shapes: Collection[_Dims]) -> set[int]:
-    """One, and the first dims that most tensors of three dims or more, and of videos, have."""
+    """The likely batch sizes: 1, and the most frequent first dims of tensors with 3 or more dims,
+    and of videos."""
     ranks = (Counter(dims[0] for dims in shapes if len(dims) > rank) for rank in (2, 4))
     most = (max(sizes, key=lambda n: (sizes[n], -n), default=1) for sizes in ranks)
     return {1, *most}
 
 
-# --- What one request (one pipeline call) does, in order, each part with its measured times.
+# --- The workload of one request (one pipeline call): its tasks in order, with measured times.
 
 
 class Workload(Struct, frozen=True, eq=False):
     """The tasks of one request in the order in which the pipeline calls them: those of `encode`
     (before the first step) once, those of `step` in each of `steps` steps, those of `decode` once.
 
-    `measured_ns`, int64 [p], is the time of each pipeline call, the sum over its tasks.
-    `weights` are bytes, `activations` the most bytes beside them in a call, by submodule, of those
-    if they are known, `kept` those of them that stay held while others run. `devices` are those
-    of the run.
+    `measured_ns`, int64 [p], is the time of each pipeline call, the sum over its tasks. By
+    submodule, if known: `weights` are bytes, `activations` the peak bytes beside them in a call,
+    and `kept` the bytes retained while others run. `devices` are those of the run.
 
     Times of traced calls were multiplied with `overhead_ratio`, untraced over traced time by
-    submodule, if it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
-    None if nothing was corrected. `numbers` are the pipeline calls. `steps_of` says in how
-    many steps (a mean) a call of a name happened if that is not all.
+    submodule, if it is known; `recorded_ns`, int64 [p], are the pipeline calls without that, None
+    if nothing was corrected. `numbers` are the pipeline calls. `steps_of` is the mean number of
+    steps with a call of this name, for calls that are not in all steps.
     """
 
     encode: tuple[Task, ...]
@@ -739,8 +742,8 @@ class Workload(Struct, frozen=True, eq=False):
         return (*self.encode, *self.step, *self.decode)
 
     def mapped(self, change: Callable[[tuple[Task, ...]], tuple[Task, ...]]) -> Workload:
-        """With each part (`encode`, `step`, `decode`) changed; `measured_ns` is what the measured
-        pipeline calls, with their own steps, would have taken."""
+        """Return the workload with each part (`encode`, `step`, `decode`) changed by `change`;
+        `measured_ns` is recomputed for the measured pipeline calls with their own steps."""
         encode, step, decode = (change(part) for part in (self.encode, self.step, self.decode))
         total = np.zeros_like(self.measured_ns)
         for task in (*encode, *step, *decode):
@@ -755,11 +758,11 @@ class Workload(Struct, frozen=True, eq=False):
 
 
 def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Workload:
-    """The workload of the pipeline calls of `run`, of one of them where `pipeline` is its number.
+    """Return the workload of the pipeline calls of `run`, or of the one numbered `pipeline`.
 
-    Of several the last is left out if the recording ended before it did, and the first if nothing
-    was run to warm up. Raises InputError if the run has no pipeline call that called anything, or
-    its pipeline calls did different things.
+    Of several the last is left out if the recording ended before it did, and the first if there was
+    no warm-up. Raises InputError if the run has no pipeline call that called anything, or its
+    pipeline calls did different things.
     """
     calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
     pipelines = PipelineCalls.of(run)
@@ -784,7 +787,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
     called = [piece.call for pieces in cut for piece in _called(_pieces_in(pieces))]
     applied = {names[row]: factors[names[row]] for row in called if factor_of_call[row] != 1.0}
     workload = Workload(
-        encode=(),  # these four are of the pieces
+        encode=(),  # replaced by `with_pieces`
         step=(),
         decode=(),
         steps=0,
@@ -803,7 +806,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
 def with_pieces(
     workload: Workload, cut: Sequence[PipelinePieces], factors: Sequence[float] = ()
 ) -> Workload:
-    """`workload` were its pipeline calls these, corrected by `factors` as in `ScaledPieces`."""
+    """Return `workload` with these pipeline calls, corrected by `factors` as in `ScaledPieces`."""
     scaled = ScaledPieces(cut, factors)
     found = replace(
         workload,
@@ -819,7 +822,7 @@ def with_pieces(
 def _chosen(
     cut: Sequence[PipelinePieces], pipeline: int | None, *, warm: bool
 ) -> list[PipelinePieces]:
-    """The pipeline calls to be measured."""
+    """Choose the pipeline calls to measure."""
     if pipeline is not None:
         found = [pieces for pieces in cut if pieces.number == pipeline]
         if not found:
@@ -828,7 +831,7 @@ def _chosen(
     else:
         found = _whole(cut)
         if not warm and len(found) > 1:
-            del found[0]  # it paid for what happens once
+            del found[0]  # it includes one-time costs
     if not any(pieces.steps or _called(_pieces_in(pieces)) for pieces in found):
         raise InputError(
             "predict starts from the calls of a pipeline call, and the run holds none: give a "
@@ -845,8 +848,8 @@ def _chosen(
 
 
 def _whole(cut: Sequence[PipelinePieces]) -> list[PipelinePieces]:
-    """The pipeline calls; without the last if its calls are those that one before it began with:
-    the recording ended before it did."""
+    """The pipeline calls without a last one that the recording cut short: its calls are only the
+    start of an earlier one's."""
     *before, last = cut
 
     def names(pieces: PipelinePieces) -> list[str]:
@@ -858,7 +861,7 @@ def _whole(cut: Sequence[PipelinePieces]) -> list[PipelinePieces]:
 
 
 def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
-    """What pipeline calls that are measured together have in common."""
+    """A key that pipeline calls measured together have in common."""
     encode, decode = (
         tuple(sorted(piece.name for piece in _called(phase)))
         for phase in (pieces.encode, pieces.decode)
@@ -872,19 +875,19 @@ def _pieces_in(pieces: PipelinePieces) -> Iterator[Piece]:
 
 
 def _called(pieces: Iterable[Piece]) -> list[Piece]:
-    """Those that are calls."""
+    """The pieces that are calls."""
     return [piece for piece in pieces if piece.submodule is not None]
 
 
 def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
-    """Untraced over traced time by submodule: what capture measured, else if enough calls of
-    both kinds tell."""
+    """Untraced over traced time by submodule: as capture measured it, else if there are enough
+    calls of both kinds."""
     rows = analysis.submodules.select("submodule", "overhead_ratio").drop_nulls()
     return {name: factor for name, factor in rows.iter_rows() if 0 < factor < float("inf")}
 
 
 def _steps_of(cut: Sequence[PipelinePieces]) -> dict[str, float]:
-    """By name in how many steps a call happened, those that do not happen in all."""
+    """The mean number of steps with a call of each name, for calls that are not in every step."""
     in_steps = (step for pieces in cut for step in pieces.steps)
     counts = Counter(name for step in in_steps for name in {p.name for p in _called(step)})
     steps = len(cut[0].steps)

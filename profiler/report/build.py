@@ -52,9 +52,9 @@ from profiler.trace.events import NO_STEP, Call
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison
 
-# --- The report of an analysis: every section that has something to show, in its order.
+# --- The report of an analysis: every section that has something to show, in order.
 #
-# A section is a module of `profiler.report.sections` that declares a `SECTION`: it is found here.
+# A section is a module of `profiler.report.sections` that declares a `SECTION`; it is found here.
 
 
 _MAKES = "_figure"
@@ -62,7 +62,7 @@ _MAKES = "_figure"
 
 @cache
 def section_kinds() -> tuple[SectionKind, ...]:
-    """All sections that are declared, by group and place."""
+    """Return all declared sections, by group and place."""
     declared = [module.SECTION for module in question_modules() if hasattr(module, "SECTION")]
     kinds = [SECTION, ladder_section.SECTION, *declared]
     groups = [*SectionGroup]
@@ -71,8 +71,8 @@ def section_kinds() -> tuple[SectionKind, ...]:
 
 @cache
 def section_figures() -> dict[str, Callable[..., Figure]]:
-    """The figures that sections make of an analysis, by name: a function `steps_figure` of a module
-    there makes `steps`."""
+    """Return the functions that make a section's figure from an analysis, by name: the function
+    `steps_figure` of a section's module makes `steps`."""
     return {
         name.removesuffix(_MAKES): make
         for module in question_modules()
@@ -90,7 +90,7 @@ def figure_of(table: Table, analysis: Analysis) -> Figure:
 
 
 def build_report(of: ReportInput) -> Report:
-    """The report of `of.analysis`; parts and sections without anything to show are left out."""
+    """Build the report of `of.analysis`, without parts and sections that show nothing."""
     ladder_of_analysis(of.analysis)  # for its section, the opening and the JSON
     known = {name for kind in section_kinds() for name in kind.tables}
     rest = [_placed(table) for table in tables() if table.name not in known]
@@ -101,8 +101,8 @@ def build_report(of: ReportInput) -> Report:
 
 
 def _placed(table: Table) -> Table:
-    """The table, whose section and kind of figure are there. Raises ValueError if one is not:
-    it would be missing from every report without a word."""
+    """Return the table if its section and kind of figure exist; else raise ValueError, because it
+    would silently be missing from every report."""
     sections = [kind.key for kind in section_kinds()]
     if table.section not in sections:
         raise ValueError(
@@ -118,7 +118,7 @@ def _placed(table: Table) -> Table:
 
 
 def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Section:
-    """The parts of the section, and below them the tables of `rest` that belong to it."""
+    """Build a section: its own parts, and below them the tables of `rest` that belong to it."""
     added = (_added(table, of) for table in rest if table.section == kind.key)
     noun = noun_of(of.analysis)
     parts = tuple(
@@ -131,8 +131,8 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
 
 
 def _limited(part: Part, top: int | None) -> Part:
-    """The part whose table shows `top` rows, if so many were asked for; one with a row for the
-    sum shows all that adds up to it."""
+    """Limit the part's table to `top` rows, if given; a table with a row of sums keeps all rows
+    that add up to it."""
     view = part.table
     if view is None or view.totals is not None or not top:
         return part
@@ -141,14 +141,14 @@ def _limited(part: Part, top: int | None) -> Part:
 
 
 def _added(table: Table, of: ReportInput) -> Part:
-    """A table as it declares itself, with its figure."""
+    """Return a table that no section shows itself, as it declares itself, with its figure."""
     frame = of.analysis.tables()[table.name]
     view = registered_view(table, frame)
     return Part(view.name, table=view, figure=declared_drawing(table, frame)) if view else Part()
 
 
 def _against(comparison: Comparison | None) -> str:
-    """How the run compares with its baseline, "" without one."""
+    """Say how the run compares with its baseline; "" without one."""
     if comparison is None:
         return ""
     from profiler.compare.text import headline
@@ -158,14 +158,14 @@ def _against(comparison: Comparison | None) -> str:
     return said("Against {base}: {headline}.", base=named, headline=headline(comparison))
 
 
-# --- A run that goes on, as far as its calls have returned: what `analyze --watch` shows.
+# --- The report of a run in progress, from calls that have returned: what `analyze --watch` shows.
 #
 # live = LiveRun("20261121-093000-sd3")
 # live.add(calls)
 # report = live.report(now_ns)
 
 
-_ROWS = 12  # submodules; a screen has no more room
+_ROWS = 12  # submodules that fit on a screen
 _COLUMNS = columns_of(
     (
         "submodule",
@@ -181,8 +181,8 @@ _COLUMNS = columns_of(
 
 @dataclass(slots=True)
 class LiveRun:
-    """The calls of a run that have returned, in the order in which they did; `last_end_ns` is the
-    end of the latest."""
+    """A run in progress: its calls in the order in which they returned; `last_end_ns` is the end of
+    the latest."""
 
     name: str
     _calls: int = 0
@@ -200,9 +200,9 @@ class LiveRun:
     )  # pipeline → step → first start
 
     def add(self, calls: Iterable[Call]) -> None:
-        """Take further calls."""
+        """Add calls that have returned, or whose labels have changed."""
         for call in calls:
-            if call.index in self._indices:  # its labels have changed, or its device has noted it
+            if call.index in self._indices:  # labels or device time have changed
                 self._stage = call.stage if call.index == self._newest else self._stage
                 self._add_step(call)
                 self._took(call)
@@ -219,7 +219,7 @@ class LiveRun:
             self._add_step(call)
 
     def _took(self, call: Call) -> None:
-        """How long it took: its device, if that noted it to be longer than the host."""
+        """Store how long a call took: the device's duration if it is longer than the host's."""
         lasted = max(call.duration_ns, call.device_duration_ns, 0)
         self._durations.setdefault(call.submodule, {})[call.index] = lasted
 
@@ -229,8 +229,7 @@ class LiveRun:
             begins[call.step] = min(begins.get(call.step, call.start_ns), call.start_ns)
 
     def report(self, now_ns: int) -> Report:
-        """What is known at `now_ns`, on the clock of the calls: calls, steps, and time by
-        submodule."""
+        """Report calls, steps, and time by submodule at `now_ns`, on the clock of the calls."""
         summary = Summary(self._headline(now_ns))
         if not self._calls:
             return Report(summary)
@@ -247,7 +246,7 @@ class LiveRun:
         return ", ".join(filter(None, (f"{name}: {calls}", number, self._place())))
 
     def _place(self) -> str:
-        """The stage, and the step of how many, if an earlier pipeline call had them."""
+        """The current stage and step; the number of steps, if an earlier pipeline call shows it."""
         begins = self._begins.get(self._pipeline, {})
         if self._stage != "denoise" or not begins:
             return self._stage
@@ -257,14 +256,14 @@ class LiveRun:
         return f"denoise, {done} step{'s' * (done > 1)} done{of}"
 
     def _steps(self) -> list[int]:
-        """From start to start of the steps of this pipeline call, the last to its last end, ns."""
+        """Durations of this pipeline call's steps, start to start, in ns; the last to its end."""
         begins = sorted(self._begins.get(self._pipeline, {}).items())
         starts = [start for _, start in begins]
         ends = [*starts[1:], self.last_end_ns] if starts else []
         return [max(end - start, 0) for start, end in zip(starts, ends, strict=True)]
 
     def _steps_part(self) -> Iterator[Part]:
-        """A bar for each step, with the last and the median one."""
+        """Yield one bar per step, with the last and the median duration."""
         steps = self._steps()
         if steps:
             lead = f"steps: last {duration(steps[-1])}, median {duration(int(median(steps)))}"
@@ -291,14 +290,14 @@ class LiveRun:
         return table("live", "submodules", _COLUMNS, SUBMODULES, frame, shown=_ROWS)
 
 
-# --- What changed against a baseline: a sentence, a figure, tables from the whole to modules.
+# --- The changes against a baseline: a sentence, a figure, tables from the whole to modules.
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
-    """How the run, the new side, compares with its baseline; nothing without one."""
+    """Return the parts that compare the run (the new side) with its baseline; empty without one."""
     if of.against is None:
         return ()
-    # Some thirty modules, most of which only comparisons need.
+    # These load some thirty modules, most of which only comparisons need.
     from profiler.analysis.table_text import worded_note as worded
     from profiler.compare.report import (
         metric_parts,

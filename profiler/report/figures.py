@@ -4,9 +4,9 @@
     figures.steps(analysis).show()
     figures.timeline(run, call=6).show()
 
-Those of an analysis are the report's: `stages`, `steps`, `step_operators`, `operators`, `roles`,
+Figures of an analysis are the report's: `stages`, `steps`, `step_operators`, `operators`, `roles`,
 `blocks`, … as `dir(figures)` lists them; each takes the analysis, a theme, and options by name.
-What a section makes as `NAME_figure`, and what a table declares, is here without being named here.
+They are found by `NAME_figure` functions of sections and by what tables declare.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the long
 
 
 def __getattr__(name: str) -> Callable[..., go.Figure]:
-    """The figure that a section of the report makes as `NAME_figure`, or that the table `name`
-    declares. Raises AttributeError if there is none."""
+    """Return the figure function `name`: a section's `NAME_figure`, or the figure that the table
+    `name` declares. Raises AttributeError if there is none."""
     if name.startswith("_"):
         raise AttributeError(name)
     make = _made().get(name)
@@ -70,8 +70,7 @@ def __getattr__(name: str) -> Callable[..., go.Figure]:
 
 
 def figure(analysis: Analysis, name: str, theme: Theme = "light", **options: Any) -> go.Figure:
-    """The figure of an analysis of that name (`Analysis.figure`). Raises InputError if there is
-    none."""
+    """The figure `name` of an analysis (`Analysis.figure`). Raises InputError if there is none."""
     make = _made().get(name)
     if make is None:
         raise InputError(
@@ -85,7 +84,7 @@ def __dir__() -> list[str]:
 
 
 def _made() -> dict[str, Callable[..., Figure]]:
-    """By name what makes a figure of an analysis."""
+    """Return the functions that make a figure of an analysis, by name."""
     declared = {
         table.name: partial(figure_of, table) for table in tables() if table.figure is not None
     }
@@ -93,7 +92,7 @@ def _made() -> dict[str, Callable[..., Figure]]:
 
 
 def comparison(found: Comparison, theme: Theme = "light") -> go.Figure:
-    """How much each part changed against the baseline, with the interval that noise leaves it."""
+    """Draw how much each part changed against the baseline, with its noise interval."""
     return _figure(comparison_chart.changes(found, theme))
 
 
@@ -103,11 +102,12 @@ def prediction(found: Prediction, theme: Theme = "light") -> go.Figure:
 
 
 def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Figure:
-    """The calls of `run`, a lane a device, or the commands of one `call`, a lane a track.
+    """Draw the calls of `run`, one lane per device, or the commands of one `call`, one lane per
+    track.
 
-    Commands have the colour of their role, or of their track's category if they have none. Of
-    more than `TIMELINE_LIMIT` the longest are drawn and the title says so. A run without calls
-    shows its commands. Raises InputError if `call` is not in the run.
+    Commands have the colour of their role, or of their track's category if they have none. Of more
+    than `TIMELINE_LIMIT` the longest are drawn and the title says so. A run without calls shows its
+    commands. Raises InputError if `call` is not in the run.
     """
     if call is None and len(run.calls):
         return go.Figure(_calls_chart(run, theme))
@@ -118,7 +118,7 @@ def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Fi
 
 
 def _figure(chart: Chart) -> go.Figure:
-    """The chart without what only the page reads."""
+    """Return the chart as a plotly figure, without keys that only the page reads."""
     data = [{key: trace[key] for key in trace if key != "picks"} for trace in chart["data"]]
     return go.Figure({"data": data, "layout": chart["layout"]})
 

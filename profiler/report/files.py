@@ -53,8 +53,8 @@ from profiler.trace.documents import document_text, envelope
 
 # --- The report as one JSON document; `docs/json.md` describes every key.
 #
-# Times are integers in nanoseconds, shares and other ratios numbers with 1.0 for all of it; what is
-# not known is null.
+# Times are integers in nanoseconds, shares and other ratios numbers with 1.0 for the total; unknown
+# values are null.
 
 
 def document(analysis: Analysis) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def to_json(analysis: Analysis) -> str:
 
 
 def _run(run: RunSummary) -> dict[str, Any]:
-    """Plain values; settings that differ as text, and as objects under `settings_codes`."""
+    """The run as plain values; differing settings are text, and objects under `settings_codes`."""
     notes = {name: value for name, value in run.settings.items() if isinstance(value, Note)}
     settings = {name: str(worded_note(note)) for name, note in notes.items()}
     return {
@@ -95,7 +95,7 @@ def _run(run: RunSummary) -> dict[str, Any]:
 
 
 def _noted(value: Accounting | StepSummary, name: str) -> dict[str, Any]:
-    """Plain values; the note of that name as a sentence, and as an object under `…_code`."""
+    """Return plain values; the note `name` is a sentence, and an object under `…_code`."""
     note: Note | None = getattr(value, name)
     as_json = None if note is None else note.as_json()
     return {**plain(value), name: str(why_not(note)), f"{name}_code": as_json}
@@ -119,21 +119,21 @@ IDENTIFIED = {
     "steps": ("pipeline", "step"),
     "submodules": ("submodule",),
 }
-"""The tables whose rows have an `id`, and the columns that tell their rows apart: findings refer to
-these rows."""
+"""The tables whose rows have an `id` that findings refer to, with the columns that identify a
+row."""
 _NAMED_BY = {
     "devices": "device",
     "operators": "layer",
     "steps": "step",
     "submodules": "submodule",
 }
-"""What a finding must name to be about single rows of a table."""
+"""The field that a finding must set to refer to single rows of a table."""
 _ID_BYTES = 8
 
 
 def _identified(table: str, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows with an `id` that is made of their keys alone: the same however often a run is
-    analyzed, and of a bounded length whatever they are called."""
+    """Yield the rows with an `id` made of their keys alone: it is the same in every analysis of a
+    run, and of bounded length."""
     seen: dict[str, int] = {}
     for row in rows:
         key = repr([row[name] for name in IDENTIFIED[table]]).encode(errors="surrogatepass")
@@ -143,8 +143,8 @@ def _identified(table: str, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str
 
 
 def _linked(rows: Mapping[str, Sequence[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """The findings with an `id`, the one by which links to the page name them, and the ids of the
-    `rows` that they are about."""
+    """Yield the findings with an `id`, which links to the page use, and the ids of the `rows` that
+    they refer to."""
     seen: dict[str, int] = {}
     for finding in rows["findings"]:
         rule, where = finding["rule"], finding["where"]
@@ -157,7 +157,7 @@ def _linked(rows: Mapping[str, Sequence[dict[str, Any]]]) -> Iterator[dict[str, 
 def _about(
     table: str, rows: Sequence[dict[str, Any]], where: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a table that a finding names."""
+    """Yield the rows of a table that a finding refers to."""
     if table == "calls":
         yield from (row for row in rows if row["call"] in where["calls"])
         return
@@ -167,7 +167,7 @@ def _about(
 
 
 def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
-    """What each device was held against, by device."""
+    """The peak rates that each device was compared with, by device."""
     return {
         device: {
             "hardware": profile.hardware,
@@ -183,17 +183,17 @@ def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
     }
 
 
-# --- Frames as CSV: what a line does not hold, and what a spreadsheet would take for a formula.
+# --- Frames as CSV: lists and structs as text, and no formulas for spreadsheets.
 
 
-# What makes spreadsheets calculate; some do so at = + - @ in full width as well.
+# What makes spreadsheets calculate; some also do so at full-width = + - @.
 _FORMULA = r"^[=+\-@\t\r\n\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
 _HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]+"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """`frame` with lists and structs as JSON."""
+    """Return `frame` with lists and structs as JSON text."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
     return frame.with_columns(
         pl.Series(name, [_json(value) for value in frame[name].to_list()], dtype=pl.String)
@@ -202,9 +202,9 @@ def flat(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
-    """`frame`, flat, with an apostrophe before each text that a spreadsheet would take for a
-    formula, in names of columns as well; texts that are numbers stay. What a terminal that shows
-    the file would act on is �."""
+    """Return `frame`, flat, with an apostrophe before each text that a spreadsheet would read as a
+    formula, in column names as well; texts that are numbers stay. Characters that control a
+    terminal become �."""
     frame = flat(frame)
     texts = [
         name
@@ -220,7 +220,7 @@ def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def for_terminals(frame: pl.DataFrame) -> pl.DataFrame:
-    """`frame` with texts that a terminal does nothing with but show them."""
+    """Return `frame` with texts that a terminal only displays."""
     found = frame.with_columns(pl.col(pl.String).map_elements(plain_text, return_dtype=pl.String))
     found.columns = [plain_text(name) for name in frame.columns]
     return found
@@ -238,19 +238,19 @@ def _json(value: object) -> str | None:
 
 # --- A report as Markdown with tables, for a pull request.
 #
-# Figures have no place in it. Cells are written as a terminal writes them, and every text is
-# escaped: names of a model or a trace become no markup, no link, no mention.
+# It has no figures. Cells are formatted as in a terminal, and every text is escaped: names of a
+# model or a trace become no markup, no link, no mention.
 
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]&~$#])")
 _LINKED = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)  # GitHub makes links of these
 _LINE_BEGIN = re.compile(r"^(\s*[0-9]*)([-+.)=])(?=\s|=|$)")  # of a list, a heading
-_NOBODY = "@<!-- -->"  # GitHub would tell whoever is called so
+_NOBODY = "@<!-- -->"  # GitHub would notify the user of this name
 
 
 def markdown(report: Report) -> str:
-    """The report; ends with a newline."""
+    """Return the report as Markdown; ends with a newline."""
     lines = [f"**{escaped(report.summary.headline)}**", ""]
     lines += [_item(f"{each.label}: {each.value}") for each in report.verdicts]
     lines += map(_item, _below_headline(report.summary))
@@ -263,7 +263,7 @@ def markdown(report: Report) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for a cell or a line of Markdown: no markup, link or mention of anybody's."""
+    """Escape text for a cell or a line of Markdown: no markup, link or mention."""
     plain = _LINKED.sub(r"\\", _SPECIAL.sub(r"\\\1", clean(text)))
     return _LINE_BEGIN.sub(r"\1\\\2", plain).replace("@", _NOBODY)
 
@@ -302,7 +302,7 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _markdown_table(view: TableView) -> Iterator[str]:
-    """The first rows, those of each variant by itself, and how many there are of them."""
+    """Yield the first rows, separately for each variant, and the number of rows."""
     for label, frame in ((view.label, view.printed), *view.variants):
         if view.variants:
             yield from ("", escaped(f"One row per {label}:"))
@@ -324,9 +324,7 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 # --- The short reports of a notebook: an analysis by its submodules and findings, a run by its
-# calls.
-#
-# They are made of the parts of the whole report, so that both say the same.
+# calls. They consist of parts of the full report, so that both agree.
 
 
 _OF_RUN = (
@@ -340,7 +338,7 @@ _OF_RUN = (
 
 
 def analysis_excerpt(analysis: Analysis) -> Report:
-    """The headline, submodules and findings of an analysis."""
+    """Return the headline, submodules and findings of an analysis as a report."""
     total = analysis.accounting.end_to_end_ns
     lines = (headline(analysis, 0),) if total else ()
     parts = [submodules_part(analysis)]
@@ -350,7 +348,7 @@ def analysis_excerpt(analysis: Analysis) -> Report:
 
 
 def run_excerpt(run: Run) -> Report:
-    """What ran, and the submodules of a run as recorded."""
+    """Return what ran, and the submodules of a run as recorded, as a report."""
     facts = [
         run.info.model,
         run.info.pipeline,
@@ -375,21 +373,19 @@ def _drops(number: int) -> str:
 # --- A run and an analysis as notebooks show them: a short report, in the notebook's own colours.
 #
 # `_repr_html_` of a run and of an analysis reach `as_html` through a hook that the package root
-# sets (`table.drawing`): so runs know nothing of reports, and every notebook that asks for it shows
-# it.
+# sets (`table.drawing`), so that runs do not import reports.
 
 
 _ROWS = 12  # of a table; more are counted
 _FINDINGS = 5
-_IMPORTANCE = 1  # of columns that are shown; higher ones have no room
+_IMPORTANCE = 1  # columns above this have no room
 _NAME = 60  # characters
 _CELL, _LINE = 200, 400
 _PADDING = "padding:0 0.7em"
 
 
 def as_html(shown: Run | Analysis) -> str:
-    """The summary of a run or of an analysis, a piece of HTML without styles of colour; every
-    name in it is escaped."""
+    """Return the summary of a run or an analysis as HTML without colours; every name is escaped."""
     report = run_excerpt(shown) if isinstance(shown, Run) else analysis_excerpt(shown)
     return _page(report)
 
@@ -417,14 +413,14 @@ def _notebook_part(part: Part) -> Iterator[str]:
 
 
 def _notebook_table(view: TableView) -> str:
-    """The most important columns of a table, and its first rows."""
+    """Return the most important columns and first rows of a table as HTML."""
     kept = tuple(column for column in view.columns if column.importance <= _IMPORTANCE)
     cells = drawn(replace(view, columns=kept, shown=_ROWS, totals=None), view.printed)
     return _grid(cells) + _more(len(view.printed) - _ROWS)
 
 
 def _findings(findings: Sequence[Finding]) -> str:
-    """Severity and title of the worst."""
+    """Return severity and title of the worst findings as HTML."""
     shown = findings[:_FINDINGS]
     severities = tuple(finding.severity for finding in shown)
     titles = tuple(words(finding).title for finding in shown)
@@ -463,8 +459,8 @@ def _text(value: str, most: int = _NAME) -> str:
 
 
 def worded_columns(table: Table) -> tuple[Column, ...]:
-    """The columns of a table, and behind them one of text for each that holds notes; those of its
-    `WordedTable` if it has one."""
+    """Return the columns of a table plus a text column for each column of notes; if it has a
+    `WordedTable`, the columns of that."""
     known = worded_tables_by_name().get(table.name)
     if known is not None:
         return known.columns

@@ -15,7 +15,7 @@ from profiler.text import Catalogue, Said, said
 LANGUAGES = ("en", "ko")
 OTHERS = LANGUAGES[1:]
 
-_DATA = ("values", "keys", "picks")  # what traces say
+_DATA = ("values", "keys", "picks")  # keys of data from traces, which is not translated
 _MARKED = re.compile(r"(<[a-z][a-z0-9]*\s[^>]*\bdata-say[^>]*>)([^<]*)")
 _MARK = re.compile(r"\sdata-say(-[a-z-]+)?(?=[\s>])")
 _SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
@@ -23,7 +23,7 @@ _SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
 
 @lru_cache
 def catalogue(language: str) -> Catalogue:
-    """English template → template in `language`; empty for English."""
+    """Return the templates in `language` by English template; empty for English."""
     if language == "en":
         return {}
     place = resources.files("profiler.report") / "languages" / f"{language}.json"
@@ -32,21 +32,20 @@ def catalogue(language: str) -> Catalogue:
 
 
 def spoken(text: str) -> str:
-    """`text` as HTML for the content of an element, escaped; what has other languages stands in
-    a span that holds them."""
+    """Return `text` as escaped HTML; if it has translations, in a span with them as attributes."""
     others = "".join(f' data-{name}="{escape(given)}"' for name, given in _others(text))
     return f"<span{others}>{escape(text)}</span>" if others else escape(text)
 
 
 def titled(text: str) -> str:
-    """The title of a page."""
+    """Return the title element of a page, with translations."""
     others = "".join(f' data-{name}="{escape(given)}"' for name, given in _others(text))
     return f"<title{others}>{escape(text)}</title>"
 
 
 def spoken_template(html: str) -> str:
-    """`html` of ours with the other languages of each text whose element says `data-say`, and of
-    each attribute that it says `data-say-NAME` of."""
+    """Add translations to the template `html`: for each element marked `data-say`, and each
+    attribute named by `data-say-NAME`."""
 
     def with_languages(found: re.Match[str]) -> str:
         tag, text = found[1], found[2]
@@ -61,7 +60,7 @@ def spoken_template(html: str) -> str:
 
 
 def _marked(tag: str, text: str) -> Iterator[tuple[str, str]]:
-    """The suffix of each marked text of an element, and the text."""
+    """Yield the marked texts of an element, each after the suffix of its mark."""
     for name in _MARK.findall(tag):
         value = re.search(rf'\s{name[1:]}="([^"]*)"', tag) if name else None
         yield name, unescape(value[1]) if value else " ".join(unescape(text).split())
@@ -76,7 +75,8 @@ def _others(text: str) -> Iterator[tuple[str, str]]:
 
 
 def page_messages(scripts: Iterable[str], data: Any) -> dict[str, dict[str, str]]:
-    """By language the messages that `scripts` say, and the texts of `data`, by their English."""
+    """Return the translations of messages in `scripts` and of texts in `data`, by language and
+    English text."""
     literals = {json.loads(f'"{text}"') for script in scripts for text in _SAY.findall(script)}
     texts = [text for _, text in _texts(data, ())]
     return {
@@ -88,8 +88,8 @@ def page_messages(scripts: Iterable[str], data: Any) -> dict[str, dict[str, str]
 
 
 def translations(data: Any) -> dict[str, list[tuple[list[str | int], str]]]:
-    """By language the place of each text in `data` (nested mappings and sequences, as JSON has
-    them) that reads differently there, and how it reads."""
+    """Return, by language, the place and translation of each text in `data` (nested mappings and
+    sequences, as in JSON) that has one."""
     texts = [(list(path), text) for path, text in _texts(data, ())]
     return {
         language: [(path, given) for path, text in texts if (given := text.given_in(found)) != text]
@@ -99,11 +99,11 @@ def translations(data: Any) -> dict[str, list[tuple[list[str | int], str]]]:
 
 
 def _texts(data: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Said]]:
-    """The places of `Said` in `data`; columns of numbers, and what traces say, hold none."""
+    """Yield each `Said` in `data` with its place; skips columns of numbers and data from traces."""
     if isinstance(data, Said):
         yield path, data
     elif isinstance(data, (str, int, float)):
-        return  # as nearly all
+        return  # the most frequent case
     elif isinstance(data, Mapping):
         for key, value in data.items():
             if key not in _DATA:

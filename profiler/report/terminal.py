@@ -53,22 +53,21 @@ from profiler.text import Noun
 if TYPE_CHECKING:
     from profiler.compare.side_by_side import Room
 
-# --- Findings in the terminal: what stands out, by which numbers, what to do.
+# --- Findings in the terminal: title, evidence, recommendation.
 
 
-_WHOLE = 5  # findings with evidence and recommendation; of the others the title
+_WHOLE = 5  # findings with evidence and recommendation; others with their title only
 _NUMBERS = 5  # of the evidence
-_TEXT = 48  # characters of a text in it
+_TEXT = 48  # characters of a text in the evidence
 _INDENT = 8
 STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
-"""Of what stands before a finding's title."""
+"""The style of the severity before a finding's title."""
 
 
 def finding_texts(
     findings: Sequence[Finding], width: int, noun: Noun = Noun.COMMANDS
 ) -> Iterator[Text]:
-    """The findings; those after the first few with their title only. `noun` is what commands are
-    called."""
+    """Yield the findings, after the first few only titles. `noun` is the word for commands."""
     text_width = max(width - _INDENT, 20)
     for number, finding in enumerate(findings):
         lines = [*_title(finding, text_width)]
@@ -78,7 +77,7 @@ def finding_texts(
 
 
 def evidence_text(finding: Finding, numbers: int | None = None, noun: Noun = Noun.COMMANDS) -> str:
-    """`"host wait 424 ms, host wait share 36 %"`: the first `numbers` of the evidence, or all."""
+    """Format the evidence, or its first `numbers`: `"host wait 424 ms, host wait share 36 %"`."""
     pairs = [pair for pair in evidence_pairs(finding, noun) if not pair[0].startswith("gain")]
     pairs = pairs[:numbers]
     return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
@@ -92,7 +91,7 @@ def _title(finding: Finding, width: int) -> Iterator[Text]:
 
 
 def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
-    """Evidence, what a replay says of it, and recommendation."""
+    """Yield evidence, the gain according to a replay, and recommendation."""
     for part in wrapped(evidence_text(finding, _NUMBERS, noun), width):
         yield Text(" " * _INDENT + part, style="dim")
     gain = gained(finding)
@@ -102,28 +101,28 @@ def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
         yield Text(" " * _INDENT + part)
 
 
-# --- The opening of a report in the terminal: at most 40 lines of any run.
+# --- The opening of a report in the terminal: at most 40 lines for any run.
 #
 #     print_opening(Console(highlight=False), report.opening, Path("traces/tiny"))
 #
-# What a run has much of gives way in steps until the lines fit: blank lines, second lines of texts,
-# rows of shapes, the last finding. The tables have the columns that fit, and no others are named.
+# If it does not fit, parts are reduced in steps: blank lines, second lines of texts, rows of
+# shapes, the last finding. Tables have the columns that fit; missing ones are not named.
 
 
 LINES = 40
 _ALERT = "bold red"
 _OPENING_LABEL = 18  # characters at most
 _GAP = 2
-_NAME = 30  # characters that the name of a row keeps
+_NAME = 30  # characters that a row's name keeps
 _GAIN = 16
 _NARROWEST = 20  # characters of a text beside its label
-_NARROWEST_ACTION = 8  # beside its outcome, which has no more than 32 of 40 columns
-_LONGEST_NOTE = 240  # characters of what is said of how the run was chosen
+_NARROWEST_ACTION = 8  # beside its outcome: at most 32 of 40 columns
+_LONGEST_NOTE = 240  # characters of a note on how the run was chosen
 
 
 class _Room(Struct, frozen=True):
-    """How much of what there is room for: lines of a text and of a rung, `notes`, rows of shapes,
-    findings; `blank` lines between blocks."""
+    """The line budget: lines of a text and of a rung, `notes`, rows of shapes, findings; `blank` is
+    whether blocks are separated by a blank line."""
 
     blank: bool
     lines: int
@@ -150,8 +149,8 @@ _ROOMS = (
 def print_opening(
     console: Console, opening: Opening, place: Path, *, notes: Sequence[str] = (), below: int = 0
 ) -> None:
-    """Print what a reader with thirty seconds needs of the run at `place`; `notes` are lines about
-    how it was chosen, `below` how many lines the caller prints after it."""
+    """Print the overview of the run at `place` for a reader with thirty seconds; `notes` are lines
+    about how it was chosen, `below` is the number of lines that the caller prints after it."""
     for text in opening_texts(opening, place, console.width, notes=notes, lines=LINES - below):
         console.print(text, soft_wrap=isinstance(text, Text))  # paths of notes stay whole
 
@@ -159,7 +158,7 @@ def print_opening(
 def opening_texts(
     opening: Opening, place: Path, width: int, *, notes: Sequence[str] = (), lines: int = LINES
 ) -> list[RenderableType]:
-    """What `print_opening` prints, in at most that many `lines`."""
+    """Return what `print_opening` prints, in at most `lines` lines."""
     found: list[RenderableType] = []
     for room in _ROOMS:
         found = [*_texts(opening, place, width, notes, room)]
@@ -169,7 +168,7 @@ def opening_texts(
 
 
 def _height(text: RenderableType, width: int) -> int:
-    """How many lines of a terminal it takes."""
+    """Count the terminal lines of a text."""
     if isinstance(text, Grid):
         return text.height
     assert isinstance(text, Text)
@@ -179,8 +178,7 @@ def _height(text: RenderableType, width: int) -> int:
 def _texts(
     opening: Opening, place: Path, width: int, notes: Sequence[str], room: _Room
 ) -> Iterator[RenderableType]:
-    """A line or a table after the other; blocks with a blank line between them, if there is
-    room."""
+    """Yield lines and tables in order; blocks are separated by a blank line, if there is room."""
     blocks = (
         _subject(opening, width, notes, room),
         _opening_facts(opening, width, room),
@@ -211,8 +209,8 @@ def _subject(
 
 
 def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[RenderableType]:
-    """The figures, each beside its name; bars of the steps below the last; what is to know of the
-    recording, a line each, and what is right in one."""
+    """Yield the facts, each beside its name; bars of the steps below the last; then one line per
+    problem of the recording, and one for everything that is right."""
     checks = [check for check in opening.checks if check.alert or check.remark]
     right = [f"{_small(one.label)} {one.value}" for one in opening.checks if one not in checks]
     recording = [Fact("Recording", ", ".join(right))] if right else []
@@ -249,7 +247,7 @@ def _labelled_fact(fact: Fact, width: int, label: int, room: _Room) -> Iterator[
 def _table(
     view: TableView | None, width: int, name: int, rows: int | None = None
 ) -> Iterator[RenderableType]:
-    """The rows below what they are; the first column keeps `name` characters before others go."""
+    """Yield a table below its name; its first column keeps `name` characters at least."""
     if view is None:
         return
     shown = view if rows is None else replace(view, shown=min(view.shown, rows))
@@ -260,7 +258,7 @@ def _table(
 
 
 def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
-    """The gain of each finding, its title, and below it the change that gets it."""
+    """Yield each finding's gain and title, with the recommended change below."""
     yield from _text_lines(opening.advice_title, width, 1, "bold")
     if any(one.outcome for one in opening.advice):
         yield from _outcomes(opening, width, room)
@@ -282,14 +280,14 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
         line = Text(blanks + head + " " * _GAP, STYLES[severity])
         yield line.append(part, style="not dim not bold default")
     arrow = f"→ {clean(one.change)}"
-    indent = max(min(gain, width - cell_len(arrow)), 0)  # whole, if the width allows it
+    indent = max(min(gain, width - cell_len(arrow)), 0)  # unshortened, if the width allows it
     for part in _parts(arrow, max(width - indent, _NARROWEST), 1):
         yield Text(" " * indent + part)
 
 
 def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
-    """The rungs, a line each: from when to when, what to do, and what to know beside it; then all
-    of them together. The last rungs are left out if there is little room."""
+    """Yield one line per rung: times before and after, what to do, and remarks; then all together.
+    The last rungs are left out if there is little room."""
     rungs = opening.advice[: 2 * room.findings - 1]
     gains = [_plain(clean(one.gain)) for one in rungs]
     number = len(str(len(gains)))
@@ -309,8 +307,8 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
-    """How to go on: the command for all of it, whole if it fits, so that it can be copied, and
-    the sections that the findings lead to."""
+    """Yield how to continue: the command for the full report, unshortened if it fits, so that it
+    can be copied, and the sections that the findings refer to."""
     command = f"profile-sd3 analyze {shlex.quote(_shortest(place))} --full"
     start = "More: "
     room = width - cell_len(clean(command))
@@ -323,14 +321,14 @@ def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
 
 
 def _shortest(place: Path) -> str:
-    """The path as it is, or from the folder that the user is in."""
+    """Return the path as it is or relative to the current folder, whichever is shorter."""
     return min(str(place), os.path.relpath(place), key=len)
 
 
 def _text_lines(
     text: str, width: int, most: int, style: str = "", *, hang: int = 0
 ) -> Iterator[Text]:
-    """The text in lines that begin with its blanks, and `hang` more if it goes on."""
+    """The text in at most `most` lines with its own indent, and `hang` more from the second on."""
     blanks = len(text) - len(text.lstrip(" "))
     parts = _parts(text.lstrip(" "), max(width - blanks - hang, _NARROWEST), most)
     for number, part in enumerate(parts):
@@ -338,7 +336,7 @@ def _text_lines(
 
 
 def _parts(text: str, width: int, most: int) -> Iterable[str]:
-    """The text in at most that many lines; what does not fit is cut at the end, and … says so."""
+    """Wrap the text into at most `most` lines; the rest is cut off and replaced by …."""
     lines = [*wrapped(text, width)]
     if len(lines) <= most:
         return lines
@@ -357,8 +355,8 @@ def _plain(text: str) -> str:
 #     print_report(Console(highlight=False), build_report(given))  # everything
 #     print_sections(Console(highlight=False), build_report(given), ["idle"])
 #
-# Fits the console's width: tables drop what matters least and shorten layer names in the middle.
-# Every string that came from a trace is stripped of control characters on its way.
+# Fits the console's width: tables drop the least important columns and shorten layer names in the
+# middle. Control characters are removed from every string of a trace.
 
 
 _MAX_LABEL = 22  # characters at most
@@ -376,8 +374,8 @@ def print_report(console: Console, report: Report, *, notes: Sequence[str] = ())
 
 
 def print_sections(console: Console, report: Report, keys: Sequence[str]) -> None:
-    """Print the sections with these keys and nothing else, in the report's order; `summary` is what
-    stands above them. A section in which the run has nothing to show says so."""
+    """Print only the sections with these keys, in the report's order; `summary` is the part above
+    them. A section in which the run has nothing to show says so."""
     width = console.width
     texts: list[RenderableType] = []
     if "summary" in keys:
@@ -393,12 +391,12 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
             texts.append(_paragraph(f"{key}: this run has nothing to show there", width))
     texts += _verdicts(report.verdicts, width)
     for number, text in enumerate(texts):
-        if number or not isinstance(text, Text) or text.plain:  # no blank line above all
+        if number or not isinstance(text, Text) or text.plain:  # no blank line at the top
             console.print(text)
 
 
 def report_texts(report: Report, width: int) -> Iterator[RenderableType]:
-    """What `print_report` prints, a line or table after the other."""
+    """Yield what `print_report` prints, line by line or table by table."""
     yield _paragraph(report.summary.headline, width, "bold")
     yield from _below_headline(report, width)
     yield from _verdicts(report.verdicts, width)
@@ -413,7 +411,7 @@ def _below_headline(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _sections(sections: Sequence[Section], width: int) -> Iterator[RenderableType]:
-    """Each section that prints something, behind a blank line."""
+    """Yield each section that prints something, after a blank line."""
     for section in sections:
         parts = [(part, [*_content(part, width)]) for part in section.parts]
         shown = [(part, content) for part, content in parts if content]
@@ -423,7 +421,7 @@ def _sections(sections: Sequence[Section], width: int) -> Iterator[RenderableTyp
 
 
 def _verdicts(verdicts: Sequence[Fact], width: int) -> Iterator[Text]:
-    """What passed and what failed, at the end."""
+    """Yield the results of gates, at the end of the report."""
     if verdicts:
         yield Text()
     for verdict in verdicts:
@@ -434,7 +432,7 @@ def _verdicts(verdicts: Sequence[Fact], width: int) -> Iterator[Text]:
 def _section(
     section: Section, parts: Sequence[tuple[Part, list[RenderableType]]], width: int
 ) -> Iterator[RenderableType]:
-    """A heading with a rule, and the parts with a blank line between each other."""
+    """Yield a heading with a rule, and the parts, separated by blank lines."""
     title = clean(section.title)
     if title:
         rule = "─" * max(width - len(title) - 1, 0)
@@ -468,7 +466,7 @@ def _value(fact: Fact) -> str:
 
 
 def _groups(groups: Sequence[Group], width: int) -> Text:
-    """A title, and its names and values behind each other."""
+    """Return groups in lines: a title, then its names and values."""
     return _labelled_rows([(group.title, _pairs(group), False) for group in groups], width)
 
 
@@ -478,7 +476,7 @@ def _pairs(group: Group) -> str:
 
 
 def _labelled_rows(rows: Sequence[tuple[str, str, bool]], width: int) -> Text:
-    """Labels in one column, their texts beside, wrapped between number and number, not unit."""
+    """Return labels in a column and wrapped texts beside, never broken before a unit."""
     label = min(max((len(clean(name)) for name, _, _ in rows), default=0), _MAX_LABEL) + _GAP
     laid = []
     for name, text, alert in rows:
@@ -491,7 +489,7 @@ def _labelled_rows(rows: Sequence[tuple[str, str, bool]], width: int) -> Text:
 
 
 def _content(part: Part, width: int) -> Iterator[RenderableType]:
-    """What is printed of a part below its title; nothing if all of it is a figure."""
+    """Yield what is printed of a part below its title; nothing if it is only a figure."""
     if part.lead and (part.always or part.table or part.findings or part.groups or _bars(part)):
         yield _paragraph(part.lead, width)
     yield from finding_texts(part.findings, width, part.noun)
@@ -511,7 +509,7 @@ def _bars(part: Part) -> tuple[Bars, ...]:
 
 
 def _lines_of_bars(lines: Sequence[Bars], width: int) -> Iterator[Text]:
-    """Bars below each other; what is longer than a line says how many values a bar stands for."""
+    """Yield lines of bars, and a note if a bar stands for several values."""
     names = [shorten(clean(line.label), _BARS) for line in lines]
     label = max(map(len, names), default=0) + _GAP if len(names) > 1 else 0
     room = max(width - label, 1)
@@ -527,14 +525,14 @@ def _paragraph(text: str, width: int, style: str = "") -> Text:
     return Text("\n".join(wrapped(text, width)), style=style)
 
 
-# --- A report of which a terminal shows at most 40 lines.
+# --- A report of at most 40 lines in a terminal.
 #
 # print_brief(Console(highlight=False), partial(brief_report, comparison, gates))
 
 
 def print_brief(console: Console, made: Callable[[Room], Report]) -> None:
-    """Print what is `made` for the first of the rooms of a comparison that gives few enough lines,
-    else the last."""
+    """Print the report that `made` returns for the largest budget (`ROOMS`) that fits 40 lines,
+    else for the smallest."""
     from profiler.compare.side_by_side import ROOMS
 
     reports = map(made, ROOMS)

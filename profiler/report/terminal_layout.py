@@ -23,13 +23,14 @@ from profiler.plugins import plain_text
 from profiler.run.columns import Column
 from profiler.text import RATES, RateUnits, count, number, rate_unit, size
 
-# --- Tables for a terminal: columns that give way when narrow, and texts that fit.
+# --- Tables for a terminal: columns that are dropped or shortened if it is narrow, and wrapped
+# texts.
 
 
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # characters of a column that must shrink
-_HEADER = 24  # characters of a column that is named as gone
-_HEADED = 12  # characters of a header that its cells do not need
+_HEADER = 24  # characters of a dropped column's name
+_HEADED = 12  # characters that a header may be wider than its cells
 _BARS = "▁▂▃▄▅▆▇█"
 _LONGEST = 4_000  # characters of a line, before it is wrapped
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -37,9 +38,10 @@ _BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 
 
 class Drawn(Struct, frozen=True):
-    """One column. `rank` 0 always stays; of the others the highest goes first if the table is
-    too wide. A column with `shrink` is cut down to that many characters before another goes, and
-    further if none is left to go. If cells list `names`, as many of these stay as fit."""
+    """One column. Columns with the highest `rank` are dropped first if the table is too wide;
+    `rank` 0 is never dropped. A column with `shrink` is cut to that many characters before another
+    is dropped, and further if none is left to drop. If cells list `names`, as many of these are
+    kept as fit."""
 
     header: str
     cells: tuple[str, ...]
@@ -54,9 +56,9 @@ class Drawn(Struct, frozen=True):
 
 
 class Grid(Struct, frozen=True, eq=False):
-    """A table that fits: its columns with the width of each, the `strong` rows, which are bold, and
-    the headers of columns that had to go, named below it. Lines end if their text does. `below`
-    has a text to stand below each of the first rows."""
+    """A table that fits: its columns with their widths, the `strong` (bold) rows, and the headers
+    of dropped columns (`gone`), named below it. Lines have no trailing blanks. `below` has a text
+    below each of the first rows."""
 
     columns: tuple[Drawn, ...]
     widths: tuple[int, ...]
@@ -66,12 +68,12 @@ class Grid(Struct, frozen=True, eq=False):
 
     @property
     def row_count(self) -> int:
-        """Rows below the header."""
+        """The number of rows below the header."""
         return len(self.columns[0].cells) if self.columns else 0
 
     @property
     def height(self) -> int:
-        """Lines: the header, rows, and texts below rows."""
+        """The number of lines: the header, rows, and texts below rows."""
         return 1 + self.row_count + sum(map(bool, self.below[: self.row_count]))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -96,8 +98,8 @@ class Grid(Struct, frozen=True, eq=False):
 def table(
     columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = (), below: Iterable[str] = ()
 ) -> Grid:
-    """The columns as a table of at most `width` characters; `strong` rows bold, a text `below` each
-    of the first ones. Columns that had to go are named below it."""
+    """Fit the columns into a table of at most `width` characters, with `strong` rows bold and a
+    text `below` each of the first ones. Dropped columns are named below the table."""
     drawn, limits = _fit(list(columns), width)
     widths = tuple(min(limit, one.width) for limit, one in zip(limits, drawn, strict=True))
     gone = tuple(column.header for column in columns if column not in drawn)
@@ -105,7 +107,7 @@ def table(
 
 
 def continued(columns: Sequence[Drawn], repeated: int, width: int) -> Iterator[list[Drawn]]:
-    """The columns in sets that fit the width, each behind the first `repeated` of them."""
+    """Yield the columns in sets that fit the width, each set after the first `repeated` columns."""
     headed = [*map(_headed, columns)]
     first, rest = headed[:repeated], headed[repeated:]
     while rest:
@@ -116,13 +118,13 @@ def continued(columns: Sequence[Drawn], repeated: int, width: int) -> Iterator[l
 
 
 def _headed(column: Drawn) -> Drawn:
-    """The column with a header that is hardly wider than its cells."""
+    """Shorten the header of a column to about the width of its cells."""
     room = max(_HEADED, *map(cell_len, column.cells)) if column.cells else _HEADED
     return replace(column, header=shorten(column.header, room))
 
 
 def _cells(column: Drawn, width: int) -> Iterable[str]:
-    """The cells, of those that list names as many of them as fit."""
+    """The cells; cells that list names are cut to as many as fit."""
     if not column.names:
         return column.cells
     pairs = zip(column.names, column.cells, strict=True)
@@ -140,15 +142,15 @@ def _as_many(names: Sequence[str], width: int) -> str:
 
 
 def _placed(text: str, width: int, column: Drawn) -> str:
-    """A cell of `width` characters, shortened or filled up with blanks."""
+    """Shorten or pad a cell to `width` characters."""
     text = shorten(text, width)
     blanks = " " * (width - cell_len(text))
     return blanks + text if column.right else text + blanks
 
 
 def _fit(columns: list[Drawn], width: int) -> tuple[list[Drawn], list[int]]:
-    """Drop columns until the rest fits at its smallest; then the width of each. If even those
-    that always stay do not fit, the last go, but never the first."""
+    """Drop columns until the rest fits at its smallest; return the rest and their widths. If even
+    columns that are never dropped do not fit, the last are dropped, but never the first."""
     while _smallest(columns) > width and any(column.rank for column in columns):
         columns.remove(max(columns, key=lambda column: column.rank))
     while len(columns) > 1 and _shrunk(columns) > width:
@@ -170,7 +172,7 @@ def _smallest(columns: Sequence[Drawn]) -> int:
 
 
 def _shrunk(columns: Sequence[Drawn]) -> int:
-    """The width if every column that may has shrunk as far as it can."""
+    """The total width if every column that may shrink is as narrow as possible."""
     least = (min(_least(one), _NARROWEST) if one.shrink else _least(one) for one in columns)
     return sum(least) + _GAP * (len(columns) - 1)
 
@@ -207,14 +209,14 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` without characters that would steer a terminal, and no longer than anybody reads:
-    names are a model's or a trace's."""
+    """Return `text` without characters that control a terminal, and cut to a maximum length: names
+    come from a model or a trace."""
     return plain_text(shorten(text, _LONGEST))
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters that part no number from its unit and no name, which one
-    may want to copy, at a hyphen; cleaned."""
+    """Yield cleaned lines of at most `width` characters that separate no number from its unit and
+    no name at a hyphen, because names are copied."""
     shown = _BEFORE_UNIT.sub(_NO_BREAK, clean(text))
     if cell_len(shown) != len(shown):
         yield from (part.replace(_NO_BREAK, " ") for part in _wrapped_wide(shown, width))
@@ -224,7 +226,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _wrapped_wide(text: str, width: int) -> Iterator[str]:
-    """The same of a text with characters that take two columns, or none."""
+    """Wrap text with characters that take two columns, or none."""
     line = ""
     for word in text.split(" "):
         longer = f"{line} {word}" if line else word
@@ -239,7 +241,7 @@ def _wrapped_wide(text: str, width: int) -> Iterator[str]:
         yield line
 
 
-# --- Columns of a table for a terminal: values as texts, numbers under one unit a column.
+# --- Columns of a table for a terminal: values as texts, numbers with one unit per column.
 
 
 _NOTHING = "-"
@@ -247,7 +249,7 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int = 0) -> Drawn:
-    """Names, left-aligned, control characters removed."""
+    """Make a column of names: left-aligned, control characters removed."""
     cells = tuple(_NOTHING if v is None or v == "" else clean(str(v)) for v in values)
     return Drawn(header, cells, right=False, rank=rank, shrink=shrink)
 
@@ -255,14 +257,14 @@ def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int =
 def lists(
     header: str, values: Iterable[Sequence[object] | None], *, rank: int = 0, shrink: int = 0
 ) -> Drawn:
-    """Several names a cell."""
+    """Make a column with several names per cell."""
     names = tuple(tuple(clean(str(name)) for name in value or ()) for value in values)
     column = texts(header, map(", ".join, names), rank=rank, shrink=shrink)
     return replace(column, names=names)
 
 
 def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Counts with thousands separators; fractions with one digit, if there are any."""
+    """Make a column of counts with thousands separators, with one decimal if any is fractional."""
     values = list(values)
     whole = all(v is None or float(v).is_integer() for v in values)
     cells = (_NOTHING if v is None else f"{v:z,.0f}" if whole else f"{v:z,.1f}" for v in values)
@@ -270,14 +272,14 @@ def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Dr
 
 
 def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Numbers that differ by orders: three significant digits, as the page has them."""
+    """Make a column of numbers that differ by orders of magnitude: three significant digits."""
     return Drawn(header, tuple(_NOTHING if v is None else number(v) for v in values), rank=rank)
 
 
 def scaled_rates(
     header: str, values: Iterable[float | None], units: RateUnits, like: float, *, rank: int = 0
 ) -> Drawn:
-    """Rates in the unit that suits one `like` that: the header has it."""
+    """Make a column of rates in the unit that suits `like`, named in the header."""
     factor, unit = rate_unit(like, units)
     found = (None if v is None else v / factor for v in values)
     return rates(f"{header} {unit}", found, rank=rank)
@@ -291,8 +293,8 @@ def times(
     like_ns: int | None = None,
     significant: bool = False,
 ) -> Drawn:
-    """Nanoseconds in the unit that suits the column's largest, or `like_ns`: the header has it.
-    All have the same number of digits behind the point, or each three `significant` ones."""
+    """Make a column of times in the unit that suits its largest, or `like_ns`, with the unit in the
+    header. All have the same number of decimals, or each three `significant` digits."""
     values = list(values)
     largest = max((abs(v) for v in values if v is not None), default=0)
     factor, unit = time_unit(largest if like_ns is None else like_ns)
@@ -307,8 +309,8 @@ def times(
 
 
 def time_unit(largest_ns: float) -> tuple[float, str]:
-    """Its factor and name: seconds from 100 s on, else the unit in which the largest is at least 1;
-    ms for nothing."""
+    """Choose factor and name of a time unit: seconds from 100 s on, else the unit in which the
+    largest is at least 1; ms for 0."""
     if largest_ns == 0:
         return _UNITS[1]
     if largest_ns >= 100e9:
@@ -317,7 +319,8 @@ def time_unit(largest_ns: float) -> tuple[float, str]:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """A fixed number of digits; what would round to zero but is more says so. No minus zero."""
+    """Format with a fixed number of decimals; a positive value that rounds to zero becomes `<0.01`.
+    No minus zero."""
     if value == 0:
         return "0"
     text = f"{value:z,.{digits}f}"
@@ -326,14 +329,14 @@ def _fixed(value: float, digits: int) -> str:
     return text
 
 
-# --- Tables of a report for a terminal: the columns that fit, and the rows that are shown at first.
+# --- Tables of a report for a terminal: the columns that fit, and the first rows.
 
 
-_SHRUNK = {"layer": 30, "text": 12, "list": 12, "word": 24}  # characters that a column must keep
+_SHRUNK = {"layer": 30, "text": 12, "list": 12, "word": 24}  # characters that a column keeps
 
 
 def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
-    """The first rows, those of each variant by itself, and how many there are of them."""
+    """Yield the first rows, separately for each variant, and the number of rows."""
     for label, frame in ((view.label, view.printed), *view.variants):
         if view.variants:
             yield Text(f"One row per {label}:", style="dim")
@@ -365,10 +368,10 @@ def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:
 
 
 def drawn(view: TableView, frame: pl.DataFrame, *, significant: bool = False) -> list[Drawn]:
-    """The columns of a table with the cells of its first rows and its totals, `frame` its own or
-    that of a variant; rates are in one unit for all rows, times in that of the table or, if a
-    column has only much shorter ones and the table no totals, in its own: headers name it. Times
-    have the same number of digits behind the point, or three `significant` ones."""
+    """Make the columns of a table with its first rows and totals; `frame` is its own or a
+    variant's. Rates have one unit for all rows. Times have the table's unit or, if a column has
+    only much shorter ones and the table no totals, the column's own; headers name it. Times have
+    the same number of decimals, or three `significant` digits."""
     rows = frame.head(view.shown)
     values = {
         column.name: [*worded_column(column, rows[column.name]), *_of_totals(view, column)]
@@ -400,8 +403,8 @@ def _most(values: Sequence[int | None]) -> int:
 def _column(
     shown: Column, values: list[Any], longest_ns: int, *, own_unit: bool, significant: bool = False
 ) -> Drawn:
-    """The values as their kind is written: times in the unit of `longest_ns`, the table's longest,
-    or in the column's `own_unit` if all of them are below a tenth of that."""
+    """Format the values by their kind: times in the unit of `longest_ns`, the table's longest, or
+    in the column's `own_unit` if all of them are below a tenth of that."""
     label, rank = shown.label, shown.importance
     if shown.kind in ("ns", "instant"):
         shorter = own_unit and _most(values) < time_unit(longest_ns)[0] / 10
@@ -414,7 +417,7 @@ def _column(
 
 
 def written(kind: str, header: str, values: Sequence[Any], *, rank: int = 0) -> Drawn:
-    """The values as those of their `kind` are written one by one; counts as `numbers`."""
+    """Format the values by `kind`, one by one; counts as `numbers`."""
     if kind in ("count", "step"):
         known = [None if v is None or (v < 0 and kind == "step") else v for v in values]
         return numbers(header, known, rank=rank)
@@ -426,7 +429,7 @@ def written(kind: str, header: str, values: Sequence[Any], *, rank: int = 0) -> 
 
 
 def _rates(shown: Column, values: list[Any], all_rows: pl.Series, units: RateUnits) -> Drawn:
-    """Rates in the unit that suits the largest of all rows, so that tables of a run agree."""
+    """Make a column of rates in the unit of the largest row, so that a run's tables agree."""
     largest = all_rows.max()
     like = largest if isinstance(largest, float) else 0.0
     return scaled_rates(shown.label, values, units, like, rank=shown.importance)
@@ -446,6 +449,6 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "factor": "{:z.2f}".format,
     "figure": lambda text: clean(text).replace(_NO_BREAK, " "),
     "flag": lambda value: "yes" if value else "no",
-    # untraced over traced time; exactly 1 is what the analysis makes of a cost within noise
+    # untraced over traced time; the analysis sets exactly 1 if the overhead is within noise
     "overhead_ratio": lambda ratio: "within noise" if ratio == 1 else f"{ratio:z.2f}",
 }

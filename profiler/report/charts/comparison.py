@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 _WHOLE = ("end_to_end", "stage", "step", "submodule")
-_ROLES = 8  # with the largest differences
+_ROLES = 8  # those that differ most
 _ROWS = 24
-_LEAST = -110.0  # per cent: a part that is gone is at -100
-_LEAST_SPAN = 10.0  # per cent that an interval may go beyond all changes
+_LEAST = -110.0  # per cent: a part that vanished is at -100
+_LEAST_SPAN = 10.0  # per cent that an interval may exceed all changes by
 _SMALL = {"size": 11}
 _VERDICTS = {
     Verdict.SLOWER: (PAGE["alert"], "triangle-right"),
@@ -56,9 +56,9 @@ _VERDICTS = {
 
 @draws("comparison")
 def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
-    """A point a part: its change in per cent, with the interval that noise leaves it; the whole
-    first, then stages, steps, submodules and the roles that differ most. Of an interval that goes
-    on far beyond all changes a text at the edge gives the end."""
+    """Draw each part's change in per cent as a point with its noise interval: the whole first, then
+    stages, steps, submodules and the roles that differ most. If an interval extends far beyond all
+    changes, a text at the edge gives its end."""
     rows = _rows(comparison.metrics)
     data = []
     for verdict, (colour, symbol) in _VERDICTS.items():
@@ -123,8 +123,7 @@ def _change_text(row: dict[str, object]) -> str:
 
 
 def _range(rows: list[dict[str, object]]) -> tuple[float, float] | None:
-    """The end of the axis if an interval reaches much farther than all changes do, per cent; None
-    if all of them fit."""
+    """The ends of the axis in per cent if an interval exceeds all changes by far, else None."""
     changes = [0.0, *(_percent(row["change"]) for row in rows)]
     ends = [
         _percent(row[name]) for row in rows for name in ("low", "high") if row[name] is not None
@@ -136,7 +135,7 @@ def _range(rows: list[dict[str, object]]) -> tuple[float, float] | None:
 
 
 def _cut_off(rows: list[dict[str, object]], edges: tuple[float, float]) -> list[dict[str, object]]:
-    """Annotations at the ends of the axis: how far an interval goes on."""
+    """Annotations at the ends of the axis with the ends of intervals beyond it."""
     found = []
     for number, row in enumerate(rows):
         for name, right in (("low", False), ("high", True)):
@@ -184,7 +183,7 @@ def _label(row: dict[str, object]) -> str:
     return " ".join(str(row[name]) for name in ("submodule", "role") if row[name])
 
 
-# --- The chart of what a prediction changes, as plain plotly JSON.
+# --- The chart of a prediction's changes, as plain plotly JSON.
 
 
 _HOST = "host"
@@ -193,8 +192,8 @@ _MEASURED, _PREDICTED = "measured", "predicted"
 
 @draws("prediction")
 def before_and_after(prediction: Prediction, theme: Theme = "light") -> Chart:
-    """One request as it was measured and as it is predicted: a bar each of its submodules' and the
-    host's times, and the interval of the prediction if it has one."""
+    """Draw one request as measured and as predicted: bars of submodule and host times, and the
+    interval of the prediction if it has one."""
     request = prediction.request
     totals = {_MEASURED: round(prediction.measured.ns), _PREDICTED: round(request.ns)}
     ends = [*totals.values(), round(request.high or 0)]

@@ -1,4 +1,4 @@
-"""The roofline as plain plotly JSON: roles by what they compute for a byte, and their rate."""
+"""The roofline as plain plotly JSON: roles by FLOPs per byte, and their rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from profiler.analysis.table_text import labels, with_rates
 from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking, titled
 from profiler.text import FLOP_RATES, duration, joined, rate_unit, said
 
-_TYPES = ("float32", "float16", "bfloat16")  # whose peak rates are drawn
+_TYPES = ("float32", "float16", "bfloat16")  # types with a drawn peak rate
 _LARGEST = 34.0  # pixels
 _SMALLEST = 7.0
 _DEVICES = 4
@@ -29,8 +29,8 @@ def roofline(
     devices: Sequence[str],
     theme: Theme = "light",
 ) -> Chart:
-    """A point for each role of a submodule with known FLOPs and bytes, the larger the more time it
-    took, and the rooflines of those of `devices` that have a profile; both axes are logarithmic."""
+    """Draw a point for each role of a submodule with known FLOPs and bytes, larger with more time,
+    and the rooflines of those of `devices` that have a profile; both axes are logarithmic."""
     rows = (
         with_rates(roles).filter(pl.col("rate") > 0, pl.col("flops_per_byte") > 0).rows(named=True)
     )
@@ -58,7 +58,7 @@ def roofline(
     axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
     made["xaxis"] |= axis
     made["yaxis"] |= axis
-    if not any(name in profiles for name in devices):  # no roofline, which is decades long
+    if not any(name in profiles for name in devices):  # without a roofline, which spans decades
         made["xaxis"] |= _decades([row["flops_per_byte"] for row in rows])
         made["yaxis"] |= _decades([row["rate"] for row in rows])
     titled(made, xaxis="FLOPs/byte", yaxis=unit)
@@ -67,8 +67,8 @@ def roofline(
 
 
 def _decades(values: Sequence[float]) -> dict[str, Any]:
-    """The range of an axis whose values are closer together than its ticks, which are powers of
-    ten: whole decades, and room for half a point at their ends; nothing otherwise."""
+    """The axis range for values within one decade: whole decades, so that ticks (powers of ten) are
+    visible, with margins for points; empty otherwise."""
     if not values or max(values) >= 10 * min(values):
         return {}
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
@@ -152,7 +152,7 @@ def _rooflines(
 
 
 def _peaks(profile: DeviceProfile) -> dict[str, float]:
-    """Peak rates by the types that have them."""
+    """The peak rates, each with the names of the types that have it."""
     types: dict[float, list[str]] = {}
     for name in _TYPES:
         rate = profile.peak_flops.get(name)

@@ -33,12 +33,12 @@ from profiler.report.charts.style import (
 )
 from profiler.text import duration, percent, said
 
-# --- The step matrix as a heat map: each part of a step against its median, step by step.
+# --- The step matrix as a heat map: each part of a step relative to its median.
 
 
 @draws("step_matrix")
 def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
-    """The heat map: a row a part, a column a step, the colour what it adds to the step."""
+    """Draw the heat map: a row per part, a column per step, coloured by added time."""
     made = layout(theme)
     if matrix is None:
         return {"data": [], "layout": made | {"height": 100}}
@@ -101,17 +101,17 @@ def _colorbar(farthest: float, theme: Theme) -> dict[str, Any]:
     }
 
 
-# --- The chart of how long each step took, as plain plotly JSON.
+# --- The chart of step durations, as plain plotly JSON.
 
 
-_MOST_DIVIDED = 1000  # steps: more are bars of one colour
+_MOST_DIVIDED = 1000  # steps: more bars have one colour
 
 
 @draws("steps")
 def steps(
     frame: pl.DataFrame, summary: StepSummary, activity: pl.DataFrame, theme: Theme = "light"
 ) -> Chart:
-    """Duration of each step from 0, divided by what devices did if that is known; the median as a
+    """Draw the duration of each step as a bar, divided by device activity if known; the median as a
     line, a mark above outliers."""
     rows = list(frame.iter_rows(named=True))
     several = len({row["pipeline"] for row in rows}) > 1
@@ -134,7 +134,7 @@ def steps(
 def _bars(
     frame: pl.DataFrame, names: list[str], activity: pl.DataFrame, unit: Unit, theme: Theme
 ) -> list[dict[str, Any]]:
-    """The steps, divided by what devices did if that adds up to each of them."""
+    """The bars of the steps, divided by device activity if it adds up to each step."""
     rows = list(frame.iter_rows(named=True))
     keys = ("pipeline", "step")
     width = 0.76 if len(rows) > 8 else 0.4

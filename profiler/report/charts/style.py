@@ -1,4 +1,5 @@
-"""The style of charts, and those that tables declare as data: bars, curves, icicles, histograms."""
+"""The style of charts, and charts that tables declare as data: bars, curves, icicles,
+histograms."""
 
 from __future__ import annotations
 
@@ -45,13 +46,13 @@ FONT = (
     '"Noto Sans CJK KR", NanumGothic, sans-serif'
 )
 HOVER = "%{customdata}<extra></extra>"
-FRAMED = "framed"  # in place of the shape of lines: an outline alone
+FRAMED = "framed"  # instead of a line pattern: an outline only
 
 Chart = dict[str, Any]
 
 
 class Unit(Struct, frozen=True):
-    """A unit of time on an axis: `name`, and how many of it one nanosecond is."""
+    """A unit of time on an axis: its name, and the factor from nanoseconds."""
 
     name: str
     per_ns: float
@@ -62,8 +63,8 @@ _DRAWINGS: dict[str, Callable[..., Chart]] = {}
 
 
 def draws(kind: str) -> Callable[[Drawing], Drawing]:
-    """Returns a decorator that registers a function as the one that draws figures of that kind:
-    it takes the data of the figure, then the theme. Raises ValueError if another one does."""
+    """Return a decorator that registers a function for drawing figures of this kind; it takes the
+    data of the figure, then the theme. Raises ValueError if the kind has one already."""
 
     def register(function: Drawing) -> Drawing:
         if kind in _DRAWINGS:
@@ -76,7 +77,7 @@ def draws(kind: str) -> Callable[[Drawing], Drawing]:
 
 @cache
 def drawings() -> Mapping[str, Callable[..., Chart]]:
-    """What draws figures, by kind; every module of `report.charts` is looked into."""
+    """Return the drawing functions by kind, from every module of `report.charts`."""
     package = import_module("profiler.report.charts")
     for module in walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
@@ -89,7 +90,7 @@ def draw(figure: Figure, theme: Theme) -> Chart:
 
 
 def unit_for(longest_ns: int) -> Unit:
-    """The unit in which an axis to `longest_ns` reads best; ms from 1 ms to 100 s."""
+    """Choose the unit for an axis up to `longest_ns`; ms from 1 ms to 100 s."""
     units = ((10**11, "s", 1e-9), (10**6, "ms", 1e-6), (10**3, "µs", 1e-3))
     for least, name, per_ns in units:
         if longest_ns >= least:
@@ -98,7 +99,7 @@ def unit_for(longest_ns: int) -> Unit:
 
 
 def escaped(name: object) -> str:
-    """`name` as plotly shows it literally; line breaks stay line breaks."""
+    """Escape `name` so that plotly shows it literally; line breaks stay line breaks."""
     return name.changed(_escaped) if isinstance(name, Said) else _escaped(str(name))
 
 
@@ -107,7 +108,7 @@ def _escaped(text: str) -> str:
 
 
 def shortened(name: str, limit: int = 46) -> str:
-    """A long name at `limit` characters: of a path its end, which distinguishes layers."""
+    """Shorten a name to `limit` characters; a path keeps its end, which distinguishes layers."""
     if isinstance(name, Said):
         return name.changed(lambda text: shortened(text, limit))
     if len(name) <= limit:
@@ -118,7 +119,7 @@ def shortened(name: str, limit: int = 46) -> str:
 
 
 def distinguished(names: Sequence[str], places: Sequence[str | None]) -> list[str]:
-    """Names of rows: those that several have with the place that each is in."""
+    """Return the names of rows; a name that several rows have gets the row's place."""
     times = Counter(names)
     return [
         joined(" · ", [name, place]) if place and times[name] > 1 else name
@@ -155,7 +156,7 @@ def layout(theme: Theme) -> dict[str, Any]:
 
 
 def titled(made: Chart, **titles: str) -> None:
-    """Write a title at each axis, by name."""
+    """Set the titles of axes, by name."""
     for axis, text in titles.items():
         made[axis]["title"] = made[axis]["title"] | {"text": text}
 
@@ -168,7 +169,7 @@ def bars(
     texts: Iterable[str],
     theme: Theme,
 ) -> dict[str, Any]:
-    """A trace of horizontal bars: for each key of `values` its ns, `texts` on hovering."""
+    """A trace of horizontal bars: the ns of each key of `values`, with `texts` on hovering."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -182,19 +183,19 @@ def bars(
 
 
 def picking(trace: dict[str, Any], picks: Iterable[Pick]) -> dict[str, Any]:
-    """`trace` with what each of its points stands for, which a click on it in the page chooses.
+    """Add to `trace` what a click on each of its points selects in the page.
 
     A pick maps `stage`, `submodule`, `branch`, `step`, `device`, `role` or `operator` (a layer or
-    its pattern) to a value; what is None is left out. They are names as they are, which plotly must
-    never draw: it knows no `picks`.
+    its pattern) to a value; None is left out. Names are not escaped, so plotly must never draw
+    them: it ignores `picks`.
     """
     known = [{name: value for name, value in pick.items() if value is not None} for pick in picks]
     return trace | {"picks": known}
 
 
 def hatching(theme: Theme, line: Colour, shape: str = "/") -> dict[str, Any]:
-    """What makes the marker of bars look as waiting does everywhere: lines across a ground. What is
-    not known to be waiting has the colour `frame`, and the page's ground."""
+    """Return the marker style of waiting: lines across a ground. Time that is not known to be
+    waiting has the colour `frame`, and the page's ground."""
     ground = (SURFACE if line == PAGE["frame"] else PAGE["wait"]).on(theme)
     if shape == FRAMED:
         return {"color": ground, "line": {"color": line.on(theme), "width": 1.5}}
@@ -205,7 +206,7 @@ def hatching(theme: Theme, line: Colour, shape: str = "/") -> dict[str, Any]:
 def bars_layout(
     theme: Theme, names: Sequence[str], longest_ns: int, *, row: int = 44
 ) -> dict[str, Any]:
-    """Horizontal bars in reading order, `row` px each, with room for labels at their ends."""
+    """The layout of horizontal bars in reading order, `row` px each, with room for labels."""
     made = layout(theme)
     made["yaxis"] |= {
         "type": "category",
@@ -226,7 +227,7 @@ def bars_layout(
 def end_labels(
     values: Mapping[str, int], unit: Unit, texts: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Annotations: for each key of `values` its text, right of the end of its bar."""
+    """Return annotations: the text of each key of `values`, right of the end of its bar."""
     return [
         {
             "x": ns * unit.per_ns,
@@ -240,7 +241,7 @@ def end_labels(
     ]
 
 
-# --- Horizontal bars of a table that declares them: a bar a row, divided by its columns of values.
+# --- Horizontal bars that a table declares: a bar per row, divided by its columns of values.
 
 
 _ROWS = 15
@@ -248,8 +249,8 @@ _ROWS = 15
 
 @draws("bars")
 def draw_bars(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
-    """The first rows of `frame`, named by the columns `label`, as long as the times in the columns
-    `values` together."""
+    """Draw the first rows of `frame` as bars, named by the columns `label`; a bar is the sum of the
+    columns `values`."""
     rows = frame.head(_ROWS).rows(named=True)
     labels = [", ".join(str(row[name]) for name in columns["label"]) for row in rows]
     totals = [sum(row[name] or 0 for name in columns["values"]) for row in rows]
@@ -270,21 +271,21 @@ def draw_bars(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme
     return {"data": data, "layout": made | {"showlegend": len(data) > 1}}
 
 
-# --- Shares over time of a table that declares them: a curve for each of its series.
+# --- Shares over time that a table declares: one curve per series.
 
 
 _DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 
 
 def dash_of(number: int) -> str:
-    """How the line of that device among several is drawn: shades of grey alone look alike."""
+    """The dash pattern for a device's line, because shades of grey are hard to distinguish."""
     return _DASHES[number % len(_DASHES)]
 
 
 @draws("curves")
 def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
-    """The column `share` over the column `time`, a curve for each value of the column `series`;
-    times count from the first."""
+    """Draw the column `share` over the column `time` (from the first time), one curve per value of
+    `series`."""
     (series,), (time,), (share,) = (columns[name] for name in ("series", "time", "share"))
     times = frame[time].to_list()
     begin = min(times, default=0)
@@ -311,7 +312,7 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
     return {"data": data, "layout": made | {"height": 220, "showlegend": len(data) > 1}}
 
 
-# --- A tree of a table that declares one: each node as wide as its time, below the one it is in.
+# --- A tree that a table declares: each node as wide as its time, below its parent.
 
 
 _HEIGHT = 640
@@ -319,8 +320,8 @@ _HEIGHT = 640
 
 @draws("icicle")
 def draw_icicle(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
-    """The nodes with their `parent`, as wide as `value` together with what is in them. Roles and
-    leaves have the colour of their `role`, what is around them none."""
+    """Draw the nodes below their `parent`, as wide as `value` including all nodes within. Roles and
+    leaves are coloured by `role`, nodes around them are not."""
     (parent,), (value,), (role,) = (columns[name] for name in ("parent", "value", "role"))
     rows = labelled(frame).rows(named=True)
     widths = _widths([row[parent] for row in rows], [row[value] for row in rows])
@@ -358,8 +359,8 @@ def draw_icicle(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
 
 
 def _widths(parents: list[int], values: list[int]) -> list[int]:
-    """The values, those of a node at least as large as of what is in it: plotly draws no others.
-    A residual may be below zero."""
+    """Return the values, raised to the sum of their children where smaller, because plotly requires
+    it. A residual may be negative."""
     found, inner = list(values), [0] * len(values)
     for at in range(len(found) - 1, -1, -1):
         found[at] = max(found[at], inner[at])
@@ -368,15 +369,15 @@ def _widths(parents: list[int], values: list[int]) -> list[int]:
     return found
 
 
-# --- How many things took how long, of a table that has a row for each interval of durations.
+# --- A histogram that a table declares, with one row per interval of durations.
 
 
 @draws("histogram")
 def draw_histogram(
     columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme
 ) -> Chart:
-    """A bar each interval from the column `from` to `below`, as high as its `count`; on hovering
-    the `total` time. Each value of `series` has a colour."""
+    """Draw one bar per interval (column `from` to `below`), as high as `count`; the `total` time
+    shows on hovering. Each value of `series` has a colour."""
     (series,), (start,), (below,), (number,), (total,) = (
         columns[name] for name in ("series", "from", "below", "count", "total")
     )
@@ -414,7 +415,7 @@ def draw_histogram(
     made["xaxis"] |= {
         "tickvals": [at - 0.5 for at in range(len(starts))],
         "ticktext": labels,
-        # plotly.js puts the title nowhere if no tick lies within
+        # without a tick in the range plotly.js does not place the title
         "range": [-0.6, len(starts) - 0.4],
     }
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
@@ -423,12 +424,12 @@ def draw_histogram(
     return {"data": data, "layout": made | shape}
 
 
-# --- Bars of what devices did: roles in their colours, waiting hatched, as traces of plotly.
+# --- Bars of device activity as plotly traces: roles in their colours, waiting hatched.
 
 
-_SMALL = 0.01  # of all: roles with less are drawn as "other"
+_SMALL = 0.01  # of the total: smaller roles are drawn as "other"
 _OTHER = "other"
-_FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the shape of the lines of waiting
+_FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the line pattern of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
     Activity.UNTRACED: (PAGE["frame"], "."),
     Activity.NO_OPERATOR: (PAGE["frame"], "\\"),
@@ -440,8 +441,8 @@ _FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the shape of the l
 
 
 def adds_up(activity: pl.DataFrame, bars: pl.DataFrame, keys: Sequence[str]) -> bool:
-    """Whether the rows of `activity` say what `bars` (`keys` and elapsed_ns) consist of: they add
-    up to each, and at least some of it is work with a role."""
+    """Whether `activity` explains each of `bars` (`keys` and elapsed_ns): the rows add up to its
+    length, and at least some are work with a role."""
     if activity.is_empty() or bars["elapsed_ns"].has_nulls():
         return False
     if not (activity["what"] == Activity.WORK.value).any():
@@ -452,7 +453,7 @@ def adds_up(activity: pl.DataFrame, bars: pl.DataFrame, keys: Sequence[str]) -> 
 
 
 class Bar(Struct, frozen=True):
-    """A bar: the `key` of its rows, what texts call it, its length, and what a click chooses."""
+    """One bar: the `key` of its rows, its name in texts, its length, and what a click selects."""
 
     key: str
     name: str
@@ -463,9 +464,9 @@ class Bar(Struct, frozen=True):
 def stacked(
     activity: pl.DataFrame, bars: Sequence[Bar], unit: Unit, theme: Theme, *, upright: bool = True
 ) -> list[dict[str, Any]]:
-    """A trace for each role and each kind of waiting, of the rows of `activity` by its column
-    `key`; bars stand at 0, 1, …, or lie at their keys. A click on one that lies chooses its role,
-    too; of one that stands, a step, all of it."""
+    """Return a trace for each role and each kind of waiting in `activity` (column `key`). Upright
+    bars are at 0, 1, …, horizontal ones at their keys. A click on a horizontal bar selects its
+    role, too; on an upright one, a step, the whole step."""
     number = {bar.key: at for at, bar in enumerate(bars)}
     data = []
     for name, colour, shape, times in _layers(activity):
@@ -505,7 +506,7 @@ def stacked(
 def _layers(
     activity: pl.DataFrame,
 ) -> Iterator[tuple[str | Said, Colour, str, Mapping[Any, int]]]:
-    """Name, colour, shape and time by key of what is stacked, from the bottom."""
+    """Yield the layers of stacked bars from the bottom: name, colour, pattern, and time by key."""
     whole = max(int(activity["elapsed_ns"].sum()), 1)
     small = pl.col("elapsed_ns").sum().over("role") < _SMALL * whole
     unlisted = ~pl.col("role").is_in([*ROLE_COLOURS])

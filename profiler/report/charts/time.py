@@ -50,17 +50,17 @@ from profiler.report.charts.style import (
 from profiler.text import Said, count, duration, joined, percent, said, size
 from profiler.trace.events import CATEGORIES, device_kind
 
-# --- The chart of what the device time of each repeated block is for, as plain plotly JSON.
+# --- The chart of each repeated block's device time by role, as plain plotly JSON.
 
 
 _HEIGHT = 300  # px
-_NARROW_LINE = 45  # characters below the blocks on a narrow page
+_NARROW_LINE = 45  # characters below all blocks on a narrow page
 _NUMBER = re.compile(r"[0-9]+$")
 
 
 @draws("blocks")
 def blocks(rows: pl.DataFrame, theme: Theme = "light") -> Chart:
-    """One bar a block, in order, divided by role; `rows` are of one submodule (`block_roles`)."""
+    """Draw a bar per block, divided by role; `rows` are of one submodule (`block_roles`)."""
     names = rows["block"].unique(maintain_order=True).to_list()
     totals = dict(rows.group_by("block").agg(pl.col("total_ns").sum()).iter_rows())
     unit = unit_for(max(totals.values(), default=0))
@@ -115,8 +115,8 @@ def _blocks_layout(names: list[str], unit: str, theme: Theme) -> Chart:
 
 
 def _labels(names: list[str], *, narrow: bool = False) -> list[str]:
-    """The numbers of blocks; if there are several kinds, the first of each has its name too, on a
-    `narrow` page as much of it as has room below its blocks and those before."""
+    """The labels of blocks: their numbers, and with several kinds the name at the first of each
+    kind, shortened on a `narrow` page to what fits below its blocks and those before."""
     blocks = Counter(map(_kind, names))
     found, before = [], _kind(names[0]) if len(blocks) == 1 else ""
     for name in names:
@@ -131,7 +131,7 @@ def _labels(names: list[str], *, narrow: bool = False) -> list[str]:
 
 
 def _title(names: list[str]) -> str:
-    """What all blocks are; names of several kinds stand at the axis."""
+    """The common name of all blocks; with several kinds just "block", as names are at the axis."""
     kinds = {*map(_kind, names)}
     return f"{kinds.pop().rstrip('.')}.*" if len(kinds) == 1 else said("block")
 
@@ -148,8 +148,8 @@ _ROWS = 12  # of the critical path
 
 @draws("critical_path")
 def critical_path(path: pl.DataFrame, submodules: Sequence[str], theme: Theme = "light") -> Chart:
-    """What the critical path consists of: a bar for each part of a submodule, the longest first,
-    in the colours that `submodules`, all of the run, have."""
+    """Draw the critical path: a bar for each part of a submodule, longest first, in the colours of
+    `submodules`, all of the run."""
     rows = list(path_by_part(path, _ROWS).iter_rows(named=True))
     colours = submodule_colours(submodules)
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
@@ -183,13 +183,14 @@ def _name(submodule: str | None, part: str | None) -> Said:
     return joined(" ", [submodule, *names] if submodule else names)
 
 
-# --- The chart of what each device did, as plain plotly JSON.
+# --- The chart of device time by category, as plain plotly JSON.
 
 
 @draws("devices")
 def devices(frame: pl.DataFrame, total_ns: int, theme: Theme = "light") -> Chart:
-    """For each device how long its commands of each category ran, as unions, with the share of the
-    end-to-end time `total_ns`; the host's may lie outside of that, and have none then."""
+    """Draw for each device how long commands of each category ran (union of intervals), with the
+    share of the end-to-end time `total_ns`; the host's may be outside of it and then have no
+    share."""
     rows = list(frame.iter_rows(named=True))
     data, values, notes, devices_of = [], {}, {}, {}
     for row in rows:
@@ -220,7 +221,7 @@ def devices(frame: pl.DataFrame, total_ns: int, theme: Theme = "light") -> Chart
 # --- The chart of what idle devices waited for, as plain plotly JSON.
 
 
-_CAUSES = (  # column, what it is called, its colour, the shape of the lines of waiting
+_CAUSES = (  # column, name, colour, line pattern of waiting
     ("computing_ns", said("computing"), PAGE["busy"], ""),
     ("exposed_ns", said("collectives"), CATEGORY_COLOURS["collective"], ""),
     ("data_ns", said("data"), CATEGORY_COLOURS["dma"], ""),
@@ -240,7 +241,7 @@ _CAUSES = (  # column, what it is called, its colour, the shape of the lines of 
 
 @draws("idle")
 def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
-    """One bar per device: the time it computed, and what it waited for in the rest of the run."""
+    """Draw one bar per device: its compute time, and its waits by cause in the rest of the run."""
     rows = {str(number): row for number, row in enumerate(frame.iter_rows(named=True))}
     for row in rows.values():
         row["host_ns"] -= row["host_work_ns"]
@@ -249,7 +250,7 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     data = []
     own = all(device_kind(row["device"]) == "cpu" for row in rows.values())
     for column, cause, colour, shape in _CAUSES:
-        # No host launches what a CPU runs.
+        # work of a CPU is not launched by a host
         name = said("between operators") if own and column == "launch_ns" else cause
         values = {key: row[column] for key, row in rows.items() if row[column]}
         texts = [
@@ -276,7 +277,7 @@ def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     return {"data": data, "layout": made}
 
 
-# --- The chart of the memory that devices held during a run, as plain plotly JSON.
+# --- The chart of devices' memory during a run, as plain plotly JSON.
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -286,8 +287,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def memory(
     course: pl.DataFrame, devices: pl.DataFrame, calls: pl.DataFrame, theme: Theme = "light"
 ) -> Chart:
-    """A line a device: the most that its counters held in each interval of `course`
-    (`memory_timeline`), with a mark at the peak (`devices`); `calls` say where the first began."""
+    """Draw one line per device: the maximum of its counters in each interval of `course`
+    (`memory_timeline`), with a mark at the peak (`devices`); `calls` give the start of the axis."""
     begin, end = _extent(course, calls)
     unit = unit_for(end - begin)
     most = max(course["bytes"], default=0)
@@ -319,7 +320,7 @@ def memory(
 
 
 def _extent(course: pl.DataFrame, calls: pl.DataFrame) -> tuple[int, int]:
-    """From the first call, or from what counters say before it, to the last sample."""
+    """The range of the time axis: from the first call, or an earlier sample, to the last sample."""
     times = course["time_ns"].to_list()
     starts = calls["start_ns"].head(1).to_list() if times else []
     return min([*times, *starts], default=0), max(times, default=0)
@@ -340,7 +341,7 @@ def _text(row: dict[str, Any], begin: int) -> str:
 def _peaks(
     devices: pl.DataFrame, extent: tuple[int, int], per_ns: float, of: int, theme: Theme
 ) -> list[dict[str, Any]]:
-    """The mark at the peak: how much was held, and in whose call."""
+    """Annotations at the peaks: how much memory, and in whose call."""
     known = devices.drop_nulls(["peak_bytes", "peak_ns"])
     return [
         {
@@ -366,15 +367,15 @@ def _peak(row: dict[str, Any]) -> str:
     return said("{peak} in {submodule}", peak=peak, submodule=row["submodule"])
 
 
-# --- The chart of the operators with most time, as plain plotly JSON.
+# --- The chart of the longest operators, as plain plotly JSON.
 
 
 @draws("operators")
 def operators(
     frame: pl.DataFrame, submodules: Sequence[str], top: int = 15, theme: Theme = "light"
 ) -> Chart:
-    """The `top` operators by total, folded or single, in the colour of their submodule of
-    `submodules`, all of the run."""
+    """Draw the `top` operators by total time, folded or single, in the colours of `submodules`, all
+    of the run."""
     rows = list(frame.filter(~pl.col("host")).head(top).iter_rows(named=True))
     colours = submodule_colours(submodules)
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
@@ -404,12 +405,12 @@ def operators(
     return {"data": [picking(trace, picks)], "layout": made}
 
 
-# --- The chart of what the device time of each submodule is for, as plain plotly JSON.
+# --- The chart of each submodule's device time by role, as plain plotly JSON.
 
 
 @draws("roles")
 def roles(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
-    """One bar a submodule, the most device time first: the share of each role in it."""
+    """Draw one bar per submodule with the share of each role, most device time first."""
     found = frame.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
     sums = found.group_by("submodule", maintain_order=True).agg(pl.col("total_ns").sum())
     totals = dict(sums.sort("total_ns", descending=True, maintain_order=True).iter_rows())
@@ -473,7 +474,7 @@ def _roles_layout(totals: dict[str, int], theme: Theme) -> Chart:
     return made
 
 
-# --- The chart of where the time of each stage went, as plain plotly JSON.
+# --- The chart of each stage's time, as plain plotly JSON.
 
 
 _CALLS = said("calls, several at once")
@@ -483,7 +484,7 @@ _FIXED: dict[str, Colour] = {
     _HOST_WORK: HOST_WORK,
     _NOTHING: PAGE["wait-line"],
 }
-_BETWEEN: dict[str, str] = {_HOST_WORK: "x", _NOTHING: "-"}  # shapes of lines: devices wait
+_BETWEEN: dict[str, str] = {_HOST_WORK: "x", _NOTHING: "-"}  # line patterns: devices wait
 
 
 @draws("stages")
@@ -494,17 +495,17 @@ def stages(
     activity: pl.DataFrame,
     theme: Theme = "light",
 ) -> Chart:
-    """One bar a stage: what devices did in it, if that adds up to it; else its submodules' calls,
-    the host work between them, and idle time.
+    """Draw one bar per stage: device activity, if it adds up to the stage; else its submodules'
+    calls, the host work between them, and idle time.
 
-    Submodules show as such if their calls do not overlap; otherwise the calls are one part.
+    Submodules are shown separately if their calls do not overlap; otherwise the calls are one part.
     """
     rows = list(frame.iter_rows(named=True))
     if adds_up(activity, frame, ["stage"]):
         return _divided_stages(rows, activity, theme)
     if account.calls_outside:
         calls = calls.filter(pl.col("pipeline") >= 0)
-    # Colours of all submodules of the run, so that a selection does not change any.
+    # Colours by all submodules of the run, so that a selection does not change them.
     colours = {**submodule_colours(part.submodule for part in account.submodules), **_FIXED}
     of_stage = {row["stage"]: _stage_parts(calls, row) for row in rows}
     present = dict.fromkeys(name for parts in of_stage.values() for name in parts)
@@ -536,7 +537,7 @@ def _divided_stages(rows: list[dict[str, Any]], activity: pl.DataFrame, theme: T
 
 
 def _stages_layout(rows: list[dict[str, Any]], totals: Mapping[str, int], theme: Theme) -> Chart:
-    """The layout of a bar a stage, with its time and share at its end."""
+    """The layout of one bar per stage, with time and share at its end."""
     unit = unit_for(max(totals.values(), default=0))
     shares = {row["stage"]: row["share"] for row in rows}
     notes = {

@@ -1,11 +1,11 @@
-"""The plotly.js that a page holds, packed in a thread of its own beside other work.
+"""The plotly.js of a page, compressed in a thread of its own beside other work.
 
     packing = Packing(source)         # before the run is loaded
     write_html(run, analysis, path, packing=packing)
 
 `plotly/` has a package of plotly.js as the npm registry has it: the bundle of cartesian traces, and
-its licence. A page with a figure of another type holds the library of the installed plotly, which
-takes three times the room. A newer package comes from
+its licence. A page with a figure of another type contains the library of the installed plotly,
+which is three times as large. A newer package comes from
 
     npm pack --pack-destination profiler/report/html/plotly plotly.js-cartesian-dist-min@VERSION
 
@@ -49,8 +49,8 @@ class Library(Struct, frozen=True):
 
 
 class Packing:
-    """The library and the merged trace of the run at `source`, on their way from now on: deflating
-    leaves the interpreter to others."""
+    """Compresses the library and the merged trace of the run at `source` in the background;
+    deflating releases the GIL."""
 
     def __init__(self, source: Path | None = None) -> None:
         pool = ThreadPoolExecutor(1)
@@ -59,17 +59,17 @@ class Packing:
         pool.shutdown(wait=False)
 
     def library(self, types: Collection[str]) -> Library:
-        """A library that draws traces of these plotly types, once it is packed."""
+        """Wait for a library that draws traces of these plotly types."""
         return self._bundle.result() if BUNDLED_TYPES.issuperset(types) else _installed()
 
     @property
     def trace(self) -> EmbeddedTrace | None:
-        """The trace, once it is packed; None if there is none to read."""
+        """Wait for the compressed trace; None if there is none to read."""
         return self._trace.result()
 
 
 def script_hash(script: bytes) -> str:
-    """The hash by which a page's policy knows a script."""
+    """The hash that a page's Content-Security-Policy lists for a script."""
     return base64.b64encode(hashlib.sha256(script).digest()).decode()
 
 
@@ -86,7 +86,7 @@ def _bundle() -> Library:
 
 
 def _installed() -> Library:
-    """The library that the installed plotly ships; plotly itself stays unimported."""
+    """Compress the library that the installed plotly ships, without importing plotly."""
     found = find_spec("plotly")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("No module named 'plotly'", name="plotly")

@@ -84,20 +84,20 @@ if TYPE_CHECKING:
     from profiler.compare.compare import Comparison
 
 
-# --- What pages are made of: scripts and style sheets of ours, data in a script element, the policy
-# under which a browser runs the one and loads nothing.
+# --- The building blocks of pages: scripts, style sheets, data in a script element, and the policy
+# that lets a browser run only these scripts and load nothing.
 
 
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
 def embedded(data: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
+    """Return `data` as JSON for a script element: nothing in it can end the element."""
     return ascii_json(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def template(name: str) -> str:
-    """A script, style sheet or page of ours, by the name of its file."""
+    """Read a script, style sheet or page template by the name of its file."""
     place = resources.files("profiler.report.html") / "templates" / name
     return place.read_text(encoding="utf-8")
 
@@ -107,8 +107,8 @@ _EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 
 def modules(entry: str, loaded: Sequence[str] = ()) -> tuple[str, ...]:
-    """The module `entry` behind all that it imports, in the order of their imports, without those
-    that are `loaded`. Raises `graphlib.CycleError` for modules that import each other."""
+    """Return the module `entry` after all modules that it imports, in import order, without those
+    in `loaded`. Raises `graphlib.CycleError` for modules that import each other."""
     imports: dict[str, list[str]] = {}
     wanted = [entry]
     while wanted:
@@ -120,14 +120,14 @@ def modules(entry: str, loaded: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def script_of(names: Iterable[str]) -> str:
-    """The modules as one script, in which each sees what those before it declare."""
+    """Join the modules into one script, in which each sees the declarations of those before it."""
     plain = (_EXPORT.sub("", _IMPORT.sub("", template(name))) for name in names)
     return "\n".join(['"use strict";', *plain])
 
 
 class Top(Struct, frozen=True):
-    """The bar above a page: its list of `contents`, as HTML, and if a link before that skips to,
-    `place` being an element's id and `skip` what the link says."""
+    """The bar above a page: its list of `contents`, as HTML, and a skip link before it to the
+    element with the id `place`; `skip` is its text."""
 
     contents: str
     place: str = "summary"
@@ -135,7 +135,7 @@ class Top(Struct, frozen=True):
 
 
 def document(top: Top, body: str, title: str, style: str, scripts: Sequence[str]) -> str:
-    """A whole page: `title` is its element, `scripts` are hashes of those that may run."""
+    """Return a whole page: `title` is its element, `scripts` are hashes of scripts that may run."""
     bar = Template(spoken_template(template("top.html"))).substitute(
         contents=top.contents, place=top.place, skip=spoken(top.skip)
     )
@@ -150,8 +150,7 @@ def document(top: Top, body: str, title: str, style: str, scripts: Sequence[str]
 
 
 def _policy(*hashes: str) -> str:
-    """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
-    byte."""
+    """The Content-Security-Policy: only scripts with these hashes run, and nothing is loaded."""
     rules = (
         "default-src 'none'",
         "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
@@ -164,7 +163,7 @@ def _policy(*hashes: str) -> str:
 
 
 def style_sheet(*names: str) -> str:
-    """The style sheets of these names, with the colours of both themes."""
+    """Return the named style sheets with the colours of both themes."""
     light, dark = (
         " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
         for theme in THEMES
@@ -174,21 +173,21 @@ def style_sheet(*names: str) -> str:
 
 
 def pairs(colours: Mapping[str, Colour]) -> dict[str, dict[str, str]]:
-    """Colours as the scripts take them: one a theme."""
+    """Return colours in the form that scripts read: one per theme."""
     return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}
 
 
-# --- The room that a figure takes of the page, which the page knows before it draws one.
+# --- The size of a figure on the page, which is known before the figure is drawn.
 #
-# A legend of more than two lines makes a figure taller, and how many lines it has goes by the width
-# of the page and by the language: scripts count them (`rooms.js`), from what is said here as later
-# from the figure itself.
+# A legend of more than two lines makes a figure taller. Its number of lines depends on the width
+# of the page and the language: scripts compute it (`rooms.js`), first from this size, later from
+# the figure itself.
 
 
 class Room(Struct, frozen=True):
-    """`height` in pixels, with a legend of at most two lines; of the legend, if there is one,
-    how many `entries` it has and how long the `longest` is in each language (UTF-16 units, in
-    which scripts count)."""
+    """The size of a figure: `height` in pixels, with a legend of at most two lines; the number of
+    legend `entries`, and the length of the `longest` by language (in UTF-16 units, as scripts
+    count)."""
 
     height: int
     entries: int = 0
@@ -196,7 +195,7 @@ class Room(Struct, frozen=True):
 
     @property
     def attributes(self) -> str:
-        """The room as attributes of an element."""
+        """The size as attributes of an HTML element."""
         height = f'style="height:{self.height}px" data-height="{self.height}"'
         if not self.entries:
             return height
@@ -205,7 +204,7 @@ class Room(Struct, frozen=True):
 
 
 def room_of(chart: Chart) -> Room:
-    """What `chart` takes."""
+    """The size of `chart`."""
     data, layout = chart["data"], chart["layout"]
     if not layout["showlegend"]:
         return Room(layout["height"])
@@ -222,7 +221,7 @@ def _units(name: str, language: str) -> int:
     return len(given.encode("utf-16-le", "surrogatepass")) // 2
 
 
-# --- Findings as HTML: their evidence, and links to what they are about.
+# --- Findings as HTML: their evidence, and links to the rows that they refer to.
 
 
 _CALLS = 6  # links to calls
@@ -234,8 +233,8 @@ _SEVERITIES: dict[Severity, Said] = {
 
 
 def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "") -> str:
-    """One finding; what it is about are buttons that `templates/findings.js` brings to life. `noun`
-    is what commands are called, `anchor` what links to it name."""
+    """Return one finding as HTML, with buttons that `templates/findings.js` enables. `noun` is the
+    word for commands, `anchor` the id for links to it."""
     said_of, saved = words(finding), saving(finding)
     saves = "" if saved is None else said("saves {time}", time=saved)
     head = (
@@ -263,7 +262,7 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
 
 
 def _about(where: Where) -> str:
-    """What the page can choose of what a finding is about, for `templates/findings.js`."""
+    """The data attributes of a finding: what the page can select, for `templates/findings.js`."""
     named = (
         ("submodule", where.submodule),
         ("operator", where.layer),
@@ -276,7 +275,7 @@ def _about(where: Where) -> str:
 
 
 def _links(where: Where) -> Iterator[str]:
-    """Buttons that look for an operator or zoom into a call; the rest as text."""
+    """Yield buttons that search for an operator or zoom to a call; other places as text."""
     if where.layer:
         yield _button("layer", where.layer, said("Operator {layer}", layer=where.layer))
     elif where.submodule:
@@ -305,11 +304,11 @@ def _button(kind: str, value: str, text: str) -> str:
     )
 
 
-# --- Sections as HTML: headings, sentences, and places that scripts fill with figures and tables.
+# --- Sections as HTML: headings, sentences, and placeholders for figures and tables.
 
 
 def contents(names: Iterable[tuple[str, str]]) -> str:
-    """Links to the sections with these keys and names."""
+    """Return links to sections, given their keys and names."""
     return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
 
 
@@ -322,8 +321,8 @@ _GROUPS: dict[SectionGroup, Said] = {
 
 
 def grouped_contents(sections: Sequence[Section]) -> str:
-    """Links to the summary, the timeline and the sections, these below the name of their group; a
-    group of one section of that name is its link."""
+    """Return links to the summary, the timeline and the sections, by group; a group with a single
+    section of the same name is one link."""
     links = contents([("summary", said("Summary")), ("timeline", said("Timeline"))])
     for group, name in _GROUPS.items():
         own = [(one.key, one.title) for one in sections if one.group == group and one.title]
@@ -335,7 +334,7 @@ def grouped_contents(sections: Sequence[Section]) -> str:
 
 
 def sections_html(sections: Sequence[Section], rooms: Mapping[str, Room]) -> str:
-    """The sections one after another; figures get their `rooms` (by key) at once, so that nothing
+    """Return the sections as HTML; figures get their `rooms` (by key) at once, so that nothing
     moves when they are drawn."""
     return "\n".join(_section(section, rooms) for section in sections)
 
@@ -350,7 +349,7 @@ def _section(section: Section, rooms: Mapping[str, Room]) -> str:
 
 
 def _rows(parts: Sequence[Part], rooms: Mapping[str, Room]) -> Iterator[str]:
-    """Parts below each other, those that stand beside another in one row with it."""
+    """Yield parts below each other; parts marked `beside` share a row with the one before."""
     starts = [i for i, part in enumerate(parts) if not part.beside or i == 0]
     row_of = {i: max(start for start in starts if start <= i) for i in range(len(parts))}
     for _, numbers in groupby(range(len(parts)), key=row_of.__getitem__):
@@ -379,13 +378,13 @@ def _part(part: Part, rooms: Mapping[str, Room]) -> str:
 
 
 def finding_id(number: int) -> str:
-    """What a link to the finding names."""
+    """The HTML id of a finding."""
     return f"finding-{number + 1}"
 
 
 def of_whole() -> str:
-    """What stands below sentences and values that do not follow what a reader selects; it is seen
-    while something is selected."""
+    """The remark below sentences and values that do not follow the reader's selection; visible only
+    during a selection."""
     return f'<p class="scope of-whole">{spoken(said("Of the whole run."))}</p>'
 
 
@@ -394,11 +393,11 @@ def _figure(part: Part, rooms: Mapping[str, Room]) -> str:
         return ""
     key = part.figure.key
     place = f'<div class="figure" data-figure="{key}" {rooms[key].attributes}></div>'
-    return f'{place}<p class="saves-figure"></p>'  # the page's button to save it comes into that
+    return f'{place}<p class="saves-figure"></p>'  # with the page's button to save it
 
 
 def _table(view: TableView | None) -> str:
-    """The place of a table, and of how many rows the page holds only the first."""
+    """The placeholder of a table, and a note if the page has only its first rows."""
     if view is None:
         return ""
     place = f'<div data-table="{view.key}"></div>'
@@ -412,7 +411,7 @@ def _table(view: TableView | None) -> str:
 
 
 def _groups(groups: Sequence[Group]) -> str:
-    """Pairs of name and value, a list a title."""
+    """Return groups as lists of name and value, each with a title."""
     lists = "".join(
         f"<div><h3>{spoken(group.title)}</h3><dl>{_definitions(group)}</dl></div>"
         for group in groups
@@ -426,7 +425,7 @@ def _definitions(group: Group) -> str:
     )
 
 
-# --- The report as the page takes it: HTML of its sections, and as JSON its tables and figures.
+# --- The report in the page's form: sections as HTML, tables and figures as JSON.
 
 
 class Body(Struct, frozen=True):
@@ -440,7 +439,8 @@ class Body(Struct, frozen=True):
 
 
 def body_of(report: Report) -> Body:
-    """The sections of `report`, without figures that draw nothing and what they leave empty."""
+    """Return the sections of `report` without figures that draw nothing, and without what that
+    leaves empty."""
     figures: dict[str, dict[str, dict[str, Any]]] = {
         theme: {
             part.figure.key: draw(part.figure, theme)
@@ -484,8 +484,8 @@ def _without_empty(part: Part, drawn: set[str]) -> Part:
     return replace(part, figure=None)
 
 
-# --- What stands on the page's first screen beside its canvases: how long it took, what to change,
-# the costliest shapes. The figures are those of the report's opening, which a terminal prints.
+# --- The page's first screen beside its canvases: how long it took, what to change, the costliest
+# shapes. The figures are those of the report's opening, which a terminal prints.
 #
 # All of it is HTML, and every text in it is escaped; `templates/first_screen.js` draws the
 # canvases.
@@ -503,7 +503,7 @@ def answers_html(facts: tuple[Fact, ...]) -> str:
 
 
 def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
-    """What to change first, with its gain; each leads to the finding with its evidence."""
+    """What to change first, with its gain; each item links to the finding with its evidence."""
     if not opening.advice_title:
         return ""
     numbers = {id(finding): number for number, finding in enumerate(findings)}
@@ -532,7 +532,7 @@ def _advice(advice: Advice, number: int | None) -> str:
 
 
 def shapes_html(view: TableView | None) -> str:
-    """The place of the costliest shapes; `shapes_json` fills it."""
+    """The placeholder of the costliest shapes, which `shapes_json` fills."""
     if view is None:
         return ""
     name = spoken(view.name)
@@ -540,21 +540,21 @@ def shapes_html(view: TableView | None) -> str:
 
 
 def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
-    """The costliest shapes as the scripts take them."""
+    """The costliest shapes as JSON for the scripts, or None."""
     view = opening.shapes if opening else None
     return None if view is None else table_json(view) | {"name": said("costliest shapes")}
 
 
-# --- What stands above the sections of the page, by its place in `templates/report.html`. All of it
-# is HTML, and every text in it is escaped.
+# --- The page above its sections, by place in `templates/report.html`. All of it is HTML, and every
+# text in it is escaped.
 
 
-_ROW = 7  # key figures that stand side by side
+_ROW = 7  # key figures in one row
 
 
 def header_html(report: Report) -> dict[str, str]:
-    """Subject, notices, the bookkeeping in a line that opens to drops, key figures and the
-    accounting, and what a reader with thirty seconds needs."""
+    """Return the header by placeholder: subject, notices, the bookkeeping as a line that opens to
+    lost data, key figures and the accounting, and the overview for a reader with thirty seconds."""
     summary, opening = report.summary, report.opening or Opening(report.summary.headline)
     names = (f"<bdi>{spoken(part)}</bdi>" for part in summary.subject)
     findings = [part.findings for section in report.sections for part in section.parts]
@@ -574,7 +574,7 @@ def _paragraph(style: str, text: str) -> str:
 
 
 def _bookkeeping(summary: Summary, checks: tuple[Fact, ...]) -> str:
-    """One line on how far the report can be trusted; what is wrong stands out in it, and first."""
+    """Return one line on how far the report can be trusted; problems come first and stand out."""
     wrong = any(fact.alert for fact in checks)
     ordered = sorted(checks, key=lambda fact: (not fact.alert, not fact.remark))
     items = "".join(map(_item, ordered))
@@ -591,7 +591,7 @@ _MORE: Said = said("Key figures")
 
 
 def _item(fact: Fact) -> str:
-    """A fact, with its note if that is worth reading."""
+    """Return a fact as HTML, with its note if that is worth reading."""
     text = f"{spoken(fact.label)} <b>{spoken(fact.value)}</b>"
     note = spoken(fact.note)
     if fact.remark:
@@ -603,8 +603,8 @@ def _item(fact: Fact) -> str:
 
 
 def _missing(summary: Summary) -> str:
-    """What was executed but is not in the trace, below a line that says so; "" if that is
-    nothing."""
+    """List what was executed but is not in the trace, below a line that says so; "" if nothing is
+    missing."""
     if not summary.missing:
         return ""
     opening, *rest = summary.missing
@@ -614,7 +614,7 @@ def _missing(summary: Summary) -> str:
 
 
 def _against(text: str) -> str:
-    """How the run compares with its baseline, which leads to the section."""
+    """Return the comparison with the baseline as a link to its section."""
     return f'<p class="against"><a href="#comparison">{spoken(text)}</a></p>' if text else ""
 
 
@@ -630,16 +630,16 @@ def _facts(facts: tuple[Fact, ...]) -> str:
     return f'<dl class="facts" style="--columns:{columns}">{cards}</dl>{of_whole()}'
 
 
-# --- One run as one HTML file: self-contained, offline, safe to open whatever the trace says.
+# --- One run as one HTML file: self-contained, offline, safe to open with any trace.
 #
 # Names come from traces and manifests and are never trusted: here they pass through `html.escape`,
 # in the page they only ever become text nodes and attributes, and the page's
-# Content-Security-Policy runs nothing but the scripts whose hashes it lists and loads nothing from
+# Content-Security-Policy runs only the scripts whose hashes it lists and loads nothing from
 # anywhere.
 
 
 _OPENING = modules("opening.js")
-"""What the first screen needs stands in the page as it is; all else is packed and runs after it."""
+"""The scripts of the first screen, which are not compressed; the others are, and run after them."""
 _LATE = modules("figures.js", _OPENING)
 
 
@@ -654,8 +654,8 @@ def write_html(
     report: Report | None = None,
     packing: Packing | None = None,
 ) -> None:
-    """Write the page of `run` to `path`; arguments as in `html_page`. Raises OutputError if
-    that is not possible."""
+    """Write the page of `run` to `path`; arguments as in `html_page`. Raises OutputError if that is
+    not possible."""
     page = html_page(
         run, analysis, language, against=against, source=source, report=report, packing=packing
     )
@@ -672,12 +672,12 @@ def html_page(
     report: Report | None = None,
     packing: Packing | None = None,
 ) -> str:
-    """The whole page as text.
+    """Return the whole page as text.
 
     It opens in `language` (`en`, `ko`), with `auto` in its reader's. `against` compares the run
-    with a baseline. `source` is the bundle or the file of the run: its files are named, and if
-    it is small the page holds its merged trace for the Perfetto UI. `report` and `packing` are what
-    was made of all these already.
+    with a baseline. `source` is the bundle or the file of the run: its files are named, and if it
+    is small the page contains its merged trace for the Perfetto UI. `report` and `packing` are
+    passed if they exist already.
     """
     packing = packing or Packing(source)
     timeline = timeline_of(
@@ -722,7 +722,7 @@ def html_page(
 
 
 def _roles(analysis: Analysis) -> pl.Series | None:
-    """What each command of the run is for; None if that was asked of some of them alone."""
+    """The role of each command of the run; None if the analysis has a selection."""
     of = analysis.inputs
     if of.selection:
         return None
@@ -732,7 +732,7 @@ def _roles(analysis: Analysis) -> pl.Series | None:
 def _first(
     run: Run, analysis: Analysis, timeline: Timeline, report: Report, language: str
 ) -> dict[str, Any]:
-    """What the first screen shows, as JSON has it."""
+    """The data of the first screen as JSON values."""
     strip = strip_json(timeline, busy_json(analysis, extent(run)[0]))
     strings = timeline.document["strings"]
     names = ("submodule", "stage")
@@ -755,7 +755,7 @@ def _first(
 def _rest(
     body: Body, timeline: Timeline, trace: EmbeddedTrace | None, run_id: str
 ) -> dict[str, Any]:
-    """What the scripts read after that, beside the columns of events."""
+    """The data that scripts read after the first screen, except the columns of events."""
     columns = {
         "layer_columns": layer_columns(),
         "command_columns": command_columns(),
@@ -773,8 +773,7 @@ def _rest(
 
 
 def _charts(body: Body) -> str:
-    """The figures by theme and their texts in other languages, packed: nobody needs them before a
-    figure is looked at."""
+    """The figures by theme and their translations, compressed until a figure is looked at."""
     return _packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])})
 
 
@@ -784,7 +783,7 @@ def _trace_facts(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
 
 
 def page_scripts() -> tuple[str, str]:
-    """The script that draws the first screen, and the one that is packed and runs after it."""
+    """Return the script that draws the first screen, and the compressed one that runs after it."""
     return script_of(_OPENING), script_of(_LATE)
 
 
@@ -809,7 +808,7 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
 
 
 def _spoken(figures: dict[str, Chart]) -> dict[str, dict[str, Any]]:
-    """By language and figure its texts there; themes differ in colours only."""
+    """The translations of figures, by language and figure; themes differ only in colours."""
     found = {key: translations(chart) for key, chart in figures.items()}
     return {
         language: {key: texts[language] for key, texts in found.items() if texts[language]}

@@ -51,7 +51,7 @@ from profiler.trace.events import CATEGORIES, RUN_STAGE
 # --- Tables of a report as JSON, as `templates/tables.js` takes them.
 
 
-# Columns by which the page's choice filters rows, shown or not (`templates/selection.js`), of
+# Columns by which the page's selection filters rows, shown or not (`templates/selection.js`), of
 # tables that do not declare which columns are keys.
 _DIMENSIONS = {
     "stage": "stage",
@@ -66,8 +66,8 @@ _DIMENSIONS = {
 
 
 def table_json(view: TableView) -> dict[str, Any]:
-    """Columns with their meanings, values by column, and what the page does with them. What a
-    terminal has below a row is a column."""
+    """Return a table as JSON: columns with their meanings, values by column, and options of the
+    page. A text that a terminal has below a row is a column."""
     if view.below is not None:
         totals = view.totals
         if totals is not None and view.below.name not in totals.columns:
@@ -114,7 +114,7 @@ def table_json(view: TableView) -> dict[str, Any]:
 
 
 def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """The columns as the page's scripts take them."""
+    """Return the columns in the form that the page's scripts read."""
     return [
         {
             "name": column.name,
@@ -135,7 +135,7 @@ def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def _words(view: TableView, frame: pl.DataFrame) -> list[str]:
-    """What columns of words say, each once: the page gets their languages with these."""
+    """The distinct texts in columns of words, for which the page gets translations."""
     columns = [column for column in view.columns if column.kind == "word"]
     said_once = {
         text for column in columns for text in worded_column(column, frame[column.name].unique())
@@ -144,7 +144,7 @@ def _words(view: TableView, frame: pl.DataFrame) -> list[str]:
 
 
 def plain_values(column: Column, values: pl.Series) -> list[Any]:
-    """Values as JSON has them: what is no number is null; reals with five digits."""
+    """Return values as JSON values: not-a-number is null; reals have five digits."""
     if values.dtype.is_nested():
         return [_listed(value) for value in values.to_list()]
     if not values.dtype.is_float():
@@ -156,12 +156,12 @@ def plain_values(column: Column, values: pl.Series) -> list[Any]:
 
 
 def _listed(values: Any) -> str | None:
-    """What a list holds, in one text."""
+    """Join the values of a list into one text."""
     return None if values is None else ", ".join(map(str, values))
 
 
-# --- Columns of the tables that the page itself fills: of the layers and commands of a call or of a
-# row of operators, and of the lanes in view.
+# --- Columns of the tables that the page itself fills: layers and commands of a call or of a row of
+# operators, and lanes in view.
 
 
 _OF_LAYERS = (
@@ -197,7 +197,7 @@ _COMMANDS = (
 
 
 def layer_columns() -> list[dict[str, Any]]:
-    """Columns of layers of a call, and of those that a row of operators stands for."""
+    """The columns of layers, of a call or of a row of operators."""
     return described(columns_of(_OF_LAYERS, OPERATORS))
 
 
@@ -211,17 +211,17 @@ def lane_columns() -> list[dict[str, Any]]:
     return described(_LANES)
 
 
-# --- The devices on the page's first screen: what ran where and when, by submodule and step.
+# --- The device overview on the page's first screen: what ran when, by submodule and step.
 #
-# Made of the timeline's lanes: the calls of each device, and what it executed before, between and
-# after them; of devices without calls the stretches of calls whose commands they executed. Many
+# Made from the timeline's lanes: the calls of each device, and what it executed before, between and
+# after them; for devices without calls the intervals of calls whose commands they executed. Many
 # short calls in a row are one rectangle, so that the first screen is as small for a million
 # commands as for a thousand.
 
 
-_MAX_RECTANGLES = 1500  # rectangles of a device that are drawn one by one
-_APART = 1000  # of more, those closer than this part of the run are one
-_MAX_INTERVALS = 600  # of the curve of how busy a device was
+_MAX_RECTANGLES = 1500  # rectangles of a device that are drawn separately
+_APART = 1000  # above that, rectangles closer than this part of the run are merged
+_MAX_INTERVALS = 600  # of a device's utilization curve
 _ALL_INTERVALS = 9600  # of all devices
 _HOST, _SYNC = CATEGORIES.index("host"), CATEGORIES.index("sync")
 _Ints = npt.NDArray[np.int64]
@@ -235,18 +235,18 @@ _CALL_COLUMNS = (
 )
 
 
-_LATE = 0.5  # of the run: what is drawn begins so late
-_ALL_INSIDE = 0.99  # of the calls of a device: operators that take as much take all
+_LATE = 0.5  # of the run: the axis starts with the drawing if that starts later
+_ALL_INSIDE = 0.99  # of the calls of a device: operators with more count as all
 
 
 def strip_json(timeline: Timeline, busy: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """The rectangles of each device and how `busy` it was over time (`busy_json`), the steps above
-    them, the `begin` and `span`, the end, of the axis, and the columns of their table; times are ns
-    from the run's start, `submodule` and `stage` are indices of the timeline's strings. The axis
-    begins with the run, or with what is drawn if that is long after it: a model was loaded, and
-    `before` is the longest that the host did until then. Of a device of which nobody knows how busy
-    it was, `inside` is how much of its time in calls its operators take, None if that is all of it,
-    or not known."""
+    """Return the device overview as JSON: the rectangles of each device and its utilization over
+    time (`busy`, from `busy_json`), the steps above them, and the columns of their table. Times are
+    ns from the run's start, `submodule` and `stage` are indices of the timeline's strings. The axis
+    goes from `begin` to `span`. It starts with the run, or with the first rectangle if that is much
+    later: a model was loaded, and `before` is the longest host activity until then. For a device of
+    unknown utilization, `inside` is the share of each rectangle that operators take, None if that
+    is all of it, or not known."""
     devices, steps = [*_devices(timeline)], _steps(timeline)
     drawn: list[Mapping[str, Any]] = [*(found for _, found, _ in devices), steps]
     some = [one for one in drawn if len(one["start"])]
@@ -269,9 +269,9 @@ def strip_json(timeline: Timeline, busy: Mapping[str, Any] = {}) -> dict[str, An
 
 
 def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
-    """By device, how busy it was over time: `start` and `step` of intervals of equal length, in
-    thousandths how much of each it was `busy`, and how much of it nothing was recorded (`lost`);
-    `share` is that of the end-to-end time. Devices of which that is not known are left out."""
+    """Return the utilization over time by device: `start` and `step` of intervals of equal length,
+    the `busy` part of each in thousandths, and the part in which nothing was recorded (`lost`);
+    `share` is that of the end-to-end time. Devices of unknown utilization are left out."""
     shares = dict(analysis.devices.select("device", "utilization").iter_rows())
     if not any(share is not None for share in shares.values()):
         return {}
@@ -293,8 +293,8 @@ def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
 
 
 def _longest_before(timeline: Timeline, moment: int) -> dict[str, Any] | None:
-    """The name and length of what the host did longest, of no call, before a moment of which it is
-    the most; None if nothing is."""
+    """Name and duration of the longest host activity outside calls before `moment`, if it takes
+    most of that time; else None."""
     commands = timeline.tables["commands"]
     start, length = (commands[name].astype(np.int64) for name in ("start", "duration"))
     there = (commands["call"] < 0) & (commands["category"] == _HOST) & (start + length <= moment)
@@ -327,8 +327,8 @@ def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints], list[f
 
 
 def _inside(timeline: Timeline, work: _Ints, drawn: Mapping[str, _Ints]) -> list[float] | None:
-    """The share of each rectangle that operators take, by their lengths: when they ran may not be
-    known. None if some has none, or they take all of it, or more: they overlapped."""
+    """The share of each rectangle that operators take, from their durations alone. None if some
+    have no operators, or if they take all of it, or more because they overlapped."""
     commands = timeline.tables["commands"]
     rows = work[commands["category"][work] != _SYNC]
     rows = rows[np.argsort(commands["start"][rows], kind="stable")]
@@ -359,9 +359,9 @@ def _work(timeline: Timeline, lanes: list[dict[str, Any]]) -> _Ints:
 def _outside(
     timeline: Timeline, work: _Ints, calls: Mapping[str, _Ints], apart: int
 ) -> tuple[_Ints, _Ints]:
-    """Starts and lengths of stretches before, between and after a device's calls in which it worked
-    for none of them, such as on what had been launched before the recording. Work less than `apart`
-    after other is of one stretch with it, and what is shorter than that is left out."""
+    """Starts and lengths of intervals before, between and after a device's calls in which it worked
+    for none of them, such as on work launched before the recording. Gaps shorter than `apart` are
+    closed, and intervals shorter than `apart` are left out."""
     commands = timeline.tables["commands"]
     rows = work[commands["call"][work] < 0]
     rows = rows[np.argsort(commands["start"][rows], kind="stable")]
@@ -370,7 +370,7 @@ def _outside(
     order = np.argsort(calls["start"], kind="stable")
     begins = np.concatenate((calls["start"][order], [np.iinfo(np.int64).max]))
     ends = np.maximum.accumulate((calls["start"] + np.maximum(calls["duration"], 0))[order])
-    after = np.searchsorted(begins[:-1], start, side="right")  # the first call behind it
+    after = np.searchsorted(begins[:-1], start, side="right")  # the next call
     start = np.maximum(start, np.concatenate(([0], ends))[after])
     end = np.minimum(end, begins[after])
     free = end > start
@@ -386,7 +386,7 @@ def _outside(
 
 
 def _with_rest(rows: Mapping[str, _Ints], start: _Ints, length: _Ints) -> dict[str, _Ints]:
-    """The calls of a device, and among them by time what belongs to none."""
+    """Merge a device's calls with its work outside of calls, by time."""
     none = np.full(len(start), -1, dtype=np.int64)
     rest = {"start": start, "duration": length}
     found = {name: np.concatenate((of, rest.get(name, none))) for name, of in rows.items()}
@@ -397,7 +397,7 @@ def _with_rest(rows: Mapping[str, _Ints], start: _Ints, length: _Ints) -> dict[s
 
 
 def _stretches(timeline: Timeline, rows: _Ints) -> dict[str, _Ints]:
-    """From the first to the last command of each call on a device."""
+    """The interval of each call on a device, from its first to its last command."""
     commands, calls = timeline.tables["commands"], timeline.tables["calls"]
     call = commands["call"][rows].astype(np.int64)
     order = np.lexsort((commands["start"][rows], call))
@@ -418,8 +418,8 @@ def _stretches(timeline: Timeline, rows: _Ints) -> dict[str, _Ints]:
 
 
 def _merged(rows: Mapping[str, _Ints], apart: int) -> dict[str, _Ints]:
-    """Rectangles of one submodule and stage that follow each other closely as one, if there are
-    many; of several steps -1."""
+    """Merge adjacent rectangles of one submodule and stage, if there are many; `step` is -1 if they
+    have several."""
     if len(rows["start"]) <= _MAX_RECTANGLES:
         return dict(rows)
     start, end = rows["start"], rows["start"] + np.maximum(rows["duration"], 0)
@@ -440,7 +440,7 @@ def _merged(rows: Mapping[str, _Ints], apart: int) -> dict[str, _Ints]:
 
 
 def _steps(timeline: Timeline) -> dict[str, list[int]]:
-    """Start, length and number of each step, as the timeline's lane of steps has them."""
+    """Start, length and number of each step, as in the timeline's lane of steps."""
     spans = timeline.tables["spans"]
     lane = next(
         (
@@ -457,11 +457,11 @@ def _steps(timeline: Timeline) -> dict[str, list[int]]:
 # --- The icicle on the page's first screen: the module tree as rectangles as wide as their time.
 
 
-# Kinds of nodes beside those of the module tree.
+# Kinds of nodes that the module tree lacks.
 WAITING, NO_CALL, NO_OPERATOR = "waiting", "no_call", "no_operator"
-_BESIDE = 1.01  # times the end-to-end time: more is no rounding
-_SEEN = 0.001  # of the run: a submodule's own time that can be seen
-_MAX_NODES = 600  # nodes that the page holds: the first screen stays small, whatever the model
+_BESIDE = 1.01  # times the end-to-end time: beyond rounding
+_SEEN = 0.001  # of the run: smallest visible own time of a submodule
+_MAX_NODES = 600  # nodes in the page, so that the first screen stays small
 _NODE_COLUMNS = (
     renamed(MODULE_TREE, "name", label="node"),
     "kind",
@@ -476,14 +476,13 @@ _NODE_COLUMNS = (
 
 
 def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
-    """The nodes of the module tree with the most time, by column, and below them what devices
-    waited for: `parent` is the place of the node that each is in, -1 of the run, and `codes` are
-    those of columns of words. Only leaves have a bound, and only these and roles have a role.
-    `together` says how many devices the times are the sum of, and how long the run took, if these
-    are longer: then the run is that time of each device, and what is in none of its calls a node.
-    `several` is true if several devices had calls: the run is busy while any of them works.
-    `waits_lack` is true if devices also waited in calls whose operators were not traced. None if
-    nothing took any time."""
+    """The nodes of the module tree with most time, by column, and below them what devices waited
+    for; None if nothing took any time. `parent` is the position of a node's parent, -1 for the run;
+    `codes` are those of columns of words. Only leaves have a bound, and only these and roles have a
+    role. `together` has the number of devices whose times are summed, and the duration of the run,
+    if the sum is longer; then the run counts once per device, and time outside a device's calls is
+    a node. `several` is true if several devices had calls: the run is busy while any of them works.
+    `waits_lack` is true if devices also waited in calls whose operators were not traced."""
     tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
     if tree.is_empty():
         return None
@@ -516,7 +515,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _without_only_stage(tree: pl.DataFrame) -> pl.DataFrame:
-    """The nodes without the stage of a pipeline that has no stages, which is the run once more."""
+    """Remove the stage of a pipeline without stages, which would repeat the run."""
     stages = tree.filter(pl.col("kind") == Node.STAGE)
     if stages["name"].to_list() != [RUN_STAGE]:
         return tree
@@ -529,9 +528,9 @@ def _without_only_stage(tree: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
-    """The nodes, and behind each submodule and stage what devices waited for in it. What of a
-    stage's own time remains is their work in no call, of a submodule's what is in none of its
-    operators: it is not known whether a device worked then."""
+    """Add to each submodule and stage what devices waited for in it. The rest of a stage's own time
+    is work outside calls; the rest of a submodule's is outside its operators, and it is not known
+    whether a device worked then."""
     above = {*tree["parent"]}
     found = waits.group_by("stage", "submodule", "cause").agg(pl.col("wait_ns").sum())
     by_place: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
@@ -559,8 +558,8 @@ def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_devices(tree: pl.DataFrame, together: dict[str, int] | None) -> pl.DataFrame:
-    """The nodes of a run whose devices are added up, each for as long as the run took; what that is
-    longer than the tree lies between calls of some devices."""
+    """Scale the root of a run with summed devices to the run's duration per device; the excess over
+    the tree is a node for time outside of calls."""
     if together is None:
         return tree
     whole = max(together["devices"] * together["passed"], tree["elapsed_ns"][0])
@@ -575,8 +574,8 @@ def _of_devices(tree: pl.DataFrame, together: dict[str, int] | None) -> pl.DataF
 
 
 def _together(analysis: Analysis, tree: pl.DataFrame) -> dict[str, int] | None:
-    """How many devices the times of the tree are the sum of, and how long the run took; None if
-    the sum is no longer than that."""
+    """The number of devices whose times are summed and the duration of the run; None if the sum is
+    not longer."""
     account, whole = analysis.accounting, tree["elapsed_ns"][0]
     passed = account.wall_ns or account.end_to_end_ns
     if analysis.run.selection or not passed or whole <= _BESIDE * passed:
@@ -585,12 +584,13 @@ def _together(analysis: Analysis, tree: pl.DataFrame) -> dict[str, int] | None:
     return {"devices": len(devices), "passed": passed}
 
 
-# --- From one end-to-end time to the other as a table whose rows are bars: each starts where the
-# one above it ends. It needs no script, follows the theme, and reads aloud as the table that it is.
+# --- The waterfall from one end-to-end time to the other, as a table whose rows are bars: each
+# starts where the one above ends. It needs no script, follows the theme, and is read aloud as a
+# table.
 
 
 _CUT = 0.5  # of the longest: an axis starts above 0 if no total comes below this
-_ROOM = 0.15  # of what differs, left of the lowest total
+_ROOM = 0.15  # of the range, left of the lowest total
 
 
 def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> str:
@@ -625,8 +625,7 @@ def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> st
 
 
 def _axis(totals: Sequence[int]) -> int:
-    """The start of the axis: 0, or a little below the lowest total if all of them are close
-    to each other."""
+    """The start of the axis: 0, or slightly below the lowest total if all totals are close."""
     least, most = min(totals), max(totals)
     if least < _CUT * most:
         return 0

@@ -38,18 +38,18 @@ from profiler.run.run import Run
 from profiler.text import said
 from profiler.trace.events import CALLS_TRACK, CATEGORIES, HOST_TRACK, NO_STEP
 
-# --- What the commands of the page's timeline are bound by.
+# --- The bound of each command in the page's timeline.
 
 
 _KEYS = ("submodule", "layer", "device")
-_MOST = 1 << 24  # combinations of the keys that a table of a byte each may have
+_MOST = 1 << 24  # combinations of keys: a lookup table of one byte each
 
 
 def bound_codes(
     commands: pl.DataFrame, calls: pl.DataFrame, bounds: pl.DataFrame | None
 ) -> npt.NDArray[np.int64]:
-    """The place in `Bound` of what the operator of each command is bound by, -1 if that is not
-    known: int64 [commands]. `bounds` is the table `roofline`."""
+    """Return the index in `Bound` of each command's operator, -1 if not known: int64 [commands].
+    `bounds` is the table `roofline`."""
     unknown = np.full(len(commands), -1, dtype=np.int64)
     if bounds is None or bounds.is_empty():
         return unknown
@@ -57,7 +57,7 @@ def bound_codes(
     of_call, submodules = text_codes(calls["submodule"])
     layer, layers = text_codes(commands["layer"])
     device, devices = text_codes(commands["device"])
-    submodule = np.append(of_call, len(submodules))[rows]  # -1 is that of no call
+    submodule = np.append(of_call, len(submodules))[rows]  # index -1 is for no call
     names = (submodules, layers, devices)
     size = (len(submodules) + 1, len(layers) + 1, len(devices) + 1)
     if np.prod(size) > _MOST:
@@ -77,7 +77,7 @@ def bound_codes(
 
 
 class Strings:
-    """Strings of all text columns, each once."""
+    """The strings of all text columns, without duplicates."""
 
     def __init__(self) -> None:
         self.values: list[str] = []
@@ -98,12 +98,13 @@ class Strings:
 
 
 def rows_of(calls: pl.DataFrame) -> pl.DataFrame:
-    """The number of each call and the row in which it stands, as `_row`."""
+    """Map the number of each call to its row, `_row`."""
     return calls.select("call", _row=pl.int_range(len(calls), dtype=pl.Int64))
 
 
 def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
-    """The calls in the order of `calls`, which have `host_ns` beside the columns of a run's."""
+    """Return the calls as columns, in the order of `calls`, which have `host_ns` beside a run's
+    columns."""
     text = ("stage", "submodule", "branch", "input_shapes")
     return {
         "call": calls["call"].to_numpy().astype(np.int64),
@@ -119,8 +120,8 @@ def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
 def command_columns(
     commands: pl.DataFrame, calls: pl.DataFrame, begin: int, strings: Strings
 ) -> Table:
-    """`call` becomes the row of the call in the table of calls, -1 for none; `category` its place
-    in `CATEGORIES`."""
+    """Return the commands as columns: `call` is a row in the table of calls, -1 for none,
+    `category` an index of `CATEGORIES`."""
     rows = commands.select("call").join(
         rows_of(calls), on="call", how="left", maintain_order="left"
     )
@@ -145,7 +146,7 @@ def _category_codes(column: pl.Series) -> npt.NDArray[np.int64]:
 
 
 def flow_columns(run: Run, commands: pl.DataFrame) -> Table:
-    """Dependencies between rows of the table of commands; those of a row left out are gone."""
+    """The dependencies between rows of the table of commands, without those of omitted rows."""
     rows = len(run.commands) if len(run.flows) else 0
     position = np.full(rows, -1, dtype=np.int32)
     if rows:
@@ -161,7 +162,7 @@ def flow_columns(run: Run, commands: pl.DataFrame) -> Table:
 
 # "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
 _MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
-_WORTH = 4  # commands that a module must hold on average for its lane to say anything
+_WORTH = 4  # average commands per module, below which its lane is useless
 _COMPUTE = CATEGORIES.index("compute")
 _STRETCHES = pl.Schema(
     {
@@ -175,10 +176,10 @@ _STRETCHES = pl.Schema(
 
 
 def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Stretches of compute commands of one call whose places start alike: the model's blocks.
+    """Find intervals of one call's compute commands whose places start alike: the model's blocks.
 
     Columns `device, module, start, end` and `row`, that of the call in `calls`, by device and
-    start. Empty if places hold no numbered modules, or a module hardly more than one
+    start. Empty if places contain no numbered modules, or a module has hardly more than one
     command.
     """
     module, modules = _modules(commands)
@@ -209,9 +210,8 @@ def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFram
 
 
 def _modules(commands: pl.DataFrame) -> tuple[Codes, list[str]]:
-    """A number for the module of each command, -1 for none, and what they are called. An operator
-    that stands alone is in no module, also if its name ends in a number: `triton_poi_fused_add_8`.
-    """
+    """Return the module number of each command, -1 for none, and the modules' names. An operator
+    without a module has none even if its name ends in a number: `triton_poi_fused_add_8`."""
     codes, layers = text_codes(commands["layer"])
     places = places_by_layer(commands)
     pairs = commands.select(pl.col("layer", "op_type").cast(pl.String)).unique()
@@ -227,7 +227,7 @@ def _modules(commands: pl.DataFrame) -> tuple[Codes, list[str]]:
 
 
 def _by_call(row: Codes, start: Times, calls: int) -> Times:
-    """The order of commands by the row of their call, then start."""
+    """Sort commands by the row of their call, then start."""
     order = order_by(row, calls)
     ordered, begins = row[order], start[order]
     if bool(((begins[1:] >= begins[:-1]) | (ordered[1:] != ordered[:-1])).all()):
@@ -235,14 +235,14 @@ def _by_call(row: Codes, start: Times, calls: int) -> Times:
     return np.lexsort((start, row))
 
 
-# --- The stages and steps that the timeline draws: on the devices' axis, as the tables have them.
+# --- The stages and steps of the timeline: on the devices' axis, as in the tables.
 #
 # If devices work behind the host, its own ranges lie elsewhere; they are drawn below, in lanes
 # that say so. What the profiler did is the host's everywhere.
 
 
 class SpanLane(IntEnum):
-    """The lanes of spans, in the order in which they are drawn."""
+    """The lanes of spans, in drawing order."""
 
     STAGES = 0
     STEPS = 1
@@ -286,9 +286,9 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
 
 
 def _host_activities(run: Run) -> pl.DataFrame:
-    """What the host was in during the longest gaps of devices: Python functions, if stacks were
-    recorded, else operators and runtime calls. Of several at one time the first: importers keep
-    a bounded number of them, since a trace with stacks has hundreds of thousands of frames."""
+    """The host activities during the longest gaps of devices: Python functions, if stacks were
+    recorded, else operators and runtime calls. Of overlapping ones the first is shown: importers
+    keep a bounded number, since a trace with stacks has hundreds of thousands of frames."""
     shown, end = [], 0
     for one in sorted(run.info.host_activities, key=lambda one: one.start_ns):
         if one.start_ns >= end:
@@ -303,7 +303,7 @@ def _host_activities(run: Run) -> pl.DataFrame:
 
 
 def _both(drawn: pl.DataFrame, recorded: pl.DataFrame, *, behind: bool) -> list[pl.DataFrame]:
-    """Spans of the devices' axis, and beside them the recorded ones if these are others."""
+    """Return the spans on the devices' axis, and the recorded ones if these differ."""
     if drawn.is_empty():
         on_axis = int(recorded["lane"][0]) - SpanLane.HOST_STAGES if len(recorded) else 0
         lane = pl.lit(on_axis, dtype=pl.Int64)
@@ -346,25 +346,24 @@ def _typed(frame: pl.DataFrame, lane: SpanLane) -> pl.DataFrame:
     ).select(_COLUMNS)
 
 
-# --- What the page's timeline draws: lanes of a run, and its events as integer columns.
+# --- The timeline of the page: lanes of a run, and its events as integer columns.
 #
-# Times become ns from the first event of the run, so that a browser's doubles hold them exactly.
+# Times become ns from the first event of the run, so that a browser's doubles are exact.
 
 
-_PARTS = 1000  # of 1, in which the values of a counter are that has fractions
-COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
+_PARTS = 1000  # resolution of counters with fractions: 1 / 1000
+COMMAND_LIMIT = 1_000_000  # commands in one page; above, the longest are kept and it says so
 
 
 class Timeline(Struct, frozen=True, eq=False):
-    """`document` goes into the page as JSON, `tables` as packed columns.
+    """The timeline of a page: `document` is JSON, `tables` are packed columns.
 
-    A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
-    of a lane of commands names all that its commands have, `host` holds the places in `categories`
-    of those whose commands on its device are the host's. `document["work"]` holds the places of
-    those that make a device busy. Values of a counter are multiples of
-    1 / `parts` of its lane. Text columns hold indices into
-    `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
-    `strings` adds others to the same list.
+    A lane in `document["lanes"]` is `count` rows from `first` of the table `kind`. The category of
+    a lane of commands names all categories of its commands; `host` has the indices in `categories`
+    of those that are the host's on its device. `document["work"]` has the indices of the categories
+    that make a device busy. Values of a counter are multiples of 1 / `parts` of its lane. Text
+    columns are indices into `document["strings"]`, -1 for null; categories into
+    `document["categories"]`. `strings` adds others to the same list.
     """
 
     document: dict[str, Any]
@@ -379,9 +378,9 @@ def timeline_of(
     bounds: pl.DataFrame | None = None,
     roles: pl.Series | None = None,
 ) -> Timeline:
-    """The timeline of `run` with at most `limit` commands, the longest of them; `axis` is the
-    run's, if it is there already, `bounds` the table `roofline`, which says what commands are
-    bound by, `roles` what each command is for."""
+    """Make the timeline of `run` with its `limit` longest commands; `axis` is the run's, if it
+    exists already, `bounds` the table `roofline`, which has the bounds of commands, `roles` the
+    role of each command."""
     begin, end = extent(run)
     strings = Strings()
     commands = _longest(run.commands, limit)
@@ -410,9 +409,10 @@ def timeline_of(
 
 
 def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """The `limit` longest commands, of equally long ones the first; `_row_of_run` are their rows.
+    """Select the `limit` longest commands, the first of equally long ones; `_row_of_run` are their
+    rows.
 
-    Nothing of the others is copied but their duration.
+    Copies only the duration of the others.
     """
     dropped = len(commands) - limit
     if dropped <= 0:
@@ -428,8 +428,8 @@ def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
 def _span_lanes(
     run: Run, axis: Axis | None, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
-    """A lane for each kind of span that the run has, above all devices; for each pipeline call,
-    if stages of several would lie on each other."""
+    """Yield a lane above all devices for each kind of span that the run has; one per pipeline call,
+    if their stages would overlap."""
     spans = drawn_spans(run, axis)
     several = _overlap(spans.filter(pl.col("lane") == SpanLane.STAGES))
     pipeline = pl.col("pipeline").clip(0) * several
@@ -525,7 +525,7 @@ def _with_counters(
     found: dict[str, list[dict[str, Any]]] = {}
     for _, first, count in _runs(ordered["_lane"].rle_id().to_numpy()):
         device, name, unit, parts_of = ordered.select("device", "name", "unit", "_parts").row(first)
-        unit = unit if unit == "bytes" else ""  # others are numbers of whatever the name says
+        unit = unit if unit == "bytes" else ""  # other units are in the name
         lane = _lane(device, name, "counters", unit, first, count) | {"parts": parts_of}
         found.setdefault(device, []).append(lane)
     last = {lane["device"]: position for position, lane in enumerate(lanes)}
@@ -538,7 +538,7 @@ def _with_counters(
 
 
 def _lane_of(commands: pl.DataFrame, places: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """The lane of each command: the row of its place."""
+    """The lane of each command: the row of its device and track in `places`."""
     device, devices = text_codes(commands["device"])
     track, tracks = text_codes(commands["track"])
     table = np.zeros((len(devices) + 1, len(tracks)), dtype=np.int64)
@@ -552,8 +552,7 @@ def _lane_of(commands: pl.DataFrame, places: pl.DataFrame) -> npt.NDArray[np.int
 def _in_lanes(
     commands: pl.DataFrame, lane: npt.NDArray[np.int64], lanes: int
 ) -> npt.NDArray[np.int64] | None:
-    """The order of commands by lane, start and length, the longest first; None if they are in
-    it."""
+    """The order of commands by lane, start and length, longest first; None if sorted."""
     start = commands["start_ns"].to_numpy()
     length = np.maximum(commands["duration_ns"].to_numpy(), 0)
     later, longer = start[1:] > start[:-1], length[1:] > length[:-1]
@@ -565,7 +564,7 @@ def _in_lanes(
 
 
 def _places(commands: pl.DataFrame) -> pl.DataFrame:
-    """Device, track and categories of each lane, in the order of display."""
+    """Device, track and categories of each lane, in display order."""
     categories = pl.col("category").unique().sort()  # in the order of `CATEGORIES`
     found = commands.group_by("device", "track").agg(categories=categories)
     rows = found.rows(named=True)
@@ -574,7 +573,7 @@ def _places(commands: pl.DataFrame) -> pl.DataFrame:
 
 
 def _track_order(row: dict[str, Any]) -> tuple[Any, ...]:
-    """A device's host track first, then tracks by the first category of work on the device."""
+    """The sort key of a track: the host's first, then by the first category of device work."""
     host, categories = row["track"] == HOST_TRACK, row["categories"]
     kind = next((name for name in categories if name != "host"), categories[0])
     return (not host, CATEGORIES.index(kind), _natural(row["track"]))
@@ -615,6 +614,6 @@ def _hardware(run: Run, device: str) -> str:
 
 
 def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
-    """Sort key by which `stream 7` comes before `stream 13`, and no name comes last."""
+    """The natural sort key: `stream 7` before `stream 13`, and no name last."""
     parts = re.split(r"(\d+)", name)
     return (not name, [(int(part), "") if part.isdigit() else (-1, part) for part in parts])

@@ -82,7 +82,7 @@ _COUNTS = ("base_nodes", "new_nodes")
 
 
 def graphs_report(pair: GraphPair, *, top: int = TOP) -> Report:
-    """How two graphs differ, `top` rows of each table but that of roles."""
+    """Report how two graphs differ, with `top` rows in each table except roles."""
     base, new = pair.base, pair.new
     facts = [
         Fact("base", base.path),
@@ -128,7 +128,7 @@ def _parts(pair: GraphPair, top: int) -> Iterator[Part]:
 
 
 def _layers(base: pl.DataFrame, new: pl.DataFrame, top: int) -> Part:
-    """Layers, and what differs in each."""
+    """The layers whose nodes differ, and how."""
     named = pl.when(pl.col("module") == "").then(pl.lit(_ITSELF)).otherwise(pl.col("module"))
     base, new = (side.with_columns(module=pattern(named)) for side in (base, new))
     layers = by_place(base, new, "module")
@@ -158,7 +158,8 @@ def _most_different(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _changed(row: Mapping[str, Any]) -> list[str]:
-    """`"Softmax 4 → 0"`, `"MatMul 8 → 6"`: the types whose number differs, most first."""
+    """List the node types whose number differs, largest difference first: `"Softmax 4 → 0"`,
+    `"MatMul 8 → 6"`."""
     base, new = (
         Counter({entry["type"]: entry["nodes"] for entry in row[f"{side}_types"] or ()})
         for side in ("base", "new")
@@ -171,10 +172,10 @@ def _changed(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-# --- The timelines of two runs below each other, as the scripts take them.
+# --- The timelines of two runs below each other, as JSON for the scripts.
 
 
-_MOST = 4000  # calls of a side that a page holds; of more it shows the work alone
+_MOST = 4000  # calls per side in a page; above, it shows only the work
 _PAIR_COLUMNS = (
     "submodule",
     "stage",
@@ -186,9 +187,9 @@ _PAIR_COLUMNS = (
 
 
 def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
-    """Calls and stretches of both sides by column, ns from the start of each; names are indices of
-    `names`. `at` of a call is where it starts when calls stand below each other, `other` the call
-    of the other side that it stands below, -1 for none."""
+    """Return calls and intervals of both sides by column, in ns from the start of each; names are
+    indices of `names`. `at` of a call is its start when calls are aligned, `other` the aligned call
+    of the other side, -1 for none."""
     pairs = aligned_calls(base, new)
     names: dict[str, int] = {}
 
@@ -232,12 +233,12 @@ def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
     }
 
 
-# --- Two sides as one HTML file: self-contained, offline, safe to open whatever the traces say.
+# --- Two sides as one HTML file: self-contained, offline, safe to open with any trace.
 #
 #     write_two_runs(comparison, Path("diff.html"), gates)
 #
-# It is made as the page of one run (`page`), of the same scripts, without figures and their
-# library: some hundred kB.
+# Made like the page of one run (`page`), from the same scripts, without figures and their library:
+# some hundred kB.
 
 
 _SCRIPTS = modules("two_runs.js")
@@ -282,7 +283,7 @@ def two_runs_page(
 
 
 def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:
-    """What the scripts read, as JSON has it."""
+    """The data of the page's scripts as JSON values."""
     two = timelines_json(*comparison.timelines) if comparison.timelines else None
     names = comparison.metrics["submodule"].drop_nulls().unique().to_list()
     names += [name for side in comparison.timelines or () for name in side.calls["submodule"]]
@@ -305,7 +306,7 @@ def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:
 
 
 def _sides(report: Report) -> str:
-    """What each side is made of."""
+    """Describe the runs of each side."""
     rows = (
         f"<div><dt>{spoken(fact.label)}</dt><dd>{spoken(fact.value)}</dd></div>"
         for fact in report.summary.facts
@@ -314,15 +315,15 @@ def _sides(report: Report) -> str:
 
 
 def _once(comparison: Comparison) -> str:
-    """A note that one run each cannot distinguish noise from change, and how to record more; the
-    rest of the first screen is dimmed then. Empty if there are more runs."""
+    """If each side is one run: a hint that noise is unknown, and how to record more; the rest of
+    the first screen is dimmed."""
     if not one_run_each(comparison):
         return ""
     return f'<p class="hint-once">{spoken(ONE_RUN)} {spoken(FIVE_RUNS)}</p>'
 
 
 def _verdicts(verdicts: Sequence[Fact]) -> str:
-    """The gates; one that failed stands out."""
+    """Return the results of the gates; a failed one stands out."""
     return "".join(
         f'<p class="notice{" drops" if fact.alert else ""}"><strong>{spoken(fact.label)}</strong> '
         f"{spoken(fact.value)}</p>"
@@ -339,7 +340,7 @@ def _waterfall(comparison: Comparison) -> str:
 
 
 def _reasons(comparison: Comparison) -> str:
-    """The largest differences, and what each consists of."""
+    """Return the largest differences with their causes, or why there are none."""
     if not comparison.reasons:
         compared = (comparison.shapes, comparison.kernels)
         shared = any(len(frame.drop_nulls("difference_ns")) for frame in compared)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 _Entry = TypeVar("_Entry")
-_NAMED = 3  # nodes of a group that are named
-_HOT = 5  # nodes with time that are printed
-_UNPLACED = 3  # commands without a node that are printed
+_NAMED = 3  # named nodes per group
+_HOT = 5  # printed nodes with most time
+_UNPLACED = 3  # printed commands without a node
 
 
 def tell_exported(part: ExportedPart, show_all: bool) -> None:
@@ -89,7 +89,7 @@ def measured_findings(result: CheckResult, run: Run | None) -> list[MeasuredFind
 
 
 def _measured_text(findings: Sequence[MeasuredFinding]) -> str:
-    """How long the nodes of these findings take in a call, the layers of several counted once."""
+    """The time per call of the findings' nodes, as text; each layer counts once."""
     known = {one.layer: one for one in findings if one.ns is not None}
     if not known:
         return "none of them is a layer of the run"
@@ -129,7 +129,7 @@ def _kind_of_operation(operation: SplitOperation) -> tuple[object, ...]:
 
 
 def tell_optimized(file: OptimizedFile, show_all: bool) -> None:
-    """Print how many nodes of each type a model had, and has now."""
+    """Print the number of nodes by type before and after."""
     before, after = file.nodes_before, file.nodes_after
     optimizer = file.optimizer
     how = optimizer.level if optimizer.name == "ort" else optimizer.model_type
@@ -230,7 +230,7 @@ def tell_annotated(written: AnnotatedModel, run_id: str) -> None:
 
 
 def tell_compared(differences: Sequence[OutputDifference], *, each: bool) -> None:
-    """Print how outputs differ, the one that does most; `each` if asked."""
+    """Print the largest difference of outputs; with `each`, all of them."""
     worst = max(differences, key=lambda difference: difference.relative, default=None)
     more = f" (the most of {len(differences)} outputs)" if len(differences) > 1 else ""
     for line in differences if each else [f"{worst}{more}"][: len(differences)]:
@@ -240,7 +240,7 @@ def tell_compared(differences: Sequence[OutputDifference], *, each: bool) -> Non
 def grouped(
     entries: Iterable[_Entry], kind: Callable[[_Entry], Hashable], *, each: bool
 ) -> list[list[_Entry]]:
-    """The entries by kind, in the order of the first of each; `each` for itself if asked."""
+    """Group the entries by kind, in order of first occurrence; with `each` not at all."""
     groups: dict[Hashable, list[_Entry]] = {}
     for number, entry in enumerate(entries):
         groups.setdefault(number if each else kind(entry), []).append(entry)

@@ -27,24 +27,24 @@ from profiler.cli.terminal import plain_characters, printable, write_what_fits
 from profiler.errors import ProfilerError
 from profiler.trace import __version__
 
-# --- What a shell offers behind a half-typed word: runs, and their submodules, and sections.
+# --- Shell completion: runs, their submodules, and sections.
 #
-# Asked at each press of a key, so that nothing heavy is imported, and what cannot be read offers
-# nothing: a broken bundle is no reason for a traceback in somebody's prompt.
+# It runs at each key press, so it imports nothing heavy, and what cannot be read is not offered: a
+# broken bundle must not print a traceback into the prompt.
 
 
 _MANIFEST = "manifest.json"
-_MOST = 200  # entries of a folder that are looked at
+_MOST = 200  # entries of a folder that are read
 _LARGEST = 4 << 20  # bytes of a manifest
 _PACKAGE = Path(__file__).parents[1]
 _SECTION = re.compile(r"^SECTION = SectionKind\(\s*\"(\w+)\",\s*(\d+),", re.MULTILINE)
-_SPECIAL = re.compile(r"[^\w@%+:,./~-]")  # of a path: to a shell something else than itself
-_JOINED = re.compile(r"(?<=\n)(--[\w-]+)\n=\n")  # an option and its value, as bash parts them
+_SPECIAL = re.compile(r"[^\w@%+:,./~-]")  # characters of a path that a shell interprets
+_JOINED = re.compile(r"(?<=\n)(--[\w-]+)\n=\n")  # an option and its value, as bash splits them
 
 
 def join_options() -> None:
-    """Let `--section=idle` be completed: bash hands over the option, the sign and the value as
-    three words, and what completes knows only two."""
+    """Rejoin `--section=idle` for completion: bash passes the option, the sign and the value as
+    three words, but the completion expects two."""
     line, at = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "")
     if _JOINED.search(line) and at.isdigit():
         os.environ["COMP_WORDS"], parts = _JOINED.subn(r"\1\n", line)
@@ -52,28 +52,28 @@ def join_options() -> None:
 
 
 def _typed() -> list[str]:
-    """The words of the line that a shell wants completed."""
+    """Return the words of the line to complete."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         return shlex.split(line)
-    except ValueError:  # a quotation that has only started
+    except ValueError:  # an unclosed quotation
         return line.split()
 
 
 def complete_submodule(incomplete: str) -> list[str]:
-    """A single submodule of that run."""
+    """Complete the name of a submodule of the run on the line."""
     return [name for name in _of_named_run() if name.startswith(incomplete)]
 
 
 def complete_placements(incomplete: str) -> list[str]:
-    """Submodules of that run, each with the devices of the run behind the sign."""
+    """Complete `SUBMODULE=DEVICE` from the run on the line."""
     pairs = (f"{name}={on}" for name in _of_named_run() for on in _of_named_run("devices"))
     return [pair for pair in pairs if pair.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Runs, folders and files that start so; if nothing is typed, runs in `traces` first. Of a
-    single folder what is in it: behind a single answer shells put a space, which ends the word."""
+    """Complete runs, folders and files; if nothing is typed, runs in `traces` first. A single
+    folder is expanded to its entries, because shells end the word after a single answer."""
     try:
         usual = [*_entries("traces" + os.sep)] if not incomplete else []
         found = [*usual, *_entries(incomplete)]
@@ -83,12 +83,12 @@ def complete_runs(incomplete: str) -> list[str]:
         return []
     if os.environ.get("_PROFILE_SD3_COMPLETE") != "complete_bash":
         return found
-    return [_SPECIAL.sub(r"\\\g<0>", path) for path in found]  # bash puts it into the line as it is
+    return [_SPECIAL.sub(r"\\\g<0>", path) for path in found]  # bash inserts it unquoted
 
 
 def _section_keys() -> list[str]:
-    """The keys of sections, in their order, as the source of their modules has them: to import
-    these takes what reports take."""
+    """Read the keys of sections, in order, from the source of their modules, because importing
+    these takes as long as importing reports."""
     paths = [*_PACKAGE.glob("analysis/*.py"), *_PACKAGE.glob("prediction/*.py")]
     paths.append(_PACKAGE / "report" / "build.py")
     texts = (path.read_text(encoding="utf-8") for path in paths)
@@ -97,7 +97,7 @@ def _section_keys() -> list[str]:
 
 
 def _comparison_keys() -> list[str]:
-    """The keys of `compare.report.TITLES`, from its source."""
+    """Read the keys of `compare.report.TITLES` from its source."""
     source = (_PACKAGE / "compare" / "report.py").read_text(encoding="utf-8")
     titles = source.partition("\nTITLES: ")[2].partition("\n}")[0]
     return re.findall(r'^ {4}"(\w+)":', titles, re.MULTILINE)
@@ -120,7 +120,7 @@ def _of_named_run(part: str = "submodules") -> list[str]:
 
 
 def _behind_commas(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return what completes one of `names` behind those that stand before the last comma."""
+    """Return a completion of comma-separated lists of `names`: the entry after the last comma."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, typed = incomplete.rpartition(",")
@@ -142,8 +142,8 @@ def _listed(folder: Path) -> Iterator[Path]:
 
 
 def _entries(typed: str) -> Iterator[str]:
-    """Paths that start with what is typed: runs without a separator behind them, other folders with
-    one, so that they can be gone into."""
+    """Yield paths that start with what is typed: runs without a trailing separator, other folders
+    with one, so that completion can go on inside."""
     folder, separator, name = typed.rpartition(os.sep)
     for entry in sorted(_listed(Path(folder + separator or "."))):
         if not entry.name.startswith(name) or (entry.name.startswith(".") and not name):
@@ -152,26 +152,26 @@ def _entries(typed: str) -> Iterator[str]:
         yield f"{folder}{separator}{entry.name}{'' if whole else os.sep}"
 
 
-# --- The command line: `profiler.cli.commands` holds its subcommands; errors become exit codes
+# --- The command line: `profiler.cli.commands` contains its subcommands; errors become exit codes
 # here.
 #
 # Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
-# said in one sentence on stderr; 3 a damaged recording, with --strict; 130 interrupted; 141 who
-# read stdout closed it.
+# with one sentence on stderr; 3 a damaged recording, with --strict; 130 interrupted; 141 the reader
+# of stdout closed it.
 
 
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 
 
 class _Commands(TyperGroup):
-    """All commands; typer's exit code 1 when the reader of stdout has closed it is mended."""
+    """The group of all commands. Fixes typer's exit code 1 for a closed stdout."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options of all commands."""
         return take_plain_values(super().get_params(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the subcommands, those that are rarely used apart."""
+        """Write the list of subcommands, with advanced ones in a section of their own."""
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         shown = {name: one for name, one in found.items() if one is not None and not one.hidden}
         room = formatter.width - 6 - max(map(len, shown), default=0)
@@ -186,7 +186,7 @@ class _Commands(TyperGroup):
                     formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
-        """Raises SystemExit(141), as a shell shows a program that SIGPIPE ended, for that."""
+        """Run a command; exit with 141, as shells report SIGPIPE, if stdout was closed."""
         try:
             try:
                 return super().invoke(ctx)
@@ -198,7 +198,7 @@ class _Commands(TyperGroup):
 
 
 def command_line(named: str = "") -> typer.Typer:
-    """The command line with all subcommands, or with the `named` one alone, if it is one: enough to
+    """Build the command line with all subcommands, or only with the one `named`, which is enough to
     run it."""
     app = typer.Typer(
         cls=_Commands,
@@ -251,12 +251,13 @@ def main() -> None:
 
 
 def _stay_unprofiled() -> None:
-    """RBLN_PROFILER=1 is meant for scripts: `profile-sd3 run` profiles what it runs itself."""
+    """Keep this process unprofiled: RBLN_PROFILER=1 is meant for scripts, and `profile-sd3 run`
+    profiles what it runs itself."""
     startup = sys.modules.get("profiler.capture.startup")
     if startup is not None:
         startup.stay_out()
 
 
 def _drop_stdout() -> None:
-    """Let what is still buffered go nowhere, so that the exit does not fail on it again."""
+    """Discard buffered output, so that the exit does not fail on it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

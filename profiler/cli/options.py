@@ -41,12 +41,12 @@ def device_sizes(texts: Iterable[str]) -> dict[str, int]:
     return found
 
 
-# --- The gate of a comparison: what `--fail-over` and `--metric` ask for.
+# --- The gate of a comparison: `--fail-over` and `--metric`.
 
 
 def gate_limit(fail_over: str | None, metrics: Sequence[str] | None) -> float | None:
-    """Return what `--fail-over` allows, as a share; None without a gate. Raises InputError for a
-    text that is no limit, and for `--metric` without one."""
+    """Return the limit of `--fail-over` as a share; None without a gate. Raises InputError for an
+    invalid limit, and for `--metric` without one."""
     from profiler.compare.compare import parse_limit
 
     if metrics and fail_over is None:
@@ -58,7 +58,7 @@ def gate_limit(fail_over: str | None, metrics: Sequence[str] | None) -> float | 
 
 
 class Language(StrEnum):
-    """Languages of the pages, as `report.language.LANGUAGES` has them."""
+    """The languages of pages, as in `report.language.LANGUAGES`."""
 
     EN = "en"
     KO = "ko"

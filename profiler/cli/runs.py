@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from profiler.trace.events import Drop
     from profiler.trace.manifest import RunInfo
 
-_NAMED = 4  # other runs that are named
+_NAMED = 4  # other runs listed by name
 
 
 @contextmanager
 def opened(
     paths: Iterable[Path], importing: Iterable[str] | None, out: Path | None
 ) -> Iterator[tuple[list[Found], Imports]]:
-    """Yield the runs at each of `paths`, and what imports those that are foreign: with the options
-    `importing`, into the folder `out`, which keeps them, else until the block ends.
+    """Yield the runs at each of `paths`, and the importer of foreign ones: it uses the options
+    `importing` and writes into the folder `out`, or into one that is removed after the block.
 
-    Raises InputError for what cannot be read, and for an `out` without anything to keep.
+    Raises InputError for what cannot be read, and for an `out` if nothing is imported.
     """
     from profiler.tools.sources import Imports, check_kept, resolve
 
@@ -54,8 +54,8 @@ def other_runs(found: Found) -> Iterator[str]:
 
 
 def left_out(found: Found) -> Iterator[str]:
-    """Yield a line for each run that was killed, still goes on or has no call: the newest run may
-    be one of them."""
+    """Yield a line for each omitted run: one that was killed, is still running or has no call. The
+    newest run may be one of them."""
     from profiler.trace.bundle import State
 
     for entry in found.unfinished:
@@ -73,9 +73,9 @@ def left_out(found: Found) -> Iterator[str]:
 def load_as_recorded(
     source: Source, imports: Imports, notes: list[str], *, whole: bool = False
 ) -> Run:
-    """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
-    killed and merged. Raises InputError if it has no call, or files have been damaged since;
-    if it is to be `whole`, also for files that were missing then."""
+    """Load a run, and add to `notes` what its manifest lists as missing, as for a run that was
+    killed and merged. Raises InputError if it has no call, or files were damaged later; with
+    `whole` also for files that were missing already."""
     from profiler.analysis.dropped_data import what_happened
     from profiler.tools.sources import load_source
     from profiler.trace.events import DropKind
@@ -131,13 +131,13 @@ def _is_damage(drop: Drop) -> bool:
 
 
 def unexpected_damage(run: Run) -> list[Drop]:
-    """Return the files of `run` that are cut, missing or changed, and that its manifest does not
-    report: that of a run that was killed and merged lists what it lacks."""
+    """Return the files of `run` that are cut, missing or changed and not listed in its manifest;
+    the manifest of a run that was killed and merged lists what it lacks."""
     return [drop for drop in damaged_files(run) if drop not in run.info.drops]
 
 
 def check_whole(run: Run, source: Source) -> None:
-    """Raises InputError, in one sentence, if files of the run are cut, missing or changed since
+    """Raise InputError, with one sentence, if files of the run were cut, removed or changed after
     its manifest was written."""
     damaged = unexpected_damage(run)
     if damaged:
@@ -173,7 +173,7 @@ def _without_calls(source: Source) -> str:
 
 
 def tell_failed(done: Sequence[Any], what: str, verb: str, noun: str = "") -> None:
-    """Say the `reason` of each that has one and its `place`. Raises InputError if there is any."""
+    """Print the `place` and `reason` of each failed entry. Raises InputError if there is any."""
     from profiler.text import counted
 
     failed = [one for one in done if one.reason]
@@ -187,7 +187,7 @@ def tell_failed(done: Sequence[Any], what: str, verb: str, noun: str = "") -> No
         )
 
 
-# --- Recordings that a check of their events against each other found damaged.
+# --- Recordings that are damaged according to the check of their events against each other.
 
 
 DAMAGED_EXIT = 3
@@ -195,8 +195,7 @@ DAMAGED_EXIT = 3
 
 
 def damage_of(info: RunInfo) -> str:
-    """Return what makes the times of a recording useless, as a sentence;
-    "" if nothing is."""
+    """Describe the damage that makes the times of a recording useless; "" if there is none."""
     from profiler.analysis.health import sentence_of, worst_damage
 
     note = worst_damage(info.health)
@@ -204,7 +203,7 @@ def damage_of(info: RunInfo) -> str:
 
 
 def damage_line(place: Path, info: RunInfo) -> list[str]:
-    """Return a line that the recording of the run at `place` is damaged; none if it is not."""
+    """Return a line saying that the run at `place` is a damaged recording; none if it is not."""
     damage = damage_of(info)
     return [f"damaged recording: {place}: {damage}"] if damage else []
 
@@ -227,7 +226,7 @@ def exit_if_damaged(run: Run) -> None:
 
 
 def refuse_contradictory(place: Path, run: Run) -> None:
-    """Raises InputError if figures of a run contradict each other: a gate has none to hold."""
+    """Raise InputError if times of a run contradict each other, so that it cannot be gated."""
     from profiler.analysis.context import Inputs, Selection
     from profiler.analysis.self_check import check_times, sentence_of
 

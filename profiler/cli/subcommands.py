@@ -42,48 +42,48 @@ from typer.models import OptionInfo
 from profiler.errors import require
 from profiler.files import MAX_UNPACKED, SHARED
 
-# --- Options and arguments: a field of the command's class of options each, a text as `--help`
-# prints it: names that are not the field's, metavar, two spaces, meaning.
+# --- Options and arguments: each is a field of the command's options class. Its text is what
+# `--help` prints: names other than the field's, metavar, two spaces, meaning.
 
 
 _T = TypeVar("_T")
-_DECLARED = "__declared__"  # attribute of a class of options: a `Declared` by field
+_DECLARED = "__declared__"  # attribute of an options class: a `Declared` by field
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An option or argument as typer takes it, and the default of its field (`...`: required)."""
+    """An option or argument for typer, and the default of its field (`...`: required)."""
 
     info: Any
     default: Any
 
 
 def opt(text: str, *, default: Any = None, **settings: Any) -> Any:
-    """Declare an option: `opt("N  Rows of each table.", min=0)`, a flag without `N`; `settings` are
-    typer's. Its name is that of its field, unless the text starts with others: `--all -a`.
-    `/--no-x` is the name of a flag that is true without it."""
+    """Declare an option: `opt("N Rows of each table.", min=0)`, or a flag without `N`; `settings`
+    are typer's. It is named after its field, unless the text starts with other names: `--all -a`.
+    `/--no-x` names a flag that is true by default."""
     head, _, meaning = text.partition("  ")
     words = head.split(" ")
     names = [word.replace("/", " /") for word in words if word.startswith(("-", "/-"))]
-    if not names and len(words) > 1:  # a flag, and what it means
+    if not names and len(words) > 1:  # a flag with its meaning
         words, meaning = [], text
     metavar = " ".join(words[len(names) :]) or None
     return Declared(typer.Option(*names, metavar=metavar, help=meaning, **settings), default)
 
 
 def arg(text: str, *, default: Any = ..., **settings: Any) -> Any:
-    """Declare an argument, likewise: `arg("FILE  Any Perfetto trace (.pb).")`."""
+    """Declare an argument: `arg("FILE Any Perfetto trace (.pb).")`; see `opt`."""
     metavar, _, meaning = text.partition("  ")
     return Declared(typer.Argument(metavar=metavar, help=meaning, **settings), default)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def cli_options(cls: type[_T]) -> type[_T]:
-    """Return `cls`, whose fields `opt` and `arg` declare, as a frozen dataclass.
+    """Make `cls`, whose fields `opt` and `arg` declare, a frozen dataclass.
 
-    Without a default a flag is False, and an option that may be repeated an empty list. The class
-    becomes a dataclass with its first instance: for all commands that takes a tenth of `--help`,
-    which needs none.
+    Without a default a flag is False, and a repeatable option an empty list. The class becomes a
+    dataclass with its first instance: doing so for all commands would take a tenth of the time of
+    `--help`, which needs none.
     """
     declared: dict[str, Declared] = {name: getattr(cls, name) for name in cls.__annotations__}
 
@@ -106,7 +106,7 @@ def cli_options(cls: type[_T]) -> type[_T]:
 
 
 def _parameters(options: type[Any]) -> Iterator[Parameter]:
-    """Yield the parameters of a function from which typer makes these options."""
+    """Yield the function parameters from which typer makes these options."""
     types = get_type_hints(options)
     for name, declared in getattr(options, _DECLARED).items():
         annotation, default = types[name], declared.default
@@ -128,13 +128,13 @@ def _parameter(name: str, annotation: Any, info: Any, default: Any = None) -> Pa
 # --- Values of options that need no conversion, so that typer's library for it is not imported.
 #
 # typer (from 0.29) converts every value, `None` too, by pydantic, which takes as long to import as
-# NumPy's core. Most values of a command are its defaults, texts and paths: these are taken as typer
-# would take them. Everything else, and whatever ends in an error, is left to typer.
+# NumPy's core. Most values are defaults, texts and paths: these are taken as typer would. All
+# others, and every error, are left to typer.
 
 
 ADVANCED = "Advanced"
 Panels = Mapping[str, str]
-"""Titles of parts of `--help`, each with the names of its options, with blanks."""
+"""Titles of panels of `--help`, each with the names of its options, separated by blanks."""
 _EXAMPLES, _PANELS = "__examples__", "__panels__"  # attributes of a command's function
 
 _EXAMPLE = 54  # columns of an example
@@ -147,11 +147,11 @@ _PYDANTIC = "Value error, "
 
 
 class PlainCommand(TyperCommand):
-    """A command whose plain values are taken as they are; `--help` begins with its examples and
-    has its options in panels."""
+    """A command that bypasses typer's conversion of plain values; its `--help` starts with examples
+    and has options in panels."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The command's parameters."""
+        """Return the command's parameters, with plain values unconverted."""
         return take_plain_values(super().get_params(ctx))
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
@@ -163,7 +163,7 @@ class PlainCommand(TyperCommand):
         super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, and options by panel; those that no panel names stand in the last."""
+        """Write arguments, and options by panel; options without a panel are in the last."""
         panels: Panels = getattr(self.callback, _PANELS, {})
         panel_of = {name: title for title, names in panels.items() for name in names.split()}
         rest = ADVANCED if panels else "Options"
@@ -181,7 +181,7 @@ class PlainCommand(TyperCommand):
 
 
 def take_plain_values(params: list[Any]) -> list[Any]:
-    """The same parameters of a command, which ask typer only if there is work for it."""
+    """Let parameters call typer's conversion only if a value needs it; returns `params`."""
     for param in params:
         if hasattr(param, "type_descriptor") and "process_value" not in vars(param):
             param.process_value = _processing(param, param.process_value)
@@ -189,7 +189,7 @@ def take_plain_values(params: list[Any]) -> list[Any]:
 
 
 def _processing(param: Any, convert: _Process) -> _Process:
-    """The parameter's `process_value`, which calls `convert` only if there is work for it."""
+    """Return a `process_value` for the parameter that calls `convert` only if a value needs it."""
 
     def process_value(ctx: Any, value: Any) -> Any:
         lacking = param.required and value in (None, (), [])
@@ -204,7 +204,7 @@ def _processing(param: Any, convert: _Process) -> _Process:
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Takes pydantic's name of an error from the front of what typer says of it."""
+    """Remove pydantic's error name from the start of typer's messages."""
     try:
         yield
     except Exception as error:
@@ -215,7 +215,7 @@ def _plain_errors() -> Iterator[None]:
 
 
 def _plain(param: Any, value: Any) -> Any:
-    """What typer makes of a value, or `_LEFT_TO_TYPER`."""
+    """Return what typer would make of a value, or `_LEFT_TO_TYPER`."""
     wanted, given = param.type_descriptor.annotation, param.type_descriptor.parameter_info
     several = param.multiple or param.nargs == -1
     if value is None:
@@ -242,14 +242,14 @@ def _one(wanted: Any, given: Any, value: Any) -> Any:
 
 
 def _path(given: Any, value: str | Path) -> Any:
-    """A path of which nothing is asked but that what is there can be read, if that is so."""
+    """Return a path if the only check on it is that it must be readable, and it is."""
     asked = {**_UNCHECKED, **_AS_GIVEN}
     checked = any(getattr(given, name, None) != usual for name, usual in asked.items())
     unreadable = given.readable and Path(value).exists() and not os.access(value, os.R_OK)
     return _LEFT_TO_TYPER if checked or unreadable else Path(value)
 
 
-# --- Subcommands are found, not listed: each module of a package of commands declares its own.
+# --- Subcommands are found: each module of a package of commands declares its own.
 
 
 _SHARED = opt(
@@ -265,14 +265,14 @@ _MAX_UNPACKED = opt(
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A function that takes its options as one value, or a group of further subcommands.
+    """A subcommand: a function that takes its options as one value, or a group of subcommands.
 
-    `place` orders the list that the program's `--help` prints; gaps leave room. `settings` are
-    click's context settings of the command. `about_runs`: it writes files about runs, and has
-    `--shared` and `--max-unpacked`. `needs` is the extra without which it cannot run at all.
-    `further` are options, texts, that only the installation knows: the function gets them by
-    keyword. `--help` has `examples`, each with what it does, and the options in `panels`; of the
-    program it has `advanced` subcommands at its end.
+    `place` is its position in the program's `--help`; gaps leave room. `settings` are click's
+    context settings of the command. `about_runs`: it writes files about runs, and has `--shared`
+    and `--max-unpacked`. `needs` is the extra without which it cannot run. `further` are text
+    options that depend on the installation; the function gets them by keyword. Its `--help` has
+    `examples`, with explanations, and the options in `panels`. `advanced` subcommands are last in
+    the program's `--help`.
     """
 
     command: Callable[..., None] | typer.Typer
@@ -287,9 +287,10 @@ class Subcommand:
 
 
 def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> None:
-    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in their order.
+    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in order of
+    `place`.
 
-    If one is `named`, add it alone: to run it, the others need not be imported and built.
+    If one is `named`, add only that one: to run it, the others need not be imported and built.
     """
     modules = {
         module.name.rstrip("_").replace("_", "-"): module.name
@@ -306,7 +307,7 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
 
 
 def add_subcommand(app: typer.Typer, called: str, declared: Subcommand) -> None:
-    """Add one subcommand, which is `called` so behind `profile-sd3`."""
+    """Add one subcommand under the name `called`, as typed after `profile-sd3`."""
     name = called.rpartition(" ")[2]
     panel = ADVANCED if declared.advanced else None
     if isinstance(declared.command, typer.Typer):
@@ -322,7 +323,7 @@ def add_subcommand(app: typer.Typer, called: str, declared: Subcommand) -> None:
 def _for_typer(
     declared: Subcommand, command: Callable[..., None], called: str
 ) -> Callable[..., None]:
-    """Return the function that typer makes the command of: its parameters are the options."""
+    """Return a function for typer whose parameters are the command's options."""
     hints = get_type_hints(command).values()
     cls = next((hint for hint in hints if hasattr(hint, _DECLARED)), None)
     parameters = [*_parameters(cls)] if cls else []
@@ -334,7 +335,7 @@ def _for_typer(
         parameters.append(_parameter("max_unpacked", str | None, _MAX_UNPACKED.info))
 
     def run(*, shared: bool = False, max_unpacked: str | None = None, **given: Any) -> None:
-        if declared.needs:  # before it does anything
+        if declared.needs:  # checked first
             require(declared.needs, called)
         values = {name: given.pop(name) for name in own}
         given_values = {name: value for name, value in values.items() if value is not None}
@@ -352,7 +353,7 @@ def _for_typer(
 
 @contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment, also for the programs that are started meanwhile."""
+    """Set environment variables within the block, also for programs started in it."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -366,7 +367,7 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def command_group(called: str, meaning: str, **subcommands: Subcommand) -> typer.Typer:
-    """Return the group of these subcommands, in their order."""
+    """Return a group of subcommands, in order."""
     group = typer.Typer(help=meaning, no_args_is_help=True, rich_markup_mode=None)
     for name, declared in subcommands.items():
         add_subcommand(group, f"{called} {name}", declared)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from profiler.analysis.document import Report
 
 
-# --- Documents that commands write: JSON, Markdown; to a file that appears whole, or to stdout for
-# `-`. What cannot be written is refused before any work.
+# --- Documents that commands write: JSON, Markdown; to a file that appears when complete, or to
+# stdout for `-`. Paths that cannot be written are refused before any work.
 
 
 STDOUT = Path("-")
@@ -51,11 +51,11 @@ def check_documents(
     inputs: Iterable[Path] = (),
     outputs: Mapping[str, Path | None] | None = None,
 ) -> None:
-    """Refuse what would be lost or cannot be written; `documents` by option, and by argument or
-    option the other `outputs` of the command.
+    """Refuse documents that would overwrite data or cannot be written; `documents` are by option,
+    the other `outputs` of the command by argument or option.
 
     Raises OutputError if two of them are one file, or a document is part of a trace, one of
-    `inputs`, a folder, or in a folder that is not there or may not be written to.
+    `inputs`, a folder, or in a folder that does not exist or is not writable.
     """
     from profiler.files import same_file
 
@@ -92,8 +92,8 @@ def _check_place(option: str, path: Path) -> None:
 
 
 def write_json(path: Path, text: str) -> None:
-    r"""Write JSON text; on stdout what its encoding lacks, and what a terminal would act on, as
-    `\uXXXX`, which is the same JSON. Raises OutputError if it cannot be written."""
+    r"""Write JSON text; on stdout, characters that its encoding lacks or that control a terminal
+    are written as `\uXXXX`, which is the same JSON. Raises OutputError if it cannot be written."""
     if path == STDOUT:
         encoding = sys.stdout.encoding
         codecs.register_error(_ESCAPED, _escape)
@@ -113,7 +113,7 @@ def write_result(path: Path | None, kind: str, content: Callable[[], Mapping[str
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text, to a file in UTF-8. Raises OutputError if it cannot be written."""
+    """Write text to stdout, or to a file in UTF-8. Raises OutputError if it cannot be written."""
     from profiler.files import write_atomically
 
     if path == STDOUT:
@@ -134,8 +134,8 @@ def _as_escape(text: str) -> str:
 
 @contextmanager
 def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterator[None]:
-    """Have `handle` get these signals until the block ends. One that is ignored, as SIGHUP under
-    `nohup`, stays so."""
+    """Let `handle` get these signals until the block ends. An ignored signal, as SIGHUP under
+    `nohup`, stays ignored."""
     numbers = [number for name in names if (number := getattr(signal, name, None)) is not None]
     before = {
         number: signal.signal(number, handle)
@@ -155,41 +155,38 @@ def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterat
 _RARELY = 1_000_000  # objects between searches
 # glibc's mallopt(3): M_MMAP_THRESHOLD, its largest value, and M_TRIM_THRESHOLD
 _ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT = (-3, 32 << 20), (-1, 256 << 20)
-_left: list[bool] = []  # whether something was left; empty if everything is freed
+_left: list[bool] = []  # whether an object was left; empty if all are freed
 
 
 def keep_to_the_end() -> None:
-    """Nearly all that the command makes lives until the process ends: search rarely for garbage,
-    and not at the end, if the system takes everything back at once. The memory of a freed array
-    serves the next one; glibc would return it, and the system clear it again.
+    """Keep memory until the process ends, because nearly all objects live until then: rare garbage
+    collection, none at exit, and freed arrays are reused; glibc would return their memory, and the
+    system clear it again.
 
-    Not for commands that execute somebody's script, whose objects may have something to do when
-    they are found.
+    Not for commands that execute a user's script, whose objects may have finalizers.
     """
     gc.set_threshold(_RARELY)
     if sys.platform == "linux":
-        import ctypes  # as late as NumPy, which needs it, too
+        import ctypes  # imported as late as NumPy, which imports it, too
 
         for option in (_ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT):
-            getattr(ctypes.CDLL(None), "mallopt", lambda *_: None)(*option)  # musl has none
+            getattr(ctypes.CDLL(None), "mallopt", lambda *_: None)(*option)  # musl lacks it
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     _left[:] = [False]
 
 
 def leave(thing: object) -> None:
-    """Where `keep_to_the_end` holds, do not free `thing`, of very many objects, before the process
-    ends: one by one that takes as long as making some tables. Only the first is left."""
+    """After `keep_to_the_end`, do not free `thing`, which has very many objects, before the process
+    ends: freeing them takes as long as making some tables. Only the first is kept."""
     if _left == [False]:
         _left[:] = [True]
         circle = [thing]
-        circle.append(circle)  # only a search would free it
+        circle.append(circle)  # freed by the garbage collector only
 
 
-# --- What a command prints of a report: what matters most in 40 lines, everything, or some
-# sections.
-#
-# The same options do the same for the report of a run and for that of a comparison.
+# --- Print a report: the most important in 40 lines, everything, or some sections. The options are
+# the same for the report of a run and of a comparison.
 
 
 Titles = Callable[[], Mapping[str, str]]
@@ -197,14 +194,14 @@ Titles = Callable[[], Mapping[str, str]]
 
 
 def run_sections() -> Mapping[str, str]:
-    """Those of the report of a run."""
+    """The sections of the report of a run."""
     from profiler.report.build import section_kinds
 
     return {kind.key: kind.title for kind in section_kinds()}
 
 
 def comparison_sections() -> Mapping[str, str]:
-    """Those of a comparison."""
+    """The sections of a comparison."""
     from profiler.compare.report import TITLES
 
     return TITLES
@@ -233,9 +230,9 @@ def print_chosen(
     written: Sequence[Path] = (),
     above: bool = False,
 ) -> None:
-    """Print `sections` of the `whole` report; with `full`, or without a `brief` form, all of it;
-    else what `brief` prints. `notes` say how the run was chosen, `written` are files that are named
-    at the end; sections are below the report's first lines if these are wanted `above`."""
+    """Print `sections` of the `whole` report; all of it with `full` or without a `brief` form; else
+    what `brief` prints. `notes` say how the run was chosen, `written` are files that are listed at
+    the end; `above` also prints the report's first lines before the sections."""
     from profiler.report.terminal import print_report, print_sections
 
     console = terminal()
@@ -251,22 +248,21 @@ def print_chosen(
 
 
 def print_written(written: Sequence[Path], *, apart: bool) -> None:
-    """Name the files that were written, behind an empty line if they stand `apart`."""
+    """List the files that were written, after an empty line if `apart`."""
     if written and apart:
         tell()
     for path in written:
         tell(f"wrote {path}")
 
 
-# --- Standard error of a command: what it cannot take is lost, and changes no exit code.
+# --- Standard error of a command: failed writes are dropped and change no exit code.
 #
-# A sentence that does not reach a full disk or a reader that is gone must neither end the command
-# nor stay in a buffer, which Python would fail to write as it exits: with 120, whatever the
-# answer.
+# A sentence that a full disk or a closed reader does not accept must neither end the command nor
+# stay in a buffer, which Python would fail to write at exit: with code 120, whatever the result.
 
 
 class _Forgiving(io.RawIOBase):
-    """Writes to `descriptor` what it takes."""
+    """A raw stream that writes to `descriptor` and drops what fails."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -291,13 +287,13 @@ class _Forgiving(io.RawIOBase):
 
 
 def write_what_fits() -> None:
-    """Have `sys.stderr` fail no more, if it is the process's own. One that is closed goes to
-    /dev/null, whose descriptor no other file then gets."""
+    """Make `sys.stderr` never fail, if it is the process's own. A closed one is replaced by
+    /dev/null, so that no other file gets its descriptor."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for good
         return
     own = sys.__stderr__
-    if own is None or sys.stderr is not own:  # somebody reads it in this process
+    if own is None or sys.stderr is not own:  # redirected within this process
         return
     raw = io.BufferedWriter(_Forgiving(own.fileno()))
     sys.stderr = io.TextIOWrapper(
@@ -305,7 +301,8 @@ def write_what_fits() -> None:
     )
 
 
-# --- The console that reports are printed to, and what an encoding lacks in characters of its own.
+# --- The console that reports are printed to, and replacements for characters that an encoding
+# lacks.
 
 
 _LONGEST = 4_000  # characters of a line
@@ -330,33 +327,32 @@ _STAND_INS = {
 
 
 def terminal() -> Console:
-    """Standard output as it is: no highlighting, no markup. Printing raises BrokenPipeError if
-    its reader has gone."""
+    """Return a console on standard output: no highlighting, no markup. Printing raises
+    BrokenPipeError if its reader has gone."""
     from rich.console import Console, ConsoleDimensions
 
     class Terminal(Console):
-        def on_broken_pipe(self) -> None:  # rich would exit with 1, which says that a gate failed
+        def on_broken_pipe(self) -> None:  # rich would exit with 1, like a failed gate
             raise BrokenPipeError
 
     console = Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
-    if console.is_dumb_terminal:  # rich would take it for 80 columns
+    if console.is_dumb_terminal:  # rich would assume 80 columns
         columns, lines = shutil.get_terminal_size()
         console.size = ConsoleDimensions(columns, lines)
     return console
 
 
 def printable(text: str) -> str:
-    """One line without what a terminal would act on, and no longer than one can read: names are a
-    model's or a trace's."""
+    """Return `text` as one line without characters that control a terminal, and of limited length:
+    names come from a model or a trace."""
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}…"
     return plain_text(text).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def tell(line: object = "", *, err: bool = False, whole: bool = False) -> None:
-    """Write a line to stdout, or to stderr: all that commands print beside reports, tables and
-    documents. Whatever names stand in it, the terminal does nothing but show it; `whole`: also
-    one that is longer than anybody reads."""
+    """Write a line to stdout or stderr: everything that commands print except reports, tables and
+    documents. Characters that control a terminal are removed; `whole` keeps lines of any length."""
     import typer
 
     text = str(line)
@@ -364,8 +360,8 @@ def tell(line: object = "", *, err: bool = False, whole: bool = False) -> None:
 
 
 def plain_characters(stream: TextIO) -> None:
-    """Have `stream` write, for what its encoding lacks, a character of ASCII that stands for it:
-    bars stay bars and tables straight."""
+    """Let `stream` replace characters that its encoding lacks by similar ASCII ones, so that bars
+    stay bars and tables straight."""
     if isinstance(stream, io.TextIOWrapper):
         codecs.register_error(_PLAIN, _stand_in)
         stream.reconfigure(errors=_PLAIN)
@@ -383,9 +379,9 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
     return "".join(_STAND_INS.get(character, "?") for character in text), error.end
 
 
-# --- What a command is at, on stderr, if it takes longer than a second.
+# --- Progress on stderr, if a command takes longer than a second.
 #
-# Nothing is drawn if stderr is no terminal, and nothing stays of it.
+# Nothing is drawn if stderr is no terminal, and it is erased at the end.
 
 
 _PATIENCE_S = 1.0
@@ -393,8 +389,8 @@ _PATIENCE_S = 1.0
 
 @contextmanager
 def progress(text: str, *, after_s: float = _PATIENCE_S) -> Iterator[Callable[[str], None]]:
-    """Show `text` with the time since the start, once `after_s` seconds have passed, until the
-    block ends; what is given takes another text. Names in texts are shown as they are."""
+    """Show `text` with the elapsed time until the block ends, once `after_s` seconds have passed.
+    Yields a function that changes the text. Names in texts are shown literally."""
     if not is_drawn_on(sys.stderr):
         yield _nothing
         return
@@ -405,17 +401,17 @@ def progress(text: str, *, after_s: float = _PATIENCE_S) -> Iterator[Callable[[s
         yield line.say
     finally:
         line.ended.set()
-        thread.join()  # before anything else is printed
+        thread.join()  # before any other output
 
 
 def of_many(show: Callable[[str], None], noun: str = "") -> Callable[[int, int, Any], None]:
-    """Return what shows how many are done, of how many, and the `place` of the last."""
+    """Return a function that shows how many of how many are done, and the `place` of the last."""
     return lambda number, of, done: show(f"{number:,} of {of:,}{noun}: {done.place}")
 
 
 @contextmanager
 def note(text: str) -> Iterator[None]:
-    """Show `text` until the block ends, drawn once: no thread takes time from what is measured."""
+    """Show `text` until the block ends, drawn once: no thread disturbs the measurement."""
     if not is_drawn_on(sys.stderr):
         yield
         return
@@ -430,8 +426,8 @@ def note(text: str) -> Iterator[None]:
 
 @contextmanager
 def bar(text: str, total: int) -> Iterator[Callable[..., None]]:
-    """Show how many of `total` steps are done; each call of what is given, with whatever arguments,
-    is one. It is drawn by these calls: no thread takes time from what is measured."""
+    """Show how many of `total` steps are done. Yields a function; each call of it, with any
+    arguments, is one step and draws: no thread disturbs the measurement."""
     if not is_drawn_on(sys.stderr):
         yield _nothing
         return
@@ -451,11 +447,11 @@ def bar(text: str, total: int) -> Iterator[Callable[..., None]]:
 
 
 def _nothing(*_: Any) -> None:
-    """Nobody sees it."""
+    """Do nothing: there is no terminal to show it."""
 
 
 class _Line:
-    """One line, drawn by a thread of its own while the command works in others."""
+    """One line of progress, drawn by a thread while the command works in others."""
 
     def __init__(self, text: str) -> None:
         self.ended = threading.Event()
@@ -491,7 +487,7 @@ class _Line:
             *columns,
             console=console,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # what is printed stands above, in a pipe alone
+            redirect_stdout=sys.stdout.isatty(),  # printed lines go above it; not into a pipe
             redirect_stderr=False,
         ) as bar:
             with self._lock:

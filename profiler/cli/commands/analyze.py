@@ -122,7 +122,7 @@ def analyze(options: AnalyzeOptions) -> None:
     packing = None
     with opened(paths, options.importing, options.out) as (found, imports):
         with terminal.progress(f"reading {path}") as say:
-            # What makes a report is imported once there is a run.
+            # The modules of a report are imported only once there is a run.
             from profiler.analysis.analyze import analyze
             from profiler.analysis.as_recorded import as_recorded
             from profiler.analysis.context import Selection
@@ -176,8 +176,9 @@ def _print_text(
     notes: Sequence[str],
     sections: Sequence[str],
 ) -> BrokenPipeError | None:
-    """Print the report as asked for, with room for a line about each file that is written then.
-    The files are still written if its reader is gone (`… | head`): that is returned."""
+    """Print the report as asked for, with room for a line about each file that is written
+    afterwards. Returns the error if stdout was closed (`… | head`), so that the files are still
+    written."""
     from profiler.report.terminal import print_opening
 
     if options.json_file == STDOUT:
@@ -237,8 +238,8 @@ def _analyze_each(options: AnalyzeOptions) -> None:
 
 
 def _check_files(options: AnalyzeOptions) -> None:
-    """Refuse, before any work, to write over what is a trace and no report, or no page if one is
-    asked for."""
+    """Refuse, before any work, to overwrite a file that is no report, or options that contradict
+    each other."""
     if options.html == STDOUT:
         raise OutputError("--html - is not there: the page goes to a file")
     terminal.check_documents({"--json": options.json_file, "--html": options.html})
@@ -249,8 +250,8 @@ def _check_files(options: AnalyzeOptions) -> None:
 def _compared(
     run: Run, place: Path, against: Sequence[Found], imports: Imports, notes: list[str]
 ) -> Comparison | None:
-    """Compare the run, given as `place`, with its baseline; None if none was given, or files of
-    the run have been damaged. What the baseline lacks is added to `notes`."""
+    """Compare the run, given as `place`, with its baseline; None if none was given, or files of the
+    run are damaged. Adds to `notes` what the baseline lacks."""
     if not against:
         return None
     from profiler.compare.compare import compare

@@ -65,7 +65,7 @@ def benchmark_device(options: BenchmarkDeviceOptions) -> None:
 
 
 def doubts(profiles: Sequence[DeviceProfile]) -> Iterator[str]:
-    """What of these profiles cannot be right: more cores of a device that are slower than fewer."""
+    """Yield implausible rates: more cores of a device that are slower than fewer."""
     of_cores = sorted((p for p in profiles if p.cores), key=lambda p: (p.device, p.cores or 0))
     for few, many in combinations(of_cores, 2):
         if few.device != many.device or few.hardware != many.hardware:
@@ -97,7 +97,7 @@ def _measure(name: str, seconds: float) -> list[DeviceProfile]:
 
 
 def _measure_cpu(seconds: float) -> list[DeviceProfile]:
-    """All cores, as one CPU device has them, and the share that two have each."""
+    """Measure all cores, as one CPU device has them, and the half that each of two has."""
     from profiler.errors import require
     from profiler.pipelines.benchmark import DEFAULT_EFFORT, Effort, measure_cpu
     from profiler.pipelines.model_folder import Placement

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from profiler.tools.metrics import Summary
 
 
-_ROWS = 15  # of tables that rank
+_ROWS = 15  # of tables that are ranked
 
 
 class By(StrEnum):
-    """What sides are put side by side by: a section each."""
+    """The field by which sides are compared: one section each."""
 
     SHAPE = "shape"
     KERNEL = "kernel"
@@ -49,7 +49,7 @@ class By(StrEnum):
 
     @property
     def section(self) -> str:
-        """Return the key of its section of a comparison."""
+        """Return the key of the field's section of a comparison."""
         return f"{self.value}s"
 
 
@@ -167,9 +167,9 @@ def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
 def _compared(
     options: DiffOptions, sides: list[list[Path]], damaged: list[str], *, gated: bool
 ) -> tuple[tuple[Comparison, ...], list[str]]:
-    """Compare each further side with the first; return also lines about what runs lack and runs
-    that were left out; `damaged` gets a line for each damaged recording. A gate takes complete and
-    sound runs alone: one that was killed looks fast."""
+    """Compare each further side with the first; also returns lines about missing data and omitted
+    runs. `damaged` gets a line for each damaged recording. A gate takes only complete and sound
+    runs, because a killed run looks fast."""
     from profiler.compare.compare import compare_each
     from profiler.compare.measure import measure
 
@@ -182,7 +182,7 @@ def _compared(
         rest = iter(found)
         notes: list[str] = []
         measured: list[list[Measurement]] = []
-        for side in sides:  # oldest first; one run is in memory at a time
+        for side in sides:  # oldest first, with one run in memory at a time
             measured.append([])
             given = islice(rest, len(side))
             for source in (source for each in given for source in reversed(each.sources)):
@@ -199,7 +199,7 @@ def _compared(
 
 
 def _diff_summaries(options: DiffOptions, sides: list[list[Path]]) -> None:
-    """Compare sides of which one is a summary that was kept: runs are then taken as theirs."""
+    """Compare sides if one of them is a summary file; runs are then reduced to their summaries."""
     from profiler.fleet.summaries import (
         check_growth,
         compare_summaries,
@@ -234,7 +234,7 @@ def _diff_summaries(options: DiffOptions, sides: list[list[Path]]) -> None:
 
 
 def _summaries(options: DiffOptions, side: list[Path]) -> list[Summary]:
-    """Return the summaries of a side: those that are files, and those of the runs at its paths."""
+    """Return the summaries of a side: its summary files, and those of the runs at its paths."""
     from profiler.tools.metrics import is_summary, read_summary, read_summary_file, summarized
     from profiler.tools.sources import Kind
 
@@ -251,8 +251,8 @@ def _summaries(options: DiffOptions, side: list[Path]) -> list[Summary]:
 
 
 def _check_files(options: DiffOptions, sides: int) -> None:
-    """Raises OutputError if a document cannot be written, InputError if a page of so many sides
-    was asked for."""
+    """Raise OutputError if a document cannot be written, InputError if a page was asked for that
+    cannot show this number of sides."""
     documents = {"--json": options.json_file, "--markdown": options.markdown_file}
     if options.html_file is not None and sides > 2:
         raise InputError(
@@ -267,7 +267,7 @@ def _check_files(options: DiffOptions, sides: int) -> None:
 def _write(
     options: DiffOptions, base: str, columns: list[Compared], whole: Callable[[], Report]
 ) -> None:
-    """Write the documents that were asked for."""
+    """Write the documents that were asked for, of the comparisons with `base`."""
     from profiler.compare.text import columns_to_json
     from profiler.report.files import markdown
 

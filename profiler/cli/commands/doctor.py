@@ -99,10 +99,10 @@ def _packages_line(given: Packages) -> str:
 SUBCOMMAND = Subcommand(doctor, place=105)
 
 
-# --- What `profile-sd3 doctor` looks at: the installation, and whether it would profile a program.
+# --- The checks of `profile-sd3 doctor`: the installation, and whether it would profile a program.
 #
-# `diagnose` returns values; the command prints them. Nothing here imports a library that is looked
-# for: versions come from the packages' metadata.
+# `diagnose` returns values; the command prints them. No checked library is imported: versions come
+# from the packages' metadata.
 
 
 _HOOK = "_profile_sd3_startup"
@@ -113,13 +113,13 @@ class State(StrEnum):
     """Whether a check found what profiling needs."""
 
     OK = "ok"
-    OFF = "off"  # not a fault: nobody asked for it
+    OFF = "off"  # not a fault: profiling is not switched on
     PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: what was found, and for a problem what to do about it."""
+    """The result of one check: what was found, and for a problem what to do about it."""
 
     name: str
     state: State
@@ -129,8 +129,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What an extra or a backend needs: versions of what is installed, names of what is not, and
-    which versions are needed of what is installed in another one, as in `>=0.35,<0.40`."""
+    """The packages of an extra or a backend: versions of installed ones, names of missing ones, and
+    the required versions (`>=0.35,<0.40`) of those installed in another version."""
 
     name: str
     installed: Mapping[str, str]
@@ -140,8 +140,8 @@ class Packages:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Versions by package, what profile-sd3 itself needs, extras, backends, importers (their names
-    and what each accepts), and checks in the order in which one depends on the other."""
+    """The report of doctor: versions by package, what profile-sd3 itself needs, extras, backends,
+    importers (what each accepts, by name), and checks in order of dependency."""
 
     versions: Mapping[str, str]
     requirements: Packages
@@ -185,7 +185,7 @@ def diagnose(environment: Mapping[str, str]) -> Report:
 
 
 def _extras(texts: list[str]) -> Iterator[Packages]:
-    """The extras that the installed package names, without those that only developers need."""
+    """Yield the extras of the installed package, without those for developers."""
     from importlib import metadata
 
     from packaging.requirements import Requirement
@@ -216,7 +216,7 @@ def _find_packages(name: str, requirements: Iterable[Requirement]) -> Packages:
 def _of_backend(
     name: str, packages: Iterable[str], requirements: Iterable[Requirement]
 ) -> Packages:
-    """A backend's packages. Extras may want several versions of one: any of them will do."""
+    """Check a backend's packages. If extras require several versions of one, any is fine."""
     from packaging.requirements import Requirement
 
     bounds: dict[str, list[Requirement]] = {}
@@ -231,7 +231,7 @@ def _of_backend(
 
 
 def _fits(version: str, requirement: Requirement) -> bool:
-    """Whether an installed version is one that is needed; one that says nothing is."""
+    """Whether an installed version meets the requirement; an unreadable version does."""
     from packaging.version import InvalidVersion
 
     try:
@@ -241,13 +241,13 @@ def _fits(version: str, requirement: Requirement) -> bool:
 
 
 def _version(package: str) -> str:
-    """The installed version of a package, or of what brings its library under another name
-    (onnxruntime-gpu brings onnxruntime); "" if it cannot be imported."""
+    """Return the installed version of a package, or of one that provides its library under another
+    name (onnxruntime-gpu provides onnxruntime); "" if it cannot be imported."""
     from importlib import metadata
 
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    with suppress(ValueError):  # in sys.modules, but made by hand
+    with suppress(ValueError):  # in sys.modules, but created by hand
         if package.isidentifier() and find_spec(package) is not None:
             bringing = metadata.packages_distributions().get(package, ())
             return metadata.version(bringing[0]) if bringing else ""
@@ -255,7 +255,7 @@ def _version(package: str) -> str:
 
 
 def _core() -> Check:
-    """Whether the compiled reader and writer of traces is there."""
+    """Check that the compiled reader and writer of traces can be loaded."""
     name = "trace core"
     try:
         from profiler.trace import _core as core
@@ -266,7 +266,7 @@ def _core() -> Check:
 
 
 def _runtimes(backends: Iterable[Packages]) -> Check:
-    """Whether anything is installed whose calls can be recorded."""
+    """Check that a library is installed whose calls can be recorded."""
     name, wanted = "runtimes", [package for each in backends for package in each.missing]
     installed = [package for each in backends for package in each.installed]
     if not installed:
@@ -276,7 +276,7 @@ def _runtimes(backends: Iterable[Packages]) -> Check:
 
 
 def _hook_installed() -> Check:
-    """Whether Python finds what switches profiling on while it starts."""
+    """Check that Python finds the files that switch profiling on at start-up."""
     name = "start-up hook"
     spec = find_spec(_HOOK)
     if spec is None or spec.origin is None:
@@ -292,7 +292,7 @@ def _hook_installed() -> Check:
 
 
 def _hook_runs() -> Check:
-    """Whether Python reads start-up files in the way it was started."""
+    """Check that this Python reads start-up files, given how it was started."""
     name = "Python's start-up files"
     if sys.flags.no_site:
         found = "skipped, because Python was started with -S"
@@ -310,7 +310,7 @@ def _hook_runs() -> Check:
 
 
 def _switched_on(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Whether the variables ask for profiling, and with settings that can be used."""
+    """Check whether the environment variables switch profiling on, with valid settings."""
     from profiler.capture.settings import SWITCH, environment_settings, is_on
 
     try:
@@ -330,7 +330,7 @@ def _switched_on(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _writable(out: Path) -> Check:
-    """Whether bundles can be written below `out`, which is made when it is needed."""
+    """Check that bundles can be written below `out`, which is created when needed."""
     name = "output folder"
     existing = next((place for place in (out, *out.parents) if place.exists()), out)
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):

@@ -1,4 +1,4 @@
-"""`profile-sd3 export`: a run in the formats of other tools, which is OpenTelemetry's."""
+"""`profile-sd3 export`: a run in another tool's format (OpenTelemetry)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # --- `profile-sd3 fleet add`: add runs to a data set.
 
 
-_LOOSE = 200  # files of runs that no compaction has merged
+_LOOSE = 200  # files of runs that were not compacted
 
 
 @cli_options
@@ -285,8 +285,8 @@ def _histories(
 def _comparable(
     runs: pl.DataFrame, assume_same: Sequence[str], *, alone: bool
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Return the runs comparable with the newest one, and lines about the others; it may be `alone`
-    if runs have been left out already."""
+    """Return the runs comparable with the newest one, and lines about the others. No other run is
+    required (`alone`) if runs have been left out already."""
     from profiler.fleet.compare import comparable, like
     from profiler.report.terminal_layout import clean
 
@@ -295,7 +295,7 @@ def _comparable(
     newest = runs.row(-1, named=True)
     same = like(runs, newest, assume_same)
     if len(same) < 1 + (not alone):
-        same = comparable(runs, newest, assume_same)  # says why there is none
+        same = comparable(runs, newest, assume_same)  # raises with the reason
     apart = len(runs) - len(same)
     if not apart:
         return same, []
@@ -307,7 +307,8 @@ def _comparable(
 
 
 def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return these runs. Raises InputError, with what the newest lacks, if there is none."""
+    """Return the runs of good quality. Raises InputError, with the newest run's problem, if there
+    is none."""
     from profiler.fleet.compare import bad_quality_text
 
     good = runs.filter(runs["quality"] == "")
@@ -321,7 +322,8 @@ def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
 def _tell_histories(
     options: HistoryOptions, histories: Sequence[MetricHistory], notes: Sequence[str]
 ) -> dict[str, str]:
-    """Print the histories; return what differs between the bundles around a change, by its name."""
+    """Print the histories; return the comparison of bundles around each change as text, by the
+    change's name."""
     from profiler.fleet.text import change_lines, history_document, history_lines
     from profiler.report.terminal_layout import sparkline
 
@@ -350,7 +352,7 @@ def _tell_histories(
 
 
 def _explain(each: HistoryChange) -> str:
-    """Print what differs between the bundles around a change; the same as a text."""
+    """Print how the bundles around a change differ; return the same as text."""
     from profiler.fleet.history import explanation
 
     found = explanation(each.good, each.bad)
@@ -449,7 +451,7 @@ def page(options: PageOptions) -> None:
         tell(f"wrote {options.out}")
 
 
-# --- `profile-sd3 fleet gate`: is a run outside the history of runs like it?
+# --- `profile-sd3 fleet gate`: whether a run is outside the history of comparable runs.
 
 
 _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -504,7 +506,7 @@ def gate(options: GateOptions) -> None:
     if options.markdown_file is not None:
         write_text(options.markdown_file, gate_markdown(found))
     if summary := os.environ.get(_STEP_SUMMARY):
-        try:  # earlier commands of the step may have started it
+        try:  # earlier commands of the step may have created it
             with Path(summary).open("a", encoding="utf-8") as file:
                 file.write(gate_markdown(found))
         except OSError as error:
@@ -578,7 +580,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def _shown_rows(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """The rows as they are printed."""
+    """Format the rows for printing."""
     import polars as pl
 
     from profiler.fleet.text import value_text, verdict_text

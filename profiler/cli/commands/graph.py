@@ -137,7 +137,7 @@ def export(options: GraphExportOptions) -> None:
 
 @contextmanager
 def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterator[Path]:
-    """The folder, or what is known by that name, written to a temporary one."""
+    """The source folder, or a temporary one to which the known model of that name is written."""
     from profiler.graph.export_models import CONFIGURATIONS, write_configuration
 
     if Path(source).exists() or source not in (_TINY, *CONFIGURATIONS):
@@ -177,7 +177,7 @@ def _write_tiny(folder: Path) -> None:
 
 
 def _lend_tokenizers(folder: Path) -> None:
-    """Random weights know no words: the tiny model's tokenizers give ids that are as good."""
+    """Add the tiny model's tokenizers to `folder`: with random weights any ids will do."""
     from profiler.pipelines.tiny import default_model_folder
 
     for name in ("tokenizer", "tokenizer_2", "tokenizer_3"):
@@ -185,7 +185,7 @@ def _lend_tokenizers(folder: Path) -> None:
 
 
 def _next_step(out: Path, options: ExportOptions) -> str:
-    """What can be done with the folder; `profile-sd3 run` takes not all of them."""
+    """Say what can be done with the exported folder; `profile-sd3 run` rejects some."""
     if options.parts:
         return "verified; profile-sd3 run needs all parts of the pipeline"
     if options.dtype == "bf16":
@@ -275,7 +275,7 @@ def _fixed(
 
 
 def _measured_run(path: Path | None) -> Run | None:
-    """Return the run whose times findings get, None without a path."""
+    """Load the run whose times findings get; None without a path."""
     if path is None:
         return None
     from profiler.tools.sources import load
@@ -418,7 +418,7 @@ def optimize(options: OptimizeOptions) -> None:
             tell_optimized(file, options.show_all)
 
 
-# --- `profile-sd3 graph compare`: what a change of the graph changes in it, and in its time.
+# --- `profile-sd3 graph compare`: how two versions of a graph differ, in nodes and in time.
 
 
 @cli_options

@@ -1,8 +1,8 @@
 """`profile-sd3 import`: turn another profiler's trace into a bundle.
 
-Its options are those of the command and, after them, those that the importers declare. An importer
-of another package is not asked for its own before something is imported, so they are not among
-those that typer knows: `_split` finds them between the paths.
+Its options are the command's, followed by those that the importers declare. Importers of other
+packages are loaded only for an import, so typer does not know their options: `_split` finds them
+between the paths.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _METAVARS: dict[type, str] = {str: "NAME", int: "N", Path: "PATH"}
 
 
 def _of_importers() -> dict[str, Declared]:
-    """Return an option, a text, for each that an importer of this package declares."""
+    """Return a text option for each option that importers of this package declare."""
     by_name: dict[str, list[tuple[Importer, Option]]] = {}
     for importer in built_in():
         for option in importer.options:
@@ -84,7 +84,7 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
         bundles = import_all(paths, options.out, options.name, packing, options=given)
     for bundle in bundles:
         tell(bundle)
-    # Which files of a folder the bundle that was made of it does not have, and why.
+    # Say which files of the folder are not in the bundle, and why.
     for line in beside(read_manifest(bundles[0] / MANIFEST_NAME).info):
         tell(line, err=True)
     if options.strict:
@@ -141,7 +141,7 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 
 
 def _formats() -> Iterator[str]:
-    """A paragraph for each importer, those of other packages too, and what of several is."""
+    """A paragraph for each importer, those of other packages too, and one on mixed folders."""
     from profiler.analysis.dropped_data import not_recorded, recorded
     from profiler.importers.importing import ACCEPTS_MIXED, MIXED, importers
 

@@ -46,7 +46,7 @@ _INSTRUCTIONS = (
 )
 _LONGEST = 1000  # characters of a text in an answer
 _LONGEST_KEY = 300
-_LONGEST_LINE = 2000  # of a report, which holds several names
+_LONGEST_LINE = 2000  # of a report, with several names each
 _MOST = 1000  # entries of a list, lines of a report
 
 
@@ -79,7 +79,7 @@ def mcp(options: McpOptions) -> None:
 
 
 def _answering(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """`tool`, whose errors are sentences for whoever asked."""
+    """Wrap `tool` so that its errors are one sentence for the caller."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(tool)
@@ -93,8 +93,8 @@ def _answering(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bounded(answer: Any) -> Any:
-    """An answer whose texts and keys are printable lines of a bounded length: a name from a trace
-    ends where its text ends. A report, which is nothing but text, has several lines."""
+    """Bound an answer: texts and keys are printable lines of limited length, so that a name from a
+    trace cannot pass for anything else. A report, which is only text, has several lines."""
     if not isinstance(answer, str):
         return _bounded(answer)
     lines = answer.splitlines()

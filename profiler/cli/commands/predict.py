@@ -116,7 +116,7 @@ def predict(options: PredictOptions) -> None:
 
 
 def _scenario(options: PredictOptions) -> Scenario:
-    """Return what the options ask for; names and types are checked with the run."""
+    """Return the scenario of the options; names and types are checked later, with the run."""
     from profiler.prediction.scenario import Scenario, parse_places, parse_size
 
     if options.guidance not in (None, "off"):
@@ -146,7 +146,7 @@ def _scenario(options: PredictOptions) -> Scenario:
 
 
 def _names(option: str, texts: list[str]) -> tuple[str, ...]:
-    """Return the names in options, each with commas. Raises InputError if there is none."""
+    """Split the names of an option at commas. Raises InputError if there is none."""
     found = name_list(texts)
     if texts and not found:
         raise InputError(f"{option} {texts[0]!r} names nothing: give a name, or leave it out")

@@ -99,7 +99,7 @@ def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | No
     from profiler.tools.query import at_ctrl_c
 
     with at_ctrl_c(database.interrupt):
-        # No share of it: query_progress() may wait for the query, and Ctrl-C with it.
+        # Shows no percentage: query_progress() may wait for the query, and Ctrl-C with it.
         with progress("asking"):
             batches = database.ask(sql).batches()
             batches = chain([next(batches)], batches)
@@ -152,8 +152,8 @@ def answer_files(options: QueryOptions | DatasetQueryOptions) -> dict[str, Path]
 
 
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
-    """The runs by name; of runs with one name, all but the first are called by their path. What
-    is to be said of them is added to `notes`."""
+    """Yield the runs by name; further runs of the same name are called by their path. Adds remarks
+    on them to `notes`."""
     from profiler.tools.sources import load_source
 
     taken: set[str | Path] = set()
@@ -190,13 +190,13 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
 
 
 def print_rows(batches: Iterable[DataFrame], rows: int | None) -> None:
-    """Print `rows` of an answer, 0: all; without a number what fits on a terminal, else all."""
+    """Print `rows` of an answer (0: all); without a number what fits on a terminal, else all."""
     from profiler.tools.query import answer_lines
 
     terminal = sys.stdout.isatty()
     limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
     for line in answer_lines(batches, limit, _width() if terminal else None):
-        sys.stdout.write(f"{line}\n")  # typer.echo takes ASCII for a mistake, and writes UTF-8
+        sys.stdout.write(f"{line}\n")  # typer.echo would write UTF-8 if the encoding is ASCII
 
 
 def _width() -> int:
@@ -206,15 +206,15 @@ def _width() -> int:
 SUBCOMMAND = Subcommand(query, place=80, about_runs=True)
 
 
-# --- What a program may ask of the runs in one folder: plain functions, which `mcp` serves.
+# --- The questions that programs may ask about the runs in a folder, which `mcp` serves.
 #
-# Everything is read-only. A run is named as `list_runs` names it; what lies outside the folder,
-# also a link, is no run. Answers are bounded: rows of tables and SQL, time and memory of a query.
+# Everything is read-only. A run is named as in `list_runs`; anything outside the folder, including
+# links to there, is not a run. Answers are bounded: rows of tables and SQL, time and memory.
 
 
 MOST_ROWS = 1000
 _SECONDS = 60  # of a query
-_RUNS = 500  # that are listed
+_RUNS = 500  # at most in a list
 
 
 class Questions:
@@ -280,8 +280,8 @@ class Questions:
             return markdown(brief_report(compare_runs([one], [other]), hints=False))
 
     def _bundles(self) -> dict[str, Path]:
-        """Bundles by their name below the folder; those that a link leads to elsewhere, or whose
-        files one does, are none."""
+        """Return the bundles by their path below the folder, without those that are links to
+        elsewhere or contain such links."""
         from profiler.trace.bundle import find_bundles
 
         return {

@@ -92,7 +92,7 @@ def record(options: RecordOptions) -> None:
 
 
 def _check_folder(out: Path) -> None:
-    """Refuse a folder in which nothing can be made, before the command is run."""
+    """Refuse, before the command is run, a folder in which nothing can be created."""
     import tempfile
 
     from profiler.files import not_writable
@@ -108,7 +108,7 @@ def _check_folder(out: Path) -> None:
 
 
 def _with_interpreter(command: list[str]) -> list[str]:
-    """`script.py …` and `-m module …` are run by this Python; other commands as they are."""
+    """Put this Python before `script.py …` and `-m module …`; other commands are unchanged."""
     first = command[0]
     by_python = first in ("-m", "-c") or (first.endswith(".py") and not os.access(first, os.X_OK))
     if by_python or (shutil.which(first) is None and Path(first).is_file()):
@@ -117,8 +117,8 @@ def _with_interpreter(command: list[str]) -> list[str]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """The exit code of `command`; 128 and the signal's number if a signal ended it, as shells
-    have it. Signals that this process gets go on to the command."""
+    """Run `command` and return its exit code; 128 plus the signal's number if a signal ended it, as
+    in shells. Forwards signals to the command."""
     import subprocess
 
     try:
@@ -135,15 +135,15 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
 
 
 def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal on, unless the terminal has sent it to the whole foreground group itself."""
+    """Forward a signal, unless the terminal has sent it to the whole foreground group itself."""
     if number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _in_foreground():
         return
-    with suppress(OSError, ValueError):  # it has ended; Windows knows few signals
+    with suppress(OSError, ValueError):  # it has ended; Windows has few signals
         child.send_signal(number)
 
 
 def _in_foreground() -> bool:
-    """Whether a terminal's Ctrl-C reaches this process and its children alike."""
+    """Whether a terminal's Ctrl-C reaches both this process and its children."""
     try:
         with open(os.ctermid(), "rb") as terminal:  # noqa: PTH123
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -152,12 +152,12 @@ def _in_foreground() -> bool:
 
 
 def _say_where(journal: Path, settings: Settings) -> bool:
-    """Tell on stderr of each bundle that a process of the command has written, and what ran if
-    none has; returns whether there is one."""
+    """Report on stderr each bundle that the command's processes have written, or what ran if there
+    is none; return whether there is one."""
     events = list(_events(journal))
     finished = [event["finished"] for event in events if "finished" in event]
     bundles = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
-    opened = [path for path in bundles if Path(path).is_dir()]  # one without a call is removed
+    opened = [path for path in bundles if Path(path).is_dir()]  # bundles without a call are removed
     for path in opened:
         where = _shortest(Path(path))
         if path in finished:
@@ -166,7 +166,7 @@ def _say_where(journal: Path, settings: Settings) -> bool:
             _say(f"{where} was cut short: `profile-sd3 merge {where}` completes it")
     _summarize([Path(path) for path in opened if path in finished])
     if opened or any("failed" in event for event in events):
-        return bool(opened)  # what failed the process has said itself
+        return bool(opened)  # a failed process has reported that itself
     ran = dict.fromkeys(name for event in events for name in event.get("uncaptured", ()))
     what = "no pipeline, module or ONNX Runtime session ran"
     if ran:
@@ -180,8 +180,8 @@ def _say_where(journal: Path, settings: Settings) -> bool:
 
 
 def _summarize(bundles: list[Path]) -> None:
-    """Write into each bundle that is whole what a data set of runs keeps of it, once the command
-    has ended: none of its processes takes part."""
+    """Write a summary for data sets into each whole bundle, after the command has ended, so that it
+    takes no time of its processes."""
     if not bundles:
         return
     from profiler.tools.metrics import summarize_recorded
@@ -192,7 +192,7 @@ def _summarize(bundles: list[Path]) -> None:
 
 
 def _events(journal: Path) -> Iterator[dict[str, Any]]:
-    """What the processes of the command have said; lines that are cut are left out."""
+    """Read the events that the command's processes have written; skips incomplete lines."""
     lines = journal.read_bytes().splitlines() if journal.is_file() else []
     for line in lines:
         with suppress(ValueError):
@@ -202,7 +202,7 @@ def _events(journal: Path) -> Iterator[dict[str, Any]]:
 
 
 def _shortest(path: Path) -> Path:
-    """`path` from the folder that the user is in, where it lies below."""
+    """Return `path` relative to the current folder if it is below it."""
     relative = Path(os.path.relpath(path))
     return path if relative.parts[:1] == ("..",) else relative
 
@@ -228,7 +228,7 @@ SUBCOMMAND = Subcommand(
 )
 
 
-# --- `profile-sd3 analyze --watch`: a run that goes on, shown while it does.
+# --- `profile-sd3 analyze --watch`: shows a run in progress.
 
 
 _EVERY_S = 0.5
@@ -242,12 +242,12 @@ def watch(
     now_ns: Callable[[], int] = time.time_ns,
     wait: Callable[[float], None] = time.sleep,
 ) -> Path:
-    """Show the run that goes on at `path`, a bundle or a folder of them, until it has ended; the
-    path of what is then to be reported.
+    """Show the running run at `path`, a bundle or a folder of them, until it ends; return the path
+    to report on.
 
-    Waits for a run if there is none at all; returns `path` if its runs have all ended.
-    Without `drawn`, for consoles that are no terminal, the run is waited for in silence. Raises
-    InputError if it was killed, or ended without a call.
+    Waits for a run if there is none; returns `path` if its runs have all ended. Without `drawn`,
+    for consoles that are no terminal, it waits silently. Raises InputError if the run was killed,
+    or ended without a call.
     """
     directory, has_run = _look(path)
     if directory is None and not has_run and drawn:
@@ -260,9 +260,9 @@ def watch(
     with _drawing(console, drawn=drawn) as draw:
         run = _follow(directory, lambda run: draw(_view(run, now_ns(), console.width)), wait)
     if not _has_ended(directory):
-        wait(_EVERY_S)  # its process may be taking the journal away
+        wait(_EVERY_S)  # its process may be removing the journal
         if not _has_ended(directory):
-            # No report tells more.
+            # No report has more.
             console.print(_view(run, run.last_end_ns, console.width))
             advice = f"`profile-sd3 merge {directory}` completes it"
             raise InputError(f"the run in {directory} was killed before its end: {advice}")
@@ -270,7 +270,7 @@ def watch(
 
 
 def _view(run: LiveRun, now_ns: int, width: int) -> RenderableType:
-    """The run as it is known at `now_ns`."""
+    """Render the run as known at `now_ns`."""
     from rich.console import Group
 
     from profiler.report.terminal import report_texts
@@ -279,8 +279,8 @@ def _view(run: LiveRun, now_ns: int, width: int) -> RenderableType:
 
 
 def _look(path: Path) -> tuple[Path | None, bool]:
-    """The run at `path` that goes on, the newest of several, and whether there is one that has
-    ended, whole or not, or a file."""
+    """Find the newest running run at `path`, and whether there is a run that has ended, whole or
+    not, or a file."""
     from profiler.trace.bundle import JOURNAL_NAME, search
 
     try:
@@ -290,14 +290,15 @@ def _look(path: Path) -> tuple[Path | None, bool]:
         )
     except NotADirectoryError:
         return None, True
-    except FileNotFoundError:  # nothing yet, or it has ended meanwhile
+    except FileNotFoundError:  # nothing yet, or it ended just now
         return None, False
     return running, bool(found.whole or found.unfinished)
 
 
 @contextmanager
 def _drawing(console: Console, *, drawn: bool) -> Iterator[Callable[[RenderableType], None]]:
-    """Draws each view over the one before; the last goes, too. Does nothing without `drawn`."""
+    """Yield a function that draws each view over the one before; erases the last. Draws nothing
+    without `drawn`."""
     from rich.live import Live
 
     if not drawn:
@@ -317,13 +318,13 @@ def _drawing(console: Console, *, drawn: bool) -> Iterator[Callable[[RenderableT
 def _follow(
     directory: Path, look: Callable[[LiveRun], None], wait: Callable[[float], None]
 ) -> LiveRun:
-    """Give the run to `look` until nobody writes it any longer; what was seen of it."""
+    """Pass the run to `look` until its process stops writing; return what was read of it."""
     from profiler.report.build import LiveRun
     from profiler.trace.bundle import JournalReader, is_running
 
     run, journal = LiveRun(directory.name), JournalReader(directory)
     while True:
-        goes_on = is_running(directory)  # before reading: what it wrote last is read, too
+        goes_on = is_running(directory)  # before reading, so that its last writes are read
         run.add(entry.call for entry in journal.read())
         look(run)
         if not goes_on:
@@ -332,7 +333,7 @@ def _follow(
 
 
 def _has_ended(directory: Path) -> bool:
-    """Whether the run in `directory` left a whole bundle. Raises InputError if it left none."""
+    """Whether a run left a whole bundle in `directory`. Raises InputError if it left none."""
     from profiler.trace.bundle import State, state_of
 
     try:

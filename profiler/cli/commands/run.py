@@ -94,7 +94,7 @@ def run(options: RunOptions) -> None:
 
         with appearing(options.image) as file:
             result.images[0].save(file, format="PNG")
-    # Not before the run: importing the report would be part of what is measured.
+    # Imported after the run, so that it is not part of what is measured.
     from profiler.cli.commands.analyze import AnalyzeOptions, analyze
     from profiler.tools.metrics import summarize_recorded
 
@@ -105,8 +105,8 @@ def run(options: RunOptions) -> None:
 def _profiled(
     options: RunOptions, pipeline: OnnxPipeline, settings: dict[str, Any], arguments: dict[str, Any]
 ) -> tuple[Path, PipelineOutput]:
-    """Run the pipeline under `profile`; return the bundle, and what the run made. A pipeline that
-    fails before its first call leaves no bundle."""
+    """Run the pipeline under `profile`; return the bundle and the output. A pipeline that fails
+    before its first call leaves no bundle."""
     from profiler.capture.profile import profile
     from profiler.trace.bundle import call_files
 
@@ -128,7 +128,7 @@ def _profiled(
         if profiled.path is not None and not call_files(profiled.path):
             shutil.rmtree(profiled.path, ignore_errors=True)
         if is_new:
-            with suppress(OSError):  # there is something in it
+            with suppress(OSError):  # fails if it is not empty
                 options.out.rmdir()
         raise
     assert profiled.path is not None
@@ -137,8 +137,8 @@ def _profiled(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP end the program as Ctrl-C does, through all blocks: exit codes 143
-    and 129. One that is ignored, as SIGHUP under `nohup`, stays so."""
+    """Within the block, let SIGTERM and SIGHUP end the program like Ctrl-C, through all blocks:
+    exit codes 143 and 129. An ignored signal, as SIGHUP under `nohup`, stays ignored."""
     import threading
 
     def end(number: int, _frame: Any) -> None:
@@ -152,14 +152,14 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _check_text(options: RunOptions) -> None:
-    """Refuse options that are no UTF-8: neither tokenizers nor manifests can hold them."""
+    """Refuse options that are not UTF-8, which neither tokenizers nor manifests accept."""
     for name in ("prompt", "negative_prompt", "out", "name"):
         text = str(getattr(options, name) or "")
         check_utf8(text, f"--{name.replace('_', '-')}")
 
 
 def _check_image(image: Path | None) -> None:
-    """Refuse an image path that cannot be written before the run, not after it."""
+    """Refuse, before the run, an image path that cannot be written."""
     if image is None:
         return
     if image.suffix.lower() != ".png":

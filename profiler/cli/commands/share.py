@@ -51,7 +51,7 @@ def share(options: ShareOptions) -> None:
 
 
 def _lines(shared: Shared) -> Iterator[str]:
-    """What was taken out, and what is there."""
+    """Yield lines on what was removed and what was written."""
     if shared.arguments:
         yield f"removed: the command line, {shared.arguments} words"
     if shared.prompts:

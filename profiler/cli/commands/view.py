@@ -71,7 +71,7 @@ def view(options: ViewOptions) -> None:
                 server.serve()
             except KeyboardInterrupt:
                 if sys.stdout.isatty():
-                    tell()  # behind ^C
+                    tell()  # a new line after ^C
             why = ": nobody has asked for an hour" if server.idle else ""
             tell(f"no longer served{why}")
 

@@ -1,1 +1,1 @@
-"""What is done with a run: open, query, summarize, export, share it, show it in the Perfetto UI."""
+"""Tools for a run: open, query, summarize, export, share it, show it in the Perfetto UI."""

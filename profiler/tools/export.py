@@ -24,8 +24,8 @@ from profiler.trace import __version__
 # semantic conventions for generative AI if they have one
 # (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, "Development"): a pipeline call
 # is an inference span, `generate_content MODEL` of kind INTERNAL, since the model runs in the
-# process; a call of a text encoder is `embeddings`. What they do not know has the prefix
-# `profile_sd3.`. The JSON is that of protobuf, but for ids, which are hexadecimal
+# process; a call of a text encoder is `embeddings`. Other names have the prefix `profile_sd3.`. The
+# JSON is protobuf's, except that ids are hexadecimal
 # (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding).
 
 
@@ -37,12 +37,12 @@ _Ids = dict[tuple[str, int, str, int], str]
 
 
 def is_of_epoch(run: Run) -> bool:
-    """Whether times of the run count from 1970, as those of OTLP do."""
+    """Whether times of the run count from 1970, as OTLP requires."""
     return all(start >= _EPOCH_FROM for start in run.calls["start_ns"].head(1))
 
 
 def otlp_document(run: Run) -> dict[str, Any]:
-    """`TracesData` of the run, as JSON values."""
+    """Return the run as `TracesData`, in JSON values."""
     ids: _Ids = {}
     return {
         "resourceSpans": [
@@ -69,7 +69,7 @@ def _resource(run: Run) -> dict[str, Any]:
 
 
 def _of_spans(run: Run, ids: _Ids) -> Iterator[dict[str, Any]]:
-    """Pipeline calls, stages and steps, parents first; `ids` gets their ids."""
+    """The spans of pipeline calls, stages and steps, parents first; stores their ids in `ids`."""
     order = {"pipeline": 0, "stage": 1, "step": 2}
     rows = [row for row in run.spans.iter_rows(named=True) if row["kind"] in order]
     for row in sorted(rows, key=lambda each: (order[each["kind"]], each["start_ns"])):
@@ -104,7 +104,7 @@ def _of_calls(run: Run, ids: _Ids) -> Iterator[dict[str, Any]]:
 
 
 def _parent(ids: _Ids, kind: str, pipeline: int, stage: str, step: int) -> str:
-    """The id of what a span lies in: of a call its step, else its stage, else the pipeline call."""
+    """The id of a span's parent: for a call its step, else its stage, else the pipeline call."""
     looked = {
         "pipeline": (),
         "stage": (("pipeline", pipeline, "", -1),),
@@ -152,7 +152,7 @@ def _gen_ai(run: Run) -> dict[str, Any]:
 
 
 def _provider(run: Run) -> str:
-    """The framework that runs the model: the conventions allow names of one's own."""
+    """Return the framework that runs the model: the conventions allow custom names."""
     return next((name for name in _FRAMEWORKS if name in run.info.versions), run.info.producer)
 
 
@@ -164,7 +164,7 @@ def _of_place(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Attributes but for empty texts, as `KeyValue`."""
+    """Return attributes as `KeyValue`, without empty texts."""
     return [
         {
             "key": key,
@@ -178,6 +178,6 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _id(size: int, *of: object) -> str:
-    """An id of so many bytes in hexadecimal, the same for the same span; never all zeros."""
+    """Return an id of `size` bytes in hexadecimal, always the same for the same span."""
     text = "\0".join(map(str, of)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).digest()[:size].hex()

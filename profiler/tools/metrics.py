@@ -34,8 +34,7 @@ from profiler.trace.bundle import call_files, host_file
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from profiler.trace.manifest_fields import Generation
 
-# --- The columns of `runs` and `metrics`, declared once; `docs/fleet-data-set.md` has what they
-# are for.
+# --- The columns of `runs` and `metrics`; `docs/fleet-data-set.md` explains them.
 
 
 SCHEMA_VERSION = 1
@@ -86,7 +85,7 @@ RUNS: tuple[Column, ...] = (
     col("tracing_cost", RATIO, "what tracing added, of the time without it", True),
     col("quality", STRING, "empty: good; else what is bad"),
 )
-"""One row a run. Null is unknown: nobody recorded it."""
+"""The columns of `runs`, one row per run. Null is unknown: not recorded."""
 
 METRICS: tuple[Column, ...] = (
     col("run", STRING, "of which run"),
@@ -103,7 +102,8 @@ METRICS: tuple[Column, ...] = (
     col("high", FLOAT64, "upper end of the value's 95 % interval", True),
     col("unit", STRING, "ns, bytes, ratio, count"),
 )
-"""One row a number. A null `stage`, `submodule`, … : the number is not by this."""
+"""The columns of `metrics`, one row per number. A null `stage`, `submodule`, …: the number is not
+split by it."""
 
 
 IDENTITY: dict[str, tuple[str, ...]] = {
@@ -126,9 +126,9 @@ IDENTITY: dict[str, tuple[str, ...]] = {
 """The columns of `runs` that must agree for two runs to be comparable."""
 
 
-# --- Which commit a program ran at, as far as its surroundings tell.
+# --- The commit of a program, from its environment.
 #
-# Git is not started: its files are read, so that nothing of a repository's configuration runs.
+# Git is not started: its files are read, so that no configuration of a repository is executed.
 
 
 VARIABLE = "PROFILE_SD3_COMMIT"
@@ -140,8 +140,8 @@ _MOST_BYTES = 4 << 20  # of packed-refs
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that variables of the environment name, else that of the git repository around
-    `folder`; None if neither tells."""
+    """Return the commit that environment variables name, else that of the git repository around
+    `folder`; None if there is neither."""
     for name in (VARIABLE, *_OF_CI):
         commit = os.environ.get(name, "").strip()
         if _NAME.fullmatch(commit):
@@ -165,7 +165,7 @@ def _of_repository(folder: Path) -> str | None:
         git = parent / ".git"
         if git.is_dir():
             return _head(git, git)
-        if git.is_file():  # of a worktree
+        if git.is_file():  # a worktree
             named = _line(git).removeprefix("gitdir: ")
             own = (parent / named).resolve()
             common = _line(own / "commondir")
@@ -204,20 +204,19 @@ def _text(path: Path) -> str:
         return ""
 
 
-# --- What identifies a run by its content, wherever it lies.
+# --- The key that identifies a run by its content, independent of its place.
 #
-# The key is of the run's calls: which submodule, when, for how long, to the nanosecond. It is not
-# of bytes: importing a file twice makes two manifests of one run, and files that number their texts
-# otherwise. The digest is of the bytes: a summary is current while nothing in the bundle has
-# changed.
+# The key covers the run's calls: submodule, start and duration to the nanosecond. It does not cover
+# bytes: importing a file twice makes two manifests of one run, and files that number their texts
+# differently. The digest covers bytes: a summary is valid while nothing in the bundle has changed.
 
 
 KEY_DIGITS = 32
 
 
 def key_of(source: Source) -> str | None:
-    """The key of a run by its manifest, None if it has none: then it takes the run. Raises
-    InputError if the manifest cannot be read."""
+    """Compute the key of a run from its manifest, None without one; then `key_of_run` is needed.
+    Raises InputError if the manifest cannot be read."""
     if source.kind is not Kind.BUNDLE:
         return None
     calls = (entry.call for entry in read_manifest(source.path / MANIFEST_NAME).calls)
@@ -225,14 +224,14 @@ def key_of(source: Source) -> str | None:
 
 
 def key_of_run(run: Run) -> str:
-    """The key of a run that is loaded; that of its bundle, if it is of one."""
+    """Compute the key of a loaded run; it equals its bundle's key."""
     rows = run.calls.select("call", "submodule", "start_ns", "duration_ns").rows()
     return _key(rows)
 
 
 def bundle_digest(bundle: Path) -> str:
-    """SHA-256 of the bundle's manifest, `host.pb` and call files, one after another, in hex. Raises
-    InputError if one cannot be read."""
+    """Compute SHA-256 of the bundle's manifest, `host.pb` and call files, in this order, in hex.
+    Raises InputError if one cannot be read."""
     digest = hashlib.sha256()
     for path in (bundle / MANIFEST_NAME, *host_file(bundle), *call_files(bundle)):
         try:
@@ -251,7 +250,7 @@ def _key(calls: Iterable[tuple[int, str, int, int | None]]) -> str:
     return hashlib.sha256("".join(line for _, line in lines).encode()).hexdigest()[:KEY_DIGITS]
 
 
-# --- The numbers of one run that a data set keeps, as rows of `metrics`: made of its analysis.
+# --- The metrics of one run that a data set keeps, as rows of `metrics`: made from its analysis.
 
 
 READS = (
@@ -265,14 +264,14 @@ READS = (
     "devices",
     "memory_devices",
 )
-"""The tables of an analysis that the rows are made of."""
-_SHAPES = 60  # of a submodule's operators by shape, those that take most
+"""The tables of an analysis from which the rows are made."""
+_SHAPES = 60  # longest operator shapes per submodule
 _LONGEST = 200  # characters of a name from a trace
-_FEWEST = 6  # samples; the extremes of fewer are no 95 % interval of the median
+_FEWEST = 6  # samples; fewer have no 95 % interval of the median
 
 
 class Measure(Struct, frozen=True, array_like=True):
-    """One number, as `metrics` has it beside whose it is."""
+    """One number: a row of `metrics`, including what it is split by."""
 
     stage: str | None
     submodule: str | None
@@ -288,13 +287,13 @@ class Measure(Struct, frozen=True, array_like=True):
 
 
 VALUE_COLUMNS = Measure.__struct_fields__
-"""What a metric says beside whose it is."""
+"""The columns of a row of `metrics` that a measure sets."""
 DISTINGUISHING = VALUE_COLUMNS[:6]
-"""What a metric may be of."""
+"""The columns by which a metric is split."""
 
 
 def measures_of(analysis: Analysis) -> list[Measure]:
-    """All rows of a run, without those whose value is not known."""
+    """Return all rows of `metrics` of a run, without unknown values."""
     calls = max(len(analysis.pipelines), 1)
     made = (
         *_of_run(analysis.pipelines),
@@ -341,7 +340,8 @@ def _row(
     interval: tuple[float | None, float | None] = (None, None),
     **of: str | int | None,
 ) -> Iterator[Measure]:
-    """The number of what `of` says, by names of `DISTINGUISHING`; nothing if it is not known."""
+    """Yield the row of a number; `of` says what it is split by (names of `DISTINGUISHING`). Yields
+    nothing if the value is not known."""
     if value is not None and math.isfinite(value):
         given = (of.get(name) for name in DISTINGUISHING)
         whose = (v[:_LONGEST] or None if isinstance(v, str) else v for v in given)
@@ -420,7 +420,7 @@ def _of_operators(analysis: Analysis, calls: int) -> Iterator[Measure]:
 def _of_devices(analysis: Analysis, calls: int) -> Iterable[Measure]:
     for row in analysis.devices.iter_rows(named=True):
         if not row["commands"]:
-            continue  # nobody recorded what it did
+            continue  # its work was not recorded
         yield from _row("busy", _each(row["busy_ns"], calls), device=row["device"])
         yield from _row("utilization", row["utilization"], "ratio", device=row["device"])
     for row in analysis.memory_devices.iter_rows(named=True):
@@ -432,7 +432,7 @@ def _each(total: float | None, calls: int) -> float | None:
     return None if total is None else total / calls
 
 
-# --- How a metric is named: `denoise.step`, `transformer.time[role=attention]`.
+# --- The names of metrics: `denoise.step`, `transformer.time[role=attention]`.
 #
 # [SCOPE.]METRIC[[KEY=VALUE,…]]        SCOPE: a stage, a submodule, or STAGE.SUBMODULE
 
@@ -464,7 +464,7 @@ _ADVICE = (
 
 
 class MetricName(msgspec.Struct, frozen=True, kw_only=True):
-    """What a name names. `any_stage`: the submodule's one stage, whichever that is."""
+    """A parsed metric name. `any_stage`: the submodule's only stage, whichever it is."""
 
     text: str
     metric: str
@@ -477,7 +477,7 @@ class MetricName(msgspec.Struct, frozen=True, kw_only=True):
     any_stage: bool = False
 
     def matches(self) -> pl.Expr:
-        """Whether a row of `metrics` is of this name."""
+        """Return an expression that selects the rows of `metrics` with this name."""
         fields = [name for name in DISTINGUISHING if not (name == "stage" and self.any_stage)]
         parts = [pl.col("metric") == self.metric]
         for name in fields:
@@ -487,7 +487,7 @@ class MetricName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def metric_name(text: str) -> MetricName:
-    """What `text` names. Raises InputError if it is no name of a metric."""
+    """Parse the name of a metric. Raises InputError if it is none."""
     found = _BRACKETS.fullmatch(text.strip())
     if found is None:
         raise InputError(f"{text!r:.120} is no metric: {_ADVICE}")
@@ -515,7 +515,7 @@ def _scope(scope: str) -> tuple[str | None, str | None]:
 
 
 def _keys(text: str, keys: str | None) -> dict[str, Any]:
-    """The keys in brackets; a shape, the last one, may hold commas."""
+    """Parse the keys in brackets; a shape, which must be last, may contain commas."""
     found: dict[str, Any] = {}
     rest = keys or ""
     while rest:
@@ -534,9 +534,10 @@ def _keys(text: str, keys: str | None) -> dict[str, Any]:
     return found
 
 
-# --- What of a run's manifest decides whether two runs are comparable, as columns of `runs`.
+# --- The fields of a run's manifest that decide whether two runs are comparable, as columns of
+# `runs`.
 #
-# A field that nobody recorded is None. `NONE` and 0 say that a run is known to have none.
+# A field that was not recorded is None. `NONE` and 0 mean that a run is known to have none.
 
 
 _OPTIONAL = ("adapters", "cache", "compile", "offload")
@@ -574,7 +575,7 @@ def _submodule_identity(run: RunSummary) -> dict[str, str | None]:
         found[column] = "; ".join(used) or (NONE if values else None)
     found["weights"] = _by_setting(pairs, names, "dtype") or _weight_bytes(run)
     attention = _by_setting(pairs, names, "attention"), pairs.get("sdpa kernels")
-    providers = _by_setting(pairs, names, "providers")  # of ONNX Runtime: they decide it
+    providers = _by_setting(pairs, names, "providers")  # ONNX Runtime's providers decide it
     found["attention"] = "; ".join(text for text in (*attention, providers) if text) or None
     return found
 
@@ -585,14 +586,15 @@ def _by_setting(pairs: Mapping[str, str], names: Iterable[str], setting: str) ->
 
 
 def _weight_bytes(run: RunSummary) -> str | None:
-    """Bytes of the weights if nobody recorded their types: half as many are another type."""
+    """Return the bytes of weights as text, for runs whose weight types were not recorded: half as
+    many bytes mean another type."""
     sizes = sorted((n, s.weight_bytes) for n, s in run.submodules.items() if s.weight_bytes)
     return "; ".join(f"{name} {size} bytes" for name, size in sizes) or None
 
 
 def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
-    """Steps, resolution and the like: what pipeline calls made, else what they were given. If
-    calls differ there is no one value, so it is unknown."""
+    """Return steps, resolution and the like: as pipeline calls made them, else as given. A value
+    that differs between calls is unknown."""
     of = run.generations
     given = _given(run)
     sizes = {(one.width, one.height) for one in of} or {(given.get("width"), given.get("height"))}
@@ -619,7 +621,7 @@ def _common(
 
 
 def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | None:
-    """The guidance scale; 0 if pipeline calls were recorded and have none."""
+    """Return the guidance scale; 0 if pipeline calls were recorded without one."""
     scales = {one.guidance_scale for one in of}
     true_scales = {one.true_cfg_scale for one in of} - {None}
     if not scales:
@@ -642,8 +644,8 @@ def _given(run: RunSummary) -> dict[str, int]:
 
 
 def _hardware(analysis: Analysis) -> str | None:
-    """`2 × AMD Instinct MI300X`; unknown if nobody said of a device what it is, but for the host
-    beside accelerators."""
+    """Return the hardware as `2 × AMD Instinct MI300X`; None if a device's is not recorded, except
+    for the host beside accelerators."""
     devices = analysis.devices.select("device", "hardware", "calls", "commands").rows()
     used = [row for row in devices if row[2]] or [row for row in devices if row[3]]
     named = [(row[0], _named(analysis.run, *row[:2])) for row in used]
@@ -672,21 +674,22 @@ def _software(versions: Mapping[str, str]) -> str | None:
 
 # --- `summary.json`: what a data set keeps of a run, in its bundle.
 #
-# Made from the analysis that somebody has at hand, so that adding the run to a data set needs none.
-# It counts while its digest is that of the bundle's files. What is read is untrusted: checked
-# against its types, bounded, and made again if anything is wrong.
+# Made from an analysis that exists already, so that adding the run to a data set needs none. It is
+# valid while its digest is that of the bundle's files. It is untrusted: checked against its types,
+# bounded, and remade if anything is wrong.
 
 
 SUMMARY_NAME = "summary.json"
 RESIDUAL_LIMIT = 0.01
 TRACING_LIMIT = 0.25
-"""From which on quality is bad: shares of a pipeline call, and of the time without tracing."""
+"""The profiling overhead from which quality is bad, as a share of a pipeline call and of the
+untraced time."""
 
-LARGEST = 100_000  # bytes of a summary that is written, so that repositories can keep it
-_FRAME = 200  # of them what stands around its run and metrics
-_LIMIT = 16 << 20  # bytes of one that is read
+LARGEST = 100_000  # bytes of a written summary, small enough for repositories
+_FRAME = 200  # of these, for what surrounds run and metrics
+_LIMIT = 16 << 20  # bytes of a summary to read
 _TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01
-_ADDED = ("batch", "schema_version", "added_ns", "labels", "place")  # when it is added, not before
+_ADDED = ("batch", "schema_version", "added_ns", "labels", "place")  # set when the run is added
 
 _Text = Annotated[str, Meta(max_length=20_000)]
 _TYPES: dict[str, type] = {"Float64": float, "Int64": int, "String": _Text}
@@ -699,8 +702,9 @@ _Row = msgspec.defstruct(
 
 
 class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One run for a data set: `run` are its columns of `runs` but for those that adding it sets,
-    `metrics` its rows. `content` is the digest of the bundle that it was made of, "" of others."""
+    """One run for a data set: `run` has its columns of `runs` except those set by adding it,
+    `metrics` its rows. `content` is the digest of the bundle it was made from, "" for other
+    sources."""
 
     schema_version: int
     content: str
@@ -709,14 +713,14 @@ class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 _BEGIN = re.compile(rb'\s*\{\s*"(schema_version|content|metrics|run)"\s*:')
-_HEAD = 200  # bytes in which that stands
+_HEAD = 200  # bytes that contain the start
 
 
 def summary_of(
     analysis: Analysis, source: Source, *, content: str = "", commit: str | None = None
 ) -> Summary:
-    """The summary of a run from its analysis, which is of the whole run. `source` is where it
-    lies; `content` the digest of its bundle; `commit` that of the program."""
+    """Make the summary of a run from its analysis, which is of the whole run. `source` is the run's
+    place, `content` the digest of its bundle, `commit` the program's commit."""
     run, info = analysis.run, analysis.inputs.run.info
     time_ns, time_from = _times(analysis.inputs.run, source)
     row = {
@@ -748,13 +752,13 @@ def summary_of(
 
 
 def _cut(row: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """The row with texts of at most so many characters."""
+    """Cut the texts of a row to `most` characters."""
     return {name: value[:most] if isinstance(value, str) else value for name, value in row.items()}
 
 
 def fitting(rows: Sequence[Measure], room: int) -> list[Measure]:
-    """The rows that take no more than `room` bytes as JSON: single steps go first, then shapes,
-    then roles, of each the last first."""
+    """Return the rows that fit into `room` bytes as JSON: single steps are dropped first, then
+    shapes, then roles, the last of each first."""
     sizes = [len(msgspec.json.encode(row)) + 1 for row in rows]
     left = sum(sizes)
     ranks = [(row.step is not None, row.shape is not None, row.role is not None) for row in rows]
@@ -768,8 +772,8 @@ def fitting(rows: Sequence[Measure], room: int) -> list[Measure]:
 
 
 def summarized(source: Source) -> Summary:
-    """The summary of the run of a source that is no foreign one, from the tables that it needs
-    alone. Raises InputError if the run cannot be read or holds no call."""
+    """Summarize the run of a source that is not foreign, computing only the tables it needs. Raises
+    InputError if the run cannot be read or has no call."""
     content = bundle_digest(source.path) if source.kind is Kind.BUNDLE else ""
     run = load_source(source)
     if run.calls.is_empty():
@@ -779,8 +783,8 @@ def summarized(source: Source) -> Summary:
 
 
 def write_summary(bundle: Path, summary: Summary) -> bool:
-    """Write `summary.json` into a bundle; False if it cannot be, which is no error: the next
-    who needs it makes it."""
+    """Write `summary.json` into a bundle; return False if that is not possible, which is no error:
+    it is made again when needed."""
     try:
         write_atomically(bundle / SUMMARY_NAME, msgspec.json.encode(summary) + b"\n")
     except OutputError:
@@ -789,8 +793,8 @@ def write_summary(bundle: Path, summary: Summary) -> bool:
 
 
 def read_summary(bundle: Path) -> Summary | None:
-    """The summary in `bundle`; None if there is none that is current. Raises InputError if
-    a file of it cannot be read."""
+    """Read the summary in `bundle`; None if there is none or it is outdated. Raises InputError if a
+    file of the bundle cannot be read."""
     found = _read(bundle / SUMMARY_NAME)
     if found is None or found.schema_version != SCHEMA_VERSION:
         return None
@@ -798,8 +802,8 @@ def read_summary(bundle: Path) -> Summary | None:
 
 
 def is_summary(path: Path) -> bool:
-    """Whether a path that a user gives is a summary, or begins as those that are written do; one
-    whose keys somebody has sorted is one, too."""
+    """Whether a user's path is a summary: it starts like a written one, or is one with keys in
+    another order."""
     try:
         if not path.is_file():
             return False
@@ -811,8 +815,7 @@ def is_summary(path: Path) -> bool:
 
 
 def read_summary_file(path: Path) -> Summary:
-    """The summary in a file that was kept. Raises InputError if it is none, or of another
-    version."""
+    """Read a summary from a file. Raises InputError if it is none, or of another version."""
     found = _read(path)
     if found is None or found.schema_version != SCHEMA_VERSION:
         raise InputError(
@@ -823,8 +826,8 @@ def read_summary_file(path: Path) -> Summary:
 
 
 def summarize_analysis(analysis: Analysis, source: Source) -> bool:
-    """Write the summary of an analysis of a whole run into its bundle; the commit that an older one
-    names stays. Whether the bundle has one now."""
+    """Write the summary of an analysis of a whole run into its bundle, keeping the commit of an
+    older one; return whether the bundle has a summary now."""
     if source.kind is not Kind.BUNDLE or source.origin is not None or analysis.run.selection:
         return False
     try:
@@ -832,19 +835,19 @@ def summarize_analysis(analysis: Analysis, source: Source) -> bool:
         commit = None if before is None else before.run["commit"]
         summary = summary_of(analysis, source, content=content, commit=commit)
         return summary == before or write_summary(source.path, summary)
-    except InputError:  # a file went meanwhile: the report stands without
+    except InputError:  # a file was removed meanwhile: report without it
         return False
 
 
 def summarize_recorded(bundle: Path, folder: Path) -> bool:
     """Write the summary of a bundle that a program in `folder` has just recorded, with the commit
-    there, or add that to the one which is there. Whether it could be."""
+    there unless the summary has one; return whether that was possible."""
     source = Source(bundle, Kind.BUNDLE)
     try:
         found = read_summary(bundle) or summarized(source)
         values = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
         return write_summary(bundle, msgspec.structs.replace(found, run=values))
-    except ProfilerError:  # who analyzes the bundle is told what is wrong with it
+    except ProfilerError:  # `analyze` reports what is wrong with the bundle
         return False
 
 
@@ -860,7 +863,7 @@ def _read(path: Path) -> Summary | None:
 
 
 def _times(run: Run, source: Source) -> tuple[int, str]:
-    """When the run started, and what tells: its trace, its manifest, or the file's time."""
+    """Return when the run started, and whether trace, manifest or file time says so."""
     firsts = [frame["start_ns"].min() for frame in (run.spans, run.calls, run.commands)]
     first = min((one for one in firsts if isinstance(one, int)), default=0)
     if first >= _TIME_OF_DAY:

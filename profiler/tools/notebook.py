@@ -29,7 +29,7 @@ with needing("notebook", __name__, "IPython"):
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Give `shell` the magic: IPython calls this for `%load_ext profiler`."""
+    """Register the magic in `shell`; IPython calls this for `%load_ext profiler`."""
 
     def profile(line: str, cell: str) -> None:
         try:
@@ -42,7 +42,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def _profile(shell: InteractiveShell, line: str, cell: str) -> None:
-    """Run `cell` with the settings in `line` and show its run, which a cell that fails has, too."""
+    """Run `cell` with the settings in `line` and show its run, even if the cell fails."""
     settings = _settings(line)
     variable = settings.pop("variable", None)
     if _awaits(shell, cell):
@@ -53,7 +53,7 @@ def _profile(shell: InteractiveShell, line: str, cell: str) -> None:
     if is_switched_on():
         raise UsageError("this kernel is being recorded already: call profiler.done() first")
     start(**settings)
-    failure = "KeyboardInterrupt"  # of whatever `run_cell` does not catch itself
+    failure = "KeyboardInterrupt"  # anything that `run_cell` does not catch itself
     try:
         result = shell.run_cell(cell)
         error = result.error_before_exec or result.error_in_exec
@@ -68,7 +68,7 @@ def _profile(shell: InteractiveShell, line: str, cell: str) -> None:
         if variable is not None:
             shell.push({variable: run})
         display(run)
-    if failure:  # shown above; this keeps the cells behind it from running
+    if failure:  # shown above; prevents the following cells from running
         raise UsageError(f"the cell ended with {failure}")
 
 
@@ -76,13 +76,13 @@ def _awaits(shell: InteractiveShell, cell: str) -> bool:
     """Whether the cell would need the event loop in which the magic itself runs."""
     try:
         code = shell.transform_cell(cell)
-    except SyntaxError:  # which the cell itself will say
+    except SyntaxError:  # running the cell reports it
         return False
     return bool(shell.should_run_async(cell, transformed_cell=code))
 
 
 def _settings(line: str) -> dict[str, Any]:
-    """The keywords of `profiler.start` in the magic's line, and `variable`, if they are given."""
+    """Parse the magic's line into keywords of `profiler.start`, and `variable`, as far as given."""
     try:
         words = shlex.split(line)
     except ValueError as error:

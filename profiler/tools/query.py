@@ -47,7 +47,7 @@ from profiler.run.run import Run
 from profiler.text import count, counted
 from profiler.trace.documents import bounded, envelope
 
-# --- Ctrl-C that ends at once what a library runs for long.
+# --- Ctrl-C that immediately ends a long call of a library.
 #
 # with at_ctrl_c(connection.interrupt):
 #     connection.sql(query).fetchall()
@@ -55,12 +55,12 @@ from profiler.trace.documents import bounded, envelope
 
 @contextmanager
 def at_ctrl_c(act: Callable[[], object]) -> Iterator[None]:
-    """A block in which Ctrl-C also calls `act`, at once and on a thread of its own.
+    """Call `act` on Ctrl-C within the block, immediately and on a thread of its own.
 
-    Python tells its main thread of a signal when that is in Python again. DuckDB asks for signals
-    while it computes, and may get to it after many seconds if another thread, such as one that
-    draws progress, takes the interpreter's lock in between. Nothing is done on other threads than
-    the main one, nor if somebody else is told of signals already, as asyncio's loop is.
+    Python handles a signal once its main thread is in Python again. DuckDB checks for signals while
+    it computes, which may take many seconds if another thread, such as one that draws progress,
+    takes the interpreter's lock in between. Does nothing on other threads than the main one, or if
+    there is another wake-up descriptor already, as of asyncio's loop.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -84,7 +84,7 @@ def at_ctrl_c(act: Callable[[], object]) -> Iterator[None]:
 
 
 def _watch(signals: socket.socket, act: Callable[[], object]) -> None:
-    """Call `act` whenever SIGINT's number comes, until the other side is closed."""
+    """Call `act` whenever SIGINT's number arrives, until the other side is closed."""
     while numbers := signals.recv(64):
         if signal.SIGINT in numbers:
             act()
@@ -97,8 +97,9 @@ _Take = Callable[[pl.DataFrame], None]
 
 
 def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout: BinaryIO) -> int:
-    """Write all batches into each of `files`, given by their format, "-" being `stdout`; returns
-    the number of rows. A file appears when it is whole. Raises OutputError if that cannot be."""
+    """Write all batches into each of `files`, given by format, "-" being `stdout`; return the
+    number of rows. A file appears when it is complete. Raises OutputError if that is not
+    possible."""
     rows = 0
     with ExitStack() as stack:
         takers = []
@@ -172,8 +173,7 @@ FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
 }
 
 
-# --- The tables that SQL sees: those of the run, those of its analysis, and what their columns
-# mean.
+# --- The tables of SQL: those of the run, those of its analysis, and the meaning of their columns.
 #
 # Every table has a column `run` at its end, so that a query works for one run and for several.
 
@@ -189,8 +189,8 @@ _OF_CALL = ("submodule", "branch", "device", "start_ns", "duration_ns", "ops_tra
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """A table: its `name` in SQL, what a row of it is, and its columns. `of_analysis`: what the
-    analysis calls it, "" for tables of the run."""
+    """One table: its `name` in SQL, what a row is, and its columns. `of_analysis` is its name in
+    the analysis, "" for tables of the run."""
 
     name: str
     rows: str
@@ -210,7 +210,7 @@ _ROWS = {
 
 
 def _joined_columns() -> tuple[Column, ...]:
-    """The columns of `commands`, then those of the call under the names of `Run.to_pandas`."""
+    """The columns of `commands`, then those of their call under the names of `Run.to_pandas`."""
     taken = {column.name for column in TABLES["commands"]}
     of_call = (column for column in TABLES["calls"] if column.name in _OF_CALL)
     added = (
@@ -227,7 +227,7 @@ def _joined_columns() -> tuple[Column, ...]:
 
 
 def tables_of_sql() -> Mapping[str, SqlTable]:
-    """By name in SQL, in the order in which they are listed."""
+    """Return the tables by name in SQL, in the order in which they are listed."""
     of_run = {
         **TABLES,
         "commands": (_COMMAND, *TABLES["commands"]),
@@ -243,8 +243,7 @@ def tables_of_sql() -> Mapping[str, SqlTable]:
 
 
 def with_run(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """The frames of several runs, given by their names, one below the other with the column
-    `run`. No row is copied."""
+    """Concatenate the frames of runs, by name, with the column `run`. Copies no row."""
     named = (
         frame.with_columns(run=pl.lit(name, dtype=pl.String).cast(TEXT))
         for name, frame in frames.items()
@@ -252,24 +251,24 @@ def with_run(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(named, rechunk=False)
 
 
-# --- Answers and tables as text: columns that fit the terminal, and all there is where it is piped.
+# --- Answers and tables as text: columns that fit the terminal; complete if piped.
 #
-# Names come from traces: what does not print, such as control codes, is shown as escapes.
+# Names come from traces: non-printable characters, such as control codes, are shown as escapes.
 
 
 _GAP = "  "
-_LEAST = 12  # columns of text are cut down to so many characters before any is left out
+_LEAST = 12  # characters to which text columns are cut before any is left out
 _CELL = 60  # characters of a cell on a terminal
 _PLAN = ["explain_key", "explain_value"]
-_LOOKED_AT = 1000  # rows that decide how wide columns are where all are shown
+_LOOKED_AT = 1000  # rows that decide column widths if all are shown
 _TYPES = {pl.Int32: "INTEGER", pl.Int64: "BIGINT", pl.Float64: "DOUBLE", pl.Boolean: "BOOLEAN"}
 
 
 def answer_lines(
     batches: Iterable[pl.DataFrame], limit: int | None, width: int | None
 ) -> Iterator[str]:
-    """The rows as lines below a heading: at most `limit` (None: all), within `width` characters
-    (None: however wide). What is left out is said in the last lines."""
+    """Yield the rows as lines below a heading: at most `limit` (None: all), within `width`
+    characters (None: unlimited). The last lines say what is left out."""
     rest = iter(batches)
     first = next(rest)
     wanted = _LOOKED_AT if limit is None else limit
@@ -301,7 +300,7 @@ def answer_lines(
 
 
 def table_lines(width: int) -> Iterator[str]:
-    """Every table that SQL sees, with its columns, their types, units and meanings."""
+    """Yield every table of SQL, with its columns, their types, units and meanings."""
     for table in tables_of_sql().values():
         yield from textwrap.wrap(f"{table.name}: {table.rows}", width)
         yield from _column_lines(table, width)
@@ -322,7 +321,7 @@ def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
 
 
 def _type_name(dtype: pl.DataType) -> str:
-    """What DuckDB calls a type."""
+    """Return DuckDB's name of a type."""
     if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.DataType):
         return f"{_type_name(dtype.inner)}[]"
     return _TYPES.get(dtype.base_type(), "VARCHAR")
@@ -355,7 +354,7 @@ def _as_escape(character: str) -> str:
 def _widths(
     names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int | None
 ) -> list[int]:
-    """How wide each column is; of columns that do not fit even when cut, the first ones only."""
+    """Return the width of each column; if they do not fit even when cut, of the first ones only."""
     widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
     if width is None:
         return widths
@@ -389,7 +388,8 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def _fitted(text: str, size: int) -> str:
-    """`text` in `size` characters; of a long one start and end, which tells module paths apart."""
+    """Cut or pad `text` to `size` characters; a long one keeps its start and end, which
+    distinguishes module paths."""
     taken = cell_len(text)
     if taken <= size:
         return text + " " * (size - taken)
@@ -400,7 +400,8 @@ def _fitted(text: str, size: int) -> str:
     return set_cell_size(f"{head}…{tail}", size)
 
 
-# --- How long a query may compute, over all of its batches: who reads them takes the time it takes.
+# --- The computing time of a query over all of its batches; the time of their reader does not
+# count.
 #
 # limit = TimeLimit(60.0, connection.interrupt)
 # with limit.computing():
@@ -412,9 +413,9 @@ _AGAIN_S = 0.05
 
 
 class TimeLimit:
-    """Calls `end` on a thread of its own when what computes has had `seconds`, and goes on to until
-    it has ended: a query that has not started yet forgets that it was. None: never. `exceeded`
-    tells that its time is up."""
+    """Calls `end` on a thread of its own when the computation has used up `seconds` (None: never),
+    repeatedly until it has ended, because a query that has not started yet ignores it. `exceeded`
+    says that the time is up."""
 
     def __init__(self, seconds: float | None, end: Callable[[], object]) -> None:
         self.seconds = seconds
@@ -424,7 +425,7 @@ class TimeLimit:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """A block whose time counts."""
+        """Count the time of the block."""
         if self.seconds is None:
             yield
             return
@@ -447,17 +448,17 @@ class TimeLimit:
             self._end()
 
 
-# --- The answer of a query, read once, a batch at a time, with columns that every format takes.
+# --- The answer of a query, read once in batches, with columns that every format accepts.
 
 
 _BATCH = 65_536  # rows
 _FOREIGN = re.compile("BLOB|INTERVAL|BIT|UUID|MAP|UNION|TIME WITH|UHUGEINT|BIGNUM|VARIANT|GEOMETRY")
-_INTERRUPTED = "Query interrupted"  # what DuckDB makes of Ctrl-C
+_INTERRUPTED = "Query interrupted"  # DuckDB's message for Ctrl-C
 
 
 class Answer:
-    """`names` of the columns, and `batches` of their rows. Sums of integers, which DuckDB gives in
-    128 bits, are int64."""
+    """The answer of a query: `names` of the columns, and `batches` of rows. Sums of integers, which
+    DuckDB returns as 128 bits, are int64."""
 
     def __init__(
         self, relation: Any, failed: Callable[[Exception], InputError], limit: TimeLimit
@@ -468,9 +469,8 @@ class Answer:
         self._limit = limit
 
     def batches(self) -> Iterator[pl.DataFrame]:
-        """At least one frame, which may be empty; all have the same columns. Raises InputError
-        if the query fails on the way or takes too long, KeyboardInterrupt if Ctrl-C ended
-        it."""
+        """Yield at least one frame, which may be empty; all have the same columns. Raises
+        InputError if the query fails or takes too long, KeyboardInterrupt if Ctrl-C ended it."""
         import duckdb
         import pyarrow as pa
 
@@ -501,7 +501,7 @@ class Answer:
 
 
 def interrupted(limit: TimeLimit) -> BaseException:
-    """What to raise if somebody has ended the query: its time limit, or Ctrl-C."""
+    """Return the exception for an interrupted query: its time limit, or Ctrl-C."""
     if not limit.exceeded:
         return KeyboardInterrupt()
     return InputError(
@@ -511,7 +511,7 @@ def interrupted(limit: TimeLimit) -> BaseException:
 
 
 def _as_texts(relation: Any) -> Any:
-    """The relation with columns that Arrow and Polars do not share, such as intervals, as text."""
+    """Cast columns that Arrow and Polars do not share, such as intervals, to text."""
     kinds = [str(kind) for kind in relation.types]
     if not any(map(_FOREIGN.search, kinds)):
         return relation
@@ -523,7 +523,7 @@ def _as_texts(relation: Any) -> Any:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Names of columns of which no two are the same: a, a_2, …"""
+    """Make names of columns unique: a, a_2, …"""
     found: list[str] = []
     for name in names:
         candidate, number = name, 1
@@ -549,18 +549,18 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
         ) from error
 
 
-# --- SQL over runs: DuckDB in memory, on the frames as they are.
+# --- SQL over runs: DuckDB in memory, on the frames without copies.
 #
-# A query reads and does nothing else: no other statement is run, no file or extension is reached,
-# no setting can be changed, and memory and time are bounded. Tables beyond the run's own are made
-# when a query asks for them.
+# A query only reads: no other statement is run, no file or extension is reached, no setting can be
+# changed, and memory and time are bounded. Tables beyond the run's own are made when a query asks
+# for them.
 
 
 _MEMORY = 4 << 30  # bytes at most, and at most half of the machine's
 _READING = frozenset({"SELECT", "EXPLAIN", "MULTI"})  # a PIVOT is several statements
 _MISSING = re.compile(r"Table with name \"?(\w+)\"? does not exist")
 _COUNT = re.compile(r"count\(\s*\*\s*\)")
-_SELECTS = re.compile(r"\bselect\b")  # DuckDB's `FROM commands` is all of them
+_SELECTS = re.compile(r"\bselect\b")  # without it, as in `FROM commands`, all columns are read
 _UNKNOWN = ("Binder Error", "Catalog Error")  # of a column, of a table
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)(\^*)")
@@ -574,8 +574,8 @@ FROM commands LEFT JOIN calls ON commands.call = calls.call AND commands.run = c
 
 
 class Database:
-    """The tables of `runs`, which are given by name. A query computes for `timeout_s` at most,
-    None: as long as it takes.
+    """The tables of `runs`, given by name, as an SQL database. A query computes for `timeout_s` at
+    most, None: without a limit.
 
     Raises MissingPackageError if DuckDB is not installed.
     """
@@ -587,8 +587,8 @@ class Database:
         frames: Mapping[str, Any] = MappingProxyType({}),
         views: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`frames` are tables beside those of runs, by name, frames or what Arrow reads piece by
-        piece; `views` are queries over them, SQL of ours. Without any run, these are all."""
+        """Open the database. `frames` are further tables by name, as frames or what Arrow reads in
+        pieces; `views` are our SQL queries over them. Without runs, these are all tables."""
         self._duckdb = _duckdb()
         self._runs = runs
         self._timeout_s = timeout_s
@@ -605,7 +605,7 @@ class Database:
                 "temp_directory": "",
             },
         )
-        with suppress(self._duckdb.InvalidInputException):  # a notebook that has none refuses it
+        with suppress(self._duckdb.InvalidInputException):  # a notebook without one refuses it
             self._connection.execute("SET enable_progress_bar = false")  # it draws on stdout
         self._connection.execute("CREATE SCHEMA analysis")
         for name, frame in frames.items():
@@ -626,7 +626,7 @@ class Database:
         self._connection.close()
 
     def interrupt(self) -> None:
-        """End the query that runs now; from any thread."""
+        """End the running query, from any thread."""
         self._connection.interrupt()
 
     def ask(self, sql: str) -> Answer:
@@ -662,7 +662,7 @@ class Database:
             raise InputError(f"only queries are run (SELECT, WITH, FROM, DESCRIBE, …), not {kind}")
 
     def _located(self, sql: str, error: Exception) -> Exception:
-        """The error that says where in `sql` it is: binding lazily, which failed, does not."""
+        """Return the error with its place in `sql`, which a failed lazy binding lacks."""
         try:
             self._connection.execute(sql)
         except self._duckdb.Error as found:
@@ -670,7 +670,7 @@ class Database:
         return error
 
     def _failed(self, error: Exception) -> InputError:
-        """DuckDB's error as one sentence, with line and column where it names them."""
+        """Return DuckDB's error as one sentence, with line and column if it has them."""
         text = str(error)
         if "Out of Memory" in text:
             return InputError(
@@ -684,7 +684,7 @@ class Database:
         return InputError(f"{said}{_place(excerpt) if excerpt else ''}{more}")
 
     def _make_missing(self, message: str) -> bool:
-        """Make the table that a query lacks; False if there is none of that name."""
+        """Make the table that a query lacks; return False if there is none of that name."""
         if not self._runs:
             return False
         found = _MISSING.search(message)
@@ -716,7 +716,8 @@ class Database:
             )
 
     def _register(self, name: str, frame: Any) -> None:
-        """Let SQL see the columns as they are. Of a Polars frame DuckDB would import pandas."""
+        """Register a table for SQL without a copy. As Arrow, because DuckDB would import pandas for
+        a Polars frame."""
         given = frame.to_arrow() if isinstance(frame, pl.DataFrame) else frame
         self._connection.register(name, given)
 
@@ -725,8 +726,7 @@ class Database:
         return with_run(_numbered(frames) if name == "commands" else frames)
 
     def _annotate(self) -> None:
-        """Give commands role, FLOPs and bytes as the analysis knows them, if their producer told
-        none."""
+        """Fill in commands' role, FLOPs and bytes from the analysis, if not recorded."""
         filled = {name: annotated_commands(run) for name, run in self._runs.items()}
         self._register("frame_commands", with_run(_numbered(filled)))
         self._annotated = True
@@ -737,8 +737,8 @@ class Database:
 
 
 def _listed() -> pl.DataFrame:
-    """What `SHOW TABLES` answers: DuckDB knows neither the tables that are made when they are asked
-    for nor what a row of them is."""
+    """Return the answer of `SHOW TABLES`: DuckDB knows neither tables that are made on demand nor
+    what their rows are."""
     known = [{"name": table.name, "row": table.rows} for table in tables_of_sql().values()]
     return pl.DataFrame(known)
 
@@ -750,14 +750,14 @@ def _numbered(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
 
 
 def _asks_for_derived(sql: str) -> bool:
-    """Whether the answer may hold what takes an analysis to find of commands."""
+    """Whether the answer may contain columns of commands that need an analysis."""
     text = _COUNT.sub("", sql.lower())
     named = any(word in text for word in ("role", "flops", "bytes_", "*"))
     return "commands" in text and (named or not _SELECTS.search(text))
 
 
 def _place(excerpt: re.Match[str]) -> str:
-    """Where the error lies, from DuckDB's picture of the line; of a long line it shows a part."""
+    """The place of the error from DuckDB's excerpt of the line, which may be only a part of it."""
     line, shown, indent, marks = excerpt.groups()
     column = len(indent) - len(f"LINE {line}: ") + 1
     if shown.startswith("...") or column < 1:

@@ -56,17 +56,17 @@ from profiler.trace.manifest import (
 )
 from profiler.trace.redaction import names_prompt, own_homes
 
-# --- What `profile-sd3 share` takes out of texts: paths, names of hosts and users, what it is told.
+# --- What `profile-sd3 share` removes from texts: paths, names of hosts and users, given words.
 #
 #     removal = Removal.of_this_machine(["acme"])
 #     removal.text("read /home/alice/sd3/run.py")   # "read path-1f3a09c2"
 #     removal.found                                  # what was replaced, by what
 #
-# What is replaced is hashed with a key that is thrown away: the same text has the same stand-in
-# wherever it stands in one file, and nobody can look for it by hashing guesses.
+# Replacements are hashes with a key that is discarded: a text has the same replacement everywhere
+# in one file, and guesses cannot be verified by hashing them.
 
 
-_SHORTEST = 3  # letters of a name: shorter ones stand in words of all kinds
+_SHORTEST = 3  # letters of a name: shorter ones are parts of many words
 _OF_EVERYBODY = frozenset(
     ("root", "user", "admin", "ubuntu", "runner", "nobody", "localhost", "home", "docker", "node")
 )
@@ -81,8 +81,8 @@ _PATH = re.compile(
 
 @dataclass(slots=True)
 class Removal:
-    """Replaces what identifies. `words` are taken out wherever they stand by themselves, with
-    what they are called: host, user, text. `found` has each text that was replaced, and by what."""
+    """Replaces identifying texts. `words` are replaced where they stand alone; the value is their
+    kind: host, user, text. `found` has each replaced text with its replacement."""
 
     words: dict[str, str] = field(default_factory=dict)
     homes: tuple[str, ...] = ()
@@ -91,12 +91,12 @@ class Removal:
 
     @classmethod
     def of_this_machine(cls, paths: Iterable[str] = ()) -> Removal:
-        """Takes out this machine's name, its user's and `paths`."""
+        """Make a removal of this machine's name, its user's name and `paths`."""
         host = socket.gethostname()
         names = {text: "text" for text in paths if text}
         for name in (host, host.partition(".")[0]):
             names.setdefault(name, "host")
-        with suppress(OSError, KeyError, ImportError):  # who runs it may have no name
+        with suppress(OSError, KeyError, ImportError):  # the user may have no name
             names.setdefault(getpass.getuser(), "user")
         telling = {
             name: kind
@@ -106,8 +106,8 @@ class Removal:
         return cls(telling, own_homes())
 
     def spare(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Take out no host's or user's name that one of `names` is made of: what is left of the run
-        would not be the same. Returns those that were to be."""
+        """Keep host and user names that are part of one of `names`, because removing them would
+        change the run; return the kept ones."""
         parts = {part.lower() for name in names for part in re.split(r"[^A-Za-z0-9]+", name)}
         spared = tuple(
             word for word, kind in self.words.items() if kind != "text" and word.lower() in parts
@@ -117,7 +117,7 @@ class Removal:
         return spared
 
     def text(self, text: str) -> str:
-        """`text` with stand-ins for paths and names."""
+        """Replace paths and names in `text`."""
         for home in self.homes:
             pattern = rf"(?<![\w.~-]){re.escape(home)}(?![\w.~-])(?:/[^\s\"'<>|:;,()]*)?"
             text = re.sub(pattern, self._path, text)
@@ -129,8 +129,8 @@ class Removal:
         return text
 
     def place(self, text: str) -> str:
-        """A text that may be a path as a whole, such as that of a model: replaced if it has a
-        slash, or an end as files have, which stays: advice depends on what runs an .onnx file."""
+        """Replace a text that may be a path as a whole, such as a model's: if it has a slash or a
+        file suffix. The suffix is kept, because advice depends on what runs an .onnx file."""
         end = re.search(rf"\.(?:{_ENDS})(?:\.gz)?$", text)
         if "/" in text or "\\" in text or end is not None:
             return self._stand_in("path", text, end[0] if end else "")
@@ -150,15 +150,15 @@ class Removal:
         return stand_in
 
 
-# --- `profile-sd3 share`: a bundle as a ZIP file that tells of the run and not of who ran it.
+# --- `profile-sd3 share`: a bundle as a ZIP file about the run, without the person who ran it.
 #
 #     shared = share(Path("traces/20261121-093000-sd3"), Path("run.zip"),
-# Removal.of_this_machine())
+#                    Removal.of_this_machine())
 #     shared.replaced      # {"/home/alice/sd3": "path-1f3a09c2"}
 #     shared.left_out      # ("report.html",)
 #
-# Only what this package knows goes into it. Before it gets its name it is read again: what was
-# removed is nowhere in it, and it gives the tables that the bundle gives.
+# It contains only what this package knows. Before it gets its name it is read again, to check that
+# nothing removed is in it, and that it gives the same tables as the bundle.
 
 
 _CODES = ("producer", "capabilities")
@@ -169,14 +169,14 @@ _DAMAGE = (
     DropKind.CHANGED_FILE,
     DropKind.DAMAGED_COPY,
 )
-_BEGIN = (1980, 1, 1, 0, 0, 0)  # of the calendar of ZIP files
+_BEGIN = (1980, 1, 1, 0, 0, 0)  # first date of ZIP files
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What was written and what was not: `arguments` of the command line, `prompts` among the
     settings, texts that were `replaced`, by what, files of the folder that were `left_out`, and
-    names that were `spared`, since a submodule or a device is called so."""
+    names that were `spared`, because they are part of a submodule's or device's name."""
 
     path: Path
     size: int
@@ -189,11 +189,11 @@ class Shared:
 
 
 def share(bundle: Path, out: Path, removal: Removal) -> Shared:
-    """Write the run in `bundle` to the ZIP file `out`, without what `removal` takes out of texts,
+    """Write the run in `bundle` to the ZIP file `out`, without the texts that `removal` replaces,
     its command line and its prompts.
 
-    Raises InputError if the bundle is not whole, or would not give the same tables without what
-    is removed, OutputError if `out` cannot be written.
+    Raises InputError if the bundle is not whole, or would not give the same tables without what is
+    removed, OutputError if `out` cannot be written.
     """
     before = read_manifest(bundle / MANIFEST_NAME)
     run = load_bundle(bundle)
@@ -231,7 +231,7 @@ def share(bundle: Path, out: Path, removal: Removal) -> Shared:
 
 @contextmanager
 def _scratch() -> Iterator[str]:
-    """A temporary folder. Raises OutputError, which names it, for an OSError of the block."""
+    """A temporary folder. Raises OutputError, which names it, if the block fills up the disk."""
     try:
         with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
             yield folder
@@ -248,7 +248,7 @@ def _write_copy(
     profiles: Iterable[DeviceProfile],
     removal: Removal,
 ) -> None:
-    """The files of the bundle without what is removed, except what others say twice."""
+    """Write the bundle's files to `copy` without the removed texts and redundant files."""
     sizes: dict[str, int] = {}
     merged = bytearray()
     calls = [bundle / entry.file for entry in before.calls]
@@ -282,7 +282,7 @@ def _entry(entry: Any, removal: Removal, sizes: Mapping[str, int]) -> Any:
 
 
 def _info(info: RunInfo, removal: Removal) -> RunInfo:
-    """What the manifest says of the run, without its command line, prompts, paths and names."""
+    """The manifest's information on the run without command line, prompts, paths and names."""
     document = info_document(structs.replace(info, command_line=()))
     for settings in (document.get("settings", {}), *document.get("pipeline_settings", {}).values()):
         for name in [name for name in settings if names_prompt(name)]:
@@ -293,7 +293,7 @@ def _info(info: RunInfo, removal: Removal) -> RunInfo:
     }
     try:
         return parse_info(msgspec.json.decode(msgspec.json.encode(cleaned)))
-    except ValueError as error:  # a word that is none of the user's was told to go
+    except ValueError as error:  # a given word is part of the format
         raise InputError(
             f"what is removed is a word of the format ({error}): leave it in"
         ) from error
@@ -310,7 +310,7 @@ def _without(value: Any, removal: Removal, key: str = "") -> Any:
 
 
 def _pack(folder: Path, out: Path) -> list[str]:
-    """The files of `folder` as a ZIP file that says neither when nor by whom it was made."""
+    """Pack the files of `folder` into a ZIP file that does not say when or by whom it was made."""
     paths = sorted(folder.iterdir())
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in paths:
@@ -323,7 +323,7 @@ def _pack(folder: Path, out: Path) -> list[str]:
 
 
 def _check_removed(copy: Path, removal: Removal) -> None:
-    """Raises InputError if a text of the copy holds something that would be removed."""
+    """Raise InputError if a text of the copy still has something to remove."""
     info = info_document(read_manifest(copy / MANIFEST_NAME).info)
     seen = [text for text in _texts(info) if removal.text(text) != text]
     for path in copy.glob("*.pb"):
@@ -358,7 +358,7 @@ def _check_tables(
     removal: Removal,
     bundle: Path,
 ) -> None:
-    """Raises InputError if the copy does not give what the bundle gives."""
+    """Raise InputError if the copy does not give the same tables as the bundle."""
     differing = next(_differing(before, after, profiles, removal), "")
     if differing:
         raise InputError(
@@ -380,7 +380,7 @@ def _differing(
 
 
 def _equal(before: pl.DataFrame, after: pl.DataFrame, removal: Removal) -> bool:
-    """Whether the rows are the same, in any order if names decide on it."""
+    """Whether the rows are the same, in any order, because names may decide the order."""
     if before.equals(after):
         return True
     if before.schema != after.schema or len(before) != len(after):

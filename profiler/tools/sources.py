@@ -47,18 +47,18 @@ if TYPE_CHECKING:
     from profiler.prediction.predict import Prediction
     from profiler.prediction.scenario import Scenario
 
-# --- What a path that a user gives stands for, decided once.
+# --- Resolve a user's path to runs, in one place.
 #
 #     (found,) = resolve([[Path("traces")]])
-#     found.newest        # Source: a path and what it is
+#     found.newest        # Source: a path and its kind
 #     found.others        # older runs of the folder
 #     found.unfinished    # runs that are not whole
 #
-# Bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the files of
-# another profiler that an importer recognises.
+# A path is a bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the
+# files of another profiler that an importer recognises.
 
 
-_PACKET = b"\n"  # what every Perfetto trace starts with
+_PACKET = b"\n"  # first byte of every Perfetto trace
 
 
 class Kind(Enum):
@@ -71,7 +71,7 @@ class Kind(Enum):
 
 
 class Foreign(Struct, frozen=True):
-    """The files of one run of another profiler, what reads them, and its options."""
+    """The files of one run of another profiler, its importer, and the importer's options."""
 
     importer: Importer
     paths: tuple[Path, ...]
@@ -79,8 +79,8 @@ class Foreign(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """One run: where it lies and in which form. `foreign` says what a foreign one is read with;
-    `origin` is, of a bundle that was imported for this once, what it was imported from."""
+    """One run: its path and form. `foreign` says how a foreign one is imported; `origin` is where a
+    temporarily imported bundle came from."""
 
     path: Path
     kind: Kind
@@ -89,12 +89,12 @@ class Source(Struct, frozen=True):
 
     @property
     def place(self) -> Path:
-        """Where it lies as the user knows it."""
+        """The path of the run as the user knows it."""
         return self.origin or self.path
 
 
 class Found(Struct, frozen=True):
-    """The runs that `given` stands for, newest first, at least one; and those left out."""
+    """The runs that `given` resolves to, newest first, at least one; and the unfinished ones."""
 
     given: Path
     sources: tuple[Source, ...]
@@ -102,23 +102,23 @@ class Found(Struct, frozen=True):
 
     @property
     def newest(self) -> Source:
-        """The run that a command takes which takes one."""
+        """The newest run, for commands that take one."""
         return self.sources[0]
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The others' names, as they are called below `given`."""
+        """The names of the other runs, relative to `given`."""
         return tuple(str(source.path.relative_to(self.given)) for source in self.sources[1:])
 
 
 def resolve(
     names: Sequence[Sequence[Path]], options: Mapping[str, object] = MappingProxyType({})
 ) -> list[Found]:
-    """What each of `names` stands for: one path, or the several files of one foreign run.
+    """Resolve each of `names`, one path or the several files of one foreign run, to runs.
 
-    `options` go to the importers of those that are foreign. Raises InputError, in one sentence,
-    for what cannot be read, holds no run, or is recognised by no importer, and for options that no
-    importer has which is used here, or whose value is wrong.
+    `options` go to the importers of foreign runs. Raises InputError, in one sentence, for what
+    cannot be read, has no run, or is not recognised by any importer, and for options that no
+    importer used here has, or whose value is wrong.
     """
     found = [_found(tuple(paths)) for paths in names]
     if not options:
@@ -182,7 +182,7 @@ def _folder(path: Path) -> Found:
     bundles.check()
     sources = [Source(bundle, Kind.BUNDLE) for bundle in bundles.whole]
     ranks = ranks_of_newest(bundles.whole)
-    if len(ranks) > 1:  # they are one run
+    if len(ranks) > 1:  # together they are one run
         joined = Source(path, Kind.FOREIGN, Foreign(BUNDLES, tuple(ranks)))
         sources = [joined, *(source for source in sources if source.path not in ranks)]
     return Found(path, tuple(sources), bundles.unfinished)
@@ -193,14 +193,14 @@ def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:
 
 
 def _asked_for(found: Found, options: Mapping[str, object]) -> Found:
-    """A Perfetto trace as that of an importer whose options are given."""
+    """Treat a Perfetto trace as foreign if options of an importer for it are given."""
     source = found.newest
     asked = asked_for(source.path, options) if source.kind is Kind.TRACE else None
     return found if asked is None else _foreign(asked, (source.path,))
 
 
 def _given(found: Found, options: Mapping[str, object]) -> Found:
-    """A run with those of the options that its importer has."""
+    """Give a foreign run those of the options that its importer has."""
     source = found.newest
     if source.foreign is None:
         return found
@@ -212,33 +212,32 @@ def _given(found: Found, options: Mapping[str, object]) -> Found:
 
 
 def check_kept(found: Sequence[Found], out: str | os.PathLike[str] | None) -> None:
-    """Raises InputError if a folder is named in which to keep what is imported, and nothing
-    is."""
+    """Raise InputError if a folder for imports is given, but nothing is imported."""
     if out is not None and all(each.newest.foreign is None for each in found):
         raise InputError(f"--out keeps what is imported, and {found[0].given} is not: leave it out")
 
 
 def as_paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
-    """The paths that a caller gives as one or as several."""
+    """Return one path or several as a tuple of paths."""
     if isinstance(given, str | os.PathLike):
         return (Path(given),)
     return tuple(map(Path, given))
 
 
-# --- Imports for as long as they are needed: foreign traces as bundles in a folder that goes again.
+# --- Temporary imports: foreign traces as bundles in a folder that is removed again.
 #
 # with Imports() as imports:
 #     run = load_source(imports.ready(found.newest))
 
 
 class Imports:
-    """Imports foreign sources: into the folder `keep`, else into a temporary one that goes with
-    `close`, when nothing refers to this any longer, or at the interpreter's exit."""
+    """Imports foreign sources into the folder `keep`, else into a temporary one, which is removed
+    by `close`, when this object is collected, or at the interpreter's exit."""
 
     def __init__(
         self, keep: Path | None = None, leave: Callable[[object], None] | None = None
     ) -> None:
-        """`leave` is given what importers read, before it is freed."""
+        """Set up imports; `leave` gets what importers read, before it is freed."""
         self._keep = keep
         self._leave = leave
         self._folder: Path | None = None
@@ -256,16 +255,16 @@ class Imports:
         self.close()
 
     def __reduce__(self) -> tuple[type[Imports], tuple[Path | None]]:
-        """A copy in another process holds nothing: the folder is this one's."""
+        """Copy without the temporary folder, which belongs to this process."""
         return Imports, (self._keep,)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing lies in a temporary folder."""
+        """Whether there is no temporary folder."""
         return self._folder is None
 
     def ready(self, source: Source) -> Source:
-        """`source` itself, or the bundle that was made of it where it is foreign. Raises
+        """Return `source` itself, or for a foreign one the bundle imported from it. Raises
         InputError if it cannot be imported, OutputError if nothing can be written."""
         if source.kind is not Kind.FOREIGN or source.foreign is None:
             return source
@@ -278,7 +277,7 @@ class Imports:
         return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
 
     def close(self) -> None:
-        """Remove what is temporary; again without effect."""
+        """Remove the temporary folder, if there is one."""
         if self._remove is not None:
             self._remove()
 
@@ -301,13 +300,13 @@ def _removed(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# --- Whatever names a run → `Run`.
+# --- Load a run from whatever names it.
 #
 # run = load("traces/")                    # newest bundle below the folder
 # run = load("traces/20261121-093000-sd3") # one bundle
 # run = load("any.pb")                     # any Perfetto trace: its slices are commands
-# run = load("parquet_folder")             # what `write_parquet` wrote
-# run = load("sd35.json.gz")               # what another profiler wrote
+# run = load("parquet_folder")             # written by `write_parquet`
+# run = load("sd35.json.gz")               # written by another profiler
 # run = load("rbln_traces", import_options={"pipeline": "sd3", "steps": 28})
 
 
@@ -321,17 +320,17 @@ def load(
     `.pb`, a Parquet folder, or what an importer recognises: a file, a folder, or the several files
     of one run. `import_options` are the importer's, such as `{"pipeline": "sd3", "steps": 28}`.
 
-    What is imported lies in a temporary folder until `run.close()`, or until the run is no longer
-    used; the folder `out` keeps it. Raises InputError, in one sentence with what to do, if that
-    cannot be.
+    An imported run is in a temporary folder until `run.close()`, or until the run is no longer
+    used; the folder `out` keeps it. Raises InputError, in one sentence with what to do, if the run
+    cannot be loaded.
     """
     (found,) = resolve([as_paths(path)], import_options)
     return load_found(found, out)
 
 
 def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
-    """The newest run of `found`; it knows the others, and holds what was imported for it, if no
-    folder `out` keeps that. Raises InputError for an `out` without anything to keep."""
+    """Load the newest run of `found`; it knows the others, and owns its temporary import unless a
+    folder `out` keeps that. Raises InputError for an `out` if nothing is imported."""
     check_kept([found], out)
     imports = Imports(None if out is None else Path(out))
     try:
@@ -345,7 +344,7 @@ def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
 
 
 def load_source(source: Source) -> Run:
-    """The run of a source that is no foreign one. Raises InputError if it cannot be read."""
+    """Load the run of a source that is not foreign. Raises InputError if it cannot be read."""
     if source.kind is Kind.TRACE:
         return load_trace(source.path)
     if source.kind is Kind.PARQUET:
@@ -393,9 +392,9 @@ def analyze(
 
 
 def diff(base: _Runs, new: _Runs) -> Comparison:
-    """Returns how `new` compares with `base`: each a run, the path of one, or a list of these,
-    whose differences are then told from their scatter. Raises InputError if a run cannot be read
-    or a side has none."""
+    """Compare `new` with `base`: each a run, the path of one, or a list of these, whose scatter
+    then distinguishes changes from noise. Raises InputError if a run cannot be read or a side has
+    none."""
     from profiler.compare.compare import compare_runs
 
     return compare_runs(_runs(base), _runs(new))
@@ -404,7 +403,7 @@ def diff(base: _Runs, new: _Runs) -> Comparison:
 def predict(
     source: Run | str | os.PathLike[str], scenario: Scenario, pipeline: int | None = None
 ) -> Prediction:
-    """Returns what a run, or the run at a path, would take under `scenario`
+    """Predict what a run, or the run at a path, would take under `scenario`
     (`profiler.prediction.scenario.Scenario`). Of several pipeline calls `pipeline` is the number of
     the one to start from. Raises InputError if the run cannot answer it."""
     from profiler.prediction.predict import predict as predict_run
@@ -418,18 +417,18 @@ def _runs(given: _Runs) -> list[Run]:
     return [each if isinstance(each, Run) else load(each) for each in several]
 
 
-# --- Where the page of a run goes by default.
+# --- The default path of a run's page.
 
 
-_HEAD = 4096  # bytes in which a page of ours names us
+_HEAD = 4096  # bytes in which our pages name us
 
 
 def page_path(source: Source, *, filtered: bool, folder: Path = Path()) -> Path:
-    """`report.html` in a bundle, `report.selection.html` for a part of it; for a single trace or
-    what another profiler wrote its name with that behind it in `folder`, by default the current
-    one.
+    """Return the default path of a run's page: `report.html` in a bundle, `report.selection.html`
+    for a part of it; for a single trace or a foreign run, its name with that suffix in `folder`, by
+    default the current one.
 
-    Raises OutputError if a file of that name is no page of ours.
+    Raises OutputError if there is a file of that name that is not our page.
     """
     name = "report.selection.html" if filtered else "report.html"
     given = source.origin or (source.path if source.kind is Kind.TRACE else None)

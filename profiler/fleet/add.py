@@ -34,14 +34,14 @@ from profiler.tools.metrics import (
 from profiler.tools.sources import Imports, Kind, load_source, page_path, resolve
 
 _BATCH_RUNS = 500
-_BATCH_S = 10.0  # so that little is lost when this is killed
+_BATCH_S = 10.0  # so that little is lost if the process is killed
 
 Say = Callable[[int, int, "Outcome"], None]
-"""Gets how many are done, of how many, and what became of the last."""
+"""Receives how many are done, of how many, and the last outcome."""
 
 
 class State(StrEnum):
-    """What became of a run."""
+    """The outcome of a run."""
 
     ADDED = "added"
     KNOWN = "known"  # the data set has it
@@ -51,8 +51,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user says of all runs that are added: their `commit` and `labels`, the importer's
-    `options`; who works, and whether rows keep the places of bundles, which may name a person."""
+    """Settings for all runs that are added: their `commit` and `labels`, the importer's `options`;
+    the workers, and whether rows keep the places of bundles, which may contain a person's name."""
 
     commit: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class Wishes:
 
 
 class Outcome(Struct, frozen=True):
-    """What became of the run at `place`, or the `reason` why nothing could be done: its `key` and
-    `summary` if it is added; what was `written`, and of an analysis the end-to-end time."""
+    """The outcome of the run at `place`, or the `reason` of a failure: its `key` and `summary` if
+    it is added; what was `written`, and for an analysis the end-to-end time."""
 
     place: str
     state: State = State.DONE
@@ -86,8 +86,8 @@ def add(
     say: Say = lambda *_: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Outcome]:
-    """Add the runs at `paths` to the data set, which is made if there is none; what became of
-    each, in their order.
+    """Add the runs at `paths` to the data set, which is made if there is none; return the outcome
+    of each run, in order.
 
     Raises InputError for a data set of another version and for options that no importer has,
     OutputError if nothing can be written.
@@ -105,7 +105,7 @@ def add(
 def found_runs(
     paths: Sequence[Path], options: Mapping[str, str]
 ) -> tuple[list[Path], list[Outcome]]:
-    """Every run that the paths stand for, each once; and those that are known not to be any."""
+    """Find every run at the paths, each once; also returns failures for paths that are no runs."""
     places: dict[Path, None] = {}
     failed: list[Outcome] = []
     for path in paths:
@@ -115,7 +115,7 @@ def found_runs(
             failed.append(_failed(path, error))
             continue
         if options and found.newest.foreign is not None:
-            resolve([[path]], options)  # refuses what its importer does not know
+            resolve([[path]], options)  # raises for options that the importer lacks
         failed += [
             _failed(entry.path, f"the run is not whole ({entry.state})")
             for entry in found.unfinished
@@ -125,20 +125,20 @@ def found_runs(
 
 
 def _known_runs(storage: Storage, files: Snapshot) -> frozenset[str]:
-    """The keys of all runs that count."""
+    """Return the keys of all valid runs."""
     rows = scan(storage, "runs", files.runs).select("run", "batch", "time_ns")
     return frozenset(counted_runs(rows, files.removed).select("run").collect()["run"])
 
 
 def outcome_of(task: tuple[Path, Mapping[str, str]], known: frozenset[str]) -> Outcome:
-    """The summary of the run at a path, unless its key is known."""
+    """Summarize the run at a path, unless its key is known."""
     path, options = task
     return _tried(path, lambda: _summarized(path, options, known))
 
 
 def _tried(path: Path, work: Callable[[], Outcome]) -> Outcome:
-    """What `work` returns; what goes wrong is an outcome, for one bad run among thousands stops
-    nothing."""
+    """Return the result of `work`, or its error as an outcome: one bad run must not stop
+    thousands."""
     try:
         return work()
     except ProfilerError as error:
@@ -171,7 +171,7 @@ def _summarized(path: Path, options: Mapping[str, str], known: frozenset[str]) -
 
 
 class _Writer:
-    """Writes what it takes in batches: of so many runs, or after so long."""
+    """Writes runs in batches: after a number of runs, or some seconds."""
 
     def __init__(self, storage: Storage, wishes: Wishes, clock: Callable[[], float]) -> None:
         self._storage = storage
@@ -182,7 +182,7 @@ class _Writer:
         self._last = clock()
 
     def take(self, outcome: Outcome) -> Outcome:
-        """Write the run, if it is one, now or later; a second one of the same key is known."""
+        """Write the run now or later, if there is one; a second one with the same key is KNOWN."""
         if outcome.summary is None:
             return outcome
         if outcome.key in self._seen:
@@ -196,7 +196,7 @@ class _Writer:
         return replace(outcome, summary=None)
 
     def flush(self) -> None:
-        """Write what has been taken."""
+        """Write the pending runs."""
         if self._pending:
             commit_batch(self._storage, self._pending)
         self._pending.clear()
@@ -206,7 +206,8 @@ class _Writer:
 def analyze_many(
     bundles: Sequence[Path], workers: Workers, *, pages: bool = True, say: Say = lambda *_: None
 ) -> list[Outcome]:
-    """Analyze each run; its page and its summary go into its bundle. In their order."""
+    """Analyze each run and write its page and summary into its bundle; return the outcomes, in
+    order."""
     return _all(analyzed, [(bundle, pages) for bundle in bundles], workers, say)
 
 
@@ -218,20 +219,21 @@ def import_many(
     *,
     say: Say = lambda *_: None,
 ) -> list[Outcome]:
-    """Import each file or folder as a run of its own, as a bundle below `out`. In their order."""
-    if workers.scheduler:  # whose workers were started elsewhere
+    """Import each file or folder as a run of its own, as a bundle below `out`; return the outcomes,
+    in order."""
+    if workers.scheduler:  # its workers were started in other folders
         files, out = [path.absolute() for path in files], out.absolute()
     return _all(imported, [(path, out, dict(options)) for path in files], workers, say)
 
 
 def analyzed(task: tuple[Path, bool]) -> Outcome:
-    """The report of one run."""
+    """Analyze one run."""
     path, page = task
     return _tried(path, lambda: _analyzed(path, page=page))
 
 
 def imported(task: tuple[Path, Path, Mapping[str, str]]) -> Outcome:
-    """One import."""
+    """Import one path."""
     path, out, options = task
     return _tried(path, lambda: _imported(path, out, options))
 
@@ -268,8 +270,8 @@ def _all(
     shared: tuple[Any, ...] = (),
     take: Callable[[Outcome], Outcome] = lambda outcome: outcome,
 ) -> list[Outcome]:
-    """What becomes of each task, whose first value is a path, in their order; `take` gets them as
-    they are done."""
+    """Run `work` on each task, whose first value is a path, and return the outcomes in order;
+    `take` gets each when it is done."""
     found: dict[int, Outcome] = {}
     for number, result in mapped(work, tasks, workers, shared):
         place = tasks[number][0]

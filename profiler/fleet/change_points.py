@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from profiler.tools.metrics import median_interval
 
-# --- How noisy runs are, and how many are needed to tell a difference.
+# --- The noise of runs, and the number of runs needed to detect a difference.
 
 
 FEWEST_RUNS = 6
 """Runs below which a median has no 95 % interval."""
 TOLD_APART = 0.05
-"""The relative difference of two medians that enough runs tell from noise."""
+"""The relative difference of two medians that enough runs can distinguish from noise."""
 
 _SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
 _MEDIAN = 1.2533  # standard error of a median of normal data against that of the mean
@@ -37,8 +37,8 @@ _MOST = 1000
 
 
 def relative_noise(values: Sequence[float]) -> float | None:
-    """Standard deviation over the median, by the median absolute deviation; by the range if
-    there are fewer than four; None for fewer than two, or a median of 0."""
+    """Compute the standard deviation over the median, from the median absolute deviation, or from
+    the range of fewer than four; None for fewer than two, or a median of 0."""
     if len(values) < 2:
         return None
     middle = median_interval(values)[0]
@@ -50,9 +50,9 @@ def relative_noise(values: Sequence[float]) -> float | None:
 
 
 def runs_needed(values: Sequence[float], told_apart: float = TOLD_APART) -> int:
-    """How many runs more it takes until a difference of `told_apart` between this median and
-    another one of as many runs is told in four cases of five; at least until a median has an
-    interval, and 1,000 at most."""
+    """Compute how many more runs are needed to detect a difference of `told_apart` between this
+    median and one of as many runs in four of five cases; at least as many as the median's interval
+    needs, at most 1,000."""
     noise = relative_noise(values)
     needed = FEWEST_RUNS
     if noise is not None:
@@ -83,18 +83,18 @@ def _of(interval: tuple[float, float | None, float | None], end: int) -> float:
     return bound / interval[0]
 
 
-# --- How runs of one metric scatter: relative deviations, a robust spread, Student's test.
+# --- The scatter of one metric's runs: relative deviations, a robust spread, Student's test.
 #
-# Times scatter by shares of themselves, so deviations are logarithms of ratios (as in
-# `resampling`). NumPy alone: SciPy is no dependency, and the quantiles that are needed have closed
+# Times scatter in proportion to themselves, so deviations are logarithms of ratios (as in
+# `resampling`). NumPy suffices: SciPy is no dependency, and the required quantiles have closed
 # approximations.
 
 
 Reals = npt.NDArray[np.float64]
 
 LEAST_SPREAD = 0.0005
-"""The least standard deviation that is believed: 0.05 % of a value. Values that agree more closely
-tell the grain of a clock."""
+"""The smallest standard deviation that is plausible: 0.05 % of a value. Values that agree more
+closely show the resolution of a clock."""
 
 _NORMAL = 1.4826  # standard deviations in a median absolute deviation of a normal distribution
 _FAR = 5.0  # robust standard deviations beyond which a value is clipped
@@ -113,7 +113,7 @@ def relative(values: Reals) -> Reals:
 
 
 def clipped(values: Reals) -> Reals:
-    """`values` with those far out (5 robust standard deviations) moved to that distance."""
+    """Move outliers in `values` to a distance of 5 robust standard deviations."""
     middle = float(np.median(values))
     reach = _FAR * _NORMAL * float(np.median(np.abs(values - middle)))
     if reach == 0:
@@ -122,8 +122,8 @@ def clipped(values: Reals) -> Reals:
 
 
 def spread_of(residuals: Reals, freedom: int) -> float:
-    """The standard deviation of residuals about 0 with so many degrees of freedom, those far out
-    clipped; at least `LEAST_SPREAD`."""
+    """Compute the standard deviation of residuals about 0 with `freedom` degrees of freedom,
+    outliers clipped; at least `LEAST_SPREAD`."""
     if freedom < 1:
         return LEAST_SPREAD
     kept = clipped(residuals)
@@ -131,8 +131,9 @@ def spread_of(residuals: Reals, freedom: int) -> float:
 
 
 def step_spread(values: Reals) -> float:
-    """The standard deviation of noise from one value to the next, which steps and slopes of the
-    values hardly touch (von Neumann 1941, Ann. Math. Stat. 12(4), with absolute differences)."""
+    """Estimate the standard deviation of noise from differences of consecutive values, which
+    steps and slopes hardly affect (von Neumann 1941, Ann. Math. Stat. 12(4), with absolute
+    differences)."""
     if len(values) < 2:
         return LEAST_SPREAD
     apart = np.abs(np.diff(values))
@@ -149,7 +150,7 @@ def student(t: float, freedom: int) -> float:
 
 
 def two_sided(z: float) -> float:
-    """The probability that a standard normal variable lies further from 0 than `z`."""
+    """Compute the probability that a standard normal variable is further from 0 than `z`."""
     return math.erfc(abs(z) / math.sqrt(2))
 
 
@@ -158,8 +159,8 @@ def two_sided(z: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`level` at the middle of the runs it was fitted to, `slope` a run, the spread about it, how
-    likely such a slope is without drift, and what a prediction needs of the fit."""
+    """A line fitted to runs: `level` at their middle, `slope` per run, the spread about it, the p
+    value of the slope, and what a prediction needs of the fit."""
 
     level: float
     slope: float
@@ -184,7 +185,7 @@ class Line:
 
 
 def line_of(values: Reals) -> Line:
-    """The line through values in the order of time, at least three, those far out clipped."""
+    """Fit a line to at least three values in order of time, with outliers clipped."""
     n = len(values)
     positions = np.arange(n, dtype=np.float64)
     middle = (n - 1) / 2
@@ -198,7 +199,7 @@ def line_of(values: Reals) -> Line:
     return Line(level, slope, max(spread, LEAST_SPREAD), student(t, n - 2), middle, squares, n)
 
 
-# --- Two modes: runs that take one of two times, in no order, as with a cache that is warm or not.
+# --- Two modes: runs that take one of two times, in no order, as with a warm or cold cache.
 #
 # found = two_modes(relative(values))      # None if one mode explains them
 
@@ -211,8 +212,8 @@ _LEAST_SWITCHES = 4  # from run to run between modes: a step has one
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Centres of the lower and the upper mode, on the scale of what was given; how many runs are in
-    the upper one, and which (bool [n])."""
+    """Two modes: the centres of the lower and the upper one, on the scale of the values; the share
+    of runs in the upper one, and which runs these are (bool [n])."""
 
     low: float
     high: float
@@ -221,17 +222,17 @@ class Modes:
     is_high: np.typing.NDArray[np.bool_]
 
     def residuals(self, values: Reals) -> Reals:
-        """Each value less the centre of the mode that it is nearest to."""
+        """Return each value minus the centre of its nearest mode."""
         return np.where(values > self.border, values - self.high, values - self.low)
 
 
 def two_modes(values: Reals) -> Modes | None:
-    """The modes of values in the order of time, at least six of them; None for one mode.
+    """Find two modes in at least six values in order of time; None for one mode.
 
-    The split with the least squares within both parts (Otsu 1979; exact in one dimension) is
-    believed if its centres are 4.5 standard deviations within a part from each other (halves
-    of a normal distribution: 2.7), each part has a tenth of the runs and three, and runs go to
-    and fro: a step has two parts as well.
+    The split with the smallest sum of squares within both parts (Otsu 1979; exact in one dimension)
+    is accepted if its centres are 4.5 standard deviations within a part from each other (halves of
+    a normal distribution: 2.7), each part has a tenth of the runs and at least three, and runs
+    alternate between them, because a step has two parts as well.
     """
     n = len(values)
     least = max(_LEAST_RUNS, math.ceil(_LEAST_SHARE * n))
@@ -258,54 +259,47 @@ def two_modes(values: Reals) -> Modes | None:
     )
 
 
-# --- Where a history changed: E-divisive on medians with a permutation test, looking back.
+# --- Change points of a history: E-divisive on medians with a permutation test, looking back.
 #
 #     found = change_points(values)
-#     found.changes          # steps, in the order of time
-#     found.drifts           # stretches that move a little with each run: no change
-#     found.modes            # of the runs since the last change, where they take one of two times
+#     found.changes          # steps, in order of time
+#     found.drifts           # intervals that move a little with each run: no change
+#     found.modes            # of the runs since the last change, if they take one of two times
 #
-# 1. Screen: at each position the medians of up to 30 runs on both sides, in units of the noise
-# from
-#    run to run. Local maxima beyond 3 standard errors are candidates, so long histories take
-# linear
-#    time.
-# 2. Divide: a candidate is placed if the energy distance with medians (James, Kejariwal,
-# Matteson
-#    2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of its
-# window
-#    is largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
-# 3. Test: the largest standardised difference of means of clipped values over all positions of
-# the
-#    window, against the same of permuted windows (2,000, seeded, fewer if it is clear). Under
-#    exchangeable runs, also of two modes, that is exact. The weakest is dropped, and those beside
-# it
-#    are tested again, until all have p below 0.001.
-# 4. Drift: steps of one direction that a line through the same runs explains as well (BIC) are
-# one
-#    drift. Steps that are better than a line by less than 6 are neither, until more runs tell.
+# 1. Screen: at each position the medians of up to 30 runs on both sides, in units of the noise from
+#    run to run. Local maxima beyond 3 standard errors are candidates, so that long histories take
+#    linear time.
+# 2. Divide: a candidate is placed where the energy distance with medians (James, Kejariwal,
+#    Matteson 2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of
+#    its window is largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
+# 3. Test: the largest standardised difference of means of clipped values over all positions of the
+#    window, against that of permuted windows (2,000, seeded, fewer if it is clear). If runs are
+#    exchangeable, also with two modes, this is exact. The weakest candidate is dropped and its
+#    neighbours are tested again, until all have p below 0.001.
+# 4. Drift: steps in one direction that a line through the same runs explains as well (BIC) are one
+#    drift. Steps that beat a line by less than 6 are neither, until there are more runs.
 #
-# `newest` asks about the last few runs, and sees a change before it can be placed here.
+# `newest` tests the last few runs, and detects a change before it can be placed here.
 
 
 _SIDE = 30  # runs of a side of a window
-_LEAST = 4  # runs of a side: fewer are not placed
+_LEAST = 4  # runs per side: fewer are not placed
 _SCREEN = 3.0  # standard errors
 _LEVEL = 0.001  # p of a change
 _PERMUTATIONS = 2000
 _EFFICIENCY = 1.2533  # standard error of a median over that of a mean, normal noise
-_BETTER = 6.0  # BIC by which steps have to beat a line: strong evidence (Kass and Raftery 1995)
+_BETTER = 6.0  # BIC by which steps must beat a line: strong evidence (Kass and Raftery 1995)
 _DRIFT_P = 1e-4  # p of a slope that is reported
-_LEAST_OF_MODES = 24  # runs, of which 4 in 1,000 histories of one mode look like two; 10: 46
+_LEAST_OF_MODES = 24  # runs: 4 in 1,000 histories of one mode look like two; of 10 runs: 46
 _ROUNDS = 3
 _SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`at`: position of the first run after it. `before`, `after`: medians of the runs between it
-    and its neighbours, in the unit of the values. `change`: their ratio less 1. `p` of the
-    permutation test."""
+    """A change of level. `at`: position of the first run after it. `before`, `after`: medians of
+    the runs between it and its neighbours, in the unit of the values. `change`: their ratio minus
+    1. `p` of the permutation test."""
 
     at: int
     before: float
@@ -316,7 +310,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Runs from `first` to before `end` move by `slope` a run, a ratio."""
+    """A drift: runs from `first` to before `end` move by the ratio `slope` per run."""
 
     first: int
     end: int
@@ -325,7 +319,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a history shows. `since`: position of the first run after the last change."""
+    """The changes, drifts and modes of a history. `since`: position of the first run after the last
+    change."""
 
     changes: tuple[Change, ...]
     drifts: tuple[Drift, ...]
@@ -337,7 +332,7 @@ class Found:
 
 
 def change_points(values: Reals) -> Found:
-    """Look back at the values of one metric, in the order of time. float64 [n], any n."""
+    """Find changes, drifts and modes in a metric's values, in order of time. float64 [n], any n."""
     n = len(values)
     scale = relative(values)
     points = dict.fromkeys(_candidates(scale), 0.0)
@@ -360,7 +355,7 @@ def change_points(values: Reals) -> Found:
 
 
 def _merged(drifts: list[Drift]) -> tuple[Drift, ...]:
-    """Drifts of one direction that overlap are one, with the slope of the longest."""
+    """Merge overlapping drifts of one direction, with the slope of the longest."""
     found: list[Drift] = []
     for each in sorted(drifts, key=lambda drift: drift.first):
         last = found[-1] if found else None
@@ -378,7 +373,7 @@ def _of_line(line: Line, first: int, end: int) -> Iterator[Drift]:
 
 
 def _candidates(scale: Reals) -> list[int]:
-    """Positions at which both sides differ by more than noise, the largest of its neighbourhood."""
+    """Find positions whose two sides differ by more than noise: the local maxima."""
     n = len(scale)
     if n < 2 * _LEAST:
         return []
@@ -400,8 +395,8 @@ def _candidates(scale: Reals) -> list[int]:
 
 
 def _placed_and_tested(scale: Reals, points: dict[int, float]) -> None:
-    """Drop the points that chance explains, and move the others to where they belong. Points that
-    belong to one place become one, which widens windows: those are tested once more."""
+    """Drop the points that chance explains, and move the others to their best place. Points that
+    move to the same place are merged, which widens windows, so these are tested again."""
     tested: dict[tuple[int, int], float] = {}
     for _ in range(_ROUNDS):
         _drop_chance(scale, points, tested)
@@ -419,7 +414,7 @@ def _placed_and_tested(scale: Reals, points: dict[int, float]) -> None:
 
 
 def _windows(points: list[int], n: int) -> Iterator[tuple[int, int, int]]:
-    """Start of each point's window, the point, the window's end: its neighbours, or 60 runs."""
+    """Yield each point with the start and end of its window: its neighbours, or 60 runs."""
     edges = [0, *points, n]
     for left, at, right in zip(edges, edges[1:], edges[2:], strict=False):
         yield max(left, at - 2 * _SIDE), at, min(right, at + 2 * _SIDE)
@@ -441,7 +436,7 @@ def _drop_chance(
 
 
 def _p(window: Reals) -> float:
-    """How likely chance lets the means of both sides of some position differ by that much."""
+    """Compute the p value of the largest difference of means over all positions."""
     n = len(window)
     if n < 2 * _LEAST:
         return 1.0
@@ -468,7 +463,7 @@ def _p(window: Reals) -> float:
 
 
 def _place(window: Reals) -> int:
-    """Where the energy distance with medians is largest: the size of the left side."""
+    """Find the split with the largest energy distance with medians: the size of the left side."""
     n = len(window)
     if n < 2 * _LEAST:
         return n // 2
@@ -484,8 +479,8 @@ def _place(window: Reals) -> int:
 
 
 def _refined(window: Reals, place: int) -> int:
-    """The place within a few runs whose sides deviate least from their medians: medians of
-    distances hardly notice one run on the wrong side, and a commit is named by it."""
+    """Move the split by a few runs to where both sides deviate least from their medians: medians of
+    distances hardly notice one run on the wrong side, but the split names a commit."""
     near = range(max(_LEAST, place - _LEAST), min(len(window) - _LEAST, place + _LEAST) + 1)
 
     def apart(size: int) -> float:
@@ -496,7 +491,7 @@ def _refined(window: Reals, place: int) -> int:
 
 
 def _without_drifts(scale: Reals, points: dict[int, float]) -> list[Drift]:
-    """Take out the points of steps of one direction that a line explains as well; the drifts."""
+    """Remove points of one-directional steps that a line explains as well; return the drifts."""
     edges = [0, *sorted(points), len(scale)]
     levels = [float(np.median(scale[a:b])) for a, b in pairwise(edges)]
     drifts: list[Drift] = []
@@ -520,7 +515,7 @@ def _without_drifts(scale: Reals, points: dict[int, float]) -> list[Drift]:
 
 
 def _beats_line(values: Reals, steps: list[int]) -> float:
-    """By how much the BIC of constant levels between `steps` is below that of a line."""
+    """Compute by how much constant levels between `steps` beat a line in BIC."""
     n = len(values)
     line = line_of(values)
     along = values - line.at(np.arange(n, dtype=np.float64))

@@ -46,7 +46,7 @@ from profiler.tools.metrics import median_interval
 # --- Runs side by side by one field of their identity: hardware, software, resolution, …
 #
 #     compared = compare(Dataset("fleet/"), "hardware")
-#     compared.rows         # one row a workload, value of the field and metric
+#     compared.rows         # one row per workload, value of the field and metric
 #     compared.apart        # what was not compared, and why
 #
 # Two values are compared if all other fields of the identity agree.
@@ -72,25 +72,25 @@ _SCHEMA = {
 
 
 class Verdict(StrEnum):
-    """What the runs of a value say beside those of the base, which has the most runs."""
+    """The verdict on the runs of one value relative to the base, the value with most runs."""
 
     BASE = "base"
     SLOWER = "slower"
     FASTER = "faster"
-    NO_DIFFERENCE = "no_difference"  # that so many runs tell
+    NO_DIFFERENCE = "no_difference"  # that this number of runs could show
     NEEDS_MORE = "needs_more"
     ALONE = "alone"  # nothing to compare with
 
 
 class Compared(Struct, frozen=True):
-    """The comparison: `rows` with the columns of the page `docs/fleets.md`, medians and intervals
-    in the metric's unit, ratios to the base's median; and what stands `apart`."""
+    """The comparison: `rows` with the columns in `docs/fleets.md`, medians and intervals in the
+    metric's unit, ratios to the base's median; `apart` are the runs that were not compared."""
 
     rows: pl.DataFrame
     apart: tuple[Apart, ...]
 
 
-def compare(  # what a user says of a comparison
+def compare(  # one argument per option of a comparison
     data: Dataset,
     by: str,
     metrics: Sequence[str] = DEFAULT_METRICS,
@@ -100,9 +100,9 @@ def compare(  # what a user says of a comparison
     ignored: Sequence[str] = (),
     quality: bool = False,
 ) -> Compared:
-    """Compare the runs by a field of their identity, of which others are `ignored` or assumed to
+    """Compare the runs by a field of their identity. Other fields can be `ignored`, or assumed to
     agree if they are unknown. Runs of bad quality are left out unless `quality` is set. Raises
-    InputError for a metric or condition that is none."""
+    InputError for an invalid metric or condition."""
     runs = data.runs(where, IDENTIFYING)
     good = runs if quality else runs.filter(pl.col("quality") == "")
     left_out = (by, *ignored)
@@ -126,7 +126,7 @@ def compare(  # what a user says of a comparison
 
 
 def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    """The rows of one workload and metric: the base, which has the most runs, first."""
+    """Yield the rows of one workload and metric, first the base, which has most runs."""
     grouped = part.group_by("value", maintain_order=True).agg("number")
     by_value: dict[str, list[float]] = dict(grouped.select("value", "number").iter_rows())
     ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
@@ -142,7 +142,7 @@ def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> Iterator[
 
 
 def difference_verdict(low: float | None, high: float | None, needs: int) -> Verdict:
-    """A difference that is reported stands; if none is, it may be that there are too few runs."""
+    """Return the verdict on a ratio's interval; if it has 1, more runs may be needed."""
     if low is None or high is None:
         return Verdict.NEEDS_MORE
     if low > 1:
@@ -153,7 +153,7 @@ def difference_verdict(low: float | None, high: float | None, needs: int) -> Ver
 
 
 def _workload(row: Mapping[str, Any], left_out: Sequence[str]) -> str:
-    """What a group is of, in a few words."""
+    """Describe a group of runs in a few words."""
     parts = {
         "model": "{}",
         "pipeline": "{}",
@@ -169,33 +169,34 @@ def _workload(row: Mapping[str, Any], left_out: Sequence[str]) -> str:
     return ", ".join(parts[name].format(row[name]) for name in shown)
 
 
-# --- The gate: is a run of a data set outside the history of runs like it?
+# --- The gate: is a run of a data set outside the history of comparable runs?
 #
 #     found = gate(data, "newest", ["denoise.step"], limit=0.05)
 #     found.verdicts[0].failed
 #
-# A metric fails if the run, or the newest few with it, are outside their history (`newest`)
-# and slower by more than the limit; or if the history has a slower level that nobody has accepted,
-# and the run is on it.
+# A metric fails if the run, or the newest few with it, are outside their history (`newest`) and
+# slower by more than the limit; or if the history has a slower level that was not accepted, and
+# the run is on it.
 
 
 NEWEST = "newest"
 
 
 class Outcome(StrEnum):
-    """What the gate says of a metric."""
+    """The gate's result for a metric."""
 
     WITHIN = "within"  # its history
     WITHIN_LIMIT = "within_limit"  # slower than its history, by no more than the limit
     FASTER = "faster"
     SLOWER = "slower"
-    ALARM = "alarm"  # on a slower level that nobody has accepted
+    ALARM = "alarm"  # on a slower level that was not accepted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateVerdict:
-    """A metric of the run: its value, how many runs it is held against, the test's answer (`runs`,
-    `change`, `expected`, `low`, `high`) and the least slowdown of a single run that it can see."""
+    """The gate's verdict on one metric: its value, the number of earlier runs, the test's result
+    (`runs`, `change`, `expected`, `low`, `high`) and the smallest slowdown of a single run that it
+    can detect (`sees`)."""
 
     metric: str
     unit: str
@@ -223,7 +224,7 @@ _BAD = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
-    """The row of the run in `runs`, the limit, and a verdict a metric."""
+    """The gate's result: the run's row of `runs`, the limit, and a verdict per metric."""
 
     run: dict[str, Any]
     limit: float
@@ -243,10 +244,10 @@ def gate(
     where: Sequence[str] = (),
     assume_same: Sequence[str] = (),
 ) -> Gate:
-    """Hold a run (key, name, or `newest`) of the data set against those before it that are like it.
+    """Test a run (key, name, or `newest`) of the data set against the comparable runs before it.
 
-    Raises InputError if that is not known: the run is not there or of bad quality, none is
-    comparable, there are too few, or they have no such metric.
+    Raises InputError if that is not possible: the run does not exist or is of bad quality, none is
+    comparable, there are too few, or they lack the metric.
     """
     runs = data.some_runs(where, IDENTIFYING)
     row = runs.row(-1, named=True) if run == NEWEST else named_run(runs, run)
@@ -271,7 +272,7 @@ def gate(
 
 
 def bad_quality_text(run: str, quality: str) -> str:
-    """Why a run is held against nothing, as its column `quality` has it, and what to do."""
+    """Explain why a run of bad quality (its column `quality`) is not tested, and what to do."""
     parts = quality.split(",")
     what = ", ".join(_BAD.get(part, part) for part in parts)
     cheaper = "" if "tracing_cost" not in parts else ", with --ops none or --ops first,last"
@@ -310,7 +311,7 @@ def comparable(
 
 
 def like(runs: pl.DataFrame, row: dict[str, Any], assume_same: Sequence[str] = ()) -> pl.DataFrame:
-    """The runs in the group of the run of `row`; none if a field of it is unknown."""
+    """Return the runs in the group of the run of `row`; none if one of its fields is unknown."""
     grouped = groups(runs, assume_same)
     own = grouped.filter(pl.col("run") == row["run"])["group"][0]
     if own is None:

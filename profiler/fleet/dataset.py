@@ -67,18 +67,18 @@ from profiler.tools.metrics import (
 from profiler.tools.query import Database
 from profiler.tools.sources import load
 
-# --- A data set of runs as it is read.
+# --- Read a data set of runs.
 #
 #     data = Dataset("fleet/")
 #     data.runs(where=("hardware~MI300X", "steps=28"))
 #     data.history("denoise.step", where=())
 #
-# Readers take no lock: each question takes a snapshot of the files that count, and starts over if a
+# Readers take no lock: each query takes a snapshot of the valid files, and starts over if a
 # compaction has removed one of them meanwhile.
 
 
 _Answer = TypeVar("_Answer")
-_ATTEMPTS = 5  # snapshots, until no compaction removes a file of one
+_ATTEMPTS = 5  # snapshots, until no compaction removes one of their files
 _INTERNAL = ("batch", "schema_version")
 _SHOWN = tuple(column.name for column in RUNS if column.name not in _INTERNAL)
 _OF_RUNS = ("run", "batch", "run_id", "time_ns", "commit", "place", "quality")
@@ -91,7 +91,7 @@ Where = Sequence[str] | str
 
 
 class Dataset:
-    """The data set at a folder or an fsspec URL. Raises InputError if there is none."""
+    """A data set in a folder or at an fsspec URL. Raises InputError if there is none."""
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self.storage: Storage = open_storage(os.fspath(place))
@@ -101,33 +101,33 @@ class Dataset:
         return f"Dataset({self.storage.place!r})"
 
     def runs(self, where: Where = (), columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The runs that meet all conditions, as `columns.RUNS` has them but for `batch` and
-        `schema_version`, ordered by time; with these `columns` alone if some are named, which
-        of many runs takes far less time. Raises InputError for a condition that is none."""
+        """Return the runs that meet all conditions, ordered by time, with the columns of
+        `columns.RUNS` except `batch` and `schema_version`, or only the given `columns`, which is
+        much faster for many runs. Raises InputError for an invalid condition."""
         wanted = conditions(where)
         named = _SHOWN if columns is None else columns
         return asked(self.storage, lambda files: self._runs(files, wanted, named))
 
     def some_runs(self, where: Where = (), columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The same. Raises InputError if there is none."""
+        """Return the runs like `runs`. Raises InputError if there are none."""
         found = self.runs(where, columns)
         if found.is_empty():
             raise InputError(f"{self.storage.place} has no run that meets --where: change it")
         return found
 
     def history(self, metric: str, where: Where = (), *, quality: bool = False) -> pl.DataFrame:
-        """A metric over time: `run, run_id, time_ns, commit, value, low, high, unit, place,
-        quality`, a row a run that has it, ordered by time.
+        """Return a metric over time: `run, run_id, time_ns, commit, value, low, high, unit, place,
+        quality`, one row per run that has it, ordered by time.
 
-        Runs of bad quality are left out unless `quality` is set. Raises InputError if the name
-        is none, or names a submodule that has several stages.
+        Runs of bad quality are left out unless `quality` is set. Raises InputError if the name is
+        invalid, or names a submodule that has several stages.
         """
         return self.metrics([metric], where, quality=quality).drop("name")
 
     def metrics(
         self, names: Sequence[str], where: Where = (), *, quality: bool = False
     ) -> pl.DataFrame:
-        """Several metrics: the columns of `history` with `name` in front, a row a run and name,
+        """Return several metrics: the columns of `history` after `name`, one row per run and name,
         ordered by name as given, then by time."""
         wanted, parsed = conditions(where), [metric_name(name) for name in names]
 
@@ -154,9 +154,8 @@ class Dataset:
         return found.select("name", *_HISTORY)
 
     def metric_rows(self, where: Where = ()) -> tuple[pl.DataFrame, Any]:
-        """Every row of metrics, as a `pyarrow.dataset.Dataset`, which reads its files when it is
-        read; and the `run` and `batch` of the runs that meet the conditions: other rows do not
-        count."""
+        """Return all rows of metrics, as a `pyarrow.dataset.Dataset` that is read lazily, and the
+        `run` and `batch` of the runs that meet the conditions; other rows are not valid."""
         import pyarrow.dataset
 
         wanted = conditions(where)
@@ -176,7 +175,7 @@ class Dataset:
         return counted, rows
 
     def names(self, where: Where = ()) -> list[str]:
-        """The names of all metrics that the runs have, sorted."""
+        """Return the names of all metrics of the runs, sorted."""
         wanted = conditions(where)
 
         def question(files: Snapshot) -> pl.DataFrame:
@@ -197,7 +196,7 @@ class Dataset:
 
 
 def asked(storage: Storage, question: Callable[[Snapshot], _Answer]) -> _Answer:
-    """The answer of one snapshot."""
+    """Answer a question from one snapshot; take another if a file was removed meanwhile."""
     for _ in range(_ATTEMPTS):
         try:
             return question(snapshot(storage))
@@ -218,7 +217,7 @@ def asked(storage: Storage, question: Callable[[Snapshot], _Answer]) -> _Answer:
 def counted_runs(
     rows: pl.LazyFrame, removed: Iterable[tuple[str, str]] = frozenset()
 ) -> pl.LazyFrame:
-    """Each run once, as the earliest batch that was not removed has it, ordered by time."""
+    """Return each run once, from its earliest batch that was not removed, ordered by time."""
     pairs = list(removed)
     if pairs:
         gone = pl.LazyFrame(pairs, schema=["run", "batch"], orient="row")
@@ -227,7 +226,7 @@ def counted_runs(
 
 
 def _all_runs(storage: Storage, files: Snapshot, wanted: Sequence[Condition] = ()) -> pl.LazyFrame:
-    """All runs that count, of the files that can hold those wanted."""
+    """Return all valid runs, from the files that can contain those wanted."""
     return counted_runs(scan(storage, "runs", _pruned(files.runs, wanted)), files.removed)
 
 
@@ -245,7 +244,7 @@ def scan(storage: Storage, table: str, names: Sequence[str]) -> pl.LazyFrame:
 
 
 def _pruned(names: Sequence[str], wanted: Sequence[Condition]) -> list[str]:
-    """The files that can hold runs which meet the conditions, by the names of their folders."""
+    """Select the files that can contain runs which meet the conditions, by their folders' names."""
     for one in wanted:
         if one.sign == "=" and one.key in ("pipeline", "hardware"):
             values = {"pipeline": None, "hardware": None, one.key: one.value}
@@ -257,29 +256,29 @@ def _pruned(names: Sequence[str], wanted: Sequence[Condition]) -> list[str]:
     return list(names)
 
 
-# --- Which runs are comparable: those whose workload, variant, recipe, hardware and software agree.
+# --- Comparable runs: those whose workload, variant, recipe, hardware and software agree.
 #
 #     differences(one, other)          # why two runs are not: steps 28 ≠ 20
 #     groups(runs)                     # a column `group`, the same for comparable runs
 #
-# A field that nobody recorded is unknown, and unknown equals nothing, itself included, unless the
-# caller takes that field to agree.
+# A field that was not recorded is unknown, and unknown equals nothing, itself included, unless the
+# caller assumes that the field agrees.
 
 
 FIELDS: tuple[str, ...] = tuple(field for fields in IDENTITY.values() for field in fields)
 """The columns of `runs` that must agree."""
 IDENTIFYING = ("run", "run_id", "time_ns", "quality", *FIELDS)
-"""The columns of `runs` that tell a run and what it is comparable with."""
+"""The columns of `runs` that identify a run and what it is comparable with."""
 _UNKNOWN = "\x00unknown"
 _SEPARATOR = "\x1f"
 _DIGITS = 16
 
 
 class Why(StrEnum):
-    """Why a field does not let two runs be compared."""
+    """Why a field prevents a comparison of two runs."""
 
     DIFFERENT = "different"
-    UNKNOWN = "unknown"  # of one of them, or of both
+    UNKNOWN = "unknown"  # in one of them, or in both
 
 
 class Difference(Struct, frozen=True):
@@ -292,8 +291,8 @@ class Difference(Struct, frozen=True):
 
 
 def checked_fields(names: Iterable[str] | None, option: str) -> tuple[str, ...]:
-    """`names`, each a field of the identity, also by group (`recipe`) or with commas. Raises
-    InputError for one that is none."""
+    """Return `names` as fields of the identity; a name may be a group (`recipe`) or a list with
+    commas. Raises InputError for another name."""
     found: list[str] = []
     for name in (part.strip() for text in names or () for part in text.split(",")):
         if name not in FIELDS and name not in IDENTITY:
@@ -309,8 +308,8 @@ def differences(
     assume_same: Sequence[str] = (),
     ignored: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
-    """Why two rows of `runs` are not comparable; none where they are. A field of `assume_same`
-    agrees if either is unknown; one that is `ignored` agrees anyway."""
+    """Return the fields that make two rows of `runs` not comparable; empty if they are. A field of
+    `assume_same` agrees if either is unknown; one that is `ignored` always agrees."""
     found = []
     for field in (field for field in FIELDS if field not in ignored):
         mine, theirs = one[field], other[field]
@@ -324,11 +323,11 @@ def differences(
 def groups(
     runs: pl.DataFrame, assume_same: Sequence[str] = (), ignored: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """`runs` with a column `group`, String: the same for runs that are comparable, null for a run
-    that is comparable to none, itself included, because a field is unknown.
+    """Add a column `group` to `runs`, String: the same for comparable runs, null for a run that is
+    comparable to none, itself included, because a field is unknown.
 
-    A run whose field of `assume_same` is unknown joins those that agree otherwise, if they have one
-    value of that field; if they have several, nobody can say which, and it stays apart.
+    A run whose field of `assume_same` is unknown joins the runs that agree otherwise if these have
+    one value of that field; if they have several, its value is ambiguous and it stays apart.
     """
     fields = [field for field in FIELDS if field not in ignored]
     if not fields:
@@ -338,7 +337,7 @@ def groups(
         texts = _filled(texts, field, [other for other in fields if other != field])
     joined = pl.concat_str(
         [pl.col(field) for field in fields], separator=_SEPARATOR
-    )  # null if any is
+    )  # null if any field is
     keys = texts.select(joined.alias("group"))["group"]
     names = {
         key: hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
@@ -348,7 +347,7 @@ def groups(
 
 
 def _filled(texts: pl.DataFrame, field: str, others: Sequence[str]) -> pl.DataFrame:
-    """`texts` with the unknown values of `field` as the one value of those that agree otherwise."""
+    """Fill unknown values of `field` with the single value of the runs that agree otherwise."""
     known, number = pl.col(field).drop_nulls().first(), pl.col(field).drop_nulls().n_unique()
     if others:
         known, number = known.over(others), number.over(others)
@@ -356,14 +355,13 @@ def _filled(texts: pl.DataFrame, field: str, others: Sequence[str]) -> pl.DataFr
     return texts.with_columns(pl.coalesce(pl.col(field), filled))
 
 
-# --- Runs that are compared with none, and why: their quality is bad, or a field of their identity
-# is unknown.
+# --- Runs that are compared with none, and why: bad quality, or an unknown field of their identity.
 
 
 class Apart(Struct, frozen=True):
-    """Runs that are comparable to no others: how many, one of them, and the fields in which they
-    differ from the largest group, or that are unknown; none if their quality is bad. `without`
-    is the field that is compared by, if nobody recorded it of them."""
+    """Runs that are comparable with no others: their number, an example, and the fields that are
+    unknown or differ from the largest group; none if their quality is bad. `without` is the field
+    to compare by, if these runs lack it."""
 
     runs: int
     example: str
@@ -378,7 +376,7 @@ def comparable_with_none(
     ignored: Sequence[str] = (),
     by: str = "",
 ) -> list[Apart]:
-    """The runs `lacking` a group, or a value of the field `by`, by the fields that are unknown."""
+    """Group the runs `lacking` a group, or a value of the field `by`, by their unknown fields."""
     fields = [field for field in FIELDS if field not in ignored and field not in assume_same]
     if lacking.is_empty():
         return []
@@ -403,7 +401,7 @@ def comparable_with_none(
     ]
 
 
-# --- Removing runs from a data set: they stop to count at once, and go with the next compaction.
+# --- Remove runs from a data set: they no longer count, and the next compaction deletes them.
 
 
 _NAMED = 3
@@ -416,9 +414,9 @@ def selected(
     older_than: timedelta | None = None,
     clock: Callable[[], int] = time.time_ns,
 ) -> pl.DataFrame:
-    """The runs that are meant: those named by key (at least its first 8 digits) or `run_id`, and
-    that meet all conditions and are older than that. Raises InputError for a name of no run, or
-    a short key of several."""
+    """Select the runs that are named by key (at least its first 8 digits) or `run_id`, meet all
+    conditions and are older than `older_than`. Raises InputError for a name without a run, or a
+    short key of several runs."""
     check_dataset(storage)
     found = asked(storage, lambda files: _all_runs(storage, files).collect())
     if runs:
@@ -432,8 +430,8 @@ def selected(
 
 
 def remove(storage: Storage, runs: pl.DataFrame) -> int:
-    """Remove these rows of `runs`, and all others of the same keys; how many runs that are. A run
-    that is added again counts again. Raises OutputError if that cannot be written."""
+    """Remove these rows of `runs`, and all others with the same keys; return the number of runs. A
+    run that is added again counts again. Raises OutputError if the removal cannot be written."""
     if runs.is_empty():
         return 0
     files = snapshot(storage)
@@ -464,8 +462,7 @@ def _named(runs: pl.DataFrame, name: str) -> list[str]:
 #     with open_database(Dataset("fleet/"), timeout_s=60) as database:
 #         database.ask("select hardware, count(*) from runs group by all")
 #
-# The tables of one run, commands too, are there for runs that were named: read from their
-# bundles.
+# The tables of one run, including commands, are available for named runs: read from their bundles.
 
 
 _RUNS_WORD = re.compile(r"\bruns\b", re.IGNORECASE)
@@ -483,12 +480,12 @@ def open_database(
     runs: Mapping[str, Run] | None = None,
     timeout_s: float | None = None,
 ) -> Database:
-    """A database of the runs that meet the conditions and of their metrics, if `sql` names these
-    tables, and of the tables of `runs`. Raises InputError for a condition that is none,
+    """Open a database of the runs that meet the conditions and of their metrics, if `sql` names
+    these tables, and of the tables of `runs`. Raises InputError for an invalid condition,
     MissingPackageError without DuckDB.
 
-    Metrics are read while a query runs, of their columns those alone that it needs: there may be
-    more of them than memory holds.
+    Metrics are read while a query runs, only the columns that it needs: there may be more of them
+    than fit into memory.
     """
     tables: dict[str, Any] = {}
     views = {}
@@ -501,8 +498,8 @@ def open_database(
 
 
 def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
-    """The runs of these names, read where they lie, by key: so their rows join those of `runs`.
-    Raises InputError if one is none, or its bundle is not there any more."""
+    """Load the runs of these names from their places, by key, so that their rows join those of
+    `runs`. Raises InputError if a name has no run, or its bundle is gone."""
     if len(names) > _MOST_BUNDLES:
         raise InputError(f"{len(names)} bundles are too many to read at once: name {_MOST_BUNDLES}")
     found: dict[str, Run] = {}
@@ -513,18 +510,17 @@ def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
     return found
 
 
-# --- Summaries of runs → the rows of a batch, and its files.
+# --- Write summaries of runs as the rows and files of a batch.
 
 
 ORDER = ("metric", "stage", "submodule", "role", "shape", "device", "step", "run")
-"""By which the rows of a file of metrics are sorted: a reader skips what it does not ask for."""
+"""The sort order of the rows in a file of metrics, by which readers skip rows."""
 _ROW_GROUP = 64_000  # rows
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A run that is added: its summary, where it lies ("": that is not kept), and what the user
-    says of it."""
+    """A run to add: its summary, place ("" if not kept), and the user's commit and labels."""
 
     summary: Summary
     place: str
@@ -533,7 +529,7 @@ class Addition:
 
     @property
     def folder(self) -> str:
-        """The partition in which its rows stand."""
+        """The partition of its rows."""
         run = self.summary.run
         return partition(run["pipeline"], run["hardware"], run["time_ns"])
 
@@ -549,7 +545,7 @@ def commit_batch(
     for folder, of in by_folder.items():
         batch = batch_name(clock)
         frames = {"metrics": metrics_frame(of, batch), "runs": runs_frame(of, batch, clock())}
-        for table, frame in frames.items():  # in this order
+        for table, frame in frames.items():  # in this order: metrics first
             name = file_name(table, folder, batch)
             if not storage.create(name, parquet_bytes(frame)):
                 raise OutputError(f"{storage.place}/{name} is there already: add the runs again")
@@ -573,7 +569,7 @@ def runs_frame(additions: Sequence[Addition], batch: str, added_ns: int) -> pl.D
 
 
 def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
-    """The rows of `metrics`."""
+    """Return the rows of `metrics`, sorted by `ORDER`."""
     values: dict[str, list[object]] = {name: [] for name in VALUE_COLUMNS}
     runs: list[str] = []
     for one in additions:
@@ -585,26 +581,26 @@ def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
 
 
 def parquet_bytes(frame: pl.DataFrame) -> bytes:
-    """A Parquet file of the frame, with statistics by which readers skip rows."""
+    """Encode the frame as a Parquet file, with statistics by which readers skip rows."""
     file = io.BytesIO()
     frame.write_parquet(file, compression="zstd", statistics=True, row_group_size=_ROW_GROUP)
     return file.getvalue()
 
 
-# --- Compaction: the many small files of a data set as few large ones, without a moment in which a
-# reader misses or counts something twice.
+# --- Compaction: merge the many small files of a data set into few large ones, so that readers
+# never miss a run or count it twice.
 
 
 TARGET_BYTES = 256 << 20
 GRACE_S = 3600
-"""How long replaced files stay for readers that have just listed them."""
+"""How long replaced files are kept for readers that have just listed them, in seconds."""
 _KEPT = 3  # generations, for readers that have just listed them
-_ABANDONED_S = 86_400  # after which nobody writes the runs of metrics that are there any more
+_ABANDONED_S = 86_400  # age from which metrics without runs are abandoned
 
 
 class Compacted(Struct, frozen=True):
-    """What a compaction did: files before and after, and those that it deleted, which earlier ones
-    had replaced."""
+    """The result of a compaction: the number of files before and after, and of those it deleted
+    because earlier ones had replaced them."""
 
     before: int
     after: int
@@ -613,7 +609,7 @@ class Compacted(Struct, frozen=True):
 
 
 class _Merge(Struct, frozen=True):
-    """Files of one partition that become one of each table."""
+    """The files of one partition that are merged into one file per table."""
 
     folder: str
     runs: tuple[str, ...]
@@ -630,8 +626,8 @@ def compact(
     """Merge the files of each partition into files of about `target_bytes`, leave out what was
     removed, and delete what earlier compactions replaced more than `grace_s` ago.
 
-    Raises InputError if another compaction was faster, which has then done the work, OutputError
-    if nothing can be written.
+    Raises InputError if another compaction was faster, which has then done the work, OutputError if
+    nothing can be written.
     """
     check_dataset(storage)
     files = snapshot(storage)
@@ -669,9 +665,9 @@ def compact(
 
 
 def _commit(storage: Storage, generation: Generation) -> bool:
-    """Let a generation count; False if there is one of its number. Raises OutputError if
-    nobody knows whether it counts: then its files stay, and a later compaction deletes them if it
-    does not."""
+    """Make a generation valid; return False if there is one with its number. Raises OutputError if
+    it is not known whether it is valid: then its files stay, and a later compaction deletes them if
+    it is not."""
     return storage.create(generation_name(generation.number), msgspec.json.encode(generation))
 
 
@@ -680,16 +676,16 @@ def _number(files: Snapshot) -> int:
 
 
 def _delete_old(storage: Storage, files: Snapshot, now: int, grace_s: int) -> set[str]:
-    """Delete what was replaced long enough ago, before the generation that forgets it: while a file
-    is there, a generation says that it does not count. With it goes what killed writers and
-    compactions have left. Returns all names."""
+    """Delete files that were replaced long enough ago, before the generation that no longer lists
+    them: as long as a file exists, a generation says that it is not valid. Also deletes what killed
+    writers and compactions have left. Returns all names."""
     dated = {**files.generation.replaced, **files.generation.applied}
     old = {name for name, at in dated.items() if now - at >= grace_s}
-    # Merged files that no generation names, of a generation that another compaction has made: who
-    # wrote them cannot let them count any more.
+    # Merged files that no generation lists, for a generation that another compaction has made:
+    # their writer can no longer make them valid.
     newest = files.generation.number
     old |= {name for name in files.orphans if (merged_number(name) or newest + 1) <= newest}
-    # Metrics whose runs were not written within a day: nobody reads them.
+    # Metrics whose runs were not written within a day: they are never read.
     written = {last_part(name) for name in files.runs}
     lone = (name for name in files.metrics if last_part(name) not in written)
     batches = [name for name in lone if last_part(name).startswith("b")]
@@ -700,8 +696,8 @@ def _delete_old(storage: Storage, files: Snapshot, now: int, grace_s: int) -> se
 
 
 def _merges(storage: Storage, files: Snapshot, target_bytes: int) -> Iterator[_Merge]:
-    """Which files of each partition become one: as many as make about `target_bytes`. A file that
-    is large enough, or alone, stays as it is, unless a removed run is in it."""
+    """Yield the files of each partition to merge: as many as make about `target_bytes`. A file that
+    is large enough, or alone, is unchanged, unless it contains a removed run."""
     dirty = _with_removed(storage, files)
     runs, metrics = grouped(files.runs), grouped(files.metrics)
     for folder, names in runs.items():
@@ -731,7 +727,7 @@ def _merge_of(
 
 
 def _with_removed(storage: Storage, files: Snapshot) -> frozenset[str]:
-    """The files of runs that hold one which was removed."""
+    """Return the files of runs that contain a removed run."""
     if not files.removed:
         return frozenset()
     gone = pl.DataFrame(list(files.removed), schema=["run", "batch"], orient="row")
@@ -744,8 +740,8 @@ def _with_removed(storage: Storage, files: Snapshot) -> frozenset[str]:
 
 
 def _merged(storage: Storage, merge: _Merge, files: Snapshot, number: int) -> list[str]:
-    """Write the files of a merge; their names, none if nothing is left of them. A run that
-    stands in a file outside of the merge, too, stays in both: readers count it once."""
+    """Write the files of a merge and return their names; empty if no run is left. A run that is
+    also in a file outside of the merge stays in both: readers count it once."""
     runs = counted_runs(scan(storage, "runs", merge.runs), files.removed).collect()
     if runs.is_empty():
         return []
@@ -761,20 +757,20 @@ def _merged(storage: Storage, merge: _Merge, files: Snapshot, number: int) -> li
     return names
 
 
-# --- What groups of comparable runs are of: their identity, and a name that tells each from others.
+# --- The identities of groups of comparable runs, and names that distinguish them.
 #
 # known = identities(groups(data.runs()))
 # names(known)["5f0c…"]          # "sd3.5, steps=28"
 
 
-_BARE = frozenset({"resolution", "hardware", "software"})  # whose values say what they are
+_BARE = frozenset({"resolution", "hardware", "software"})  # their values explain themselves
 _LONGEST = 60  # characters of a value
-_BETWEEN = ", "  # entries of a value that is a list
+_BETWEEN = ", "  # between entries of a list
 
 
 def identities(grouped: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    """The identity of each group of `identity.groups`, in the order of their newest run, newest
-    first; of an assumed field the value that some of its runs have."""
+    """Return the identity of each group of `identity.groups`, newest run first; for an assumed
+    field the value that some of its runs have."""
     known = grouped.drop_nulls("group")
     found = known.group_by("group").agg(
         *(pl.col(field).drop_nulls().first() for field in FIELDS), pl.col("time_ns").max()
@@ -784,8 +780,8 @@ def identities(grouped: pl.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def names(known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """A name by group: its model, and the fields in which groups of that model differ, as `--where`
-    takes them."""
+    """Name each group by its model, and the fields in which groups of that model differ, in the
+    syntax of `--where`."""
     by_lead: dict[str, list[str]] = {}
     for group, identity in known.items():
         lead = identity["model"] or identity["pipeline"] or "runs"
@@ -805,7 +801,7 @@ def names(known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _apart(value: Any, every: Sequence[Any]) -> Any:
-    """Of a list, such as that of the software, the entries that not all have."""
+    """Reduce a list, such as software versions, to the entries that not all groups have."""
     if not isinstance(value, str) or _BETWEEN not in value:
         return value
     lists = [str(other).split(_BETWEEN) for other in every]

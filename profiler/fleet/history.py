@@ -50,7 +50,7 @@ from profiler.fleet.storage import Storage, why_not_here
 from profiler.tools.metrics import metric_name
 from profiler.tools.sources import load
 
-# --- Changes that somebody accepted: each is one file of the data set, and ends an alarm.
+# --- Accepted changes: each is one file of the data set, and ends an alarm.
 #
 #     accept(storage, "denoise.step@3fa1b2c4", because="the new sampler takes longer")
 #
@@ -67,7 +67,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=_MOST)]
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's word that a `metric` may be as it is from the run with the key `run` on."""
+    """A user's acceptance of the level of `metric` from the run with the key `run` on."""
 
     metric: _Name
     run: Annotated[str, msgspec.Meta(max_length=64)]
@@ -80,7 +80,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def change_name(metric: str, run: str) -> str:
-    """`denoise.step@3fa1b2c4`: how a change is called that starts with the run of this key."""
+    """Return the name of the change that starts with this run: `denoise.step@3fa1b2c4`."""
     return f"{metric}@{run[:_DIGITS]}"
 
 
@@ -91,7 +91,7 @@ def accept(
     because: str,
     clock: Callable[[], int] = time.time_ns,
 ) -> Accepted:
-    """Accept a change of a data set with these `runs`. Raises InputError if its name is none, no
+    """Accept a change of a data set with these `runs`. Raises InputError if its name is invalid, no
     reason is given, or it is accepted already."""
     metric, at, run = change.rpartition("@")
     if not at or not metric:
@@ -111,7 +111,7 @@ def accept(
 
 
 def accepted_changes(storage: Storage) -> list[Accepted]:
-    """What was accepted, oldest first. Raises InputError for a file that is none."""
+    """Read the accepted changes, oldest first. Raises InputError for a file that is none."""
     found = []
     for name in storage.names(ACCEPTED):
         if not name.endswith(".json"):
@@ -126,8 +126,8 @@ def accepted_changes(storage: Storage) -> list[Accepted]:
 
 
 def named_run(runs: pl.DataFrame, name: str) -> dict[str, Any]:
-    """The row of the run with this key, its first 8 digits at least, or name (the newest of that
-    name). Raises InputError if there is none, or a short key is of several."""
+    """Return the row of the run with this key, its first 8 digits at least, or name (the newest of
+    that name). Raises InputError if there is none, or several runs share a short key."""
     found = runs.filter((pl.col("run") == name) | (pl.col("run_id") == name))
     if found.is_empty() and len(name) >= _DIGITS:
         found = runs.filter(pl.col("run").str.starts_with(name))
@@ -141,11 +141,11 @@ def named_run(runs: pl.DataFrame, name: str) -> dict[str, Any]:
     return found.row(-1, named=True)
 
 
-# --- Why a metric changed: our own comparison of the last good and the first bad run's bundles.
+# --- Why a metric changed: a comparison of the last good and the first bad run's bundles.
 
 
 def explanation(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Comparison | str:
-    """The comparison of two runs, rows of a history; or, in a sentence, why there is none."""
+    """Compare two runs, given as rows of a history; or say in a sentence why not."""
     measured = []
     for row in (good, bad):
         place = str(row["place"])
@@ -167,57 +167,51 @@ def explanation(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Comparison |
 #
 #     newest(values).outside      # of the last run, and up to five before it
 #
-# The newest one to six runs are each held against the runs before them: Student's t of their mean,
-# the spread taken from the history. It asks another question than `change_points`, which looks back
-# at the whole history and finds where it changed; a change is seen here first, and confirmed there.
+# The newest one to six runs are each tested against the runs before them: Student's t of their
+# mean, with the spread of the history. Unlike `change_points`, which looks back at the whole
+# history and locates changes, this detects a change early; `change_points` confirms it later.
 #
-# - Where the history drifts (p below 0.05), the runs are held against the line, continued, with
-# the
-#   error of that. Elsewhere a step has to explain them better than a line through all of it
-# would,
-#   for a drift that 30 runs still hide looks like a step to a mean of several: four and five runs
-#   have the power for a large margin, and their level is decided by it more than by p.
+# - If the history drifts (p below 0.05), the runs are tested against the continued line, including
+#   its error. Otherwise a step has to explain them better than a line through all runs, because a
+#   drift that 30 runs still hide looks like a step to a mean of several. Four and five runs have
+#   the power for a large margin, which limits them more than p does.
 # - Levels and margins were chosen together, on generated histories, so that at most `alpha /
-# family`
-#   of the runs of an unchanged or a drifting history are outside, `family` being the number of
-#   metrics that are gated together. They are no bound that holds for all histories, as the sum of
-# the
-#   levels would be.
-# - Where it has two modes, a run is held against the mode that it is nearest to, and a run of
-# newest
-#   runs all in one mode against that mode's share.
-# - The newest run must itself lie well out to the same side, and in means of several each counts
-#   with at most four standard deviations: neither does one run that is far out colour those after
-# it,
-#   nor does a mean that is outside by chance stay so for six runs.
+#   family` of the runs of an unchanged or a drifting history are outside; `family` is the number of
+#   metrics that are gated together. They are no bound for all histories, as the sum of the levels
+#   would be.
+# - If it has two modes, a run is tested against its nearest mode; if all newest runs are in one
+#   mode, also against that mode's share.
+# - The newest run must itself deviate to the same side, and in means of several each run counts
+#   with at most four standard deviations: so an outlier does not affect the runs after it, and a
+#   mean that is outside by chance does not stay so for six runs.
 
 
 ALPHA = 0.01
 LEAST_RUNS = 8
-"""The fewest runs of history: below, their own spread is hardly known."""
+"""The minimum number of earlier runs: with fewer, their spread is hardly known."""
 
-_WINDOWS = 6  # newest runs that are looked at together
-_REFERENCE = 60  # runs of history that are looked at
+_WINDOWS = 6  # newest runs that are tested together
+_REFERENCE = 60  # runs of history that are used
 _DRIFTS = 0.05  # p of a slope, below which the history may drift
-_PARTS = (0.067, 0.047, 0.032, 1.24, 0.51, 0.047)  # of the level, by the number of newest runs
+_PARTS = (0.067, 0.047, 0.032, 1.24, 0.51, 0.047)  # of the level, by number of newest runs
 _BETTER = (3.0, 3.0, 3.0, 7.0, 5.0, 0.0)
-"""Squares, in variances of a run, that a step explains beyond what a line does; by their number."""
+"""By how much a step must beat a line, in variances of a run, by number of newest runs."""
 _OF_LINE = (0.047,) * _WINDOWS  # parts if the history drifts
-_OF_MODES = (0.107,) * _WINDOWS  # and if it has two modes
-_FURTHEST = 4.0  # standard deviations that a run counts with in a mean of several
-_SAME_SIDE = 1.7  # standard deviations by which the newest run has to deviate as well
-_OF_SHARES = 0.2  # the part of alpha that the shares of modes are tested with
+_OF_MODES = (0.107,) * _WINDOWS  # parts if it has two modes
+_FURTHEST = 4.0  # standard deviations at which a run is clipped in a mean
+_SAME_SIDE = 1.7  # standard deviations that the newest run must deviate
+_OF_SHARES = 0.2  # part of alpha for the test of modes' shares
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What the newest runs say.
+    """The result of the test of the newest runs.
 
-    `runs`: how many newest runs tell most. `change`: their mean over what was expected, less 1, a
-    ratio. `p`: the probability of that or more without a change, corrected for the windows and the
-    family. `expected`, `low`, `high`: what the history expects of the newest run, and the interval
-    of one run at the level asked, in the unit of the values. `spread`: the standard deviation of
-    the history, a ratio.
+    `runs`: the number of newest runs with the strongest result. `change`: their mean over the
+    expected value, minus 1, a ratio. `p`: the probability of that or more without a change,
+    corrected for the windows and the family. `expected`, `low`, `high`: the expected value of the
+    newest run, and the interval of one run at the given level, in the unit of the values. `spread`:
+    the standard deviation of the history, a ratio.
     """
 
     outside: bool
@@ -232,9 +226,9 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """Residuals of the newest runs, the spread of one, the standard error of their expectation in
-    units of it, degrees of freedom, and the parts of the level that tests of one to six runs
-    have."""
+    """What the history predicts: residuals of the newest runs, the spread of one run, the standard
+    error of the expectation relative to it, degrees of freedom, and the parts of the level for
+    tests of one to six runs."""
 
     residuals: Reals
     spread: float
@@ -247,11 +241,11 @@ class _Expected:
 def newest(
     values: Reals, *, alpha: float = ALPHA, family: int = 1, earlier: Reals | None = None
 ) -> Newest | None:
-    """Hold the last of `values`, in the order of time, against those before it; None if there
-    are fewer than `LEAST_RUNS` before it.
+    """Test the last of `values`, in order of time, against those before it; None if there are fewer
+    than `LEAST_RUNS` before it.
 
     `earlier` are relative residuals of runs before the last change, each about its own level: they
-    tell the spread if the level itself is known from few runs.
+    give the spread if there are only few runs on the current level.
     """
     scale = relative(values)
     known = np.empty(0) if earlier is None else earlier
@@ -331,7 +325,7 @@ def _expected(history: Reals, last: Reals, known: Reals, modes: Modes | None) ->
 
 
 def _p(expected: _Expected, m: int) -> float:
-    """The two-sided p of the mean of the newest runs; 1 if the last of them is no part of it."""
+    """The two-sided p of the mean of the newest runs; 1 if the last does not deviate, too."""
     shares = expected.residuals / expected.spread
     if m > 1:
         shares = np.clip(shares, -_FURTHEST, _FURTHEST)
@@ -342,11 +336,10 @@ def _p(expected: _Expected, m: int) -> float:
 
 
 def _beats_line(history: Reals, last: Reals, spread: float) -> float:
-    """The squares, in variances of a run, by which a step before `last` explains more of the values
-    than a line through all of them."""
+    """By how much a step before `last` beats a line through all values, in variances of a run."""
     n, m = len(history), len(last)
     together = np.concatenate((history, last))
-    reach = _FURTHEST * spread  # what is far out is no sign of a line
+    reach = _FURTHEST * spread  # outliers are no sign of a line
     together = np.clip(together, history.mean() - reach, history.mean() + reach)
     step = n * m / (n + m) * float(together[n:].mean() - together[:n].mean()) ** 2
     positions = np.arange(n + m) - (n + m - 1) / 2
@@ -355,7 +348,7 @@ def _beats_line(history: Reals, last: Reals, spread: float) -> float:
 
 
 def _share_p(modes: Modes, last: Reals) -> float:
-    """How likely it is that all newest runs are in one mode by chance; 1 if they are not."""
+    """The probability that all newest runs are in one mode by chance; 1 if they are not."""
     n = len(modes.is_high)
     high = last > modes.border
     if high.all():
@@ -377,9 +370,8 @@ def _quantile(p: float, freedom: int) -> float:
 
 
 def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: int = 1) -> int:
-    """How many more runs of history the gate needs to see one run that is slower by `limit`, a
-    ratio; 0 if it has enough, -1 if no number of runs would do, because single runs scatter
-    by too much."""
+    """Compute how many more runs of history the gate needs to detect one run that is slower by the
+    ratio `limit`; 0 if it has enough, -1 if single runs scatter too much for any number."""
     n = len(values)
     if n < LEAST_RUNS:
         return LEAST_RUNS - n
@@ -395,19 +387,18 @@ def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family:
     return -1
 
 
-# --- The history of one metric: if it changed, what was accepted, and what counts as its level
-# now.
+# --- The history of one metric: its changes, which were accepted, and its current level.
 #
 #     past = metric_history("denoise.step", frame, accepted_changes(storage))
-#     past.changes      # with the runs before and after, and whether anybody accepted them
+#     past.changes      # with the runs before and after, and whether they were accepted
 #     past.alarm        # the change that is slower, and neither accepted nor gone
 #     past.newest       # whether the newest runs are outside, by the sequential test
 #
-# `frame` is what `Dataset.history` returns for comparable runs, in the order of time.
+# `frame` is the result of `Dataset.history` for comparable runs, in order of time.
 
 
-_NEAR = 3  # runs by which the place of a change may move as runs are added
-_BACK = 0.01  # a change is gone if the level is within this of the one before it
+_NEAR = 3  # runs by which a change may move as runs are added
+_BACK = 0.01  # a change is gone if its level is within this of the previous one
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +416,8 @@ class HistoryChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetricHistory:
-    """What the history of a metric shows. `level_from` to `level_to`: positions of the runs that
-    tell its level: those since the last change, or before the alarm."""
+    """The history of a metric. `level_from` to `level_to`: positions of the runs that define its
+    level: those since the last change, or before the alarm."""
 
     metric: str
     unit: str
@@ -444,12 +435,12 @@ class MetricHistory:
 
     @property
     def alarm(self) -> HistoryChange | None:
-        """The change that nobody has accepted and that is not gone."""
+        """The open change: slower, not accepted and not gone; None if there is none."""
         return next((each for each in self.changes if each.is_open), None)
 
     @property
     def level(self) -> float:
-        """The median of the runs that tell the level, which later runs are held against."""
+        """The median of the runs that define the level, with which later runs are compared."""
         return float(np.median(self.values[self.level_from : self.level_to]))
 
     @property
@@ -459,12 +450,12 @@ class MetricHistory:
 
     @property
     def now(self) -> float:
-        """The median since then."""
+        """The median of the runs since the last change."""
         return float(np.median(self.values[self.since :]))
 
     @property
     def has_alarm(self) -> bool:
-        """Whether the newest runs are on a level that nobody has accepted."""
+        """Whether the newest runs are on a level that was not accepted."""
         return self.level_to < len(self.values)
 
 
@@ -476,7 +467,7 @@ def metric_history(
     alpha: float = ALPHA,
     family: int = 1,
 ) -> MetricHistory:
-    """The history of `metric`, of at least one run."""
+    """Compute the history of `metric` from at least one run."""
     values = frame["value"].to_numpy()
     found = change_points(values)
     places = {run: at for at, run in enumerate(frame["run"])}
@@ -501,7 +492,7 @@ def metric_history(
 
 
 def _with_accepted(values: Reals, found: Found, reasons: dict[int, Accepted]) -> list[Change]:
-    """The changes that were found, and those that were accepted before they can be."""
+    """Return the detected changes, and those that were accepted before they could be detected."""
     points = list(found.changes)
     for at in reasons:
         if at > 0 and all(abs(at - each.at) > _NEAR for each in points):
@@ -515,7 +506,7 @@ def _with_accepted(values: Reals, found: Found, reasons: dict[int, Accepted]) ->
 def _judged(
     metric: str, frame: pl.DataFrame, points: list[Change], reasons: dict[int, Accepted]
 ) -> tuple[tuple[HistoryChange, ...], int, int]:
-    """Each change with its reason; and which runs tell the level."""
+    """Return each change with its reason and state, and the range of runs that define the level."""
     n, start, open_at = len(frame), 0, None
     ends = [*(each.at for each in points[1:]), n][: len(points)]
     judged: list[HistoryChange] = []
@@ -542,7 +533,7 @@ def _judged(
 
 
 def _residuals(values: Reals, points: list[Change]) -> Reals:
-    """Relative deviations of the runs before the last change from the level of their stretch."""
+    """The relative deviations of the runs before the last change, each from its own level."""
     parts = []
     edges = [0, *(each.at for each in points)]
     for begin, end in pairwise(edges):
@@ -552,48 +543,48 @@ def _residuals(values: Reals, points: list[Change]) -> Reals:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-# --- What a history has come to, its changes, and each of its runs, as codes.
+# --- The state of a history, of its changes, and of each of its runs, as codes.
 #
-# state_of(past)                   # steady, a change that nobody has accepted, a drift, …
-# run_verdicts(past)               # a RunVerdict a run, in the order of the history
+# state_of(past)                   # steady, a change that was not accepted, a drift, …
+# run_verdicts(past)               # one RunVerdict per run, in the order of the history
 # levels(past)                     # the median of the runs between the changes around each run
 
 
 class RunVerdict(StrEnum):
-    """What a run is in its history."""
+    """The verdict on a run within its history."""
 
     ON_LEVEL = "on_level"
     FIRST_BAD = "first_bad"  # after a change to slower
     FIRST_FASTER = "first_faster"  # after a change to faster
-    FIRST_ACCEPTED = "first_accepted"  # after a change that somebody accepted
-    NOT_ACCEPTED = "not_accepted"  # on a slower level that nobody has accepted
+    FIRST_ACCEPTED = "first_accepted"  # after a change that was accepted
+    NOT_ACCEPTED = "not_accepted"  # on a slower level that was not accepted
     DRIFT = "drift"
-    OUTSIDE = "outside"  # one of the newest runs, which the history does not expect
+    OUTSIDE = "outside"  # one of the newest runs, beyond what the history predicts
 
 
 class ChangeState(StrEnum):
-    """What has become of a change."""
+    """The state of a change."""
 
-    ALARM = "alarm"  # slower, neither accepted nor gone; also a further one beyond such a one
+    ALARM = "alarm"  # slower, neither accepted nor gone; also later ones beyond it
     ACCEPTED = "accepted"
     FASTER = "faster"
-    GONE = "gone"  # slower, and a later change took it back, or the one accepted after it
+    GONE = "gone"  # slower, but reverted by a later or an accepted change
 
 
 class State(StrEnum):
-    """What a history has come to; the first that holds, in this order."""
+    """The state of a history: the first that applies, in this order."""
 
     CHANGE = "change"  # slower, and neither accepted nor gone
     OUTSIDE = "outside"  # its newest runs
     DRIFT = "drift"  # until its newest run
     TWO_MODES = "two_modes"
     ACCEPTED = "accepted"  # its last change
-    FEW = "few"  # runs: fewer than any of these could be told from
+    FEW = "few"  # fewer runs than any of these needs
     STEADY = "steady"
 
 
 def change_state(past: MetricHistory, each: HistoryChange) -> ChangeState:
-    """What has become of a change of this history."""
+    """Return the state of a change of this history."""
     if each.because is not None:
         return ChangeState.ACCEPTED
     if each.change.after <= each.change.before:
@@ -620,7 +611,7 @@ def state_of(past: MetricHistory) -> State:
 
 
 def run_verdicts(past: MetricHistory) -> list[RunVerdict]:
-    """What each run is; a change tells more of its first run than what that lies in."""
+    """Return the verdict on each run; the first run of a change gets the change's verdict."""
     n = len(past.values)
     found = [RunVerdict.ON_LEVEL] * n
     for drift in past.drifts:
@@ -653,15 +644,15 @@ def levels(past: MetricHistory) -> Reals:
     return found
 
 
-# --- All runs of a data set at one look: newest, slowest, and the history of each workload.
+# --- The overview of a data set: newest and slowest runs, and the history of each workload.
 #
 #     found = overview(Dataset("fleet/"), ["elapsed"])
-#     found.runs              # a row a run of good quality, with the median of the runs like it
+#     found.runs              # one row per run of good quality, with the median of comparable runs
 #     found.workloads         # the histories of each group of comparable runs
-#     found.bad, found.apart  # what takes no part, and why
+#     found.bad, found.apart  # runs that are left out, and why
 #
-# Histories are those of `fleet history`; the levels of their tests are shared by all histories that
-# are looked at together.
+# Histories are those of `fleet history`; the levels of their tests are shared by all histories of
+# the overview.
 
 
 _URGENT = tuple(State)
@@ -669,8 +660,8 @@ _URGENT = tuple(State)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """A group of comparable runs: its `name` among all, its `identity` by field, how many `runs`,
-    and the history of each metric that they have, in the order asked for."""
+    """A group of comparable runs: its distinguishing `name`, its `identity` by field, the number of
+    `runs`, and the history of each requested metric that they have."""
 
     group: str
     name: str
@@ -686,14 +677,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overview:
-    """What `metrics` show over all runs; their first is what `runs` and `bad` have.
+    """The overview of `metrics` over all runs; `runs` and `bad` are about the first of them.
 
-    `runs`: a row a run of good quality, by time: `run, run_id, time_ns, commit, place, quality,
-    drops, residual, tracing_cost, workload, value, unit`, `median` of the runs like it, and
-    `against`: the value over that, less 1. Of a run that is comparable with none `workload`,
-    `median` and `against` are null, of one without the metric `value` is. `bad`: the same of runs
-    of bad quality, without what they would be held against. `workloads`: the most urgent first.
-    `apart`: runs that are comparable with none.
+    `runs`: one row per run of good quality, by time: `run, run_id, time_ns, commit, place, quality,
+    drops, residual, tracing_cost, workload, value, unit`, `median` of the comparable runs, and
+    `against`: the value over that median, minus 1. `workload`, `median` and `against` are null for
+    a run that is comparable with none, `value` for one without the metric. `bad`: the same for runs
+    of bad quality, without median and `against`. `workloads`: the most urgent first. `apart`: runs
+    that are comparable with none.
     """
 
     metrics: tuple[str, ...]
@@ -705,7 +696,7 @@ class Overview:
 
     @property
     def histories(self) -> Iterator[tuple[Workload, MetricHistory]]:
-        """All histories, with whose they are."""
+        """Yield all histories, each with its workload."""
         return ((each, past) for each in self.workloads for past in each.histories)
 
 
@@ -717,9 +708,9 @@ def overview(
     assume_same: Sequence[str] = (),
     quality: bool = False,
 ) -> Overview:
-    """Look at all runs that meet the conditions; runs of bad quality stand apart unless `quality`
-    is set. Raises InputError if there is none, or none has the first metric, and for a metric or
-    condition that is none."""
+    """Make the overview of all runs that meet the conditions; runs of bad quality are separate
+    unless `quality` is set. Raises InputError if there is no run, or none has the first metric, and
+    for an invalid metric or condition."""
     asked = tuple(dict.fromkeys(metrics))
     runs = data.some_runs(where)
     values = data.metrics(asked, where, quality=True)
@@ -731,7 +722,7 @@ def overview(
     grouped = groups(runs.filter(is_good), assume_same)
     workloads = _workloads(grouped, values, asked, accepted_changes(data.storage))
     named = {each.group: each.name for each in workloads}
-    # Each against the median of the runs like it.
+    # Each run relative to the median of comparable runs.
     middle = pl.when(pl.col("group").is_not_null()).then(pl.col("value").median().over("group"))
     held = _with_values(grouped, first, named).with_columns(median=middle)
     against = pl.when(pl.col("median") > 0).then(pl.col("value") / pl.col("median") - 1)

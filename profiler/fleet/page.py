@@ -61,13 +61,13 @@ from profiler.trace import __version__
 # --- The curve of a history as SVG, for pages: its runs, its levels, its changes.
 
 
-_LEFT, _EDGE = 70, 16  # for the texts of the axis, and around
+_LEFT, _EDGE = 70, 16  # for the labels of the axis, and margins
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a curve: width and height in units of the picture, how many runs it draws at most, and
-    whether each tells its name."""
+    """The size of a curve: width and height in units of the picture, the maximum number of drawn
+    runs, and whether each shows its name."""
 
     width: int
     height: int
@@ -80,8 +80,8 @@ SMALL = Size(420, 110, 240, named=False)
 
 
 def curve(past: MetricHistory, size: Size) -> str:
-    """The values of a history over its runs, oldest first. Of more runs than there is room for, the
-    least and the largest of each group are drawn."""
+    """Draw the values of a history over its runs, oldest first. If there are too many runs, the
+    minimum and maximum of each group are drawn."""
     values = past.values
     low, high = float(values.min()), float(values.max())
     low = min(low, 0.9 * high) if high > 0 else low
@@ -117,7 +117,7 @@ def _axis(past: MetricHistory, frame: _Frame, high: float) -> Iterator[str]:
 
 
 def _lines(past: MetricHistory, frame: _Frame) -> Iterator[str]:
-    """The level between changes, and the changes."""
+    """Yield the lines of the levels between changes, and of the changes."""
     values, height = past.values, frame.size.height
     for each in past.drifts:  # a line through the median of its runs
         middle = float(np.median(values[each.first : each.end]))
@@ -155,7 +155,7 @@ def _run_dots(past: MetricHistory, frame: _Frame) -> Iterator[str]:
 
 
 def _shown(values: np.typing.NDArray[np.float64], most: int) -> list[int]:
-    """Positions of the runs that are drawn: all, or of each group the least and the largest."""
+    """Return the positions of the drawn runs: all, or the minimum and maximum of each group."""
     if len(values) <= most:
         return [*range(len(values))]
     found: set[int] = set()
@@ -164,16 +164,16 @@ def _shown(values: np.typing.NDArray[np.float64], most: int) -> list[int]:
     return sorted(found)
 
 
-# --- What the pages of many runs say of states and verdicts.
+# --- Words for states and verdicts on the pages of many runs.
 
 
-STATES = {  # the others are called as their codes are
+STATES = {  # the others are named like their codes
     **{state: said(state.replace("_", " ")) for state in State},
     State.CHANGE: said("slower, not accepted"),
     State.OUTSIDE: said("newest outside"),
     State.FEW: said("too few runs"),
 }
-_COUNTED = {  # each by itself among others: no commas in them
+_COUNTED = {  # each alone within a list, so without commas
     State.CHANGE: said("{n} slower (not accepted)"),
     State.OUTSIDE: said("{n} with its newest run outside its history"),
     State.DRIFT: said("{n} drifting"),
@@ -205,31 +205,31 @@ _QUALITY = {
 
 
 def counted_state(state: State, number: int) -> Said:
-    """How many histories are in a state: `"1 slower (not accepted)"`."""
+    """Say how many histories are in a state: `"1 slower (not accepted)"`."""
     return said(_COUNTED[state].template, n=count(number))
 
 
 def quality_word(quality: str) -> Said:
-    """Why a run is of bad quality, as its column `quality` has it."""
+    """Say why a run is of bad quality, from its column `quality`."""
     return joined(", ", [_QUALITY.get(part, part) for part in quality.split(",")])
 
 
 def spoken_words(qualities: frozenset[str]) -> dict[str, Said]:
-    """All words by their English, with those of these `quality` texts."""
+    """Return all words by their English text, including those of these `quality` texts."""
     known = (*STATES.values(), *VERDICTS.values(), *CHANGE_STATES.values())
     return {str(one): one for one in (*known, *map(quality_word, sorted(qualities)))}
 
 
-# --- The frame of the pages of many runs: self-contained, offline, of the scripts and styles that
-# the page of one run has.
+# --- The frame of the pages of many runs: self-contained, offline, with the scripts and styles of
+# the page of one run.
 
 
 _SCRIPTS = modules("many_runs.js")
 
 
 class Block(Struct, frozen=True, eq=False):
-    """A section of a page: its `key` and its name in the list of contents, its HTML, the tables
-    that this has places for, and the `quality` of runs that these name."""
+    """A section of a page: its `key` and its name in the list of contents, its HTML, the tables for
+    its placeholders, and the `quality` texts in these."""
 
     key: str
     name: str
@@ -262,7 +262,7 @@ def page_document(
 
 
 def _data(blocks: Iterable[Block], language: str) -> dict[str, Any]:
-    """What the scripts read, as JSON has it."""
+    """The data of the scripts, as JSON values."""
     tables = {}
     for block in blocks:
         words = spoken_words(block.qualities)
@@ -290,7 +290,7 @@ HELD = {
     "bad": 500,
     "runs": 10_000,
 }
-"""Rows that a page holds at most."""
+"""The maximum number of rows in the page, by table."""
 _SHOWN = 15
 _COMMIT = 12  # characters
 
@@ -387,8 +387,8 @@ Beside = Callable[[str], str | None]
 
 
 def reports_beside(folder: Path | None) -> Beside:
-    """From the place of a run to its bundle's report, as a path from `folder`, in which the page
-    will be; None if there is none, or no `folder`."""
+    """Return a function from the place of a run to its bundle's report, as a path relative to the
+    page's `folder`; it returns None if there is no report, or no `folder`."""
 
     def found(place: str) -> str | None:
         if folder is None or not place or is_url(place) or not place.isprintable():
@@ -413,13 +413,13 @@ def _view(
     search: bool = True,
     sort: str = "time",
 ) -> TableView | None:
-    """`frame` as a table whose values are in `unit`."""
+    """Make a table of `frame` whose values are in `unit`."""
     shown = _in_unit(columns, unit)
     return table(key, name, shown, columns, frame, shown=_SHOWN, search=search, sort=sort)
 
 
 def _in_unit(columns: Sequence[Column], unit: str) -> tuple[Column, ...]:
-    """The columns, those that hold values of the metric in the kind of its unit."""
+    """Return the columns, with the kind of the metric's unit for columns of its values."""
     kind = _KINDS.get(unit, "number")
     return tuple(
         renamed(columns, each.name, kind=kind) if each.name in _OF_UNIT else each
@@ -428,7 +428,7 @@ def _in_unit(columns: Sequence[Column], unit: str) -> tuple[Column, ...]:
 
 
 def _texts() -> tuple[pl.Expr, ...]:
-    """Name, time and commit of the runs of a frame as they are shown."""
+    """Return expressions for the displayed name, time and commit of the runs of a frame."""
     return (
         pl.col("run_id").map_elements(plain_text, pl.String()).alias("run"),
         pl.col("time_ns").map_elements(when, pl.String()).alias("time"),
@@ -464,7 +464,7 @@ def _change_row(workload: str, past: MetricHistory, each: HistoryChange) -> dict
     }
 
 
-# --- Histories as one HTML page: their curves, changes and runs. Self-contained, nothing is loaded.
+# --- Histories as one HTML page: their curves, changes and runs. Self-contained, loads nothing.
 #
 # Names come from manifests and are never trusted: they are escaped, or become text nodes.
 
@@ -476,8 +476,8 @@ def history_page(
     notes: Sequence[str] = (),
     language: str = "auto",
 ) -> str:
-    """The page of histories of a data set. `explained` are texts by the name of a change, `notes`
-    say what takes no part."""
+    """Return the page of a data set's histories. `explained` are texts by name of a change, `notes`
+    say what is left out."""
     blocks = [_block(past, number, explained or {}) for number, past in enumerate(histories)]
     title = said("History of {dataset}", dataset=plain_text(dataset))
     return page_document(title, notes, blocks, language)
@@ -514,7 +514,7 @@ def _history_changes(past: MetricHistory, explained: Mapping[str, str]) -> Itera
 
 
 def _runs_part(past: MetricHistory, number: int) -> str:
-    """The place of the table of runs, and what it leaves out."""
+    """The placeholder of the table of runs, with a note on rows that are left out."""
     all_runs, held = len(past.values), HELD["runs"]
     cut = said("The newest {held} of {all} runs.", held=count(held), all=count(all_runs))
     note = _help(cut) if all_runs > held else ""
@@ -524,18 +524,18 @@ def _runs_part(past: MetricHistory, number: int) -> str:
     )
 
 
-# --- All runs of a data set as one HTML page. Self-contained, nothing is loaded.
+# --- All runs of a data set as one HTML page. Self-contained, loads nothing.
 #
 # Names come from manifests and are never trusted: they are escaped, or become text nodes.
 
 
 CURVES = 60
-"""Workloads whose curves a page holds."""
+"""Workloads with a curve on the page."""
 _WRONG = (State.CHANGE, State.OUTSIDE)
 
 
 def overview_headline(over: Overview) -> Said:
-    """How many runs of what, and in which states."""
+    """Say how many runs and workloads there are, and in which states."""
     states = Counter(each.state for each in over.workloads)
     counts = [counted_state(state, states[state]) for state in State if states[state]]
     if not counts:
@@ -551,7 +551,7 @@ def overview_headline(over: Overview) -> Said:
 
 
 def overview_page(dataset: str, over: Overview, beside: Beside, language: str = "auto") -> str:
-    """The page; `beside` tells where a run's report is, from the page's place."""
+    """Return the page; `beside` returns the path of a run's report, relative to the page."""
     blocks = [
         _changes_block(over),
         *_workloads(over),
@@ -603,7 +603,7 @@ def _changes_block(over: Overview) -> Block | None:
 
 
 def _workloads(over: Overview) -> Iterator[Block]:
-    """The workloads by each metric, the most urgent first."""
+    """Yield the table of workloads for each metric, most urgent first."""
     for number, metric in enumerate(over.metrics):
         chosen = [(each, past) for each, past in over.histories if past.metric == metric]
         rows = [
@@ -636,7 +636,7 @@ def _newest(over: Overview, beside: Beside) -> Block:
 
 
 def _slowest(over: Overview, beside: Beside) -> Block:
-    """The runs that are slowest against the runs like them."""
+    """The slowest runs relative to comparable runs."""
     slower = over.runs.filter(pl.col("against") > 0)
     ranked = slower.sort("against", "time_ns", descending=True, maintain_order=True)
     frame = _runs_frame(ranked.head(HELD["slowest"]), beside)
@@ -663,7 +663,7 @@ def _bad(over: Overview, beside: Beside) -> Block | None:
 
 
 def _cut(total: int, what: str) -> tuple[Said, ...]:
-    """A sentence if a table holds fewer rows than there are."""
+    """A sentence if a table has fewer rows than there are."""
     held = HELD[what]
     if total <= held:
         return ()
@@ -692,7 +692,7 @@ def _help(note: Said) -> str:
 
 
 def _curves(over: Overview) -> Block | None:
-    """A block a workload: its state, what its histories show, their curves, its identity."""
+    """A block per workload: its state, descriptions and curves of its histories, its identity."""
     if not over.workloads:
         return None
     note = said(

@@ -33,7 +33,7 @@ from profiler.files import create_atomically, decoded, folder_mode, not_writable
 from profiler.text import check_utf8
 from profiler.tools.metrics import RUNS, SCHEMA_VERSION
 
-# --- `--where KEY=VALUE`: which runs of a data set are meant.
+# --- `--where KEY=VALUE`: select runs of a data set.
 #
 # conditions(["hardware~MI300X", "steps>=20", "label.branch=main"])
 
@@ -48,7 +48,7 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 class Condition(NamedTuple):
-    """One condition: its parts; `matches` is true of the runs meant."""
+    """One condition: its parts; `matches` selects the runs that meet it."""
 
     key: str
     sign: str
@@ -57,13 +57,12 @@ class Condition(NamedTuple):
 
 
 def conditions(texts: Sequence[str] | str) -> list[Condition]:
-    """What each of `texts` says; a single text is one. Raises InputError for one that says nothing
-    of runs."""
+    """Parse each of `texts`; a single text is one condition. Raises InputError if invalid."""
     return [condition(text) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
 def condition(text: str) -> Condition:
-    """What `text` says. Raises InputError if it is no condition."""
+    """Parse one condition. Raises InputError if it is invalid."""
     check_utf8(text, "--where")
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -83,7 +82,7 @@ def condition(text: str) -> Condition:
 
 
 def period(text: str) -> timedelta:
-    """How long `90d`, `12h`, `6w` or `1y` is. Raises InputError for other texts."""
+    """Parse `90d`, `12h`, `6w` or `1y`. Raises InputError for other texts."""
     found = _PERIOD.fullmatch(text)
     if found is None:
         raise InputError(f"{text!r:.40} is no age: write 12h, 90d, 6w or 1y")
@@ -95,7 +94,7 @@ def period(text: str) -> timedelta:
 
 
 def _typed(text: str, key: str, value: str) -> tuple[pl.Expr, Any]:
-    """The column of a key, and the value as it has it."""
+    """Return the column of a key, and the value in the column's type."""
     if key.startswith("label."):
         name = key.removeprefix("label.").replace('"', "")
         return pl.col("labels").str.json_path_match(f'$["{name}"]'), value
@@ -119,7 +118,7 @@ def _typed(text: str, key: str, value: str) -> tuple[pl.Expr, Any]:
 
 
 def _moment(text: str, value: str) -> int:
-    """ns since 1970 of an ISO 8601 date or time, in UTC if no zone is named."""
+    """Parse an ISO 8601 date or time into ns since 1970; UTC if no zone is given."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -130,20 +129,20 @@ def _moment(text: str, value: str) -> int:
     return int(moment.timestamp() * 1e9)
 
 
-# --- Where a data set lies: a local folder, or an object store through fsspec.
+# --- The place of a data set: a local folder, or an object store through fsspec.
 #
 #     storage = open_storage("s3://bucket/fleet")
-#     storage.create("generations/00000002.json", data)     # False: somebody else has made it
+#     storage.create("generations/00000002.json", data)     # False: it exists already
 #
-# Files never change. `create` makes one whole and only if there is none: a temporary file that is
-# linked to its name in local folders, one PUT on the condition that nothing is there elsewhere.
+# Files never change. `create` makes a complete one, and only if there is none: in local folders a
+# temporary file that is linked to its name, elsewhere one PUT on the condition that none exists.
 
 
-_ATTEMPTS = 5  # of a PUT that meets another one of the same name
+_ATTEMPTS = 5  # for a PUT that conflicts with another one of the same name
 
 
 def is_url(place: str) -> bool:
-    """Whether `place` is an fsspec URL and no path."""
+    """Whether `place` is an fsspec URL rather than a path."""
     return "://" in place
 
 
@@ -161,7 +160,7 @@ def why_not_here(place: str, run_id: str) -> str:
 
 @contextmanager
 def _reading(place: str, name: str = "") -> Iterator[None]:
-    """Raises InputError if a file cannot be read, FileNotFoundError if it is gone."""
+    """Raise InputError if the block cannot read a file, FileNotFoundError if it is gone."""
     try:
         yield
     except FileNotFoundError:
@@ -174,9 +173,9 @@ def _reading(place: str, name: str = "") -> Iterator[None]:
 
 
 def open_storage(place: str) -> Storage:
-    """The storage at a path or a URL. Raises InputError for a URL of no kind that is known here,
+    """Open the storage at a path or a URL. Raises InputError for an unsupported kind of URL,
     MissingPackageError without fsspec."""
-    check_utf8(place, "the data set")  # what reads Parquet takes no other names
+    check_utf8(place, "the data set")  # Parquet readers accept no other names
     if not is_url(place):
         return LocalStorage(Path(place))
     with needing("fleet", f"the data set {place}", "fsspec"):
@@ -190,7 +189,7 @@ def open_storage(place: str) -> Storage:
     protocols = filesystem.protocol
     if "file" in ((protocols,) if isinstance(protocols, str) else protocols):
         return LocalStorage(Path(path))
-    # Whether it knows how to create a file only if there is none: older ones ignore it.
+    # Whether it supports creating a file only if there is none: older ones ignore that option.
     function = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
     if "mode" not in inspect.signature(function).parameters:
         package = type(filesystem).__module__.partition(".")[0]
@@ -202,17 +201,17 @@ def open_storage(place: str) -> Storage:
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
-    """A folder. Files have names below the data set's place, with `/` between parts."""
+    """A data set in a local folder. Names of files are relative to it, with `/` between parts."""
 
     folder: Path
 
     @property
     def place(self) -> str:
-        """The folder or URL, as messages name it."""
+        """The folder or URL for messages."""
         return str(self.folder)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file; False if one of that name is there. Raises OutputError."""
+        """Create a file; return False if there is one of that name. Raises OutputError."""
         path = self.folder / name
         try:
             self._make_folder(path.parent)
@@ -221,12 +220,12 @@ class LocalStorage:
         return create_atomically(path, data)
 
     def read(self, name: str) -> bytes:
-        """Its bytes. Raises FileNotFoundError if it is gone, InputError for other reasons."""
+        """Read a file. Raises FileNotFoundError if it is gone, InputError for other reasons."""
         with _reading(self.place, name):
             return read_file(self.folder / name)
 
     def names(self, prefix: str) -> list[str]:
-        """Names of all files below the folder `prefix`, sorted; none if it is not there."""
+        """List all files below the folder `prefix`, sorted; empty if it does not exist."""
         found = []
         for folder, _, files in os.walk(self.folder / prefix):
             below = os.path.relpath(folder, self.folder).replace(os.sep, "/")
@@ -234,7 +233,7 @@ class LocalStorage:
         return sorted(found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files; one that is gone is no error."""
+        """Remove files; a missing one is no error."""
         for name in names:
             try:
                 (self.folder / name).unlink(missing_ok=True)
@@ -246,17 +245,17 @@ class LocalStorage:
         return (self.folder / name).stat().st_size
 
     def is_empty(self) -> bool:
-        """Whether nothing is at the place, or no place."""
+        """Whether the place has no files, or does not exist."""
         with suppress(FileNotFoundError), _reading(self.place):
             return all(entry.name.startswith(".") for entry in self.folder.iterdir())
         return True
 
     def input(self, name: str) -> str:
-        """What Polars reads a Parquet file from. Raises FileNotFoundError."""
+        """Return what Polars can read a Parquet file from. Raises FileNotFoundError."""
         return str(self.folder / name)
 
     def files(self, names: Sequence[str]) -> tuple[Any, list[str]]:
-        """A file system of pyarrow, and the paths of these files there."""
+        """Return a file system of pyarrow, and the paths of these files in it."""
         from pyarrow.fs import LocalFileSystem
 
         return LocalFileSystem(), [str(self.folder.absolute() / name) for name in names]
@@ -269,7 +268,7 @@ class LocalStorage:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStorage:
-    """An object store that fsspec knows; `root` is the data set's path there."""
+    """A data set in an object store, through fsspec; `root` is its path there."""
 
     filesystem: Any
     root: str
@@ -280,8 +279,9 @@ class RemoteStorage:
             try:
                 self.filesystem.pipe_file(self._path(name), data, mode="create")
             except Exception as error:
-                # 409 says nothing of what is there: another request for the name goes on, so that
-                # it is to be sent again (Amazon S3 API reference, PutObject); 412, that it is.
+                # 409 does not say whether the file exists: another request for the name is in
+                # progress, so that this one must be repeated (Amazon S3 API reference, PutObject);
+                # 412 says that it exists.
                 if _says(error, "ConditionalRequestConflict", "409"):
                     continue
                 if isinstance(error, FileExistsError) or _says(error, "PreconditionFailed", "412"):
@@ -293,8 +293,8 @@ class RemoteStorage:
         raise OutputError(f"cannot write {self.place}/{name}: others write it, too: try again")
 
     def _is_own(self, name: str, data: bytes) -> bool:
-        """Whether what is there is what was to be written: if the answer to a PUT is lost, the
-        client sends it again, and meets the first one."""
+        """Whether the existing file is the one to be written: if the answer to a PUT is lost, the
+        client repeats it and finds the first one."""
         try:
             return self.size(name) == len(data) and self.read(name) == data
         except FileNotFoundError:
@@ -353,13 +353,13 @@ def _reason(error: Exception) -> str:
     return " ".join(str(text).split())[:200]
 
 
-# --- Names of a data set's files, and which of them count.
+# --- The names of a data set's files, and which files are valid.
 #
 #     found = snapshot(storage)
-#     found.runs, found.metrics        # names of files that readers read
-#     found.removed                    # pairs of run and batch that do not count any more
+#     found.runs, found.metrics        # names of the files to read
+#     found.removed                    # pairs of run and batch that no longer count
 #
-# The rules are those of `docs/fleet-data-set.md`.
+# The rules are in `docs/fleet-data-set.md`.
 
 
 DATASET = "dataset.json"
@@ -376,8 +376,8 @@ _Name = Annotated[str, Meta(max_length=1000)]
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction merged: the `files` that hold it, when (s since 1970) each batch file that
-    they stand for was `replaced`, and the removals that were `applied` to them."""
+    """The result of a compaction: the merged `files`, when (s since 1970) each batch file in them
+    was `replaced`, and the removals that were `applied` to them."""
 
     number: int
     files: tuple[_Name, ...] = ()
@@ -386,7 +386,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """Pairs of run and batch that do not count any more."""
+    """The pairs of run and batch that no longer count."""
 
     removed: tuple[tuple[str, str], ...]
 
@@ -396,8 +396,7 @@ class _Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of a data set that count, in the moment in which they were listed. `loose` are
-    those that no compaction has merged."""
+    """The valid files of a data set at one moment. `loose` counts those that were not compacted."""
 
     generation: Generation
     runs: tuple[str, ...]
@@ -408,13 +407,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loose(self) -> int:
-        """How many files of runs no compaction has merged."""
+        """Count the files of runs that were not compacted."""
         merged = set(self.generation.files)
         return sum(name not in merged for name in self.runs)
 
 
 def batch_name(clock: Callable[[], int] = time.time_ns) -> str:
-    """A name for a batch that no other has; earlier ones sort first."""
+    """Return a unique name for a batch; earlier ones sort first."""
     return f"b{clock():016x}{os.urandom(8).hex()}"
 
 
@@ -430,13 +429,12 @@ def file_name(table: str, folder: str, stem: str) -> str:
 
 
 def generation_name(number: int) -> str:
-    """The name of the file that says what generation `number` is."""
+    """Return the name of the file that describes generation `number`."""
     return f"{GENERATIONS}/{number:08d}.json"
 
 
 def make_dataset(storage: Storage) -> None:
-    """Make an empty data set if there is none. Raises InputError if one of another version
-    is there."""
+    """Make an empty data set if there is none. Raises InputError for one of another version."""
     try:
         storage.size(DATASET)
     except FileNotFoundError:
@@ -452,7 +450,7 @@ def make_dataset(storage: Storage) -> None:
 
 
 def check_dataset(storage: Storage) -> None:
-    """Raises InputError if no data set is there, or one that this version does not read."""
+    """Raise InputError if there is no data set, or one that this version does not read."""
     try:
         found = decoded(storage.read(DATASET), _Dataset)
     except FileNotFoundError:
@@ -475,9 +473,9 @@ def check_dataset(storage: Storage) -> None:
 
 
 def snapshot(storage: Storage) -> Snapshot:
-    """What counts now. Loose files are listed before the generation is read: what a compaction
-    merges meanwhile is in the generation, and no file is in neither. Raises FileNotFoundError as
-    `newest_generation` does: ask again."""
+    """List the valid files. Loose files are listed before the generation is read: files that a
+    compaction merges meanwhile are in the generation, so that none is missed. Raises
+    FileNotFoundError like `newest_generation`: then ask again."""
     listed = {table: storage.names(table) for table in TABLES}
     removals = [name for name in storage.names(REMOVED) if name.endswith(".json")]
     generation = newest_generation(storage)
@@ -501,8 +499,8 @@ def snapshot(storage: Storage) -> Snapshot:
 
 
 def newest_generation(storage: Storage) -> Generation:
-    """The generation that counts; number 0, without a file, before the first compaction. Raises
-    InputError if it is damaged, FileNotFoundError if several newer ones came meanwhile."""
+    """Read the newest generation; number 0, without a file, before the first compaction. Raises
+    InputError if it is damaged, FileNotFoundError if several newer ones were made meanwhile."""
     names = [name for name in storage.names(GENERATIONS) if _GENERATION.fullmatch(last_part(name))]
     if not names:
         return Generation(number=0)
@@ -534,7 +532,7 @@ def _is(pattern: re.Pattern[str], name: str) -> bool:
 
 
 def last_part(name: str) -> str:
-    """A name without the folders that it is in."""
+    """Return a name without its folders."""
     return name.rpartition("/")[2]
 
 

@@ -1,7 +1,7 @@
 """Compare summaries that were kept as files: counts and memory exactly, times if that can be.
 
     found = compare_summaries([read_summary_file(path)], [summarized(source)])
-    found.rows          # one row a metric
+    found.rows          # one row per metric
     check_growth(found, "peak_memory[device=cuda:0]", 0.05).failed
 
 A summary holds medians, not samples. Counts and bytes are compared as they are; times of the same
@@ -35,7 +35,7 @@ from profiler.trace.documents import envelope
 
 
 class SummaryVerdict(StrEnum):
-    """What the summaries of two sides say of a metric."""
+    """The verdict on a metric from the summaries of two sides."""
 
     SAME = "same"
     MORE = "more"
@@ -43,7 +43,7 @@ class SummaryVerdict(StrEnum):
     SLOWER = "slower"
     FASTER = "faster"
     NO_DIFFERENCE = "no_difference"
-    NEEDS_MORE = "needs_more"  # runs, to tell times apart
+    NEEDS_MORE = "needs_more"  # runs, to distinguish times
     NOT_COMPARED = "not_compared"  # times of different machines
     ONLY_IN_BASE = "only_in_base"
     ONLY_IN_NEW = "only_in_new"
@@ -70,8 +70,9 @@ _MISSING = ("drops", "damaged", "contradiction")  # of `quality`: counts are wro
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SummaryComparison:
-    """A row of `ROWS` for each metric of either side, the runs of both, the fields in which these
-    differ, and those for which times are not compared."""
+    """A comparison of summaries: a row of `ROWS` per metric of either side, the runs of both, the
+    fields in which these differ (`apart`), and the fields for which times are not compared
+    (`machines`)."""
 
     rows: pl.DataFrame
     base: tuple[Summary, ...]
@@ -82,8 +83,8 @@ class SummaryComparison:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """One metric against the `limit`, a ratio: `failed` if it grew by more. `change` is None for
-    what was 0."""
+    """One metric checked against the `limit`, a ratio: `failed` if it grew by more. `change` is
+    None if it was 0."""
 
     metric: str
     limit: float
@@ -105,7 +106,7 @@ def compare_summaries(base: Sequence[Summary], new: Sequence[Summary]) -> Summar
 
 
 def _machines(base: Sequence[Summary], new: Sequence[Summary]) -> Iterator[Difference]:
-    """Fields of the machine in which a run differs from the first, or that nobody recorded."""
+    """The fields of the machine in which a run differs from the first, or that are not recorded."""
     first = base[0].run
     for field in _MACHINE:
         for run in (each.run for each in (*base, *new)):
@@ -118,7 +119,8 @@ def _machines(base: Sequence[Summary], new: Sequence[Summary]) -> Iterator[Diffe
 
 
 def _values(side: Sequence[Summary]) -> dict[str, tuple[str, list[float]]]:
-    """Unit and values by name; calls are of a pipeline call, so that runs of several compare."""
+    """Return unit and values by name; calls are per pipeline call, so that runs with several
+    compare."""
     found: dict[str, tuple[str, list[float]]] = {}
     for summary in side:
         pipelines = max(summary.run["pipelines"] or 0, 1)
@@ -151,7 +153,7 @@ def _row(name: str, base: _Side, new: _Side, other_machine: bool) -> tuple[objec
 
 
 def _counted(base: Sequence[float], new: Sequence[float]) -> SummaryVerdict:
-    """Counts and bytes differ if no run of one side has a value that the other side's runs span."""
+    """Compare counts and bytes: they differ if the values of both sides do not overlap."""
     if min(new) > max(base):
         return SummaryVerdict.MORE
     if max(new) < min(base):
@@ -160,12 +162,12 @@ def _counted(base: Sequence[float], new: Sequence[float]) -> SummaryVerdict:
     return SummaryVerdict.SAME if equal else SummaryVerdict.NO_DIFFERENCE
 
 
-# --- The gate: has a count, memory, or a time that can be compared, grown by more than is allowed?
+# --- The gate: whether a count, memory, or a comparable time has grown by more than is allowed.
 
 
 def gated_metrics(found: SummaryComparison) -> list[str]:
-    """Return what is gated if nothing is named: all counts and memory that both sides have. Raises
-    InputError if there are none."""
+    """Return the metrics that are gated if none is named: all counts and memory that both sides
+    have. Raises InputError if there are none."""
     known = pl.col("unit").is_in(_COUNTED) & ~pl.col("verdict").is_in(_ALONE)
     names: list[str] = found.rows.filter(known)["metric"].to_list()
     if not names:
@@ -174,7 +176,7 @@ def gated_metrics(found: SummaryComparison) -> list[str]:
 
 
 def check_growth(found: SummaryComparison, name: str, limit: float) -> Growth:
-    """Hold a metric against `limit`. Raises InputError if that cannot be told: the metric is
+    """Check a metric against `limit`. Raises InputError if that is not possible: the metric is
     unknown or only in one side, a run lacks parts, or a time cannot be compared."""
     for one in (*found.base, *found.new):
         lacking = [part for part in str(one.run["quality"]).split(",") if part in _MISSING]
@@ -213,11 +215,11 @@ def machines_text(found: SummaryComparison) -> Said:
     return said("times of other machines are not compared ({why})", why=joined("; ", told))
 
 
-# --- What is said of it: for a terminal and Markdown, and as a document.
+# --- The comparison as text for a terminal and Markdown, and as a document.
 
 
 def notes_of(found: SummaryComparison) -> list[Said]:
-    """Return in what the sides differ, and what is not compared for it."""
+    """Say in what the sides differ, and what is therefore not compared."""
     notes = [
         said("other work: {why}", why=difference_text(each))
         for each in found.apart
@@ -227,7 +229,7 @@ def notes_of(found: SummaryComparison) -> list[Said]:
 
 
 def summary_report(found: SummaryComparison, gates: Sequence[Growth], *, top: int) -> Report:
-    """Return the report: what differs first, `top` rows."""
+    """Return the report: differing metrics first, `top` rows."""
     differs = pl.col("verdict").is_in(_DIFFERS)
     counted_rows = found.rows.filter(pl.col("unit").is_in(_COUNTED))
     headline = said(
@@ -249,7 +251,7 @@ def summary_report(found: SummaryComparison, gates: Sequence[Growth], *, top: in
 
 
 def _verdicts(gates: Sequence[Growth]) -> Iterator[Fact]:
-    """What failed, a line each; what passed, if these are many, in one."""
+    """Yield a line per failed gate, and per passed one, or a single line if many passed."""
     for gate in (gate for gate in gates if gate.failed):
         yield Fact(said("FAILED"), _gate_text(gate), alert=True)
     passed = [gate for gate in gates if not gate.failed]
@@ -274,7 +276,7 @@ _SHOWN: tuple[Column, ...] = (
 
 
 def _written(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with their values as texts, each in its own unit."""
+    """Return the rows with values as text, each in its own unit."""
     texts = [
         (
             row["metric"],

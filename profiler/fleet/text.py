@@ -1,4 +1,4 @@
-"""Text, tables and documents of histories and gates, for terminals and CI."""
+"""Histories and gates as text, tables and documents, for terminals and CI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def value_text(value: float | None, unit: str) -> str:
-    """A value in the unit that is read best: `68.4 ms`."""
+    """Format a value in the unit that reads best: `68.4 ms`."""
     if value is None:
         return ""
     if unit == "ns":
@@ -33,14 +33,14 @@ def value_text(value: float | None, unit: str) -> str:
 
 
 def signed(change: float) -> str:
-    """A ratio less 1 with its sign."""
+    """Format a relative change with its sign."""
     if not math.isfinite(change):
         return said("from nothing")
     return ("+" if change > 0 else "") + percent(change)
 
 
 def when(time_ns: int) -> str:
-    """Minutes of a time since 1970, in UTC."""
+    """Format a time since 1970, in minutes, UTC."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -54,7 +54,7 @@ def _run_text(row: Mapping[str, Any]) -> Said:
 
 
 def history_lines(past: MetricHistory) -> Iterator[Said]:
-    """What the history of a metric shows, in sentences."""
+    """Yield sentences on the history of a metric."""
     yield _now_line(past)
     names = past.frame["run_id"]
     for drift in past.drifts:
@@ -137,7 +137,7 @@ def change_lines(each: HistoryChange, unit: str) -> Iterator[Said]:
 
 
 def history_document(past: MetricHistory) -> dict[str, Any]:
-    """The history of a metric as JSON."""
+    """Return the history of a metric as JSON values."""
     last = past.newest
     return {
         "metric": past.metric,
@@ -182,7 +182,7 @@ _SAID = {
 
 
 def gate_line(each: GateVerdict, limit: float) -> str:
-    """What the gate says of a metric, and why, in a sentence."""
+    """Say in a sentence what the gate's result for a metric is, and why."""
     last = each.newest
     low, high = value_text(last.low, each.unit), value_text(last.high, each.unit)
     text = (
@@ -206,7 +206,7 @@ def gate_line(each: GateVerdict, limit: float) -> str:
 
 
 def gate_markdown(found: Gate) -> str:
-    """The gate for a GitHub step summary; names of runs and metrics become no markup."""
+    """Format the gate as a GitHub step summary; names of runs and metrics are escaped."""
     state = "failed" if found.failed else "passed"
     run = escaped(str(found.run["run_id"]))
     lines = [f"### Gate {state}: {run}", "", "| metric | value | change | expected | verdict |"]
@@ -227,7 +227,7 @@ def gate_markdown(found: Gate) -> str:
 
 
 def gate_document(found: Gate) -> dict[str, Any]:
-    """The gate as JSON."""
+    """Return the gate as JSON values."""
     return {
         "run": found.run["run"],
         "run_id": found.run["run_id"],
@@ -254,7 +254,7 @@ def gate_document(found: Gate) -> dict[str, Any]:
     }
 
 
-# --- What codes of `profiler.fleet` are in words.
+# --- The codes of `profiler.fleet` in words.
 
 
 _VERDICTS = {
@@ -269,7 +269,7 @@ _LONGEST = 60  # characters of a value in a sentence
 
 
 def verdict_text(verdict: str, needs: int) -> str:
-    """What a comparison comes to: `slower`, `needs 4 more`."""
+    """Say the verdict of a comparison: `slower`, `needs 4 more`."""
     if verdict == Verdict.NEEDS_MORE:
         return f"needs {needs} more runs" if needs else "needs more runs to compare with"
     text = _VERDICTS[Verdict(verdict)]
@@ -284,7 +284,7 @@ def difference_text(one: Difference) -> Said:
 
 
 def _reasons(why: Sequence[Difference]) -> Said:
-    """Why runs are comparable with none: what differs, then what nobody recorded, in one list."""
+    """Say why runs are comparable with none: what differs and what was not recorded."""
     unknown = [_NAMES.get(one.field, one.field) for one in why if one.why is Why.UNKNOWN]
     reasons = [difference_text(one) for one in why if one.why is not Why.UNKNOWN]
     if unknown:
@@ -293,7 +293,7 @@ def _reasons(why: Sequence[Difference]) -> Said:
 
 
 def apart_line(apart: Apart) -> Said:
-    """Runs that are compared with none, and what to do about it."""
+    """Say which runs are compared with none, and what to do about it."""
     values: dict[str, Any] = {"runs": counted(apart.runs, "run"), "example": clean(apart.example)}
     if apart.bad_quality:
         text = "left out: {runs} of bad quality, such as {example}: --bad-quality takes them"

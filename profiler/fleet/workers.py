@@ -22,24 +22,24 @@ from profiler.errors import InputError, ProfilerError, needing
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_AHEAD = 4  # batches for each worker that it need not ask for
+_AHEAD = 4  # batches queued ahead for each worker
 _MOST = 16  # items of a batch
-_SHARES = 8  # batches of a worker, if items are many
-_PATIENCE_S = 30  # for a scheduler to answer
-_GONE_S = 300.0  # without any worker, until nothing is waited for any more
-_LOOK_S = 0.1  # between looks for results; Dask's own iterator looks as often
-_ASK_S = 1.0  # between questions to the scheduler
-_ENDED = frozenset({"closing", "closed", "failed"})  # of a nanny that restarts no worker
-_FETCH_S = 60.0  # for one result to come
+_SHARES = 8  # batches per worker, if there are many items
+_PATIENCE_S = 30  # for the scheduler's answer
+_GONE_S = 300.0  # without any worker, before giving up
+_LOOK_S = 0.1  # between polls for results; Dask's own iterator polls as often
+_ASK_S = 1.0  # between requests to the scheduler
+_ENDED = frozenset({"closing", "closed", "failed"})  # states of a nanny that restarts no worker
+_FETCH_S = 60.0  # for one result to arrive
 _AGAIN = (
     "run the command again with fewer --workers, and look whether there is memory enough for them"
 )
-_RESTART = "1 hour"  # for a local worker that died to be there again; Dask gives it up after 15 s
+_RESTART = "1 hour"  # for a dead local worker to restart; Dask gives up after 15 s
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who does the work: `local` processes of this machine, 0: this process; or those of the Dask
+    """The workers: `local` processes on this machine (0: this process), or those of the Dask
     scheduler at an address."""
 
     local: int = 0
@@ -54,7 +54,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No result: the workers that had the item have died, or cannot run it; `reason` says how."""
+    """A missing result: the workers that had the item died or cannot run it; see `reason`."""
 
     reason: str
 
@@ -65,7 +65,7 @@ def mapped(
     workers: Workers,
     shared: tuple[Any, ...] = (),
 ) -> Iterator[tuple[int, _Result | Lost]]:
-    """`work(item, *shared)` of each item, with its number, in the order in which they are done.
+    """Yield the number and result of `work(item, *shared)` for each item, in order of completion.
 
     `work` is a function of a module, and raises nothing. Raises InputError if no cluster can be
     reached, MissingPackageError without Dask.
@@ -96,7 +96,7 @@ def _of_cluster(
     shared: tuple[Any, ...],
 ) -> Iterator[tuple[int, _Result | Lost]]:
     client = cluster.client
-    # Sent once a worker, as tasks: what a worker took with it is made again.
+    # Sent once per worker, as tasks: if a worker dies, they are recomputed.
     given = [client.submit(_itself, value, pure=False) for value in shared]
     batches: dict[str, range] = {}
 
@@ -128,7 +128,7 @@ def _of_cluster(
         following = next(rest, None)
         if following is not None:
             done.add(submit(following))
-    for batch in suspects:  # Dask blames all that a dead worker had: each once more, by itself
+    for batch in suspects:  # Dask blames all items of a dead worker: each once more, alone
         future = submit(batch, alone=True)
         error = cluster.exception(future)
         yield batch.start, Lost(_why(error)) if error is not None else cluster.result(future)[0]
@@ -148,16 +148,16 @@ def _as_done(done: Any, cluster: _Cluster) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Cluster:
-    """A client, and what it waits for: nothing is waited for that no worker will do."""
+    """A client and its workers; waits end if no worker is left."""
 
     client: Any
-    scheduler: str = ""  # of others; "" if the workers are processes of this machine
-    nannies: Callable[[], Iterable[Any]] = tuple  # who restart the workers of this machine
+    scheduler: str = ""  # of a given cluster; "" for local processes
+    nannies: Callable[[], Iterable[Any]] = tuple  # restart the local workers
     asked: float = 0.0
-    seen: float = field(default_factory=time.monotonic)  # when there was a worker
+    seen: float = field(default_factory=time.monotonic)  # when a worker was last seen
 
     def workers(self) -> int:
-        """How many there are."""
+        """Count the workers."""
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def look(self) -> None:
@@ -179,13 +179,13 @@ class _Cluster:
             )
 
     def exception(self, future: Any) -> BaseException | None:
-        """Of a task, once it is done; waits if a worker died with its results, which are made
-        again."""
+        """Return the exception of a task once it is done; waits if its results died with a worker,
+        because they are recomputed."""
         error: BaseException | None = self._waited(future.exception, _ASK_S)
         return error
 
     def result(self, future: Any) -> Any:
-        """Of a task that has no exception."""
+        """Return the result of a task without an exception."""
         return self._waited(future.result, _FETCH_S)
 
     def _waited(self, ask: Callable[..., Any], timeout_s: float) -> Any:
@@ -197,21 +197,21 @@ class _Cluster:
 
 
 def batches_of(items: int, workers: int) -> list[range]:
-    """The numbers of the items that go to a worker at once: several if there are many, because
-    each message takes some ms of the process that leads; few enough that all workers end at about
-    the same time."""
+    """Split the numbers of the items into batches for workers: several items each if there are
+    many, because each message costs the leading process some ms; few enough that all workers end at
+    about the same time."""
     size = max(min(items // (_SHARES * workers), _MOST), 1)
     return [range(begin, min(begin + size, items)) for begin in range(0, items, size)]
 
 
 def _each(work: Callable[..., _Result], items: Sequence[_Item], *shared: Any) -> list[_Result]:
-    """A task: the results of a batch."""
+    """Return the results of a batch; runs as a task."""
     return [work(item, *shared) for item in items]
 
 
 @contextmanager
 def _client(distributed: Any, workers: Workers) -> Iterator[_Cluster]:
-    """A cluster with its client, which ends with the block if it was started for it."""
+    """Yield a cluster with its client; it ends with the block if it was started for it."""
     if workers.scheduler:
         try:
             client = distributed.Client(
@@ -223,7 +223,7 @@ def _client(distributed: Any, workers: Workers) -> Iterator[_Cluster]:
                 "with `dask scheduler`, or use --workers"
             ) from error
         with client:
-            try:  # one without workers would keep all items for ever
+            try:  # without workers it would keep all items forever
                 client.wait_for_workers(1, timeout=_PATIENCE_S)
             except TimeoutError as error:
                 raise InputError(
@@ -242,8 +242,8 @@ def _client(distributed: Any, workers: Workers) -> Iterator[_Cluster]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # None is port 8787, which another one may have
-            silence_logs=50,  # a worker that dies is no news, its items are done again
+            dashboard_address="127.0.0.1:0",  # None is port 8787, which may be taken
+            silence_logs=50,  # a dead worker is no news: its items are repeated
             env={"POLARS_MAX_THREADS": threads},
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,

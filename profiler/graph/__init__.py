@@ -1,7 +1,8 @@
 """ONNX graphs: export, check, split, optimize, compare, annotate; see ADR 0013.
 
-Stands alone: errors and leaves are all it uses of the project, so that each part works on any ONNX
-model, profiled or not. Everything here needs onnx and onnx_ir, which is said in one sentence.
+Independent of the rest of the project, except for its errors and basic modules, so that each part
+works on any ONNX model, profiled or not. If onnx or onnx_ir is missing, an error says so in one
+sentence.
 """
 
 from profiler.errors import require

@@ -41,24 +41,25 @@ from profiler.run.run import Run
 from profiler.tools.sources import load
 from profiler.trace.manifest_fields import Submodule
 
-# --- `graph annotate`: a model and what a run measured → the model with time on its nodes.
+# --- `graph annotate`: write what a run measured onto the nodes of a model.
 #
 #     annotation = annotate_model(model, measured, layer_of, executed, values)
 #
-# Measured commands have a layer and an op type. If it is known which nodes were executed, the n-th
-# command of a layer and op type is the n-th such node, and its time goes to the node that it stands
-# for. If it is not, or their numbers differ, a command is placed at the only node of its layer and
-# op type, else at its layer alone.
+# Measured commands have a layer and an op type. If the executed nodes are known, the n-th command
+# of a layer and op type is the n-th such node, and its time goes to the node that this represents.
+# Otherwise, or if their numbers differ, a command is placed at the only node of its layer and op
+# type, else only at its layer.
 
 
 _Key = tuple[str, str]
-_NAMED = 6  # fused nodes that a node names
+_NAMED = 6  # fused nodes named on a node
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCommand:
-    """A command of every call: the `position`-th, from 0, of the `of` commands of its layer and op
-    type. `duration_ns` and bytes are sums over the `calls` that have it; bytes None: unknown."""
+    """A command of every call: the `position`-th, from 0, of the `of` commands of its layer and
+    op type. `duration_ns` and bytes are sums over the `calls` that have it; bytes are None if
+    unknown."""
 
     layer: str
     op_type: str
@@ -85,10 +86,10 @@ class HotNode:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """How much time, in ns over all calls, was placed: at nodes, at layers alone, or nowhere.
+    """The time placed at nodes, only at layers, or nowhere, in ns over all calls.
 
-    `fused` are nodes whose time another carries; `nodes` those that carry time, most first;
-    `unplaced` the commands of layers that the model lacks, as layer and op type with their time.
+    `nodes` are the nodes with time, longest first; `fused` counts nodes whose time another node
+    has; `unplaced` are the commands of layers that the model lacks: layer, op type and time.
     """
 
     at_nodes_ns: int
@@ -105,7 +106,7 @@ class Annotation:
 
     @property
     def placed(self) -> str:
-        """Where the time was placed, as a phrase."""
+        """Say where the time was placed."""
         total = max(self.total_ns, 1)
         parts = (
             (self.at_nodes_ns, "at nodes"),
@@ -117,7 +118,7 @@ class Annotation:
 
 @dataclass(slots=True)
 class _Sum:
-    """What was measured of one node."""
+    """The sums measured for one node."""
 
     duration_ns: int = 0
     bytes_read: int | None = 0
@@ -139,7 +140,7 @@ class _Sum:
 
     @property
     def calls(self) -> int:
-        """In how many calls it ran: those with one number of its commands are no others'."""
+        """Count its calls: commands with the same position are from different calls."""
         return max((sum(calls.values()) for calls in self.calls_of.values()), default=0)
 
     @property
@@ -154,12 +155,11 @@ def annotate_model(
     executed: Sequence[ExecutedNode] | None = None,
     values: frozenset[str] = frozenset(),
 ) -> Annotation:
-    """Write what was measured on the nodes of `model`, in place; what an earlier run wrote goes.
+    """Write what was measured on the nodes of `model`, in place; removes earlier annotations.
 
-    `layer_of` gives the layer of a node by its name, of one without by the first value it writes,
-    and its op type, as capture names layers.
-    `executed` are the nodes that were executed, in that order, and `values` all values of their
-    graph; None if that is not known.
+    `layer_of` gives the layer of a node, as capture names layers, from its name (or the first value
+    it writes, if it has none) and its op type. `executed` are the nodes that were executed, in
+    order, and `values` all values of their graph; None if that is not known.
     """
     nodes = list(all_nodes(model))
     for node in nodes:
@@ -182,7 +182,7 @@ def _key(node: ir.Node) -> str:
 
 
 class _Placing:
-    """Commands on their way to nodes."""
+    """Places commands at nodes."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class _Placing:
         self._of_layers.setdefault(command.layer, _Sum()).add(command, ())
 
     def _origins(self, command: MeasuredCommand) -> Origins | None:
-        """Where a command belongs, None if that is not known."""
+        """Return the nodes of a command, None if they are not known."""
         group = self._groups.get((command.layer, command.op_type), [])
         if len(group) == 1:
             return group[0]
@@ -293,25 +293,25 @@ def _plus(one: int | None, other: int | None) -> int | None:
 
 
 def _microseconds(found: _Sum) -> str:
-    """The mean time of a call."""
+    """Format the mean time per call."""
     return f"{found.duration_ns / max(found.calls, 1) / 1000:.1f} µs a call"
 
 
 def _per_call(total: int | None, calls: int, done: str) -> str:
-    """Bytes with what was done with them: Netron cuts long names."""
+    """Format bytes per call with their direction: Netron cuts long names."""
     return "" if total is None else f"{round(total / max(calls, 1))} bytes {done} a call"
 
 
-# --- `graph annotate`: a model's file, or those of a folder → files with what a run measured.
+# --- `graph annotate`: a model's file, or those of a folder → copies with what a run measured.
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a run measured of the submodule that a model is, and how its nodes were executed.
+    """What a run measured of the submodule of a model, and how its nodes were executed.
 
-    `layer_of` gives a node's layer by name and op type. `optimized` is the graph that was
-    executed, as ONNX Runtime writes it, None if that is not known. `about` are texts that the
-    model's own metadata gets: run, submodule, devices.
+    `layer_of` gives a node's layer by name and op type. `optimized` is the executed graph, as ONNX
+    Runtime writes it, None if that is not known. `about` are texts for the model's own metadata:
+    run, submodule, devices.
     """
 
     commands: Sequence[MeasuredCommand]
@@ -322,7 +322,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedFile:
-    """What became of the model in `source`: `out` has the time that `annotation` tells of."""
+    """The annotated copy `out` of the model in `source`, and its `annotation`."""
 
     source: Path
     out: Path
@@ -350,9 +350,9 @@ class AnnotatedFile:
 def annotate_file(source: Path, out: Path, measurement: Measurement) -> AnnotatedFile:
     """Write the model in `source` with what was measured to `out`.
 
-    External data stays where it is when `out` lies in the folder of `source`, else `out`.data gets
-    a copy of it. Raises InputError if the model cannot be read or none of its layers was
-    measured, OutputError if `out` is an input or cannot be written.
+    External data stays where it is if `out` is in the folder of `source`, else it is copied to
+    `out`.data. Raises InputError if the model cannot be read or none of its layers was measured,
+    OutputError if `out` is an input or cannot be written.
     """
     beside = out.parent.resolve() == source.parent.resolve()
     return _annotate(source, out, measurement, references=beside)
@@ -375,7 +375,8 @@ def annotate_folder(
 def _annotate(
     source: Path, out: Path, measurement: Measurement, *, references: bool
 ) -> AnnotatedFile:
-    """As `annotate_file`; with `references` the data lies beside `out` as it does for `source`."""
+    """Annotate one file, as `annotate_file`; with `references` the external data is beside `out` as
+    it is beside `source`."""
     model = read_graph(source) if references else read_model(source)
     executed, values = None, frozenset[str]()
     if measurement.optimized is not None:
@@ -406,8 +407,7 @@ def _nothing_placed(source: Path, annotation: Annotation) -> str:
 
 
 def _check_same(source: Path, written: Path, out: Path) -> None:
-    """Raise InputError if the written model is another than that in `source`, beside what was
-    measured."""
+    """Raise InputError if the written model differs from `source` beyond annotations."""
     before, after = read_graph(source), read_graph(written)
     same = before.ir_version == after.ir_version and before.opset_imports == after.opset_imports
     pairs = zip(all_nodes(before), all_nodes(after), strict=False)
@@ -436,7 +436,7 @@ def _same_node(one: ir.Node, other: ir.Node) -> bool:
 
 
 def _same_weights(one: ir.Model, other: ir.Model) -> bool:
-    """Whether initializers are of the same names, types and dims; data in the file is compared."""
+    """Whether initializers have the same names, types and dims; inline data is compared."""
     for before, after in zip(one.graphs(), other.graphs(), strict=False):
         if list(before.initializers) != list(after.initializers):
             return False
@@ -456,7 +456,7 @@ def _same_tensor(one: Any, other: Any) -> bool:
     try:
         return bool(one.tobytes() == other.tobytes())
     except DATA_ERRORS:
-        return True  # strings have no bytes; a fault of the source stays
+        return True  # strings have no bytes; the source's own faults are kept
 
 
 # --- A model, or a folder of them, and a run → copies with what the run measured on the nodes.
@@ -470,7 +470,7 @@ _FOLDERS = {"vae_decoder": "vae", "vae_encoder": "vae"}  # parts of a submodule 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedModel:
-    """A model that `calls` traced calls of `submodule` were written on."""
+    """A model annotated from `calls` traced calls of `submodule`."""
 
     submodule: str
     calls: int
@@ -483,8 +483,8 @@ class AnnotatedModel:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """What `annotate` wrote: a file a model; `copied` are models of a folder that the run does not
-    know, `notes` say what is not known."""
+    """The result of `annotate`: a file per model; `copied` are models of a folder that the run
+    lacks, `notes` say what is not known."""
 
     run_id: str
     models: Sequence[AnnotatedModel]
@@ -492,7 +492,7 @@ class Annotated:
     notes: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as a JSON object."""
+        """The results as a JSON object."""
         return {"run": self.run_id, "models": [model.to_json() for model in self.models]}
 
 
@@ -508,11 +508,11 @@ def annotate(
     """Write `model` to `out` with the time, share, calls, bytes and role that a run measured.
 
     `model` is an ONNX file or a folder of them, `traces` a bundle, a folder of which the newest is
-    taken, or one `.pb`. `submodule` says what of the run a single model is, "" to tell by the run
-    or by names. With `runtime` ONNX Runtime optimizes the model once more, so that time of fused
-    nodes is placed at nodes; it runs nothing. `say` hears what is done. Raises InputError if a
-    model or the run cannot be read or fit each other not, OutputError if `out` cannot be
-    written or is an input.
+    taken, or one `.pb`. `submodule` is the run's submodule for a single model, "" to infer it from
+    the run or from names. With `runtime` ONNX Runtime optimizes the model once more, without
+    running it, so that time of fused nodes is placed at nodes. `say` gets progress texts. Raises
+    InputError if a model or the run cannot be read or they do not match, OutputError if `out`
+    cannot be written or is an input.
     """
     sources = model_files(model)
     run = with_roles(load(traces))
@@ -535,7 +535,7 @@ def annotate(
 
 
 def _submodules(model: Path, sources: list[Path], run: Run, asked: str) -> dict[Path, str]:
-    """The submodule of the run that each model is; models that are none are left out."""
+    """Map each model to its submodule of the run; others are left out."""
     known = [str(name) for name in run.calls["submodule"].unique(maintain_order=True)]
     names = ", ".join(known)
     if asked:
@@ -558,7 +558,7 @@ def _submodules(model: Path, sources: list[Path], run: Run, asked: str) -> dict[
 
 
 def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, str]:
-    """The submodules whose models lie, as the run tells, if the paths end."""
+    """Match models to submodules by the model paths recorded in the run."""
     found = {}
     for name in known:
         parts = Path(run.info.submodules.get(name, Submodule()).model).parts
@@ -569,7 +569,8 @@ def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, 
 
 
 def _optimized(stack: ExitStack, path: Path, notes: list[str]) -> Path | None:
-    """The graph that ONNX Runtime executes, there until `stack` ends; None if it makes none."""
+    """Return the graph that ONNX Runtime executes, a file until `stack` ends; None if it cannot
+    make one."""
     try:
         return stack.enter_context(optimized_graph(path))
     except InputError as error:
@@ -592,7 +593,7 @@ def _measurement(path: Path, run: Run, submodule: str, optimized: Path | None) -
 
 
 def _about(run: Run, submodule: str, commands: list[MeasuredCommand]) -> dict[str, str]:
-    """What the model's own metadata gets."""
+    """Return the texts for the model's own metadata."""
     calls = _calls(run, submodule)
     total_ns = sum(command.duration_ns for command in commands)
     device = run.info.submodules.get(submodule, Submodule()).device

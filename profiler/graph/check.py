@@ -22,7 +22,7 @@ from profiler.graph.model import data_faults, infer_types, nodes, read_graph
 from profiler.graph.model import nodes as all_nodes
 from profiler.pipelines.onnx_targets import find_target
 
-# --- What a rule says, what it is asked, and how it is registered.
+# --- Rules: their findings, their input, and their registration.
 
 
 _MOST_LETTERS = 1000
@@ -59,7 +59,7 @@ class GraphFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A model and what is asked of it: a target by name ("": none), static shapes."""
+    """A model to check, the target's name ("" for none) and whether shapes must be static."""
 
     model: ir.Model
     target: str = ""
@@ -67,7 +67,7 @@ class CheckedModel:
 
 
 class Fault(NamedTuple):
-    """What a rule says: as in `GraphFinding`; `severity` None: that of the rule."""
+    """One fault as a rule yields it, see `GraphFinding`; `severity` None means the rule's."""
 
     node: str
     evidence: str
@@ -81,7 +81,7 @@ RULES: dict[str, _Rule] = {}
 
 
 def rule(severity: Severity) -> Callable[[Callable[[CheckedModel], Iterator[Fault]]], _Rule]:
-    """Register a rule under the name of its function."""
+    """Return a decorator that registers a rule under its function's name."""
 
     def registered(check: Callable[[CheckedModel], Iterator[Fault]]) -> _Rule:
         name = check.__name__
@@ -97,13 +97,13 @@ def rule(severity: Severity) -> Callable[[Callable[[CheckedModel], Iterator[Faul
 
 
 def opset(model: ir.Model) -> int:
-    """The version of the ONNX operators that the model is made of, 0 if it says none."""
+    """Return the version of the ONNX operators that the model imports, 0 if there is none."""
     versions = model.opset_imports
     return versions.get("", versions.get("ai.onnx", 0))
 
 
 def place(node: ir.Node) -> str:
-    """What to call a node: its name, else what it writes."""
+    """Name a node: by its name, else by what it writes."""
     written = next((output.name for output in node.outputs if output.name), "")
     return node.name or f"{node.op_type} that writes {written!r}"
 
@@ -119,7 +119,7 @@ def missing_data(checked: CheckedModel) -> Iterator[Fault]:
         yield Fault(fault.tensor, evidence, fault.recommendation)
 
 
-# --- Names of nodes: by them profiles, metadata and converters find a node.
+# --- Names of nodes, by which profiles, metadata and converters identify a node.
 
 
 @rule("error")
@@ -150,7 +150,7 @@ def unnamed_node(checked: CheckedModel) -> Iterator[Fault]:
             )
 
 
-# --- Nodes that are no use of their operator: inputs, outputs or attributes that it does not have.
+# --- Nodes that violate their operator's schema: inputs, outputs or attributes that it lacks.
 
 
 _TYPES = frozenset(entry.value for entry in ir.DataType if entry != ir.DataType.UNDEFINED)
@@ -158,7 +158,7 @@ _TYPES = frozenset(entry.value for entry in ir.DataType if entry != ir.DataType.
 
 @rule("error")
 def invalid_node(checked: CheckedModel) -> Iterator[Fault]:
-    """A node has fewer or more inputs or outputs than its operator, or lacks an attribute."""
+    """A node has too few or too many inputs or outputs for its operator, or lacks an attribute."""
     version = opset(checked.model)
     for node in nodes(checked.model):
         wrong = _wrong(node, version)
@@ -171,7 +171,7 @@ def invalid_node(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def _wrong(node: ir.Node, version: int) -> str:
-    """What is wrong with a node of ONNX, "" if nothing is, or it has no schema."""
+    """Say what is wrong with an ONNX node; "" if nothing is, or it has no schema."""
     version = max(version, 1)
     if node.domain or not onnx.defs.has(node.op_type, max_inclusive_version=version):
         return ""
@@ -198,7 +198,7 @@ def _wrong_attribute(node: ir.Node, name: str, attribute: onnx.defs.OpSchema.Att
     return ""
 
 
-# --- Operator sets and operators: what a named target takes, and what nobody defines.
+# --- Operator sets and operators: unsupported by a target, or not defined at all.
 
 
 _RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.contrib", "com.ms.internal")
@@ -206,7 +206,7 @@ _RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.contrib", "com.ms.internal")
 
 @rule("error")
 def unsupported_opset(checked: CheckedModel) -> Iterator[Fault]:
-    """The model says no opset, or one that there is not; with a target: it does not take the
+    """The model imports no opset, or one that does not exist; or the target does not support the
     model's opset, or a domain of its operators."""
     version = opset(checked.model)
     latest = onnx.defs.onnx_opset_version()
@@ -242,7 +242,7 @@ def unsupported_opset(checked: CheckedModel) -> Iterator[Fault]:
 
 @rule("error")
 def unknown_operator(checked: CheckedModel) -> Iterator[Fault]:
-    """An operator that neither ONNX nor the model defines."""
+    """An operator is defined by neither ONNX nor the model."""
     own = {(function.domain, function.name) for function in checked.model.functions.values()}
     for node in nodes(checked.model):
         if (node.domain, node.op_type) in own or node.domain.startswith(_RUNTIME_DOMAINS):
@@ -263,7 +263,7 @@ def _has(node: ir.Node, version: int) -> bool:
     )
 
 
-# --- The order of nodes: ONNX asks that each stands behind those whose values it reads.
+# --- The order of nodes: ONNX requires each node behind those whose values it reads.
 
 
 _Nodes: TypeAlias = "ir.Graph | ir.Function"
@@ -271,7 +271,7 @@ _Nodes: TypeAlias = "ir.Graph | ir.Function"
 
 @rule("error")
 def unsorted_node(checked: CheckedModel) -> Iterator[Fault]:
-    """A node reads what a later one writes, or what follows from its own output."""
+    """A node reads what a later one writes, or what depends on its own output."""
     model = checked.model
     graphs: list[_Nodes] = [*model.graphs(), *model.functions.values()]
     for graph in graphs:
@@ -295,7 +295,7 @@ def unsorted_node(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def _read(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node reads, in its subgraphs too."""
+    """Yield the values that a node reads, including its subgraphs."""
     pending = [node]
     while pending:
         current = pending.pop()
@@ -310,14 +310,14 @@ def _read(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def _in_circles(graph: _Nodes) -> set[ir.Node]:
-    """The nodes that cannot be put in order: those in circles and behind them."""
+    """Return the nodes that cannot be sorted: those in cycles and behind them."""
     left = set(graph)
     writers = ((node, value.producer()) for node in graph for value in _read(node))
     sorter: TopologicalSorter[ir.Node] = TopologicalSorter(dict.fromkeys(left, ()))
     for node, writer in writers:
         if writer is not None and writer in left:
             sorter.add(node, writer)
-    with suppress(CycleError):  # it gives what is in no circle all the same
+    with suppress(CycleError):  # nodes outside of cycles are sorted nevertheless
         sorter.prepare()
     while ready := sorter.get_ready():
         left.difference_update(ready)
@@ -325,7 +325,7 @@ def _in_circles(graph: _Nodes) -> set[ir.Node]:
     return left
 
 
-# --- Static shapes, if they are asked for.
+# --- Static shapes, if they are required.
 
 
 _OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}
@@ -333,8 +333,8 @@ _OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}
 
 @rule("error")
 def dynamic_shape(checked: CheckedModel) -> Iterator[Fault]:
-    """With `static`, or a target that takes fixed sizes alone: a size of an input is not fixed, or
-    a node's shape depends on data."""
+    """With `static`, or a target that requires fixed sizes: an input's size is not fixed, or a
+    node's shape depends on data."""
     target = find_target(checked.target) if checked.target else None
     needed = target is not None and target.fixed_sizes
     if not checked.static and not needed:
@@ -376,7 +376,7 @@ def _text(value: ir.Value) -> str:
     return " x ".join(str(d if isinstance(d, int) else d.value or "?") for d in value.shape)
 
 
-# --- `graph check`: a model's file → what stops a graph compiler or costs time.
+# --- `graph check`: find in a model's file what stops a graph compiler or costs time.
 
 
 _SEVERITIES = ("error", "warning", "note")
@@ -385,7 +385,7 @@ _OF_NAMES = ("missing_data", "duplicate_node_name", "unnamed_node", "unknown_ope
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was found in one model: errors first, each rule's findings in the order of the graph."""
+    """The findings on one model: errors first, each rule's findings in the order of the graph."""
 
     path: Path
     opset: int
@@ -393,7 +393,7 @@ class CheckResult:
     findings: tuple[GraphFinding, ...]
 
     def count(self, severity: str) -> int:
-        """How many findings are of that severity."""
+        """Count the findings of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -408,10 +408,10 @@ class CheckResult:
 
 
 def check_model(path: Path, *, target: str = "", static: bool = False) -> CheckResult:
-    """Check the model in the file; no weight is read but to compare those that seem stored twice.
+    """Check the model in the file; weights are read only to compare those that seem stored twice.
 
-    `target` names what is to compile or run it (see `checks.targets`), `static` asks for static
-    shapes. Raises InputError if the file is no ONNX model, or no target is called so.
+    `target` is the compiler or runtime (see `checks.targets`), `static` requires static shapes.
+    Raises InputError if the file is no ONNX model, or the target is unknown.
     """
     if target:
         find_target(target)
@@ -422,11 +422,11 @@ def check_model(path: Path, *, target: str = "", static: bool = False) -> CheckR
 
 
 def find_faults(model: ir.Model, *, target: str = "", static: bool = False) -> list[GraphFinding]:
-    """The findings of all rules on a model, the gravest first; its missing types are inferred."""
+    """Return the findings of all rules on a model, most severe first; infers its missing types."""
     import_module("profiler.graph.rewrite_rules")  # registers its rules
     checked = CheckedModel(model, target, static)
     found = list(invalid_node(checked))
-    if found:  # other rules rely on what operators have
+    if found:  # other rules assume valid nodes
         rules = [RULES[name] for name in _OF_NAMES]
     else:
         infer_types(model)

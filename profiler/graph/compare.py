@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from profiler.compare.compare import Comparison
 
 
-# --- Findings of `graph check` beside a run of the model: how long each node that they name took.
+# --- Findings of `graph check` with measured times: how long each named node took in a run.
 #
 # measured(results, load("qnn_profile.csv"))
 
@@ -46,8 +46,8 @@ _NO_WORK = ("host", "sync")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFinding:
-    """A finding with the time of its node: mean ns in a call that has it, its share of all that was
-    measured, and the layer that ran it; None if no layer of the run names the node."""
+    """A finding with the time of its node: mean ns per call that has it, its share of all measured
+    time, and the layer that ran it; None if no layer of the run names the node."""
 
     finding: GraphFinding
     ns: int | None
@@ -55,7 +55,7 @@ class MeasuredFinding:
     layer: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as a JSON object, with what was measured."""
+        """The finding and its measured time as a JSON object."""
         return {
             **self.finding.to_json(),
             "measured_ns": self.ns,
@@ -65,8 +65,8 @@ class MeasuredFinding:
 
 
 def measured(result: CheckResult, run: Run) -> tuple[MeasuredFinding, ...]:
-    """The findings of one model in the order of `result`, those of a rule by their time; joined by
-    the names of nodes, as the run's producer calls them."""
+    """Return the findings of one model in the order of `result`, those of a rule by time; matched
+    by node names as the run's producer writes them."""
     times = _by_node(run)
     total = sum(ns for ns, _ in {layer: (ns, layer) for ns, layer in times.values()}.values())
     found = [_measured(finding, times, total) for finding in result.findings]
@@ -74,7 +74,7 @@ def measured(result: CheckResult, run: Run) -> tuple[MeasuredFinding, ...]:
 
 
 def _by_node(run: Run) -> dict[str, tuple[int, str]]:
-    """By name of a node the mean time of the layer that ran it, in a call, and the layer."""
+    """Map node names to the mean time per call of the layer that ran the node, and the layer."""
     layers = (
         run.commands.lazy()
         .filter(~pl.col("category").cast(pl.String).is_in(_NO_WORK))
@@ -111,8 +111,7 @@ def _ordered(found: Sequence[MeasuredFinding]) -> Iterable[MeasuredFinding]:
     )
 
 
-# --- Two graphs, or folders of them → what differs in their nodes and, once both ran, in their
-# time.
+# --- Compare two graphs, or folders of them: their nodes and, after a run of both, their times.
 #
 # graphs = compare_graphs(Path("sd3-onnx"), Path("sd3-slim"))
 # times = compare_times(graphs, repeats=10)
@@ -121,15 +120,15 @@ def _ordered(found: Sequence[MeasuredFinding]) -> Iterable[MeasuredFinding]:
 
 @dataclass(frozen=True, slots=True)
 class GraphComparison:
-    """Nodes of both sides: `pairs` a model each; `only_in` names the models of folders that "base"
-    or "new" alone has; `sizes` are those that were given of symbolic dimensions."""
+    """The nodes of both sides: one of `pairs` per model; `only_in` names the models of folders that
+    only "base" or "new" has; `sizes` are the given sizes of symbolic dimensions."""
 
     pairs: tuple[GraphPair, ...]
     only_in: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Both sides of each model, and what only one has, as a JSON object."""
+        """Both sides of each model, and models of one side only, as a JSON object."""
         return {
             "graphs": [pair.to_json() for pair in self.pairs],
             "only_in": {side: list(names) for side, names in self.only_in.items()},
@@ -138,8 +137,8 @@ class GraphComparison:
 
 @dataclass(frozen=True, slots=True)
 class TimeComparison:
-    """Times of both sides: their bundles, and the comparison that `profile-sd3 diff` makes of
-    them, a submodule a model."""
+    """The times of both sides: their bundles, and their comparison as by `profile-sd3 diff`, with
+    one submodule per model."""
 
     base: Path
     new: Path
@@ -155,8 +154,8 @@ def compare_graphs(
 ) -> GraphComparison:
     """Compare the nodes of two ONNX files, or of the files of the same names in two folders.
 
-    `sizes` gives symbolic dimensions of inputs a number, for FLOPs and bytes; `say` hears what is
-    read. Raises InputError if a model cannot be read, none has the same name, or no model has a
+    `sizes` gives symbolic dimensions of inputs a number, for FLOPs and bytes; `say` gets progress
+    texts. Raises InputError if a model cannot be read, none has the same name, or no model has a
     dimension that `sizes` names.
     """
     found, only_in = _pairs(base, new)
@@ -177,10 +176,10 @@ def compare_times(
 ) -> TimeComparison:
     """Run both models of each pair in turn on the same random inputs, and compare their times.
 
-    Each model is called `2 · repeats + 2` times: the first with operators and the first without
-    stand apart, `repeats` have their operators traced and `repeats` do not; `on_run` is called
-    after each. Bundles are written below `out`. Raises InputError if ONNX Runtime does not take
-    a model or its inputs; then no bundle is left.
+    Each model is called `2 · repeats + 2` times: the first call with traced operators and the first
+    without are separate, `repeats` calls have traced operators and `repeats` do not; `on_run` is
+    called after each. Bundles are written below `out`. Raises InputError if ONNX Runtime rejects a
+    model or its inputs; then no bundle is left.
     """
     from profiler.compare.compare import compare
     from profiler.compare.measure import measure
@@ -223,7 +222,8 @@ def _pairs(
 
 
 def _part(relative: Path) -> str:
-    """`vae_decoder` of `vae_decoder/model.onnx`, `unet.lora` of `unet/lora.onnx`."""
+    """Name a model by its path: `vae_decoder` for `vae_decoder/model.onnx`, `unet.lora` for
+    `unet/lora.onnx`."""
     folder = ".".join(relative.parent.parts)
     if relative.stem == "model" and folder:
         return folder
@@ -246,7 +246,7 @@ def _side(name: str, path: Path, sizes: Mapping[str, int]) -> GraphSide:
 
 
 def _inputs(path: Path, sizes: Mapping[str, int]) -> Callable[[], dict[str, Any]]:
-    """Makes the inputs that both models of a pair run on."""
+    """Return a function that makes the inputs for both models of a pair."""
 
     def made() -> dict[str, Any]:
         try:

@@ -50,13 +50,14 @@ from profiler.graph.model import all_tensors, nodes, read_model, save_model
 from profiler.graph.verify import TOLERANCES, OutputDifference, compare_outputs, run_model
 from profiler.pipelines.model_layouts import check_widths
 
-# --- Which parts a pipeline has, of which class each is, and how it becomes a graph.
+# --- The parts of each pipeline: their classes, and how they become graphs.
 
 
 @dataclass(frozen=True, slots=True)
 class PartKind:
-    """A part: `submodule` in the source, `folder` in what is written, its class, and the function
-    (module, static sizes, `scale` pixels per latent, `dtype` of torch) that makes a graph of it."""
+    """A kind of part: `submodule` in the source, `folder` in the output, its class, and the
+    function (module, static sizes, `scale` pixels per latent, `dtype` of torch) that makes its
+    graph."""
 
     submodule: str
     library: str
@@ -66,12 +67,12 @@ class PartKind:
 
     @property
     def out(self) -> str:
-        """The folder that its graph is written to."""
+        """The output folder of its graph."""
         return self.folder or self.submodule
 
 
 def _text(function: Callable[..., PartGraph], **options: Any) -> Callable[..., PartGraph]:
-    """`function` of a text encoder, which has neither latents nor inputs of floats."""
+    """Adapt `function` of a text encoder, which has neither latents nor float inputs."""
 
     def build(module: Any, static: Any, **_: Any) -> PartGraph:
         return function(module, static, **options)
@@ -114,7 +115,7 @@ PIPELINES: Mapping[str, tuple[PartKind, ...]] = {
         PartKind(*("vae", "diffusers", "AutoencoderKLQwenImage", qwen_decoder, "vae_decoder")),
     ),
 }
-"""Pipelines by their class in model_index.json; parts in the order in which a run calls them."""
+"""The parts of pipelines by class in model_index.json, in the order in which a run calls them."""
 
 
 def find_pipeline(class_name: object, where: object) -> tuple[PartKind, ...]:
@@ -127,21 +128,21 @@ def find_pipeline(class_name: object, where: object) -> tuple[PartKind, ...]:
     return PIPELINES[class_name]
 
 
-# --- A graph in its file against its torch module on random inputs.
+# --- Compare a written graph with its torch module on random inputs.
 #
-# float32 and float16 are compared as they are; torch's float16 kernels of the CPU are slow, so that
+# float32 and float16 are compared directly; torch's float16 kernels on the CPU are slow, so that
 # Linear and Conv compute in float32 there, from float16 to float16, as ONNX Runtime does. bfloat16
-# has hardly any kernels on ONNX Runtime's CPU provider: both sides are compared in float32 with
-# weights of bfloat16. That proves the graph, not its rounding; constants of the graph are rounded,
-# and so the tolerance is that of bfloat16.
+# has hardly any kernels in ONNX Runtime's CPU provider: both sides are compared in float32 with
+# bfloat16 weights. That verifies the graph, not its rounding; constants of the graph are rounded,
+# hence the tolerance of bfloat16.
 
 
 Expected = tuple[Trial, dict[str, Any], dict[str, Any]]
-"""Sizes, inputs and outputs by name, as arrays."""
+"""Sizes, inputs and expected outputs of one trial, arrays by name."""
 
 
 def expected_outputs(graph: PartGraph, seed: int, *, widen: bool) -> list[Expected]:
-    """What torch computes for each of the graph's trials; `widen` makes the module float32."""
+    """Compute torch's outputs for each of the graph's trials; `widen` makes the module float32."""
     import torch
 
     found: list[Expected] = []
@@ -161,7 +162,7 @@ def expected_outputs(graph: PartGraph, seed: int, *, widen: bool) -> list[Expect
 
 @contextmanager
 def _computed_wide(module: Any) -> Iterator[None]:
-    """Within the block Linear and Conv of float16 compute in float32, and give float16."""
+    """Within the block, let float16 Linear and Conv compute in float32 and return float16."""
     import torch
 
     patched = []
@@ -208,9 +209,10 @@ def _wide(tensor: Any) -> Any:
 def check_outputs(
     path: Path, expected: Iterable[Expected], *, what: str, widen: bool
 ) -> list[OutputDifference]:
-    """How far the model's outputs are from the expected ones, the largest of each over all trials.
+    """Compare the model's outputs with the expected ones: the largest difference of each over all
+    trials.
 
-    Raises OutputError if one differs by more than its tolerance, or nothing is proven.
+    Raises OutputError if one exceeds its tolerance, or if the outputs prove nothing.
     """
     if widen:
         with tempfile.TemporaryDirectory(prefix=".float32.", dir=path.parent) as folder:
@@ -235,7 +237,7 @@ def _checked(
 
 
 def _run(path: Path, inputs: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The outputs of the model. Raises InputError if ONNX Runtime does not run it."""
+    """Run the model. Raises InputError if ONNX Runtime cannot run it."""
     try:
         return run_model(path, inputs)
     except InputError as error:
@@ -259,7 +261,7 @@ def _refuse(found: OutputDifference, sizes: Mapping[str, int], what: str) -> Non
 
 
 def float32_image(model: ir.Model) -> ir.Model:
-    """`model` with float32 in the place of bfloat16, in place: same graph, same weights."""
+    """Replace bfloat16 by float32 in `model`, in place: same graph, same weights."""
     narrow, wide = ir.DataType.BFLOAT16, ir.DataType.FLOAT
     for graph in model.graphs():
         for value in graph.initializers.values():
@@ -287,10 +289,10 @@ def _wide_tensor(tensor: Any) -> ir.LazyTensor:
     )
 
 
-# --- A local diffusers folder: its parts, and the files that go along as they are.
+# --- A local diffusers folder: its parts, and the files that are copied unchanged.
 #
-# What model_index.json says is only compared with what is known: no path and no class comes from
-# it.
+# The contents of model_index.json are only compared with known values: no path and no class comes
+# from it.
 
 
 _MOST_JSON_BYTES = 64 << 20
@@ -309,7 +311,7 @@ class SourcePart:
 
 @dataclass(frozen=True, slots=True)
 class SourceFolder:
-    """A pipeline: its folder, class, parts as far as it has them, and pixels per latent."""
+    """A pipeline: its folder, class, the parts that it has, and pixels per latent."""
 
     path: Path
     class_name: str
@@ -317,7 +319,7 @@ class SourceFolder:
     scale: int
 
     def chosen(self, names: Sequence[str]) -> tuple[SourcePart, ...]:
-        """The parts of these names, all if there is none. Raises InputError for another name."""
+        """The parts with these names, all without names. Raises InputError for another name."""
         have = [part.kind.submodule for part in self.parts]
         for name in names:
             if name not in have:
@@ -329,7 +331,7 @@ class SourceFolder:
 
 
 def open_source(path: Path) -> SourceFolder:
-    """The pipeline in the folder; no weights are looked at.
+    """Open the pipeline in the folder, without reading weights.
 
     Raises InputError if there is none, or one that is not exported.
     """
@@ -402,10 +404,10 @@ def copy_files(source: SourceFolder, parts: Sequence[SourcePart], out: Path) -> 
 
 
 def _copy(root: Path, file: Path, out: Path) -> None:
-    """Copy a file of the source. Raises InputError for one that lies elsewhere, or is too large."""
+    """Copy a file of the source. Raises InputError if it is outside the source, or too large."""
     real, inside = file.resolve(), root.resolve()
     stores = [inside]
-    if inside.parent.name == "snapshots":  # Hugging Face's cache: snapshots link to blobs
+    if inside.parent.name == "snapshots":  # Hugging Face's cache: snapshots are links to blobs
         stores.append(inside.parent.parent / "blobs")
     if not any(real.is_relative_to(store) for store in stores):
         raise InputError(f"{file} leads to {real}, outside {root}: copy it there")
@@ -415,9 +417,9 @@ def _copy(root: Path, file: Path, out: Path) -> None:
     shutil.copyfile(real, out)
 
 
-# --- A part of a source → its torch module, in evaluation mode on the CPU.
+# --- Load a part of a source as a torch module, in evaluation mode on the CPU.
 #
-# Weights come from safetensors alone: pickled ones could run what they like.
+# Weights are read from safetensors only, because pickles can run any code.
 
 
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
@@ -425,7 +427,7 @@ _BASES = ("diffusion_pytorch_model", "model")
 
 
 def import_libraries() -> None:
-    """Raises InputError if torch, diffusers and what they need are not installed."""
+    """Import torch, diffusers and their requirements. Raises InputError if one is not installed."""
     for name in ("torch", "diffusers", "transformers", "accelerate", "onnxscript", "safetensors"):
         try:
             with quiet_libraries():
@@ -437,9 +439,9 @@ def import_libraries() -> None:
 
 
 def check_weights(part: SourcePart) -> str | None:
-    """The variant of a part's safetensors: None, or `fp16` and the like in their names.
+    """Return the variant of a part's safetensors: None, or `fp16` and the like from their names.
 
-    Raises InputError if there are none, only pickled ones, or an index leads elsewhere.
+    Raises InputError if there are none, only pickled ones, or an index refers to other folders.
     """
     names = sorted(file.name for file in part.folder.iterdir() if file.is_file())
     for index in (name for name in names if name.endswith(".safetensors.index.json")):
@@ -466,10 +468,10 @@ def check_weights(part: SourcePart) -> str | None:
 
 
 def load_module(part: SourcePart, options: ExportOptions, scratch: Path) -> Any:
-    """The part in the type of `options`, with its weights or random ones.
+    """Load the part in the type of `options`, with its weights or random ones.
 
-    Random weights lie in a file in `scratch`, which stays as long as the module. Raises InputError
-    if the configuration is not one of its class, or weights are missing or do not fit.
+    Random weights are in a file in `scratch`, which must exist as long as the module. Raises
+    InputError if the configuration is not one of its class, or weights are missing or do not fit.
     """
     with quiet_libraries():
         kind = part.kind
@@ -496,7 +498,7 @@ def _with_own_weights(model_class: Any, part: SourcePart, options: ExportOptions
         )
     except InputError:
         raise
-    except Exception as error:  # safetensors, transformers and diffusers raise of every kind
+    except Exception as error:  # safetensors, transformers and diffusers raise all kinds
         raise InputError(
             f"{part.folder} cannot be loaded as {part.kind.class_name} ({_first_line(error)}): "
             "fetch it again"
@@ -545,15 +547,15 @@ def _first_line(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-# --- `graph export`: a diffusers folder → a folder of ONNX graphs, there once it was verified.
+# --- `graph export`: a diffusers folder → a folder of ONNX graphs, which appears once verified.
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedPart:
-    """A part that was written: its class, how large its graph is, and how far it is from torch.
+    """An exported part: its class, the size of its graph, and its differences from torch.
 
-    `inputs` are axes by name, free ones as names; `layer_norms` is how many got ones and zeros;
-    `trials` are the sizes it was compared on.
+    `inputs` are axes by name, free ones as names; `layer_norms` counts those that got ones and
+    zeros; `trials` are the sizes of the comparison.
     """
 
     submodule: str
@@ -599,10 +601,10 @@ def export_pipeline(
 ) -> list[ExportedPart]:
     """Export the pipeline in the folder `source` to the folder `out`, in the layout of optimum.
 
-    `done` is called after each part. `out` appears when every part has been verified against
-    torch; an error leaves nothing. Raises InputError if the source cannot be used, `run` would
-    refuse its parts beside each other (but not for chosen ones), or a part cannot be exported,
-    OutputError if `out` exists or a part computes something else.
+    `done` is called after each part. `out` appears when every part has been verified against torch;
+    an error leaves nothing. Raises InputError if the source cannot be used, `run` would refuse its
+    parts together (not checked for chosen ones), or a part cannot be exported, OutputError if `out`
+    exists or a part computes something else.
     """
     options = options or ExportOptions()
     opened = open_source(source)
@@ -623,7 +625,7 @@ def export_pipeline(
             for part in parts:
                 exported.append(_export_part(opened, part, folder, options))
                 done(exported[-1])
-            folder.replace(out)  # takes the place of an empty folder
+            folder.replace(out)  # may replace an empty folder
     except OSError as error:
         raise OutputError(f"cannot write {out} ({error.strerror or error})") from error
     return exported
@@ -662,16 +664,16 @@ def _export_part(
 def export_module(
     load: Callable[[Path], PartGraph], path: Path, options: ExportOptions, *, name: str
 ) -> ExportedPart:
-    """Write the graph of a part to `path`, and prove it against torch.
+    """Write the graph of a part to `path`, and verify it against torch.
 
-    `load` makes the part; it may keep weights in the folder that it gets. Both are gone before
-    the graph is run. Raises as `export_pipeline`, and leaves the file then.
+    `load` makes the part; it may keep weights in the given folder. Both are released before the
+    graph is run. Raises as `export_pipeline`, and then leaves the file.
     """
     started = time.perf_counter()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".weights.", dir=path.parent) as scratch:
         written, expected = _write_part(load(Path(scratch)), path, options, name)
-        gc.collect()  # torch's modules and traces hold each other in circles
+        gc.collect()  # torch's modules and traces are reference cycles
     _check_form(path, name)
     widen = options.dtype == "bf16"
     differences = check_outputs(path, expected, what=name, widen=widen)
@@ -689,7 +691,7 @@ def export_module(
 def _write_part(
     graph: PartGraph, path: Path, options: ExportOptions, name: str
 ) -> tuple[dict[str, Any], list[Expected]]:
-    """Write the model; returns what is known of the part, and what torch computes."""
+    """Write the model; return the properties of the part, and torch's outputs."""
     dtype, fix = options.torch_dtype, options.layernorm_fix
     with with_affine_layer_norms(graph.module, dtype, fix=fix) as norms:
         count, size = _write(graph, path, options, name)
@@ -708,7 +710,7 @@ def _write_part(
 
 
 def _write(graph: PartGraph, path: Path, options: ExportOptions, name: str) -> tuple[int, int]:
-    """Write the model; returns its nodes, and bytes of its weights."""
+    """Write the model; return its number of nodes, and the bytes of its weights."""
     import numpy as np
 
     tensors = graph.draw(np.random.default_rng(options.seed), graph.trials[0])

@@ -17,17 +17,18 @@ from profiler.errors import InputError
 from profiler.graph.export_torch import PartGraph, StaticSizes, Trial, free_sizes, shapes_of
 from profiler.pipelines.model_layouts import position_ids, real_rotations
 
-# --- VAE decoders as graphs: latents → image, under optimum-onnx's names.
+# --- VAE decoders as graphs: latents → image, with optimum-onnx's names.
 
 
 def image_decoder(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGraph:
-    """AutoencoderKL: latents [batch_size, channels, height / 8, width / 8] → image."""
+    """Describe AutoencoderKL's decoder: latents [batch_size, channels, height / 8, width / 8] →
+    image."""
     return _decoder(module, static, scale, dtype, (), module.config.latent_channels)
 
 
 def qwen_decoder(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGraph:
-    """AutoencoderKLQwenImage: latents [batch_size, channels, 1, height / 8, width / 8] → image of
-    one frame."""
+    """Describe AutoencoderKLQwenImage's decoder: latents [batch_size, channels, 1, height / 8,
+    width / 8] → image of one frame."""
     return _decoder(module, static, scale, dtype, (1,), module.config.z_dim)
 
 
@@ -71,17 +72,17 @@ def _decoder(
 
 # --- Diffusion transformers as graphs: SD3 and SD3.5, FLUX, Qwen-Image.
 #
-# Names are those of optimum-onnx. FLUX and Qwen-Image take their latents packed, a row per patch of
-# 2 by 2, and the position of each token: `img_ids` and `txt_ids`, float [tokens, 3].
+# Names are those of optimum-onnx. FLUX and Qwen-Image take packed latents, a row per patch of 2 by
+# 2, and the position of each token: `img_ids` and `txt_ids`, float [tokens, 3].
 
 
-_CLIP_TOKENS = 77  # stand before T5's in SD3's text
-_PATCH = 2  # rows and columns of latents in a token of FLUX and Qwen-Image
+_CLIP_TOKENS = 77  # before T5's in SD3's text
+_PATCH = 2  # rows and columns of latents per token of FLUX and Qwen-Image
 
 
 def sd3(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGraph:
-    """SD3's transformer. Its static batch is twice that of the images: the pipeline stacks what
-    follows the prompt and what follows the negative one."""
+    """Describe SD3's transformer. Its static batch is twice that of the images, because the
+    pipeline stacks the inputs of the prompt and of the negative prompt."""
     config = module.config
     rows, columns = static.latents(scale, config.patch_size)
     batch = None if static.batch is None else 2 * static.batch
@@ -119,7 +120,7 @@ def sd3(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGrap
 
 
 def flux(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGraph:
-    """FLUX's transformer; `guidance` is an input of the models distilled for it."""
+    """Describe FLUX's transformer; models distilled for guidance have an input `guidance`."""
     config = module.config
     inputs = {
         **_packed(module, static, scale),
@@ -154,8 +155,9 @@ def flux(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGra
 
 
 def qwen_image(module: Any, static: StaticSizes, *, scale: int, dtype: Any) -> PartGraph:
-    """Qwen-Image's transformer. Its rotations follow from `img_ids` and `txt_ids` instead of the
-    image's size as a list, which no graph takes; compared with torch's own, from that list."""
+    """Describe Qwen-Image's transformer. Its rotations are computed from `img_ids` and `txt_ids`
+    instead of the list of image sizes, which no graph accepts; verified against torch's, from that
+    list."""
     config = module.config
     if config.zero_cond_t or config.use_additional_t_cond or config.use_layer3d_rope:
         raise InputError(
@@ -218,7 +220,8 @@ def _check_reach(rows: int | None, columns: int | None, largest: int, scale: int
 
 
 def _packed(module: Any, static: StaticSizes, scale: int) -> dict[str, tuple[int | str, ...]]:
-    """Image and text tokens; the image's number follows from height and width."""
+    """Return the inputs for image and text tokens; the number of image tokens follows from height
+    and width."""
     tokens = _image_tokens(static, scale)
     config = module.config
     return {
@@ -242,7 +245,7 @@ def _positions(static: StaticSizes, scale: int) -> dict[str, tuple[int | str, ..
 
 
 def _image_tokens(static: StaticSizes, scale: int) -> int | None:
-    """Tokens of a static image, None if it is free."""
+    """Return the number of tokens of a static image, None if it is free."""
     rows, columns = static.latents(scale, _PATCH)
     if (rows is None) != (columns is None):
         raise InputError(
@@ -253,7 +256,7 @@ def _image_tokens(static: StaticSizes, scale: int) -> int | None:
 
 
 def _packed_trials(static: StaticSizes, scale: int) -> tuple[Trial, ...]:
-    """Sizes with the rows and columns of the image's patches, which positions follow from."""
+    """Trial sizes with rows and columns of the image's patches, which determine positions."""
     rows, columns = (size and size // _PATCH for size in static.latents(scale, _PATCH))
     found = free_sizes(
         {
@@ -296,7 +299,7 @@ def _drawn(
 
 
 def _first_of(original: Any, names: Iterable[str]) -> Any:
-    """`original` with tensors by name → its first output alone."""
+    """A forward that takes tensors by name and returns only the first output of `original`."""
 
     def forward(**tensors: Any) -> tuple[Any, ...]:
         return (original(**tensors, return_dict=False)[0],)
@@ -305,16 +308,16 @@ def _first_of(original: Any, names: Iterable[str]) -> Any:
 
 
 def _with_names(forward: Any, names: Iterable[str]) -> Any:
-    """`forward` with parameters of these names, as torch.export asks for."""
+    """Give `forward` a signature with these parameter names, as torch.export requires."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
     return forward
 
 
-# --- Configurations that are known by name: written as a diffusers folder without weights.
+# --- Known configurations, written as a diffusers folder without weights.
 #
-# They are those of the published models, as their config.json files state them. Weights are not
-# shipped: such a source is exported with random ones.
+# They are those of the published models, from their config.json files. Weights are not included:
+# such a source is exported with random ones.
 
 
 def _clip(width: int, layers: int, heads: int, activation: str) -> dict[str, Any]:
@@ -432,11 +435,11 @@ def write_configuration(name: str, folder: Path) -> None:
         file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-# --- Text encoders as graphs: CLIP, T5 and Qwen2.5-VL, under the names that optimum-onnx gives.
+# --- Text encoders as graphs: CLIP, T5 and Qwen2.5-VL, with optimum-onnx's names.
 
 
 def clip(module: Any, static: StaticSizes, *, pooled: str) -> PartGraph:
-    """A CLIP text encoder: ids int64 [batch_size, 77] → `pooled` (`text_embeds` with the
+    """Describe a CLIP text encoder: ids int64 [batch_size, 77] → `pooled` (`text_embeds` with the
     projection, `pooler_output` without), the last hidden state and all of them."""
     config = module.config
     original = module.forward
@@ -472,8 +475,8 @@ def t5(module: Any, static: StaticSizes) -> PartGraph:
 
 
 def qwen(module: Any, static: StaticSizes) -> PartGraph:
-    """Qwen2.5-VL on text alone: ids and mask int64 [batch_size, sequence_length] → its last
-    hidden state, normalized; what QwenImagePipeline takes as `hidden_states[-1]`."""
+    """Describe Qwen2.5-VL on text alone: ids and mask int64 [batch_size, sequence_length] → its
+    last hidden state, normalized; QwenImagePipeline uses it as `hidden_states[-1]`."""
     language_model = module.model.language_model
 
     def forward(input_ids: Any, attention_mask: Any) -> tuple[Any, ...]:
@@ -527,7 +530,7 @@ def _of_ids(
 
 
 def _ids(module: Any, random: Any, shape: tuple[int, ...]) -> Any:
-    """Ids of the vocabulary; the end of a text in each row, if CLIP pools."""
+    """Draw ids of the vocabulary, with an end of text in each row, because CLIP pools there."""
     import torch
 
     config = getattr(module.config, "text_config", module.config)
@@ -541,7 +544,7 @@ def _ids(module: Any, random: Any, shape: tuple[int, ...]) -> Any:
 def _ids_and_mask(
     module: Any, random: Any, axes: tuple[int | str, ...], sizes: Trial
 ) -> dict[str, Any]:
-    """The last row's text ends before the others do."""
+    """Draw ids and a mask in which the last row's text is shorter than the others."""
     import torch
 
     shape = shapes_of({"ids": axes}, sizes)["ids"]

@@ -23,20 +23,20 @@ import onnx_ir as ir
 from profiler.errors import InputError
 from profiler.graph.model import constant, nodes
 
-# --- Divisions of sizes that round down, as Python's do: ONNX's Div of integers cuts towards zero.
+# --- Integer divisions that must round down, as in Python: ONNX's Div of integers truncates.
 #
-# torch's exporter writes Python's `//` of sizes as Div, after sympy has made `(96 - h) // 2` to
-# `48 + (-h) // 2`: an odd `h` is then one off. SD3 crops its position embeddings so, and fails at
-# every image with an odd number of patches.
+# torch's exporter writes Python's `//` of sizes as Div, after sympy has turned `(96 - h) // 2` into
+# `48 + (-h) // 2`: for an odd `h` the result is off by one. SD3 crops its position embeddings this
+# way, and fails at every image with an odd number of patches.
 
 
 _PASSING = {"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"}
-_COMBINING = {"Add", "Concat", "Div", "Max", "Mul"}  # of what is not negative: nor is theirs
+_COMBINING = {"Add", "Concat", "Div", "Max", "Mul"}  # non-negative results of non-negative operands
 _DEPTH = 32
 
 
 def round_divisions_down(model: ir.Model) -> int:
-    """Make every Div of int64 whose dividend may be negative round down; returns how many.
+    """Make every Div of int64 whose dividend may be negative round down; return how many.
 
     `a // b` is written as `(a - a mod b) / b`, with ONNX's Mod, whose sign is the divisor's.
     """
@@ -56,7 +56,7 @@ def _cuts(node: ir.Node) -> bool:
 
 
 def _may_be_negative(value: ir.Value | None, depth: int) -> bool:
-    """Whether a size may be below zero, as far as its arithmetic tells; True if it does not."""
+    """Whether a size may be negative, according to its arithmetic; True if that is not known."""
     if value is None or depth == 0:
         return True
     array = constant(value)
@@ -73,7 +73,7 @@ def _may_be_negative(value: ir.Value | None, depth: int) -> bool:
 
 
 def _beside(node: ir.Node, op_type: str, inputs: list[ir.Value | None], role: str) -> ir.Value:
-    """The output of a new node before `node`, with its metadata."""
+    """Insert a node before `node`, with its metadata, and return its output."""
     output = ir.Value(
         name=f"{node.outputs[0].name}_{role}",
         type=ir.TensorType(ir.DataType.INT64),
@@ -86,17 +86,17 @@ def _beside(node: ir.Node, op_type: str, inputs: list[ir.Value | None], role: st
     return output
 
 
-# --- LayerNorms without affine parameters, with ones and zeros while they are exported.
+# --- LayerNorms without affine parameters get ones and zeros during the export.
 #
-# Exporters give such a norm no bias, or an unnamed one, which some compilers refuse. Times one and
-# plus zero changes nothing in inference.
+# Exporters give such a norm no bias, or an unnamed one, which some compilers reject. Ones and zeros
+# change nothing in inference.
 
 
 @contextmanager
 def with_affine_layer_norms(module: Any, dtype: Any, *, fix: bool = True) -> Iterator[int]:
     """Within the block every LayerNorm of `module` has scale and bias; yields how many lacked one.
 
-    They are put back as they were. Nothing changes if `fix` is false.
+    They are restored afterwards. Changes nothing if `fix` is false.
     """
     import torch
 
@@ -120,11 +120,11 @@ def with_affine_layer_norms(module: Any, dtype: Any, *, fix: bool = True) -> Ite
             setattr(norm, name, None)
 
 
-# --- What `graph export` is asked for: element type, opset, sizes, parts.
+# --- The options of `graph export`: element type, opset, sizes, parts.
 
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""What `--dtype` takes, and how torch, ONNX and NumPy call it."""
+"""The types of `--dtype`, with their names in torch, ONNX and NumPy."""
 
 SIZE_NAMES = ("batch", "height", "width", "sequence")
 _MOST = 1 << 20
@@ -132,10 +132,10 @@ _MOST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StaticSizes:
-    """Sizes that the graphs are made for alone; None stays free.
+    """The fixed sizes of graphs; None is free.
 
     `batch` counts images, `height` and `width` are pixels of the image, `sequence` counts the
-    tokens of the prompt if a text encoder takes any number of them (T5, Qwen2.5-VL).
+    tokens of the prompt for text encoders that take any number (T5, Qwen2.5-VL).
     """
 
     batch: int | None = None
@@ -161,10 +161,10 @@ class StaticSizes:
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How a pipeline is exported.
+    """The options of an export.
 
-    `dtype` is a key of DTYPES, `opset` ONNX's (None: 18, and 22 for bfloat16), `parts` are names
-    of submodules (none: all that the pipeline has), `seed` is that of random weights and inputs.
+    `dtype` is a key of DTYPES, `opset` ONNX's (None: 18, and 22 for bfloat16), `parts` are names of
+    submodules (empty: all of the pipeline's), `seed` is for random weights and inputs.
     """
 
     dtype: str = "fp32"
@@ -190,14 +190,14 @@ class ExportOptions:
 
     @property
     def torch_dtype(self) -> Any:
-        """The element type as torch's."""
+        """The element type in torch."""
         import torch
 
         return getattr(torch, DTYPES[self.dtype])
 
 
 def parse_static(text: str) -> StaticSizes:
-    """`height=1024,width=1024,batch=1` as sizes. Raises InputError for anything else."""
+    """Parse `height=1024,width=1024,batch=1`. Raises InputError for anything else."""
     sizes: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, number = entry.partition("=")
@@ -218,23 +218,23 @@ def check_sizes(sizes: Mapping[str, int]) -> StaticSizes:
     return StaticSizes(**sizes)
 
 
-# --- What the export of one part needs: a torch module, its forward under fixed names, its inputs.
+# --- The input of the export of one part: a torch module, its forward with fixed names, its inputs.
 
 
 Trial = Mapping[str, int]
-"""A size for each name of an axis: what a graph is traced and compared on."""
+"""A size for each name of an axis: a graph is traced and verified with these."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartGraph:
-    """A part as it is exported.
+    """A part to export.
 
-    forward     arrays by input name → tensors, in the order of `outputs`; what is traced
+    forward     arrays by input name → tensors, in the order of `outputs`; this is traced
     inputs      name → axes: a number if the axis is static, else the name of a free one
     draw        (numpy generator, sizes) → torch tensors by input name, in the graph's types
-    trials      sizes of the free axes, and what `draw` needs beside them: the first is traced,
-                all are compared on
-    reference   (sizes, tensors by name) → what torch computes, None: `forward`
+    trials      sizes of the free axes, and further ones for `draw`: the first is traced,
+                all are compared
+    reference   (sizes, tensors by name) → torch's outputs, None: `forward`
     """
 
     module: Any
@@ -247,14 +247,14 @@ class PartGraph:
     notes: tuple[str, ...] = field(default=())
 
     def free_axes(self) -> dict[str, dict[int, str]]:
-        """Input → axis → name, of the axes that stay free."""
+        """The names of free axes, by input and axis."""
         return {
             name: {i: axis for i, axis in enumerate(axes) if isinstance(axis, str)}
             for name, axes in self.inputs.items()
         }
 
     def computed(self, sizes: Trial, tensors: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What torch computes on the tensors."""
+        """Compute torch's outputs for the tensors."""
         if self.reference is not None:
             return self.reference(sizes, tensors)
         return self.forward(**tensors)
@@ -263,8 +263,8 @@ class PartGraph:
 def free_sizes(
     trials: Mapping[str, tuple[int, int]], static: Mapping[str, int | None]
 ) -> tuple[Trial, ...]:
-    """Two sets of sizes, or one if all are static: `trials` has two of each axis, `static` takes
-    their place where it is not None."""
+    """Return two sets of sizes, or one if all are static: `trials` has two of each axis, `static`
+    overrides them unless None."""
     fixed = {name: size for name, size in static.items() if size is not None}
     both = [{**{name: pair[i] for name, pair in trials.items()}, **fixed} for i in (0, 1)]
     return tuple(both[:1] if both[0] == both[1] else both)
@@ -280,15 +280,15 @@ def shapes_of(
     }
 
 
-# --- Random weights that depend on a seed and each parameter's name alone, in memory or in a file.
+# --- Random weights that depend only on a seed and each parameter's name, in memory or in a file.
 #
-# Matrices keep the variance of what passes through them, norms are about one, biases near zero: so
-# activations of deep models stay finite in float16, too. T5 does not scale its attention but
-# initializes its queries smaller; so do these, else each softmax would choose one token alone and a
-# rounding error another.
+# Matrices keep the variance of their input, norms are about one, biases near zero, so that
+# activations of deep models stay finite, also in float16. T5 does not scale its attention but
+# initializes its queries smaller; so do these, because otherwise each softmax would select a single
+# token, and a rounding error another one.
 
 
-_CHUNK = 1 << 24  # values that are drawn at once
+_CHUNK = 1 << 24  # values drawn at once
 
 
 def fill_parameters(module: Any, seed: int) -> None:
@@ -306,8 +306,8 @@ def fill_parameters(module: Any, seed: int) -> None:
 def map_parameters(module: Any, file: Path, seed: int, dtype: Any) -> int:
     """Give a module whose parameters have no memory yet (device `meta`) random ones in a file.
 
-    The file is mapped: weights beyond what memory holds stay on the disk. They are of `dtype`, but
-    what the class keeps in float32. Returns their bytes.
+    The file is mapped: weights larger than memory stay on the disk. They have type `dtype`, except
+    those that the class keeps in float32. Returns their bytes.
     """
     import torch
 
@@ -330,13 +330,13 @@ def map_parameters(module: Any, file: Path, seed: int, dtype: Any) -> int:
 
 
 def _stays_float32(module: Any, name: str) -> bool:
-    """Whether the module's class asks for float32 there: T5 does for one of its matrices."""
+    """Whether the module's class keeps a parameter in float32, as T5 does for one matrix."""
     kept = getattr(module, "_keep_in_fp32_modules", None) or ()
     return bool(set(name.split(".")) & set(kept))
 
 
 def _shrink(module: Any, name: str) -> float:
-    """The factor of T5's queries in `T5PreTrainedModel._init_weights`; 1 for all else."""
+    """The factor of T5's queries in `T5PreTrainedModel._init_weights`; 1 for other parameters."""
     width = getattr(getattr(module, "config", None), "d_kv", 0)
     return float(width**-0.5) if width and name.endswith("SelfAttention.q.weight") else 1.0
 
@@ -366,11 +366,11 @@ def random_values(shape: tuple[int, ...], name: str, seed: int) -> Iterator[Any]
         yield values
 
 
-# --- A part as a torch module → `onnx_ir.Model`, by torch's dynamo exporter.
+# --- Export a part from a torch module to `onnx_ir.Model`, by torch's dynamo exporter.
 #
-# Of the exporter's metadata the module path and class of each node stay; what holds source text or
-# local paths (`pkg.torch.onnx.stack_trace`) goes. Weights stay torch's until they are written:
-# those that a Transpose turns are turned one by one then, so that memory holds them once.
+# Of the exporter's metadata the module path and class of each node are kept; source text and local
+# paths (`pkg.torch.onnx.stack_trace`) are removed. Weights stay torch's until they are written;
+# those read through a Transpose are transposed one by one then, so that memory has them once.
 
 
 KEPT_METADATA = frozenset(
@@ -381,14 +381,15 @@ KEPT_METADATA = frozenset(
         "pkg.torch.onnx.name_scopes",
     }
 )
-"""Node metadata that stays in exported graphs."""
+"""The node metadata that exported graphs keep."""
 
 _LOUD = ("torch", "transformers", "diffusers", "onnxscript", "onnx_ir")
-_ADVICE = ("- ", "Failed to", "##", "(Refer")  # what torch says of itself, not of the model
+_ADVICE = ("- ", "Failed to", "##", "(Refer")  # lines of torch's advice on itself, not on the model
 
 
 def export_graph(graph: PartGraph, tensors: Mapping[str, Any], opset: int, name: str) -> ir.Model:
-    """The part as a graph of `opset`, traced with `tensors`; the module is as it was after it.
+    """Export the part as a graph of `opset`, traced with `tensors`; the module is unchanged
+    afterwards.
 
     Raises InputError if torch cannot export it.
     """
@@ -411,7 +412,7 @@ def export_graph(graph: PartGraph, tensors: Mapping[str, Any], opset: int, name:
             assert program is not None
             _turn_weights(program.model)
             program.optimize()
-    except Exception as error:  # torch.export raises of every kind
+    except Exception as error:  # torch.export raises all kinds
         raise InputError(
             f"torch cannot export {name} with opset {opset} ({_reason(error)}): choose another "
             "opset, or leave it out with --parts"
@@ -428,7 +429,7 @@ def export_graph(graph: PartGraph, tensors: Mapping[str, Any], opset: int, name:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Without what torch, transformers and diffusers warn of: the caller cannot act on it."""
+    """Suppress warnings of torch, transformers and diffusers, which the caller cannot act on."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     loggers += [
         logger
@@ -449,7 +450,7 @@ def quiet_libraries() -> Iterator[None]:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Without the bars of libraries that are imported already."""
+    """Suppress progress bars of libraries that are already imported."""
     bars = [
         sys.modules[f"{name}.utils.logging"]
         for name in ("transformers", "diffusers")
@@ -466,7 +467,7 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def _turn_weights(model: ir.Model) -> None:
-    """Put weights that are only read through a Transpose into the graph as they are read."""
+    """Store weights that are only read through a Transpose as transposed."""
     for node in list(model.graph):
         source = node.inputs[0] if node.op_type == "Transpose" and not node.domain else None
         tensor = None if source is None else source.const_value
@@ -489,7 +490,7 @@ def _turn_weights(model: ir.Model) -> None:
 
 
 def _turned(tensor: Any, axes: tuple[int, ...]) -> ir.LazyTensor:
-    """`tensor` with its axes in another order, made each time that it is read."""
+    """Return `tensor` with its axes permuted, computed each time it is read."""
 
     def made() -> ir.Tensor[Any]:
         array = np.ascontiguousarray(tensor.numpy().transpose(axes))
@@ -500,8 +501,8 @@ def _turned(tensor: Any, axes: tuple[int, ...]) -> ir.LazyTensor:
 
 
 def _plain_transposes(model: ir.Model) -> None:
-    """Write an Einsum that only orders axes as a Transpose: few compilers take Einsum, and ONNX has
-    none of bfloat16."""
+    """Replace an Einsum that only permutes axes by a Transpose: few compilers support Einsum, and
+    ONNX has none for bfloat16."""
     for node in nodes(model):
         if node.op_type != "Einsum" or node.domain or len(node.inputs) != 1:
             continue
@@ -543,7 +544,7 @@ def _clean(model: ir.Model) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what went wrong at the bottom, without torch's advice."""
+    """Return the first line of the innermost error, without torch's advice."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines()]

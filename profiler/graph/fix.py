@@ -52,20 +52,20 @@ from profiler.graph.rewrite_rules import (
 )
 from profiler.graph.verify import OutputDifference, run_model, verify
 
-# --- Normalizations without a scale, written out as ONNX defines them.
+# --- Write normalizations without a scale as nodes, by ONNX's definition.
 #
 # ONNX Runtime does not run a LayerNormalization whose scale has the empty name, so that its repair
-# cannot be compared with the model itself. It is compared with this: mean, difference, variance,
-# quotient, and no scale.
+# cannot be compared with the model itself. It is compared with the definition: mean, difference,
+# variance, quotient, and no scale.
 
 
 _NORMS = ("LayerNormalization", "RMSNormalization", "InstanceNormalization")
-_AXES_AS_INPUT = 18  # opset since which ReduceMean takes its axes so
+_AXES_AS_INPUT = 18  # opset since which ReduceMean has its axes as an input
 
 
 def write_out_norms(model: ir.Model) -> int:
-    """Replace each normalization whose scale has the empty name by its definition; one of unknown
-    rank stays. Returns how many were replaced."""
+    """Replace each normalization whose scale has the empty name by its definition, except those of
+    unknown rank. Returns how many were replaced."""
     count = 0
     for node in list(model.graph.all_nodes()):
         lacks = len(node.inputs) > 1 and node.inputs[1] is None
@@ -106,7 +106,7 @@ def _write_out(model: ir.Model, node: ir.Node) -> bool:
 
 
 class _Definition:
-    """Nodes that are put in the place of one node."""
+    """Nodes that replace one node."""
 
     def __init__(self, model: ir.Model, node: ir.Node) -> None:
         self._version = opset(model)
@@ -115,13 +115,13 @@ class _Definition:
         self._graph = node.graph
 
     def add(self, op_type: str, *inputs: ir.Value, **attributes: object) -> ir.Value:
-        """A node before the replaced one; returns what it writes."""
+        """Insert a node before the replaced one; return its output."""
         new = ir.node(op_type, list(inputs), attributes)
         self._graph.insert_before(self._node, new)
         return new.outputs[0]
 
     def constant(self, array: object) -> ir.Value:
-        """A constant."""
+        """Insert a constant and return it."""
         return self.add("Constant", value=ir.tensor(np.asarray(array)))
 
     def mean(self, value: ir.Value, axes: list[int]) -> ir.Value:
@@ -131,7 +131,7 @@ class _Definition:
         return self.add("ReduceMean", value, axes=axes, keepdims=1)
 
     def finish(self, result: ir.Value) -> None:
-        """Let `result` stand where the replaced node's first output stood; remove the node."""
+        """Replace the node's first output by `result` and remove the node."""
         old = self._node.outputs[0]
         if old.is_graph_output():
             named = self.add("Identity", result)
@@ -145,16 +145,16 @@ class _Definition:
         self._graph.remove(self._node, safe=True)
 
 
-# --- Empty names of inputs → the scale of ones or bias of zeros that changes nothing.
+# --- Repair empty names of inputs: a scale of ones or bias of zeros, which changes nothing.
 
 
-_MOST_ROUNDS = 1000  # shapes after a filled node are known one node later
+_MOST_ROUNDS = 1000  # each round makes shapes known one node further
 
 
 def fill_empty_inputs(model: ir.Model) -> int:
-    """Give normalizations the scale or bias that they lack; leave an optional last one out where
-    that is not of known size, or of another operation. Returns how many inputs were repaired; a
-    scale of unknown size stays."""
+    """Give normalizations the scale or bias that they lack; drop an optional last input if its size
+    is not known, or for another operation. Returns how many inputs were repaired; a scale of
+    unknown size is unchanged."""
     count = 0
     shared: dict[tuple[Any, ...], ir.Value] = {}
     for _ in range(_MOST_ROUNDS):
@@ -176,7 +176,7 @@ def _empty(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
 def _fill(
     model: ir.Model, node: ir.Node, index: int, shared: dict[tuple[Any, ...], ir.Value]
 ) -> bool:
-    """Fill one input; `shared` holds the initializers made so far."""
+    """Fill one input; `shared` contains the initializers made so far."""
     array = neutral_value(node, index)
     if array is not None:
         key = (index, str(array.dtype), array.shape)
@@ -191,7 +191,7 @@ def _fill(
 
 
 def _initializer(model: ir.Model, array: Any, meaning: str) -> ir.Value:
-    """A new initializer of the main graph, under a name that is free."""
+    """Make an initializer of the main graph with an unused name."""
     taken = {value.name for value in all_values(model)}
     sizes = "x".join(map(str, array.shape))
     base = f"neutral_{meaning}_{sizes}"
@@ -208,7 +208,7 @@ def _initializer(model: ir.Model, array: Any, meaning: str) -> ir.Value:
 
 
 def number_names(model: ir.Model) -> int:
-    """Give each node that shares its name with an earlier one a name of its own."""
+    """Rename each node that shares its name with an earlier one; return how many."""
     names = _Names(model)
     seen: set[str] = set()
     count = 0
@@ -222,7 +222,7 @@ def number_names(model: ir.Model) -> int:
 
 
 def name_nodes(model: ir.Model) -> int:
-    """Name each node without a name after its operation and what it writes."""
+    """Name each node without a name after its operation and what it writes; return how many."""
     names = _Names(model)
     count = 0
     for node in nodes(model):
@@ -234,14 +234,14 @@ def name_nodes(model: ir.Model) -> int:
 
 
 class _Names:
-    """The names of the nodes of a model."""
+    """The names of a model's nodes."""
 
     def __init__(self, model: ir.Model) -> None:
         self._taken = {node.name for node in nodes(model) if node.name}
-        self._numbers: Counter[str] = Counter()  # the last that each name got
+        self._numbers: Counter[str] = Counter()  # the last number for each name
 
     def free(self, name: str) -> str:
-        """`name`, or the first of name_1, name_2, … that is not taken; it is taken from now on."""
+        """Return `name`, or the first unused of name_1, name_2, …, and mark it as used."""
         found = name
         while found in self._taken:
             self._numbers[name] += 1
@@ -250,12 +250,12 @@ class _Names:
         return found
 
 
-# --- Nodes in the order that ONNX asks for.
+# --- Sort nodes into the order that ONNX requires.
 
 
 def sort_nodes(model: ir.Model) -> int:
-    """Put each node behind those whose values it reads; a circle stays. Returns how many stood
-    before them."""
+    """Move each node behind those whose values it reads, except in cycles. Returns how many
+    moved."""
     found = list(unsorted_node(CheckedModel(model)))
     if not found or not all(finding.fix for finding in found):
         return 0
@@ -265,12 +265,12 @@ def sort_nodes(model: ir.Model) -> int:
     return len(found)
 
 
-# --- Nodes and initializers that nothing reads any more.
+# --- Remove unused nodes and initializers.
 
 
 def remove_unread(model: ir.Model, values: Iterable[ir.Value | None]) -> None:
-    """Remove those of `values` that nothing reads, with the nodes that write them, and so on with
-    what those read. Inputs and outputs of graphs stay."""
+    """Remove unused ones of `values`, with the nodes that write them, and then whatever becomes
+    unused. Inputs and outputs of graphs are kept."""
     pending = list(values)
     while pending:
         value = pending.pop()
@@ -287,11 +287,11 @@ def remove_unread(model: ir.Model, values: Iterable[ir.Value | None]) -> None:
             node.graph.remove(node, safe=True)
 
 
-# --- What is computed from initializers alone → initializers; weights stored twice → one.
+# --- Fold constant computations into initializers; merge duplicate weights.
 
 
 def share_duplicates(model: ir.Model) -> int:
-    """Let the readers of each duplicate read the first of them."""
+    """Replace each duplicate initializer by the first one; return how many."""
     count = 0
     for value, first, proven in list(duplicates(model)):
         if proven and not value.is_graph_output():
@@ -302,8 +302,8 @@ def share_duplicates(model: ir.Model) -> int:
 
 
 def fold_constants(model: ir.Model) -> int:
-    """Replace nodes that compute from initializers alone by what ONNX Runtime computes for them;
-    what it cannot compute stays."""
+    """Replace nodes that compute only from initializers by ONNX Runtime's result, unless it cannot
+    compute it; return how many."""
     count = 0
     order = {node: number for number, node in enumerate(model.graph)}
     for node, before in foldable_nodes(model):
@@ -321,7 +321,7 @@ def fold_constants(model: ir.Model) -> int:
 
 
 def _run(model: ir.Model, node: ir.Node, parts: list[ir.Node]) -> list[Any]:
-    """What `node` writes, computed by `parts`, in order, from the initializers that they read."""
+    """Compute the outputs of `node` from initializers, by running `parts` in order."""
     read = {value: None for part in parts for value in part.inputs if value is not None}
     tensors = []
     for value in read:
@@ -341,7 +341,7 @@ def _run(model: ir.Model, node: ir.Node, parts: list[ir.Node]) -> list[Any]:
 
 
 def _replace(model: ir.Model, output: ir.Value, array: Any) -> None:
-    """Let the readers of `output` read an initializer of the same content."""
+    """Replace `output` by an initializer with this content."""
     name = f"{output.name}_folded"
     while name in model.graph.initializers:
         name += "_"
@@ -352,12 +352,12 @@ def _replace(model: ir.Model, output: ir.Value, array: Any) -> None:
     output.replace_all_uses_with(value)
 
 
-# --- Two nodes in a row → one or none.
+# --- Merge two consecutive nodes into one or none.
 
 
 def merge_pairs(model: ir.Model) -> int:
-    """Let the second node of each redundant pair read what the first reads, and remove nodes that
-    do nothing. Returns how many nodes were changed or removed."""
+    """Let the second node of each redundant pair read the input of the first, and remove nodes
+    without an effect. Returns how many nodes were changed or removed."""
     count = 0
     for node in list(nodes(model)):
         while node.graph is not None and (first := redundant_first(node)) is not None:
@@ -373,7 +373,7 @@ def merge_pairs(model: ir.Model) -> int:
 
 
 def _read_before(model: ir.Model, node: ir.Node, first: ir.Node) -> None:
-    """Let `node` do what it and `first` did."""
+    """Let `node` do the work of itself and `first`."""
     if node.op_type == "Transpose":
         before, after = permutation(first), permutation(node)
         node.attributes["perm"] = ir.AttrInt64s("perm", [before[axis] for axis in after])
@@ -383,17 +383,17 @@ def _read_before(model: ir.Model, node: ir.Node, first: ir.Node) -> None:
 
 
 def _bypass(model: ir.Model, node: ir.Node, value: ir.Value | None) -> None:
-    """Let what reads `node` read `value`, and remove `node`."""
+    """Let the readers of `node` read `value`, and remove `node`."""
     assert value is not None
     node.outputs[0].replace_all_uses_with(value)
     remove_unread(model, [node.outputs[0]])
 
 
-# --- `graph check --fix`: a model's file → a repaired one, written once it computes the same.
+# --- `graph check --fix`: a model's file → a repaired one, written if its outputs are the same.
 
 
-# Rule → its repair; order first, for others follow it; names last, for what was removed before
-# needs none.
+# The repair of each rule: order first, because others need it; names last, because removed nodes
+# need none.
 FIXES: Mapping[str, Callable[[ir.Model], int]] = {
     "unsorted_node": sort_nodes,
     "empty_input": fill_empty_inputs,
@@ -407,7 +407,8 @@ FIXES: Mapping[str, Callable[[ir.Model], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """What was repaired: places by rule, how far each output differs, what is left to find."""
+    """The result of a repair: repaired places by rule, differences of outputs, remaining
+    findings."""
 
     out: Path
     repaired: Mapping[str, int]
@@ -430,12 +431,12 @@ def fix_model(
     static: bool = False,
     sizes: Mapping[str, int] | None = None,
 ) -> FixResult:
-    """Repair what is safe in the model of the file, and write it to `out`, with `out`.data if
-    it has external data, once its outputs are those of the model for random inputs.
+    """Make the safe repairs in the model of the file, and write it to `out`, with `out`.data if it
+    has external data, if its outputs are the same for random inputs.
 
-    `sizes` are those of symbolic dimensions in these inputs. Raises InputError if the model
-    cannot be read or run, OutputError if `out` cannot be written, is the input, or would compute
-    something else.
+    `sizes` are those of symbolic dimensions in these inputs. Raises InputError if the model cannot
+    be read or run, OutputError if `out` cannot be written, is the input, or would compute something
+    else.
     """
     model = read_model(path)
     sources = [path, *external_files(model)]
@@ -464,7 +465,7 @@ def fix_model(
 
 
 def _refuse_what_cannot_run(path: Path, model: ir.Model) -> None:
-    """Raise InputError if a required input is still without a name."""
+    """Raise InputError if a required input still has no name."""
     for node in nodes(model):
         for index, meaning in meaningful_inputs(node, opset(model)):
             if (node.op_type, index) in OPTIONAL_INPUTS:
@@ -476,9 +477,9 @@ def _refuse_what_cannot_run(path: Path, model: ir.Model) -> None:
 
 
 def _reference(path: Path, folder: Path) -> Path:
-    """A file that computes what the model in `path` means: itself, or, if ONNX Runtime refuses
-    it for normalizations without scale or names that nodes share, the model with those written out
-    or numbered."""
+    """Return a runnable file equivalent to the model in `path`: itself or, if ONNX Runtime rejects
+    it for normalizations without a scale or duplicate node names, a copy with these written out and
+    renamed."""
     model = read_model(path)
     infer_types(model)
     if not write_out_norms(model) + number_names(model):

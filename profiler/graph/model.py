@@ -32,12 +32,11 @@ import onnx_ir as ir
 from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import not_writable, same_file, scratch_folder
 
-# --- Types and shapes that ONNX infers, given to the values that lack them.
+# --- Infer types and shapes of values that lack them.
 
 
 def infer_types(model: ir.Model) -> None:
-    """Infer types and shapes if values of the main graph have no type; what cannot be inferred
-    stays unknown."""
+    """Infer types and shapes if values of the main graph have no type; others stay unknown."""
     from onnx_ir.passes.common import ShapeInferencePass
 
     if all(output.dtype is not None for node in model.graph for output in node.outputs):
@@ -48,7 +47,7 @@ def infer_types(model: ir.Model) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without onnx_ir's warnings on stderr: faults of a model are reported as findings."""
+    """Suppress onnx_ir's warnings on stderr: faults of a model are reported as findings."""
     logger = logging.getLogger("onnx_ir")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -58,17 +57,16 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-# --- What our node metadata is called, and the layer that a node's metadata or name tells.
+# --- The keys of our node metadata, and a node's layer from metadata or name.
 #
-# What `graph split` writes:
+# `graph split` writes:
 #
 # `profile_sd3.layer`          module path of the operation that a node is a part of, else its name
 # `profile_sd3.command_index`  which of its operation's commands it is, from 0
-# `profile_sd3.operation`      name of the node that was split `profile_sd3.category`       `copy`
-# on nodes that only hand data to parts or gather theirs
+# `profile_sd3.operation`      name of the node that was split
+# `profile_sd3.category`       `copy` on nodes that only hand data to parts or gather theirs
 #
-# `graph annotate` adds what was measured: the keys in `MEASURED`, `docs/graph-annotate.md` explains
-# them.
+# `graph annotate` adds measured values: the keys in `MEASURED`, see `docs/graph-annotate.md`.
 
 
 PREFIX = "profile_sd3."
@@ -86,27 +84,27 @@ MEASURED = tuple(
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
-_NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
+_NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes from its export passes
 
 
 def layer_of(node: ir.Node) -> str:
-    """The layer of a node: the one written on it, else its module path, else its name, else, if
-    it has none, its op type."""
+    """Return the layer of a node: from our metadata, else its module path, else its name, else its
+    op type."""
     return path_of(node) or node.name or node.op_type
 
 
 def path_of(node: ir.Node) -> str:
-    """The layer written on a node, else its module path; "" if neither is known."""
+    """Return the layer in a node's metadata, else its module path; "" if neither is known."""
     return node.metadata_props.get(LAYER) or _module_path(node) or _path_in_name(node)
 
 
 def operation_of(node: ir.Node) -> str:
-    """The name of the operation that a node is, or is a part of; "" if it has no name."""
+    """Return the name of the operation that a node is, or is a part of; "" without a name."""
     return node.metadata_props.get(OPERATION) or node.name or ""
 
 
 def _module_path(node: ir.Node) -> str:
-    """The path that torch's exporter has left; the class of the model stands for an empty one."""
+    """The path in the metadata of torch's exporter; for an empty path the class of the model."""
     scopes = _strings(node.metadata_props.get(_NAME_SCOPES, ""))
     if len(scopes) < 2 or scopes[0].startswith(_NO_MODULE) or scopes[-2].startswith(_NO_MODULE):
         return ""
@@ -116,7 +114,8 @@ def _module_path(node: ir.Node) -> str:
 
 
 def _path_in_name(node: ir.Node) -> str:
-    """The path in `/encoder/layers.0/mlp/fc1/MatMul_1`, as the exporter by TorchScript names."""
+    """Return the path in a node's name as the TorchScript exporter writes it:
+    `/encoder/layers.0/mlp/fc1/MatMul_1`."""
     path, slash, operation = (node.name or "").rpartition("/")
     if not slash or not path.startswith("/"):
         return ""
@@ -125,7 +124,7 @@ def _path_in_name(node: ir.Node) -> str:
 
 
 def _strings(text: str) -> list[str]:
-    """A Python list of strings as the exporter prints it; anything else is no list."""
+    """Parse a Python list of strings as the exporter prints it; anything else is an empty list."""
     try:
         value = ast.literal_eval(text) if len(text) < 1 << 16 else ()
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -134,8 +133,8 @@ def _strings(text: str) -> list[str]:
 
 
 def module_scopes(node: ir.Node) -> list[tuple[str, str]]:
-    """Path and class of the modules around a node, from the model itself ("") to the innermost, as
-    torch's exporter has left them; empty if it has not."""
+    """Return path and class of the modules around a node, from the model itself ("") to the
+    innermost, from the metadata of torch's exporter; empty without it."""
     scopes = _strings(node.metadata_props.get(_NAME_SCOPES, ""))
     classes = _strings(node.metadata_props.get(_CLASS_HIERARCHY, ""))
     if not scopes or scopes[0] != "" or len(scopes) != len(classes):
@@ -151,7 +150,7 @@ def write_path(node: ir.Node, scopes: list[tuple[str, str]]) -> None:
     node.metadata_props[_CLASS_HIERARCHY] = repr(classes)
 
 
-# --- What the values of a graph hold: constants, sizes, or data; and the nodes of a model.
+# --- The values of a graph: constants, sizes, or data; and the nodes of a model.
 
 
 _SIZES = {"Shape", "Size"}
@@ -159,13 +158,13 @@ _RANDOM = {
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     *("Bernoulli", "Multinomial", "Dropout"),
 }
-# What onnx_ir raises if data of a tensor is missing, or not what its dims and type say.
+# Errors of onnx_ir if data of a tensor is missing, or does not fit its dims and type.
 DATA_ERRORS = (OSError, ValueError, TypeError, AssertionError)
-_MAX_CONSTANT_BYTES = 1 << 16  # constants that are read to understand a graph
+_MAX_CONSTANT_BYTES = 1 << 16  # larger constants are not read to understand a graph
 
 
 class Kind(Enum):
-    """Where a value comes from: the model alone, sizes of tensors alone, or inputs."""
+    """The origin of a value: constants of the model, sizes of tensors, or input data."""
 
     CONSTANT = 0
     SIZE = 1
@@ -173,7 +172,7 @@ class Kind(Enum):
 
 
 def nodes(model: ir.Model) -> Iterator[ir.Node]:
-    """Every node: those of subgraphs and functions included."""
+    """Yield every node, including those of subgraphs and functions."""
     yield from model.graph.all_nodes()
     for function in model.functions.values():
         yield from function.all_nodes()
@@ -189,7 +188,7 @@ def all_values(model: ir.Model) -> Iterator[ir.Value]:
 
 
 def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
-    """The node that writes `value`, if one of `op_types` of ONNX (any if none is named)."""
+    """The node that writes `value`, if its op type is one of `op_types` of ONNX (any if empty)."""
     node = None if value is None else value.producer()
     if node is None or (op_types and (node.op_type not in op_types or node.domain)):
         return None
@@ -197,24 +196,25 @@ def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
 
 
 def is_settled(node: ir.Node) -> bool:
-    """Whether the attributes of `node` are its own: in a function they may be those of the call."""
+    """Whether the attributes of `node` are its own: in a function they may refer to those of the
+    call."""
     return not any(attribute.is_ref() for attribute in node.attributes.values())
 
 
 def only_node(uses: Iterable[Any], *op_types: str) -> ir.Node | None:
-    """The first node among uses of a value that is one of `op_types` of ONNX."""
+    """Return the first node among a value's uses that has one of `op_types`."""
     return next((use.node for use in uses if use.node.op_type in op_types), None)
 
 
 def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor that `value` always holds, unread; None if it is computed or given."""
+    """The constant tensor of `value`, without reading it; None if it is computed or an input."""
     if value is None or value.is_graph_input():
         return None
     return ir.convenience.get_const_tensor(value)
 
 
 def constant(value: ir.Value | None, most_bytes: int = _MAX_CONSTANT_BYTES) -> Any:
-    """The array that `value` always holds, None if it is computed, given, or larger."""
+    """Return the constant array of `value`; None if it is computed, an input, or larger."""
     tensor = constant_tensor(value)
     try:
         small = tensor is not None and tensor.nbytes <= most_bytes
@@ -224,12 +224,12 @@ def constant(value: ir.Value | None, most_bytes: int = _MAX_CONSTANT_BYTES) -> A
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Whether `value` is an initializer, or what a Constant writes, and no input overrides it."""
+    """Whether `value` is an initializer or the output of a Constant, and no input overrides it."""
     return constant_tensor(value) is not None
 
 
 def scalar(value: ir.Value | None) -> float | None:
-    """The number that `value` always holds, None if it holds something else."""
+    """Return the constant number of `value`, None if it is anything else."""
     array = constant(value)
     if array is None or array.size != 1 or array.dtype.kind not in "fiu":
         return None
@@ -237,8 +237,8 @@ def scalar(value: ir.Value | None) -> float | None:
 
 
 def kinds(model: ir.Model) -> dict[ir.Value, Kind]:
-    """Where each value of the main graph comes from; values of subgraphs and functions are not
-    looked at. Nodes that hold subgraphs, or draw random numbers, give data."""
+    """Return the origin of each value of the main graph, without subgraphs and functions. Nodes
+    with subgraphs, or random numbers, yield data."""
     graph = model.graph
     found: dict[ir.Value, Kind] = dict.fromkeys(graph.initializers.values(), Kind.CONSTANT)
     found |= dict.fromkeys(graph.inputs, Kind.DATA)
@@ -257,24 +257,24 @@ def kinds(model: ir.Model) -> dict[ir.Value, Kind]:
     return found
 
 
-# --- A path → an `onnx_ir.Model`: external data is mapped, not loaded; a fault is one sentence.
+# --- Read a model: external data is mapped, not loaded; a fault is one sentence.
 #
-# read_model(path)        the model, whole: what its tensors refer to is there
-# read_graph(path)        the model alone: its tensors may lack their data
-# data_faults(model)      what of its tensors' data is missing, cut or outside its folder
+# read_model(path)        the model with the data of its tensors
+# read_graph(path)        only the graph: its tensors may lack their data
+# data_faults(model)      tensor data that is missing, cut or outside its folder
 # model_files(path)       the ONNX files of a folder
 
 
-_MOST_GRAPH_BYTES = (1 << 31) - 1  # protobuf's limit of one message
+_MOST_GRAPH_BYTES = (1 << 31) - 1  # protobuf's limit for a message
 _MOST_VERSION = 1 << 31
-_MOST_BYTES = 1 << 50  # of one tensor: what claims more is damaged
+_MOST_BYTES = 1 << 50  # of one tensor: a larger one is damaged
 _MAX_NAME_LETTERS = 200  # of a name or reason in a sentence
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
 @dataclass(frozen=True, slots=True)
 class DataFault:
-    """Data of a tensor that cannot be used: which tensor, and why, with what to do about it."""
+    """A tensor whose data cannot be used: which one, why, and what to do about it."""
 
     tensor: str
     reason: str
@@ -297,10 +297,10 @@ def model_files(path: Path) -> list[Path]:
 
 
 def read_model(path: Path) -> ir.Model:
-    """The model in the file, the data of its tensors mapped if external.
+    """Read the model in the file; external data of tensors is mapped.
 
-    Raises InputError if it is no ONNX model, or data of a tensor is missing, cut, or outside
-    the model's folder.
+    Raises InputError if it is no ONNX model, or data of a tensor is missing, cut, or outside the
+    model's folder.
     """
     model = read_graph(path)
     for fault in data_faults(model):
@@ -310,7 +310,7 @@ def read_model(path: Path) -> ir.Model:
 
 
 def read_graph(path: Path) -> ir.Model:
-    """The model in the file; whether the data of its tensors is there is not looked at.
+    """Read the graph in the file, without checking for the data of its tensors.
 
     Raises InputError if the file is missing, no ONNX model, larger than protobuf allows, or has
     sparse weights, which the IR does not keep.
@@ -327,7 +327,7 @@ def read_graph(path: Path) -> ir.Model:
         )
     try:
         proto = onnx.load(str(path), format="protobuf", load_external_data=False)
-    except Exception as error:  # protobuf's DecodeError has no stable home
+    except Exception as error:  # protobuf's DecodeError has no stable place
         raise InputError(_not_onnx(path, error)) from error
     if not proto.ir_version or not proto.HasField("graph"):
         raise InputError(_not_onnx(path, "it holds no graph"))
@@ -339,7 +339,7 @@ def read_graph(path: Path) -> ir.Model:
         with quiet():
             model: ir.Model = ir.from_proto(proto)
         _check_form(model)
-    except Exception as error:  # onnx_ir says ValueError, TypeError, KeyError, … of what is odd
+    except Exception as error:  # onnx_ir raises all kinds for invalid models
         raise InputError(_not_onnx(path, error)) from error
     for tensor in all_tensors(model):
         if isinstance(tensor, ir.ExternalTensor):
@@ -348,8 +348,8 @@ def read_graph(path: Path) -> ir.Model:
 
 
 def _check_form(model: ir.Model) -> None:
-    """Raise ValueError if names are bytes, which protobuf gives for a damaged string, types are
-    none of ONNX's, or versions are more than ONNX's C++ code takes."""
+    """Raise ValueError if names are bytes (protobuf's result for a damaged string), types are
+    unknown to ONNX, or versions exceed what ONNX's C++ code accepts."""
     if not all(0 <= version < _MOST_VERSION for version in model.opset_imports.values()):
         raise ValueError("it is of an impossible opset")
     for tensor in all_tensors(model):
@@ -371,13 +371,13 @@ def _not_onnx(path: Path, reason: object) -> str:
 
 
 def _short(text: object) -> str:
-    """The beginning of a text that comes from a model."""
+    """Shorten a text from a model."""
     found = " ".join(str(text)[: _MAX_NAME_LETTERS + 1].split())
     return found if len(found) <= _MAX_NAME_LETTERS else f"{found[:_MAX_NAME_LETTERS]}…"
 
 
 def all_tensors(model: ir.Model) -> Iterator[Any]:
-    """Every tensor: initializers and attributes, subgraphs and functions included."""
+    """Yield every tensor: initializers and attributes, including subgraphs and functions."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.const_value is not None:
@@ -393,13 +393,13 @@ def all_tensors(model: ir.Model) -> Iterator[Any]:
 
 
 def external_files(model: ir.Model) -> set[Path]:
-    """The files, inside the model's folder or not, that hold external data of its tensors."""
+    """Return the files with external data of its tensors, inside the model's folder or not."""
     tensors = (tensor for tensor in all_tensors(model) if isinstance(tensor, ir.ExternalTensor))
     return {Path(tensor.path) for tensor in tensors}
 
 
 def data_faults(model: ir.Model) -> list[DataFault]:
-    """What of the tensors' data cannot be used; none of it is read."""
+    """Return the tensors whose data cannot be used, without reading data."""
     sizes: dict[str, int | DataFault] = {}
     found = []
     for tensor in all_tensors(model):
@@ -414,7 +414,7 @@ def data_faults(model: ir.Model) -> list[DataFault]:
 
 
 def _form_fault(tensor: Any) -> DataFault | None:
-    """The fault of a tensor whose dims or type nothing can have."""
+    """Return the fault of a tensor with impossible dims or type."""
     recommendation = "export the model again"
     if tensor.dtype == ir.DataType.UNDEFINED:
         return DataFault(tensor.name or "", "has no element type", recommendation)
@@ -424,7 +424,7 @@ def _form_fault(tensor: Any) -> DataFault | None:
 
 
 def _inner_fault(tensor: Any) -> DataFault | None:
-    """The fault of a tensor whose data stands in the model's own file."""
+    """Return the fault of a tensor whose data is in the model's own file."""
     if not isinstance(tensor, ir.TensorProtoTensor):
         return None
     name, recommendation = tensor.name or "", "export or copy the model again"
@@ -439,8 +439,8 @@ def _inner_fault(tensor: Any) -> DataFault | None:
 
 
 def _entries(tensor: ir.TensorProtoTensor) -> int:
-    """How many numbers hold the data of a tensor without raw data: complex ones are two each, of
-    less than 8 bits several are one."""
+    """Count the numbers that store a tensor without raw data: two per complex element, and one for
+    several elements of less than 8 bits."""
     size = math.prod(tensor.shape.numpy())
     if tensor.dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         return 2 * size
@@ -450,7 +450,7 @@ def _entries(tensor: ir.TensorProtoTensor) -> int:
 def _external_fault(
     tensor: ir.ExternalTensor, sizes: dict[str, int | DataFault]
 ) -> DataFault | None:
-    """The fault of a tensor whose data lies in another file; `sizes` keeps what was found there."""
+    """The fault of a tensor whose data is in another file; `sizes` caches the files' sizes."""
     name = tensor.name or ""
     location = os.fspath(tensor.location)
     if not location:
@@ -503,16 +503,16 @@ def _file_size(folder: Path, location: str) -> int | DataFault:
     return status.st_size
 
 
-# --- A model → a file that appears under its final name only when it was verified.
+# --- Write a model to a file that gets its final name only after verification.
 #
 # The model is written into a folder beside its final name, with external data if its source has it
-# or its size asks for it; `check` is called with its path there; then it is renamed. An output is
-# never written over what it was made from.
+# or its size requires it; `check` is called with its path there; then it is renamed. An output
+# never overwrites what it was made from.
 
 
 _Checked = TypeVar("_Checked")
-_INLINE_BYTES = 1 << 30  # of all tensors: more goes to external data
-_MAX_INLINE_BYTES = 1024  # a tensor up to this stays in the graph: shapes are read there
+_INLINE_BYTES = 1 << 30  # of all tensors: above, external data is used
+_MAX_INLINE_BYTES = 1024  # tensors up to this stay in the graph, where shapes are read
 
 
 def write_model(
@@ -524,12 +524,12 @@ def write_model(
     external: bool = False,
     references: bool = False,
 ) -> _Checked:
-    """Write `model` to `out` (and `out`.data) once `check` has passed; returns what `check` does.
+    """Write `model` to `out` (and `out`.data) if `check` passes; return the result of `check`.
 
     `sources` are the files that the model was made from. `check` gets the path of the written
-    model; what it raises leaves nothing behind. `external` is that of `save_model`. With
-    `references` external data is not copied: it lies beside `out` if the model says. Raises
-    OutputError if `out` is one of the sources, or cannot be written.
+    model; if it raises, nothing is left. `external` as in `save_model`. With `references` external
+    data is not copied: it is beside `out` as the model says. Raises OutputError if `out` is one of
+    the sources, or cannot be written.
     """
     data = out.with_name(out.name + ".data")
     written_files = (out,) if references else (out, data)
@@ -545,7 +545,7 @@ def write_model(
             for file in (
                 written.with_name(data.name),
                 written,
-            ):  # the model last
+            ):  # model last
                 if file.exists():
                     file.replace(out.with_name(file.name))
     except OSError as error:
@@ -567,9 +567,8 @@ def refuse_over_input(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def save_model(model: ir.Model, path: Path, *, external: bool = False) -> None:
-    """Write `model` to `path` as it is, unverified, with `path`.data if it has external data or
-    more than 1 GiB of weights, or `external` asks for it. Raises InputError if it holds what
-    cannot be written."""
+    """Write `model` to `path` without verification, with `path`.data if it has external data or
+    more than 1 GiB of weights, or with `external`. Raises InputError if it cannot be written."""
     tensors = [tensor for tensor in all_tensors(model) if tensor.dtype != ir.DataType.STRING]
     outside = any(
         isinstance(tensor, ir.ExternalTensor) or (external and tensor.nbytes > _MAX_INLINE_BYTES)
@@ -580,8 +579,8 @@ def save_model(model: ir.Model, path: Path, *, external: bool = False) -> None:
 
 
 def _save(model: ir.Model, path: Path, data: str | None) -> None:
-    """Write `model`, with external data into the file `data` beside it, None: as it refers to
-    it. Raises InputError."""
+    """Write `model`, with external data into the file `data` beside it; None keeps its references.
+    Raises InputError."""
     try:
         ir.save(model, path, external_data=data, size_threshold_bytes=_MAX_INLINE_BYTES)
     except (ir.serde.SerdeError, ValueError, TypeError) as error:
@@ -593,10 +592,10 @@ def _save(model: ir.Model, path: Path, data: str | None) -> None:
 
 @contextmanager
 def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterator[Path]:
-    """A copy of the folder `source`, without the files `without`, to write models into.
+    """Yield a copy of the folder `source`, without the files `without`, to write models into.
 
-    It becomes `out` when the block ends; an error leaves nothing, and says `out` if it names
-    the copy. Raises OutputError if `out` is there and not an empty folder, or lies in `source`.
+    It becomes `out` when the block ends; an error leaves nothing, and names `out` instead of the
+    copy. Raises OutputError if `out` exists and is not an empty folder, or is inside `source`.
     """
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise OutputError(f"{out} exists already: give a folder that does not, or an empty one")
@@ -615,39 +614,39 @@ def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterato
                 yield copy
             except ProfilerError as error:
                 raise type(error)(str(error).replace(str(copy), str(out))) from error
-            copy.replace(out)  # takes the place of an empty folder
+            copy.replace(out)  # may replace an empty folder
     except (OSError, shutil.Error) as error:
         raise OutputError(f"cannot write {out} ({getattr(error, 'strerror', error)})") from error
 
 
-# --- A model → arrays of its inputs, in ranges that their types and uses ask for, from a seed.
+# --- Random inputs of a model, in ranges that their types and uses require, from a seed.
 #
-# An integer that selects rows of a table (Gather and the like) stays below the table's size; other
-# integers are 0 or 1, as masks are; floats are normally distributed, positive if a root or a
+# An integer that selects rows of a table (Gather and the like) is below the table's size; other
+# integers are 0 or 1, as in masks; floats are normally distributed, positive if a root or a
 # logarithm takes them.
 
 
-_BATCH = 2  # of symbolic dimensions named after a batch: two, so that broadcasting shows
-_SIZE = 8  # of the other symbolic dimensions: even, as patches need, and small
+_BATCH = 2  # size of symbolic batch dimensions: two, so that broadcasting shows
+_SIZE = 8  # size of the other symbolic dimensions: even, as patches need, and small
 _MOST_ELEMENTS = 1 << 31
-_NAMED = 12  # symbolic dimensions that a sentence names
+_NAMED = 12  # symbolic dimensions named in a sentence
 _MAX_INPUT_LETTERS = 80  # of each
-_PASSING = {  # operations whose output holds the values of their first input
+_PASSING = {  # operations whose output has the values of the first input
     *("Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Flatten", "Transpose", "Expand"),
     *("Slice", "Tile", "Clip", "Split", "Concat"),
 }
-_SELECTING = {"Gather": 1, "GatherElements": 1}  # which input holds indices
+_SELECTING = {"Gather": 1, "GatherElements": 1}  # the input with indices
 _POSITIVE = {"Sqrt", "Log", "Reciprocal"}
 
 
 def random_inputs(
     model: ir.Model, sizes: Mapping[str, int] | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """Arrays for the inputs of `model`, by name, the same for the same seed.
+    """Return random arrays for the inputs of `model`, by name, the same for the same seed.
 
-    `sizes` are those of symbolic dimensions, 2 for a batch and 8 for others if it says nothing.
-    Inputs that have an initializer are left to it. Raises InputError for an input that is no
-    tensor, has no shape, or would have more than 2³¹ elements.
+    `sizes` are those of symbolic dimensions; by default 2 for a batch and 8 for others. Inputs with
+    an initializer are left out. Raises InputError for an input that is no tensor, has no shape, or
+    would have more than 2³¹ elements.
     """
     random = np.random.default_rng(seed)
     arrays = {}
@@ -677,7 +676,7 @@ def refuse_unknown_sizes(models: Iterable[Path], sizes: Mapping[str, int]) -> No
 
 
 def _symbols(model: ir.Model) -> Iterator[str]:
-    """The names of symbolic dimensions, of inputs and of all that the graph says a shape of."""
+    """Yield the names of symbolic dimensions, of inputs and of all values with a shape."""
     outputs = (value for node in model.graph for value in node.outputs)
     for value in (*model.graph.inputs, *outputs):
         for dim in value.shape or ():
@@ -686,7 +685,7 @@ def _symbols(model: ir.Model) -> Iterator[str]:
 
 
 def input_shape(value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of an input with `sizes` for its symbolic dimensions, defaults for the others.
+    """Return the shape of an input with `sizes` for its symbolic dimensions, and defaults.
 
     Raises InputError as `random_inputs`.
     """
@@ -735,7 +734,7 @@ def _array(value: ir.Value, shape: tuple[int, ...], random: np.random.Generator)
 
 
 def _rows(value: ir.Value) -> int:
-    """The rows of the smallest table that the integers of `value` select from; 2 if of none."""
+    """The number of rows of the smallest table that the integers of `value` index; 2 if none."""
     found = []
     for node, index in _uses(value):
         if _SELECTING.get(node.op_type) != index or node.inputs[0] is None:
@@ -749,7 +748,7 @@ def _rows(value: ir.Value) -> int:
 
 
 def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """The nodes that take the values of `value`, and as which input."""
+    """Yield the nodes that take the values of `value`, with the input's index."""
     pending, seen = [value], {value}
     while pending:
         for node, index in pending.pop().uses():

@@ -1,12 +1,12 @@
-"""Netron's pages and one model, served to this machine's browsers alone.
+"""Serve Netron's pages and one model to this machine's browsers only.
 
     with NetronServer(model) as server:
         print(server.url)
         server.serve_forever()
 
-The pages are those of the package `netron`; its own server would name the file in the page as it
-is, and the page would ask other hosts for leave to count its users. This one serves Netron's own
-files, the model and its external data, and forbids the page every other host.
+The pages are those of the package `netron`. Its own server would insert the file name unescaped,
+and the page would contact other hosts to count its users. This one serves Netron's own files, the
+model and its external data, and forbids the page every other host.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _PIECE = 1 << 20  # bytes
 
 
 class NetronServer:
-    """Serves the model in a file; `url` is what to open. Use as a context, or `close` it. Ends
-    after an hour without a request, and then is `idle`.
+    """Serves the model in a file at `url`. Use as a context, or `close` it. Ends after an hour
+    without a request, and then is `idle`.
 
-    Raises InputError if `netron` is not installed, the file is no ONNX model, or the port is
-    taken; port 0 takes a free one.
+    Raises InputError if `netron` is not installed, the file is no ONNX model, or the port is taken;
+    port 0 takes a free one.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class NetronServer:
 
     @property
     def idle(self) -> bool:
-        """Whether it has ended since nobody asked for long."""
+        """Whether it has ended because there was no request for long."""
         return self._server.idle
 
     def serve_forever(self) -> None:
@@ -78,11 +78,11 @@ class NetronServer:
         self._server.serve_forever(poll_interval=0.2)
 
     def shutdown(self) -> None:
-        """Have `serve_forever` return."""
+        """Make `serve_forever` return."""
         self._server.shutdown()
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._server.server_close()
 
     def __enter__(self) -> NetronServer:
@@ -101,30 +101,30 @@ def _pages() -> Path:
 
 
 def _data_files(model: Path) -> dict[str, Path]:
-    """The files of external data that are whole and inside the model's folder, by address."""
+    """The external data files by address, if all are complete and inside the model's folder."""
     graph = read_graph(model)
-    if data_faults(graph):  # Netron shows the graph all the same
+    if data_faults(graph):  # Netron shows the graph nevertheless
         return {}
     folder = model.parent.absolute()
     return {_quoted(path.relative_to(folder).as_posix()): path for path in external_files(graph)}
 
 
 def _quoted(name: str) -> str:
-    """A file name as part of an address, also one that is no UTF-8."""
+    """Quote a file name as part of an address, even if it is not UTF-8."""
     return quote(os.fsencode(name))
 
 
 def _index(page: str, model: Path) -> str:
-    """Netron's page, that opens which model to open.
+    """Return Netron's page with the address of the model to open.
 
-    Without its date it does not bar the way with an update, and as version 0.0.0, which is its own
-    name for a copy that nobody packaged, it reports nothing to its makers.
+    Without a date it does not block the view with an update, and as version 0.0.0, Netron's own
+    value for an unpackaged copy, it reports nothing to its makers.
     """
     page = re.sub(r'<meta name="(date|version)" content="[^"]*">\n?', "", page)
     models = {
         "type": "Python",
         "version": "0.0.0",
-        "file": f"/data/{_quoted(model.name)}",  # Netron puts its own folder before it
+        "file": f"/data/{_quoted(model.name)}",  # Netron adds its own folder in front
         "name": writable(model.name),
         "identifier": writable(model.name),
     }
@@ -164,5 +164,5 @@ class _Handler(LocalHandler):
                 shutil.copyfileobj(file, self.wfile, _PIECE)
 
     def _head(self, size: int, kind: str) -> bool:
-        cookie = "consent=0; SameSite=Strict"  # nothing to consent to
+        cookie = "consent=0; SameSite=Strict"  # no consent needed
         return self.head(size, kind, **{"Content-Security-Policy": _POLICY, "Set-Cookie": cookie})

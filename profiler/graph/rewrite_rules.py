@@ -24,22 +24,22 @@ from profiler.graph.model import (
     scalar,
 )
 
-# --- What is computed though it never changes, and weights that are stored twice.
+# --- Computations that never change, and weights that are stored twice.
 
 
-_STORED_BYTES = 1024  # of an initializer: smaller ones cost nothing twice
+_STORED_BYTES = 1024  # of an initializer: smaller duplicates cost nothing
 _SAMPLE_BYTES = 4096
-_COMPARED_BYTES = 1 << 28  # of all tensors: more is compared by samples
+_COMPARED_BYTES = 1 << 28  # of all tensors: above, samples are compared
 _NO_NUMBERS = (ir.DataType.UNDEFINED, ir.DataType.STRING)
-_GROWN_BYTES = 1 << 20  # what folding may add to a model if its inputs are smaller
+_GROWN_BYTES = 1 << 20  # that folding may add even if inputs are smaller
 _READ_BYTES = 1 << 28
-_FOLLOWED = 1 << 20  # nodes in all that are followed back: chains that many read would be squares
-_STORED_AS_ONE = {"DequantizeLinear"}  # computed on purpose: its input is the smaller one
+_FOLLOWED = 1 << 20  # nodes followed back in total: shared chains would be quadratic
+_STORED_AS_ONE = {"DequantizeLinear"}  # computed on purpose, because its input is smaller
 
 
 @rule("warning")
 def constant_subgraph(checked: CheckedModel) -> Iterator[Fault]:
-    """Nodes that compute from initializers alone."""
+    """Nodes compute only from initializers."""
     for node, before in foldable_nodes(checked.model):
         count = len(before)
         fits = folded_fits(node, before)
@@ -54,7 +54,7 @@ def constant_subgraph(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def last_constant_nodes(model: ir.Model, found: Mapping[ir.Value, Kind]) -> Iterator[ir.Node]:
-    """The nodes of the main graph that are computed from initializers alone, and read by others."""
+    """Yield the last nodes of constant computations: other nodes or outputs read them."""
     for node in model.graph:
         if not _is_constant(node, found):
             continue
@@ -71,8 +71,8 @@ def _is_constant(node: ir.Node, found: Mapping[ir.Value, Kind]) -> bool:
 
 
 def foldable_nodes(model: ir.Model) -> Iterator[tuple[ir.Node, list[ir.Node]]]:
-    """Each of `last_constant_nodes` with the nodes that compute what it writes, in any order;
-    those behind the first 2²⁰ of these nodes are left out. The model may change in between."""
+    """Yield each of `last_constant_nodes` with the nodes that compute it, in any order; stops after
+    2²⁰ of these. The model may change in between."""
     left = _FOLLOWED
     for node in list(last_constant_nodes(model, kinds(model))):
         before = _foldable(node, left)
@@ -95,8 +95,8 @@ def _foldable(node: ir.Node, most: int) -> list[ir.Node]:
 
 
 def folded_fits(node: ir.Node, before: list[ir.Node]) -> bool:
-    """Whether `node` may be folded: what it writes is no output of the model, and not much larger
-    than what it is computed from."""
+    """Whether `node` may be folded: it writes no output of the model, and its result is not much
+    larger than its inputs."""
     values = {value for part in before for value in part.inputs if value is not None}
     tensors = [ir.convenience.get_const_tensor(value) for value in values]
     types = {tensor.dtype for tensor in tensors if tensor is not None}
@@ -118,7 +118,7 @@ def _bytes(value: ir.Value) -> int:
 
 @rule("warning")
 def duplicate_initializer(checked: CheckedModel) -> Iterator[Fault]:
-    """An initializer that holds the same as another one."""
+    """An initializer has the same content as another one."""
     for value, first, proven in duplicates(checked.model):
         tensor = value.const_value
         assert tensor is not None
@@ -135,9 +135,9 @@ def duplicate_initializer(checked: CheckedModel) -> Iterator[Fault]:
 def duplicates(
     model: ir.Model, most_bytes: int = _COMPARED_BYTES
 ) -> Iterator[tuple[ir.Value, ir.Value, bool]]:
-    """Initializers of the main graph that hold what an earlier one holds: it, the earlier one, and
-    whether all of their bytes were compared: up to `most_bytes` in all are. Smaller than 1 KiB are
-    not looked at; tensors that share their place in a file are stored once."""
+    """Yield duplicate initializers of the main graph: the duplicate, the first one, and whether all
+    of their bytes were compared, which is done for up to `most_bytes` in total. Ignores those below
+    1 KiB, and tensors that share their place in a file."""
     groups: dict[tuple[Any, ...], list[ir.Value]] = {}
     for value in model.graph.initializers.values():
         tensor = value.const_value
@@ -183,14 +183,14 @@ def _samples(data: Any) -> bytes:
 
 
 def _place(value: ir.Value) -> object:
-    """Where the data of an initializer is stored."""
+    """Return where the data of an initializer is stored."""
     tensor = value.const_value
     if isinstance(tensor, ir.ExternalTensor):
         return str(tensor.path), tensor.offset or 0
     return id(tensor)
 
 
-# --- Types that accelerators lack or compute slowly: int64 and float64 if tensors are computed.
+# --- Types that accelerators lack or compute slowly: int64 and float64 in computations.
 
 
 _ARITHMETIC = {
@@ -211,7 +211,7 @@ _WIDE = (ir.DataType.DOUBLE, ir.DataType.COMPLEX128)
 
 @rule("warning")
 def int64_compute(checked: CheckedModel) -> Iterator[Fault]:
-    """Arithmetic in int64 on data, and inputs of int64; sizes and shapes are int64 by ONNX."""
+    """Arithmetic on data, or an input, is int64; sizes and shapes are int64 in ONNX."""
     found = kinds(checked.model)
     for node in checked.model.graph:
         computes = node.op_type in _ARITHMETIC and not node.domain
@@ -236,7 +236,7 @@ def int64_compute(checked: CheckedModel) -> Iterator[Fault]:
 
 @rule("warning")
 def float64_tensor(checked: CheckedModel) -> Iterator[Fault]:
-    """A float64 left-over: a node, an input or an initializer in double precision."""
+    """A node, an input or an initializer is float64."""
     for node in nodes(checked.model):
         wide = [output for output in node.outputs if output.dtype in _WIDE]
         if wide:
@@ -257,10 +257,10 @@ def _float64(name: str, evidence: str) -> Fault:
     return Fault(name, evidence, recommendation)
 
 
-# --- Inputs of nodes: names that are empty if they carry meaning, or that nothing writes.
+# --- Inputs of nodes: empty names of required inputs, or names that nothing writes.
 
 
-# Optional inputs whose empty name converters take for a tensor's: (operation, index) → its meaning.
+# Optional inputs whose empty name converters mistake for a tensor's: (operation, index) → meaning.
 OPTIONAL_INPUTS = {
     ("LayerNormalization", 2): "bias",
     ("Conv", 2): "bias",
@@ -271,7 +271,7 @@ OPTIONAL_INPUTS = {
 
 @rule("error")
 def empty_input(checked: CheckedModel) -> Iterator[Fault]:
-    """An input that carries meaning has the empty name."""
+    """An input that has a meaning has the empty name."""
     version = opset(checked.model)
     for node in nodes(checked.model):
         for index, meaning in meaningful_inputs(node, version):
@@ -284,7 +284,7 @@ def empty_input(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def meaningful_inputs(node: ir.Node, version: int) -> list[tuple[int, str]]:
-    """The inputs of `node` that are named "" though they carry meaning: index, meaning."""
+    """Return index and meaning of the inputs of `node` that have a meaning but are named ""."""
     if node.domain:
         return []
     empty = [index for index, value in enumerate(node.inputs) if value is None]
@@ -314,8 +314,8 @@ def _can_fill(node: ir.Node, index: int) -> bool:
 
 
 def neutral_value(node: ir.Node, index: int) -> Any:
-    """The scale of ones or bias of zeros that changes nothing as input `index` of a normalization;
-    None if its shape or type is not known, or the input means something else."""
+    """Return the scale of ones or bias of zeros for input `index` of a normalization, which changes
+    nothing; None if its shape or type is not known, or the input means something else."""
     value = node.inputs[0]
     if index not in (1, 2) or value is None or value.shape is None or value.dtype is None:
         return None
@@ -369,13 +369,12 @@ def dangling_input(checked: CheckedModel) -> Iterator[Fault]:
             )
 
 
-# --- Pairs of Cast, Transpose, Reshape or Squeeze that one or no node does as well, and nodes that
-# do nothing.
+# --- Redundant pairs of Cast, Transpose, Reshape or Squeeze, and nodes without an effect.
 
 
 @rule("warning")
 def redundant_pair(checked: CheckedModel) -> Iterator[Fault]:
-    """Two nodes in a row that one or none does as well, or one that does nothing."""
+    """Two consecutive nodes could be one or none, or a node has no effect."""
     for node in nodes(checked.model):
         first = redundant_first(node)
         if first is not None:
@@ -396,7 +395,7 @@ def redundant_pair(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def redundant_first(node: ir.Node) -> ir.Node | None:
-    """The node before `node` that `node` makes needless, None if there is none."""
+    """Return the node before `node` that `node` makes redundant, None if there is none."""
     if node.op_type not in _NEEDLESS or node.domain or not is_settled(node):
         return None
     op_type, needless = _NEEDLESS[node.op_type]
@@ -407,7 +406,7 @@ def redundant_first(node: ir.Node) -> ir.Node | None:
 
 
 def does_nothing(node: ir.Node) -> bool:
-    """Whether `node` writes what it reads."""
+    """Whether the output of `node` equals its input."""
     if node.domain or not node.inputs or node.inputs[0] is None or not is_settled(node):
         return False
     if node.op_type == "Identity":
@@ -433,7 +432,7 @@ def _to(cast: ir.Node) -> ir.DataType:
 
 
 def _keeps(cast: ir.Node) -> bool:
-    """Whether a Cast keeps every value that it reads."""
+    """Whether a Cast preserves every value."""
     before = cast.inputs[0].dtype if cast.inputs[0] is not None else None
     after = _to(cast)
     if before is None or ir.DataType.STRING in (before, after):
@@ -447,18 +446,18 @@ def _keeps(cast: ir.Node) -> bool:
 
 
 def _both_known(first: ir.Node, second: ir.Node) -> bool:
-    """Whether two Transposes have a permutation each, which make one."""
+    """Whether both Transposes have a known permutation, so that they can be merged."""
     return bool(permutation(first)) and bool(permutation(second))
 
 
 def _sizes_alone(_first: ir.Node, second: ir.Node) -> bool:
-    """Whether the second Reshape goes by its own sizes: 0 stands for one of what it reads."""
+    """Whether the second Reshape depends only on its own sizes: 0 would copy one of its input's."""
     sizes = constant(second.inputs[1])
     return sizes is not None and 0 not in sizes
 
 
 def _undone(first: ir.Node, second: ir.Node) -> bool:
-    """Whether Squeeze and Unsqueeze are of the same axes, and both can go."""
+    """Whether Squeeze and Unsqueeze have the same axes, and both can be removed."""
     axes = _axes(first)
     return axes is not None and axes == _axes(second) and not second.outputs[0].is_graph_output()
 
@@ -471,7 +470,7 @@ def _axes(node: ir.Node) -> list[int] | None:
     return None if array is None else [int(axis) for axis in array.reshape(-1)]
 
 
-# The second operation → the first, and whether the second makes the first needless.
+# The second operation → the first, and whether the second makes the first redundant.
 _NEEDLESS: Mapping[str, tuple[str, Callable[[ir.Node, ir.Node], bool]]] = {
     "Cast": ("Cast", lambda first, _second: _keeps(first)),
     "Transpose": ("Transpose", _both_known),
@@ -487,7 +486,7 @@ _NEEDLESS: Mapping[str, tuple[str, Callable[[ir.Node, ir.Node], bool]]] = {
 _CUBIC = 0.044715  # the factor of x³ in GELU's approximation by tanh
 _SCORES = {"Add", "Mul", "Div", "Sub", "Cast", "Where", "Reshape", "Clip"}
 _WEIGHTS = {"Cast", "Where", "Dropout", "Reshape", "Identity"}
-_FAR = 8  # nodes that are followed before a pattern is given up
+_FAR = 8  # nodes followed before a pattern is abandoned
 
 
 def _decomposed(model: ir.Model, node: ir.Node, evidence: str, since: int) -> Fault:
@@ -505,7 +504,7 @@ def _decomposed(model: ir.Model, node: ir.Node, evidence: str, since: int) -> Fa
 
 @rule("note")
 def decomposed_layernorm(checked: CheckedModel) -> Iterator[Fault]:
-    """A LayerNorm of ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div."""
+    """A LayerNorm is written as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div."""
     for node, centered in _norms(checked.model):
         if centered:
             evidence = (
@@ -516,7 +515,7 @@ def decomposed_layernorm(checked: CheckedModel) -> Iterator[Fault]:
 
 @rule("note")
 def decomposed_rmsnorm(checked: CheckedModel) -> Iterator[Fault]:
-    """An RMSNorm of Pow, ReduceMean, Add, Sqrt, Div."""
+    """An RMSNorm is written as Pow, ReduceMean, Add, Sqrt, Div."""
     for node, centered in _norms(checked.model):
         if not centered:
             evidence = "an RMSNorm stands there as Pow, ReduceMean, Add, Sqrt and Div or Mul"
@@ -545,7 +544,7 @@ def _squares(node: ir.Node) -> bool:
 
 
 def _centers(value: ir.Value | None) -> bool:
-    """Whether `value` is something less its own mean."""
+    """Whether `value` is a value minus its own mean."""
     difference = producer(_uncast(value), "Sub")
     if difference is None:
         return False
@@ -559,14 +558,14 @@ def _uncast(value: ir.Value | None) -> ir.Value | None:
 
 
 def _either(node: ir.Node, *op_types: str) -> ir.Node | None:
-    """The producer of one of the inputs that is one of `op_types`."""
+    """Return the producer of an input whose op type is one of `op_types`."""
     found = (producer(value, *op_types) for value in node.inputs)
     return next((node for node in found if node is not None), None)
 
 
 @rule("note")
 def decomposed_gelu(checked: CheckedModel) -> Iterator[Fault]:
-    """A GELU of Erf or Tanh and what stands around it."""
+    """A GELU is written as Erf or Tanh and surrounding nodes."""
     for node in nodes(checked.model):
         if node.domain or node.op_type not in ("Erf", "Tanh"):
             continue
@@ -581,7 +580,7 @@ def decomposed_gelu(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def _is_cubic(value: ir.Value | None) -> bool:
-    """Whether the factor of GELU's approximation stands among what computes `value`."""
+    """Whether the factor of GELU's approximation is among the inputs of `value`."""
     pending, far = [value], 0
     while pending and far < _FAR:
         node = producer(pending.pop(0), "Mul", "Add", "Pow")
@@ -599,7 +598,7 @@ def _is_cubic(value: ir.Value | None) -> bool:
 
 @rule("note")
 def decomposed_attention(checked: CheckedModel) -> Iterator[Fault]:
-    """Attention of MatMul, Softmax, MatMul on computed tensors."""
+    """Attention is written as MatMul, Softmax, MatMul on computed tensors."""
     for node in nodes(checked.model):
         if node.op_type == "Softmax" and not node.domain and _has_scores(node) and _has_sum(node):
             evidence = "attention stands there as MatMul, Softmax, MatMul and what scales and masks"
@@ -607,7 +606,7 @@ def decomposed_attention(checked: CheckedModel) -> Iterator[Fault]:
 
 
 def _has_scores(softmax: ir.Node) -> bool:
-    """Whether a MatMul of two computed tensors gives what `softmax` reads."""
+    """Whether the input of `softmax` comes from a MatMul of two computed tensors."""
     pending, far = [softmax.inputs[0]], 0
     while pending and far < _FAR:
         node = producer(pending.pop(0))
@@ -622,7 +621,7 @@ def _has_scores(softmax: ir.Node) -> bool:
 
 
 def _has_sum(softmax: ir.Node) -> bool:
-    """Whether a MatMul reads what `softmax` writes."""
+    """Whether a MatMul reads the output of `softmax`."""
     pending, far = [softmax.outputs[0]], 0
     while pending and far < _FAR:
         for use in pending.pop(0).uses():

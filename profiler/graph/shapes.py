@@ -25,15 +25,15 @@ from profiler.graph.model import (
     read_model,
 )
 
-# --- The shape of every value in a run with given sizes of its inputs, found without running it.
+# --- Infer the shape of every value for given sizes of the inputs, without running the model.
 #
 # Node by node, in the graph's order: ONNX's own inference of one operator, and the values of small
 # integer tensors (sizes, axes), which it needs, by ONNX's reference implementation. So shapes
-# follow through Reshapes whose sizes are computed, if inference of a whole graph gives up.
+# are known behind Reshapes with computed sizes, where inference of a whole graph gives up.
 
 
-_SMALL = 64  # elements of an integer tensor whose values are followed
-_AS_FIRST_INPUT = {  # of ONNX Runtime's own operators: the first output is as the first input
+_SMALL = 64  # elements of an integer tensor whose values are computed
+_AS_FIRST_INPUT = {  # operators of ONNX Runtime whose first output is like the first input
     *("FastGelu", "QuickGelu", "BiasGelu", "Gelu", "BiasAdd", "MultiHeadAttention"),
     *("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization"),
 }
@@ -43,7 +43,7 @@ _Types = dict[str, Any]  # onnx.TypeProto by value
 def static_shapes(
     model: ir.Model, inputs: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of the values of the main graph, by name; without those that do not follow from the
+    """Return the shapes of the values of the main graph, by name, as far as they follow from the
     shapes of the `inputs`."""
     types: _Types = {}
     data: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def static_shapes(
 
 
 def _follow(node: ir.Node, opsets: Mapping[str, int], types: _Types, data: dict[str, Any]) -> None:
-    """Add what is known of the outputs of a node."""
+    """Add the known types and data of a node's outputs."""
     given = [value for value in node.inputs if value is not None]
     _compute(node, given, types, data)
     unknown = [o for o in node.outputs if o.name and o.name not in types]
@@ -102,12 +102,12 @@ def _compute(node: ir.Node, given: list[ir.Value], types: _Types, data: dict[str
 
 
 def _evaluated(node: ir.Node, given: list[ir.Value], data: Mapping[str, Any]) -> list[Any]:
-    """What the node gives by ONNX's reference implementation; nothing if that does not know."""
+    """Run the node in ONNX's reference implementation; empty if that fails."""
     from onnx.reference import ReferenceEvaluator
 
     try:
         evaluator = ReferenceEvaluator(ir.serde.serialize_node(node))
-        with np.errstate(all="ignore"):  # of masks of -inf, as of any model
+        with np.errstate(all="ignore"):  # masks contain -inf
             found: list[Any] = evaluator.run(None, {str(v.name): data[str(v.name)] for v in given})
     except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
         return []
@@ -137,7 +137,7 @@ def _infer(
     types: _Types,
     data: Mapping[str, Any],
 ) -> None:
-    """ONNX's inference of the node's own operator."""
+    """Run ONNX's inference for the node's operator."""
     import onnx
 
     names = [str(value.name) for value in given]
@@ -164,7 +164,7 @@ def _type(dtype: ir.DataType, shape: tuple[int, ...]) -> Any:
 
 
 def _static(proto: Any) -> tuple[int, ...] | None:
-    """The shape in a type, None if a dimension of it is open."""
+    """Return the shape in a type, None if a dimension is open."""
     if proto is None or not proto.HasField("tensor_type"):
         return None
     tensor = proto.tensor_type
@@ -173,9 +173,9 @@ def _static(proto: Any) -> tuple[int, ...] | None:
     return tuple(d.dim_value for d in tensor.shape.dim)
 
 
-# --- A model's file → what is in it, as plain values: nodes with layers and shapes, sizes, weights.
+# --- The inventory of a model's file as plain values: nodes with layers and shapes, sizes, weights.
 #
-# What joins graphs with roles and formulas of work takes these; `graph compare` shows them.
+# Used to compute roles and FLOPs of graphs; `graph compare` shows them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +198,9 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class GraphInventory:
-    """A model: nodes in the graph's order, those of subgraphs included; bytes on disk, data files
-    included, and of the weights; `classes` by module path, "" the model itself; `inputs` are
-    "dtype[d0,d1,…]" by name, with the sizes that its shapes were inferred for."""
+    """The inventory of a model: nodes in the graph's order, including subgraphs; bytes on disk,
+    data files included, and of the weights; `classes` by module path, "" for the model itself;
+    `inputs` are "dtype[d0,d1,…]" by name, with the sizes for which shapes were inferred."""
 
     path: Path
     nodes: tuple[GraphNode, ...]
@@ -211,8 +211,8 @@ class GraphInventory:
 
 
 def inventory(path: Path, sizes: Mapping[str, int] | None = None) -> GraphInventory:
-    """What is in the model of the file. `sizes` are those of symbolic dimensions, 2 for a batch and
-    8 for others if they say nothing. Raises InputError if it cannot be read."""
+    """Read the inventory of the model in the file. `sizes` are those of symbolic dimensions, by
+    default 2 for a batch and 8 for others. Raises InputError if it cannot be read."""
     model = read_model(path)
     files = [path, *external_files(model)]
     infer_types(model)
@@ -254,7 +254,7 @@ def _node(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> GraphNode:
 
 
 def _described(value: ir.Value, shape: tuple[int, ...] | None) -> str:
-    """`float32[2,77,64]`, "" if type or shape is not known."""
+    """Format a type and shape: `float32[2,77,64]`, "" if one is not known."""
     dtype = value.dtype or (value.const_value.dtype if value.const_value is not None else None)
     if dtype is None or shape is None:
         return ""

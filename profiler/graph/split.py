@@ -44,12 +44,12 @@ from profiler.graph.split_parts import (
 )
 from profiler.graph.verify import OutputDifference, verify
 
-# --- All operations of a model that are large enough, or named, in parts.
+# --- Split all operations of a model that are large enough, or named.
 
 
 OPERATION_TYPES = ("MatMul", "Gemm", "Conv", "Attention")
-"""What can be split; `Attention` is ONNX's and ONNX Runtime's, and attention in MatMul and
-Softmax."""
+"""The operations that can be split; `Attention` is ONNX's and ONNX Runtime's, and attention as
+MatMul and Softmax."""
 
 _OLDEST_OPSET = 11  # of negative axes, and Gemm without a bias
 _WAYS: Mapping[str, Callable[..., list[Way]]] = {
@@ -61,9 +61,9 @@ _WAYS: Mapping[str, Callable[..., list[Way]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SplitOperation:
-    """An operation that was split: `axis` names what was cut (columns, rows, terms, batches,
-    channels, groups, heads); bytes are those of its weights, or of its largest operand if it
-    has none, before and of the largest part, None if only a run tells."""
+    """A split operation: `axis` names what was cut (columns, rows, terms, batches, channels,
+    groups, heads); bytes are those of its weights, or of its largest operand if it has none, before
+    and of the largest part, None if known only at runtime."""
 
     node: str
     op_type: str
@@ -76,7 +76,7 @@ class SplitOperation:
 
 @dataclass(frozen=True, slots=True)
 class WholeOperation:
-    """An operation that should have been split and could not be: `reason` says why."""
+    """An operation that should have been split but could not be, for this `reason`."""
 
     node: str
     op_type: str
@@ -86,8 +86,8 @@ class WholeOperation:
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What became of the operations, in the graph's order; `small` had no more bytes than asked
-    for."""
+    """The results for all operations, in the graph's order; `small` counts those within the byte
+    limit."""
 
     split: list[SplitOperation]
     whole: list[WholeOperation]
@@ -96,7 +96,8 @@ class SplitResult:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An operation to split: `node` stands for it. `instead` are split if it cannot be."""
+    """An operation to split, represented by `node`. If it cannot be split, those in `instead`
+    are."""
 
     node: ir.Node
     op_type: str
@@ -112,11 +113,11 @@ def split_model(
     nodes: Collection[str] = (),
     sizes: Mapping[str, int] | None = None,
 ) -> SplitResult:
-    """Split the operations of `model`, in place, and say what became of each.
+    """Split the operations of `model`, in place, and return the results.
 
-    Only `op_types` are split, and if `nodes` are named only those. `sizes` are those of
-    symbolic dimensions, to tell bytes by. Raises InputError for an unknown name or type, a model of
-    an opset before 11, and one with nodes that are no use of their operator.
+    Only `op_types` are split, and only the named `nodes` if there are any. `sizes` are those of
+    symbolic dimensions, to compute bytes. Raises InputError for an unknown name or type, a model of
+    an opset before 11, and one with invalid nodes.
     """
     unknown = sorted(set(op_types) - set(OPERATION_TYPES))
     if unknown:
@@ -166,7 +167,7 @@ def _outcome(
 def _split_candidate(
     rewriter: Rewriter, candidate: _Candidate, target: Target
 ) -> tuple[Way, list[int]]:
-    """Split by the first way that succeeds."""
+    """Split an operation in the first way that succeeds."""
     reasons = []
     for way, lengths in ways_in_order(target, candidate.ways(rewriter)):
         try:
@@ -249,8 +250,8 @@ def _in_functions(
 
 @dataclass(frozen=True, slots=True)
 class SplitFile:
-    """What became of the model in `source`: it was written to `out` if operations were split,
-    and `differences` tell how far each output differs."""
+    """The result for the model in `source`: written to `out` if operations were split, with the
+    difference of each output."""
 
     source: Path
     out: Path
@@ -302,11 +303,11 @@ def split_files(
     sizes: Mapping[str, int] | None = None,
 ) -> list[SplitFile]:
     """Split the model in the file `source` into the file `out`, or the models of a folder into a
-    copy of it, `out`: written once the outputs are those of the model for random inputs.
+    copy of it, `out`: written if the outputs are the same for random inputs.
 
-    Arguments are those of `split_model`; `sizes` are those of the inputs, too. Models of a folder
-    of which nothing was split are copied. Raises InputError if a model cannot be read or run,
-    none has a dimension that `sizes` names, nothing was split, or one of the `nodes` was not, and
+    Arguments are those of `split_model`; `sizes` are also those of the inputs. Models of a folder
+    in which nothing was split are copied. Raises InputError if a model cannot be read or run, none
+    has a dimension that `sizes` names, nothing was split, or one of the `nodes` was not, and
     OutputError if `out` cannot be written, is an input, or would compute something else.
     """
     if nodes and source.is_dir():

@@ -24,7 +24,7 @@ from profiler.graph.split_parts import (
     ranges_of,
 )
 
-# --- Attention in one operation, in parts by heads: ONNX's, and ONNX Runtime's two.
+# --- Split attention in one operation by heads: ONNX's, and ONNX Runtime's two.
 
 
 ATTENTION_OPERATIONS = frozenset(
@@ -34,8 +34,8 @@ ATTENTION_OPERATIONS = frozenset(
 
 
 def ways_of_attention(rewriter: Rewriter, node: ir.Node) -> list[Way]:
-    """The ways to split one of `ATTENTION_OPERATIONS`. States of earlier tokens stay whole, so an
-    operation that reads or writes them cannot be split."""
+    """Return the ways to split one of `ATTENTION_OPERATIONS`. States of earlier tokens are not
+    split, so an operation that reads or writes them cannot be."""
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise CannotSplitError("it has outputs beside its result")
     if node.domain == "":
@@ -46,7 +46,8 @@ def ways_of_attention(rewriter: Rewriter, node: ir.Node) -> list[Way]:
 
 
 def _of_onnx(rewriter: Rewriter, node: ir.Node) -> list[Way]:
-    """Heads of keys and values, each with its share of the queries' heads."""
+    """Return the ways for ONNX's Attention: heads of keys and values, each with its share of the
+    queries' heads."""
     query, key, value, mask, *states = _inputs(node, 7)
     if any(states):
         raise CannotSplitError("it reads states of earlier tokens")
@@ -92,7 +93,8 @@ def _of_onnx(rewriter: Rewriter, node: ir.Node) -> list[Way]:
 
 
 def _of_packed_weights(rewriter: Rewriter, node: ir.Node) -> list[Way]:
-    """Attention that projects its input by weights with the columns of query, key and value."""
+    """Return the ways for attention that projects its input by weights with columns of query, key
+    and value."""
     x, weights, bias, mask, past, attention_bias, *states = _inputs(node, 7)
     if past is not None or any(states):
         raise CannotSplitError("it reads states of earlier tokens")
@@ -132,7 +134,7 @@ def _of_packed_weights(rewriter: Rewriter, node: ir.Node) -> list[Way]:
 
 
 def _of_multi_head(rewriter: Rewriter, node: ir.Node) -> list[Way]:
-    """Attention of projected queries, keys and values, each by itself or packed."""
+    """Return the ways for attention of projected queries, keys and values, separate or packed."""
     query, key, value, bias, mask, attention_bias, *states = _inputs(node, 10)
     if any(states):
         raise CannotSplitError("it reads states of earlier tokens")
@@ -172,7 +174,7 @@ def _of_multi_head(rewriter: Rewriter, node: ir.Node) -> list[Way]:
 
 
 def _place(operand: ir.Value | None, heads: int) -> tuple[int, int]:
-    """The axis of an operand of MultiHeadAttention that holds the heads, and how long one is:
+    """Return the axis of the heads in an operand of MultiHeadAttention, and the length of one:
     (batch, length, hidden), (batch, heads, length, size) or (batch, length, heads, n, size)."""
     if operand is None:
         return 0, 1
@@ -199,7 +201,7 @@ def _packed_ranges(
 def _by_heads(
     parts: Parts, value: ir.Value | None, lengths: Sequence[int]
 ) -> list[ir.Value | None]:
-    """What each part takes of a mask or bias that broadcasts to (batch, heads, length, length)."""
+    """Each part's portion of a mask or bias that broadcasts to (batch, heads, length, length)."""
     return parts.broadcast_portions(value, -3, list(lengths))
 
 
@@ -221,17 +223,17 @@ def _dim(value: ir.Value | None, axis: int) -> int | None:
 
 
 def _unit(value: ir.Value | None, axis: int, heads: int) -> int:
-    """How long one head is on that axis."""
+    """Return the length of one head on that axis."""
     size = _dim(value, axis)
     if not size or not heads or size % heads:
         raise CannotSplitError("how long its heads are is only known when it runs")
     return size // heads
 
 
-# --- Attention in several operations, in parts by heads: MatMul, scale and mask, Softmax, MatMul.
+# --- Split attention in several operations by heads: MatMul, scale and mask, Softmax, MatMul.
 #
-# Every operation between the two MatMuls is split the same way, so that a part's scores stay its
-# own; only what the second MatMuls write is put together again.
+# Every operation between the two MatMuls is split the same way, so that the scores stay within a
+# part; only the outputs of the second MatMuls are concatenated.
 
 
 _ELEMENTWISE = frozenset(
@@ -266,7 +268,7 @@ def attention_chains(graph: ir.Graph) -> Iterator[AttentionChain]:
 
 
 def _chain_from(first: ir.Node) -> set[ir.Node] | None:
-    """All nodes from a MatMul up to the next one, if they are those of attention."""
+    """Return all nodes from a MatMul up to the next one, if they are attention; else None."""
     members, last = {first}, None
     softmax = False
     pending = [first.outputs[0]]
@@ -292,12 +294,12 @@ def _chain_from(first: ir.Node) -> set[ir.Node] | None:
 
 
 def ways_of_chain(rewriter: Rewriter, chain: AttentionChain) -> list[Way]:
-    """The ways to split a chain: one."""
+    """Return the only way to split a chain: by heads."""
     return [_Heads(rewriter, chain).way()]
 
 
 class _Heads:
-    """A chain whose third axis from the right holds its heads."""
+    """Splits a chain whose heads are on the third axis from the right."""
 
     def __init__(self, rewriter: Rewriter, chain: AttentionChain) -> None:
         self._rewriter, self._nodes = rewriter, chain.nodes
@@ -353,13 +355,14 @@ class _Heads:
         found: dict[ir.Value, list[ir.Value | None]],
         lengths: list[int],
     ) -> list[ir.Value | None]:
-        """What each part takes of an operand: its own of the chain's values, else its heads."""
+        """Return each part's portion of an operand: its own output if the chain computes it, else
+        its heads."""
         if value in found:
             return found[value]
         return parts.broadcast_portions(value, -3, lengths)
 
 
-# --- Conv in parts: output channels of its weights, groups, or input channels added up.
+# --- Split Conv: by output channels of its weights, groups, or input channels with a sum.
 
 
 def ways_of_conv(rewriter: Rewriter, node: ir.Node) -> list[Way]:
@@ -395,7 +398,7 @@ def _output_channels(rewriter: Rewriter, node: ir.Node, lengths: list[int]) -> N
 
 
 def _groups(rewriter: Rewriter, node: ir.Node, each: int, lengths: list[int]) -> None:
-    """Each part has whole groups: their input channels and the `each` output channels of each."""
+    """Split into whole groups: each with its input channels and `each` output channels."""
     parts = Parts(rewriter, node)
     dims = dims_of(node.inputs[1])
     assert dims is not None
@@ -412,7 +415,7 @@ def _groups(rewriter: Rewriter, node: ir.Node, each: int, lengths: list[int]) ->
 
 
 def _input_channels(rewriter: Rewriter, node: ir.Node, lengths: list[int]) -> None:
-    """The bias goes to the first part: added once."""
+    """Split by input channels and add up; the bias goes only to the first part."""
     parts = Parts(rewriter, node)
     inputs = parts.portions_of(node.inputs[0], 1, lengths)
     weights = parts.portions_of(node.inputs[1], 1, lengths)
@@ -427,7 +430,7 @@ def _bias(node: ir.Node) -> ir.Value | None:
     return node.inputs[2] if len(node.inputs) > 2 else None
 
 
-# --- MatMul and Gemm in parts: columns, rows or batches of their output, or terms of their sums.
+# --- Split MatMul and Gemm: by columns, rows or batches of their output, or terms of their sums.
 #
 # With a constant on the right, parts have columns of it; with one on the left, rows. If those are
 # too few, parts have portions of the inner dimension, and their outputs are added up. Between two
@@ -436,7 +439,7 @@ def _bias(node: ir.Node) -> ir.Value | None:
 
 
 def ways_of_matmul(rewriter: Rewriter, node: ir.Node) -> list[Way]:
-    """The ways to split a MatMul of any ranks; its operands broadcast as numpy's do."""
+    """Return the ways to split a MatMul of any ranks; its operands broadcast as in numpy."""
     return _MatMul(rewriter, node).ways()
 
 
@@ -506,7 +509,8 @@ class _MatMul:
         yield Way("terms", self._dims_b[inner] or self._dims_a[-1], cut, 0, make)
 
     def _batches(self) -> Iterator[Way]:
-        """Batch axes that both have, or one has and the other broadcasts; heads come first."""
+        """Yield ways by batch axes that both operands have, or one has and the other broadcasts;
+        heads first."""
         for back in range(3, max(len(self._dims_a), len(self._dims_b)) + 1):
             sizes = [
                 dims[-back] if len(dims) >= back else 1 for dims in (self._dims_a, self._dims_b)
@@ -540,7 +544,8 @@ class _MatMul:
 
 @dataclass(frozen=True, slots=True)
 class _Gemm:
-    """A Gemm: `axis_*` is where its output's rows or columns, or its inner dimension, lie."""
+    """A Gemm: `rows_axis` and `columns_axis` are the axes of its operands with the output's rows
+    and columns."""
 
     rewriter: Rewriter
     node: ir.Node
@@ -552,7 +557,7 @@ class _Gemm:
 
 
 def ways_of_gemm(rewriter: Rewriter, node: ir.Node) -> list[Way]:
-    """The ways to split a Gemm, transposed operands and a bias that broadcasts included."""
+    """Return the ways to split a Gemm, including transposed operands and a bias that broadcasts."""
     a, b = node.inputs[0], node.inputs[1]
     dims_a, dims_b = dims_of(a) or [None, None], dims_of(b) or [None, None]
     if a is None or b is None or len(dims_a) != 2 or len(dims_b) != 2:
@@ -600,7 +605,7 @@ def _rows(gemm: _Gemm, lengths: list[int]) -> None:
 
 
 def _terms(gemm: _Gemm, lengths: list[int]) -> None:
-    """The bias goes to the first part: added once."""
+    """Split by terms of the sums and add up; the bias goes only to the first part."""
     parts = Parts(gemm.rewriter, gemm.node)
     of_a = parts.portions_of(gemm.a, 1 - gemm.rows_axis, lengths)
     of_b = parts.portions_of(gemm.b, 1 - gemm.columns_axis, lengths)

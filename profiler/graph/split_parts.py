@@ -28,7 +28,7 @@ from profiler.graph.model import (
     quiet,
 )
 
-# --- What the graph tells of an operand: its constant, its dimensions, slices of it.
+# --- Properties of an operand: its constant, its dimensions, slices of it.
 
 
 _ON_WEIGHTS = frozenset(
@@ -39,7 +39,7 @@ Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
 
 
 def is_weight(value: ir.Value | None) -> bool:
-    """Whether a value is a constant, or made of constants alone by operations that exporters leave
+    """Whether a value is a constant, or computed from constants by operations that exporters leave
     on weights."""
     for _ in range(_MOST_ON_WEIGHTS):
         if value is None or is_constant(value):
@@ -54,21 +54,22 @@ def is_weight(value: ir.Value | None) -> bool:
 
 
 def dims_of(value: ir.Value | None) -> list[int | None] | None:
-    """The dimensions of a tensor, None for each that only a run tells; None if its rank is not
-    known."""
+    """Return the dimensions of a tensor, None for each that is known only at runtime; None if its
+    rank is not known."""
     if value is None or value.shape is None:
         return None
     return [dim if isinstance(dim, int) else None for dim in value.shape]
 
 
 def ranges_of(lengths: Sequence[int], unit: int = 1, begin: int = 0) -> list[tuple[int, int]]:
-    """Start and end of each portion, of `unit` indices each, behind each other from `begin`."""
+    """Return start and end of consecutive portions of `lengths`, `unit` indices each, from
+    `begin`."""
     ends = (begin + np.cumsum(lengths) * unit).tolist()
     return list(zip([begin, *ends[:-1]], ends, strict=True))
 
 
 def slice_of(tensor: ir.TensorProtocol, axis: int, ranges: Ranges, name: str) -> ir.TensorProtocol:
-    """The indices in `ranges` of an axis, behind each other: read from `tensor` when asked for."""
+    """Return the indices in `ranges` of an axis, concatenated; reads `tensor` only on demand."""
     indices = [(*(slice(None),) * axis, slice(begin, end)) for begin, end in ranges]
     dims = list(tensor.shape.numpy())
     dims[axis] = sum(end - begin for begin, end in ranges)
@@ -82,7 +83,7 @@ def slice_of(tensor: ir.TensorProtocol, axis: int, ranges: Ranges, name: str) ->
     return ir.LazyTensor(read, dtype=tensor.dtype, shape=ir.Shape(dims), name=name)
 
 
-# --- How an operation may be cut, and how many parts it gets: by their number or by their bytes.
+# --- The ways to split an operation, and the number of parts, by count or by bytes.
 
 
 class CannotSplitError(Exception):
@@ -90,16 +91,16 @@ class CannotSplitError(Exception):
 
 
 class SmallEnough(Exception):  # noqa: N818  # nothing is wrong
-    """An operation has no more bytes than asked for, and stays as it is."""
+    """An operation is within the byte limit and stays unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """One axis by which an operation can be cut.
 
-    `what` names what lies on the axis (`columns`, `heads`), `size` how many there are, None if
-    only a run tells. `cut_bytes` has the largest tensor that is cut, `kept_bytes` the largest that
-    every part takes whole; None if that is not known. `make` gets the lengths of the portions
+    `what` names the items on the axis (`columns`, `heads`), `size` is their number, None if known
+    only at runtime. `cut_bytes` is the size of the largest tensor that is cut, `kept_bytes` of the
+    largest that every part takes whole; None if not known. `make` gets the lengths of the portions
     and rewrites the graph; it raises CannotSplitError before it has changed anything.
     """
 
@@ -112,13 +113,13 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked for: `parts` of each operation, or at most `max_bytes` a part."""
+    """The requested split: `parts` per operation, or at most `max_bytes` per part."""
 
     parts: int | None = None
     max_bytes: int | None = None
 
     def lengths(self, way: Way) -> list[int]:
-        """Portions of the way's axis, as even as can be.
+        """Return the portions of the way's axis, as even as possible.
 
         Raises CannotSplitError and SmallEnough.
         """
@@ -131,7 +132,7 @@ class Target:
         return [least + (position < longer) for position in range(count)]
 
     def _count(self, way: Way, size: int) -> int:
-        """How many portions have at most `max_bytes` each."""
+        """Return the number of portions of at most `max_bytes` each."""
         assert self.max_bytes is not None
         if way.cut_bytes is None or way.kept_bytes is None:
             raise CannotSplitError(
@@ -152,9 +153,9 @@ class Target:
 
 
 def ways_in_order(target: Target, ways: Sequence[Way]) -> list[tuple[Way, list[int]]]:
-    """The ways that are possible and their portions: those that reach the number of parts asked
-    for, in their order, then those with most parts. Raises CannotSplitError with the reasons if
-    there is none, and SmallEnough."""
+    """Return the possible ways with their portions: first those with the requested number of parts,
+    in order, then those with most parts. Raises CannotSplitError with the reasons if there is none,
+    and SmallEnough."""
     possible, reasons = [], []
     for way in ways:
         try:
@@ -171,13 +172,13 @@ def ways_in_order(target: Target, ways: Sequence[Way]) -> list[tuple[Way, list[i
 # --- Shapes as far as ONNX infers them: of any run, and of one with given sizes.
 
 
-# Names, numbers and + - * / % ( ) of what torch's exporter writes: no powers, which need not end.
+# Names, numbers and + - * / % ( ) as in expressions of torch's exporter; no powers, which may take
+# forever.
 _EXPRESSION = re.compile(r"(?!.*(?:\*\*|\d{10}))[A-Za-z0-9_+\-*/%(), .]{1,400}")
 
 
 def infer_shapes(model: ir.Model) -> None:
-    """Add shapes to the values of `model`; what cannot be inferred, such as of custom operations,
-    stays open."""
+    """Infer shapes of the values of `model`; others stay open, as of custom operations."""
     from onnx_ir.passes.common import ShapeInferencePass
 
     with quiet():
@@ -185,8 +186,8 @@ def infer_shapes(model: ir.Model) -> None:
 
 
 def shape_for(shape: ir.Shape, sizes: Mapping[str, int]) -> ir.Shape:
-    """`shape` with these sizes of symbolic dimensions, and of expressions of them; what they do not
-    tell, or is no expression, stays open."""
+    """Return `shape` with these sizes of symbolic dimensions, also in expressions; others stay
+    open."""
     return ir.Shape([dim if isinstance(dim, int) else _size(dim, sizes) for dim in shape])
 
 
@@ -204,13 +205,13 @@ def _size(dim: ir.SymbolicDim, sizes: Mapping[str, int]) -> int | ir.SymbolicDim
 
 
 def shapes_for(model: ir.Model, sizes: Mapping[str, int]) -> dict[str, ir.Shape]:
-    """The shapes of the values of the main graph, by name, in a run with these sizes of symbolic
-    dimensions; those that are known."""
+    """Return the known shapes of the main graph's values, by name, in a run with these sizes of
+    symbolic dimensions."""
     if not sizes:
         return {}
     try:
         run = model.clone()
-    except (RuntimeError, ValueError):  # nodes out of order, say: ONNX Runtime will refuse them
+    except (RuntimeError, ValueError):  # nodes out of order, say, which ONNX Runtime rejects later
         return {}
     for value in run.graph.inputs:
         value.shape = shape_for(value.shape, sizes) if value.shape is not None else None
@@ -226,18 +227,18 @@ def shapes_for(model: ir.Model, sizes: Mapping[str, int]) -> dict[str, ir.Shape]
     }
 
 
-# --- What the splits of all operations of a model share: names, numbers, bytes, slices of weights.
+# --- State shared by the splits of all operations of a model: names, numbers, bytes, slices.
 
 
 class Rewriter:
-    """One split of `model`; `sizes` are those of symbolic dimensions, and tell bytes only."""
+    """One split of `model`; `sizes` are those of symbolic dimensions, used only for bytes."""
 
     def __init__(self, model: ir.Model, sizes: Mapping[str, int]) -> None:
         self.opset = model.opset_imports.get("", 1)
         self._sizes = sizes
         self._shapes = shapes_for(model, sizes)
         self._taken: set[str] = set()
-        self._numbers: Counter[str] = Counter()  # the last that `unique` gave each name
+        self._numbers: Counter[str] = Counter()  # the last number for each name
         self._next_index: Counter[str] = Counter()
         self._slices: dict[tuple[ir.Value, int, Ranges], ir.Value] = {}
         self._made: list[ir.Value] = []
@@ -245,7 +246,7 @@ class Rewriter:
         for node in model.graph.all_nodes():
             self._taken |= {node.name or "", *(value.name or "" for value in node.outputs)}
             index = node.metadata_props.get(COMMAND_INDEX, "")
-            if index.isdecimal() and len(index) < 9:  # of an earlier split
+            if index.isdecimal() and len(index) < 9:  # from an earlier split
                 operation = operation_of(node)
                 self._next_index[operation] = max(self._next_index[operation], int(index) + 1)
         for graph in (model.graph, *model.graph.subgraphs()):
@@ -253,7 +254,7 @@ class Rewriter:
             self._taken |= {value.name or "" for value in graph.inputs}
 
     def unique(self, name: str) -> str:
-        """`name`, or that with a number if a node or tensor is called so."""
+        """Return `name`, with a number if a node or tensor has that name."""
         found = name
         while found in self._taken:
             self._numbers[name] = max(self._numbers[name], 1) + 1
@@ -262,7 +263,7 @@ class Rewriter:
         return found
 
     def release(self, node: ir.Node) -> None:
-        """Take the name of a node that is about to go, for another to have it."""
+        """Remove the name of a node that will be removed, so that another can have it."""
         self._taken.discard(node.name or "")
         node.name = None
 
@@ -301,7 +302,7 @@ class Rewriter:
         return self._made[-1]
 
     def _register(self, beside: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
-        """A new initializer, in the graph that holds `beside`."""
+        """Register an initializer in the graph that contains `beside`."""
         made = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), const_value=tensor)
         made.shape = ir.Shape(tensor.shape.numpy())
         graph = beside.graph
@@ -310,8 +311,8 @@ class Rewriter:
         return made
 
     def finish(self) -> None:
-        """Number the commands of each operation, and remove the weights of which only slices are
-        used, and slices that nobody uses."""
+        """Number the commands of each operation, and remove weights of which only slices are used,
+        and unused slices."""
         for node in self.placed:
             if node.graph is not None:
                 operation = operation_of(node)
@@ -330,13 +331,13 @@ class Rewriter:
 
 # --- The parts of one operation.
 #
-# An operation hands each operand to its parts (`Parts.portions_of`), makes them (`Parts.add`) and
-# gathers what they write (`Parts.concat`, `Parts.sum`); `Parts.replace` puts all of it in its
-# place.
+# An operation distributes each operand to its parts (`Parts.portions_of`), makes them (`Parts.add`)
+# and gathers their outputs (`Parts.concat`, `Parts.sum`); `Parts.replace` puts all of it into the
+# graph.
 
 
 class Parts:
-    """The parts of the operation `node`, and what hands data to them and gathers theirs."""
+    """The parts of the operation `node`, and the nodes that distribute and gather their data."""
 
     def __init__(self, rewriter: Rewriter, node: ir.Node) -> None:
         self.rewriter = rewriter
@@ -353,8 +354,8 @@ class Parts:
     def portions_of(
         self, value: ir.Value | None, axis: int, lengths: Sequence[int]
     ) -> list[ir.Value | None]:
-        """What each part gets of `value`: portions of that `axis`, which may be negative; slices
-        of a constant, else the outputs of a Split. None stands for an operand that is left out."""
+        """Return each part's portion of `value` on `axis`, which may be negative: slices of a
+        constant, else the outputs of a Split; None for an omitted operand."""
         if value is None:
             return [None] * len(lengths)
         if axis < 0:
@@ -373,8 +374,8 @@ class Parts:
     def broadcast_portions(
         self, value: ir.Value | None, axis: int, lengths: Sequence[int]
     ) -> list[ir.Value | None]:
-        """As `portions_of`, for an operand that broadcasts: the whole for each part if it has
-        no such axis or one of length 1; `axis` is negative."""
+        """Return portions as `portions_of`, for an operand that broadcasts: the whole for each part
+        if it has no such axis or one of length 1; `axis` is negative."""
         dims = dims_of(value)
         if value is not None and dims is None:
             raise CannotSplitError(f"the shape of its operand {value.name} is not known")
@@ -386,14 +387,14 @@ class Parts:
             raise CannotSplitError(f"the shape of its operand {name} is not known")
         return self.portions_of(value, axis, lengths)
 
-    def add(  # one argument a column
+    def add(  # one argument per property of a part
         self,
         inputs: Sequence[ir.Value | None],
         changed: Mapping[str, Any] | None = None,
         length: tuple[int, int] | None = None,
     ) -> ir.Value:
         """Make the next part: the operation on these `inputs`, with `changed` attributes. `length`
-        is an axis of its output and how long it is. Gives that output."""
+        is an axis of its output and its length there. Returns that output."""
         number = len(self._parts)
         given = list(inputs)
         while given and given[-1] is None:
@@ -423,7 +424,8 @@ class Parts:
         return value
 
     def concat(self, values: Sequence[ir.Value], axis: int, owner: Parts | None = None) -> ir.Value:
-        """The parts' outputs behind each other: a copy of this operation's, or of `owner`'s."""
+        """Concatenate the parts' outputs, as a copy that belongs to this operation, or to
+        `owner`."""
         shape = self._output.shape
         if axis < 0 and shape is not None:
             axis += len(shape)
@@ -434,7 +436,7 @@ class Parts:
         return made.outputs[0]
 
     def sum(self, values: Sequence[ir.Value]) -> ir.Value:
-        """The parts' outputs added up: a command of its own of the operation."""
+        """Add up the parts' outputs, as a command of the operation."""
         dtype = self._output.dtype
         if dtype is not None and not dtype.is_floating_point():
             raise CannotSplitError(f"Sum does not add up {dtype.name}")
@@ -443,7 +445,7 @@ class Parts:
         return made.outputs[0]
 
     def place(self) -> None:
-        """Put all that was made before the operation, which others have to remove."""
+        """Insert all new nodes before the operation, which the caller must remove."""
         for made in (*self._parts, *self._copies):
             owner = self._owners.get(made, self)
             made.metadata_props.update(owner.node.metadata_props)
@@ -457,8 +459,8 @@ class Parts:
         self.rewriter.placed += [*self._parts, *self._copies]
 
     def replace(self, result: ir.Value) -> ir.Value:
-        """Put all that was made in the operation's place. `result` takes its output's name and
-        uses, and is returned."""
+        """Replace the operation by all new nodes. `result` takes over its output's name and uses,
+        and is returned."""
         self.place()
         result.name, self._output.name = self._output.name, None
         result.shape, result.type = self._output.shape, self._output.type
@@ -507,10 +509,10 @@ class Parts:
         return ir.Value(name=found, type=self._output.type)
 
 
-# --- What follows an operation element by element, carried on in its parts.
+# --- Continue elementwise operations behind an operation in its parts.
 #
-# Compilers add the bias and apply the activation to each part before parts are put together, and so
-# does this: ONNX Runtime then fuses into the parts what it fuses into the whole operation.
+# Compilers add the bias and apply the activation to each part before parts are concatenated, and so
+# does this: ONNX Runtime then fuses into the parts what it would fuse into the whole operation.
 
 
 _ACTIVATIONS = frozenset(("Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Clip", "Gelu"))
@@ -518,12 +520,12 @@ _WITH_CONSTANT = frozenset(("Add", "Mul", "Div"))
 
 
 def join(parts: Parts, outputs: list[ir.Value], axis: int, lengths: list[int]) -> None:
-    """Put `parts` in their operation's place: their `outputs`, portions of that `axis` with these
-    `lengths`, are put together behind the operations that can be carried on.
+    """Replace the operation by `parts`; their `outputs`, portions of `axis` with these `lengths`,
+    are concatenated behind the elementwise operations that can be done in parts.
 
-    Such an operation alone reads what is joined, and is an activation, or adds or multiplies a
-    constant. The Concat belongs to the operation that ONNX Runtime names the fused one after: to
-    the MatMul or Gemm that takes in a constant, else to the last.
+    Such an operation is the only reader of the result, and is an activation, or adds or multiplies
+    a constant. The Concat belongs to the operation after which ONNX Runtime names the fused one:
+    the MatMul or Gemm that takes in a constant, else the last one.
     """
     joined = parts.replace(parts.concat(outputs, axis))
     owner = parts
@@ -557,7 +559,8 @@ def join(parts: Parts, outputs: list[ir.Value], axis: int, lengths: list[int]) -
 
 
 def _following(joined: ir.Value) -> tuple[ir.Node, int] | None:
-    """The operation that takes in the parts next, and as which input; None if none does."""
+    """Return the next operation that can be done in parts, with the input's index; None if there is
+    none."""
     uses, rank = joined.uses(), len(dims_of(joined) or ())
     if joined.is_graph_output() or len(uses) != 1 or not rank:
         return None

@@ -26,9 +26,9 @@ from profiler.pipelines.tiny import default_model_folder
 # --- Tokenizers for the tiny model: byte-level BPE for the CLIPs, unigram for T5, made from one
 # text.
 #
-# The text below stands in the source, and every choice is ordered, so the files come out the same
-# each time. (The trainers in `tokenizers` do not promise that: they break ties and add numbers in
-# hash order. The two small ones here therefore count for themselves.)
+# The text is in the source below, and every choice is ordered, so the files are the same each time.
+# (The trainers in `tokenizers` do not guarantee that: they break ties and number tokens in hash
+# order. So the two small ones here count themselves.)
 
 
 with needing("run", "profiler.pipelines.tiny"):
@@ -208,8 +208,8 @@ def _write_json(path: Path, content: object) -> None:
 
 # --- The tiny model's parts as torch modules: Stable Diffusion 3's own classes, small sizes.
 #
-# Weights are random and depend on `SEED` and each parameter's name alone, not on torch's generator,
-# so building twice gives the same numbers whatever the order of the parts.
+# Weights are random and depend only on `SEED` and each parameter's name, not on torch's generator,
+# so two builds give the same numbers in any order of the parts.
 
 
 with needing("torch", "profiler.pipelines.tiny"):
@@ -324,13 +324,13 @@ def _vae() -> AutoencoderKL:
 
 
 def _with_weights(model: _Model) -> _Model:
-    """Fill every parameter: matrices keep the variance of what passes, norms are about one."""
+    """Fill every parameter: matrices keep the variance of their input, norms are about one."""
     fill_parameters(model, SEED)
     model.eval()
     return model
 
 
-# --- The tiny model as diffusers saves a pipeline: what `graph export` makes the graphs of.
+# --- The tiny model as a diffusers pipeline folder, the source of `graph export`.
 
 
 with needing("torch", "profiler.pipelines.tiny"):
@@ -361,7 +361,7 @@ def write_source(folder: Path) -> None:
 
 
 def build_model(folder: Path) -> None:
-    """Write the whole model folder; what `folder` held before is replaced."""
+    """Write the whole model folder, replacing `folder`."""
     with tempfile.TemporaryDirectory() as scratch:
         source, made = Path(scratch) / "source", Path(scratch) / "made"
         with quiet_libraries():

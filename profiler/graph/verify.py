@@ -22,14 +22,14 @@ import onnx_ir as ir
 from profiler.errors import InputError, OutputError, needing
 from profiler.graph.model import read_graph
 
-# --- What ONNX Runtime makes of a model: the nodes that it executes, and those they stand for.
+# --- ONNX Runtime's version of a model: the nodes that it executes, and those they represent.
 #
 # ONNX Runtime folds constants, fuses, and inserts nodes of its own, and keeps no metadata. It
-# writes the graph that it executes in the order in which it executes it.
+# writes its optimized graph in order of execution.
 
 
-_CHANNELS_LAST = "_nchwc"  # ONNX Runtime names what has its own layout after the value
-_CASTS = ("InsertedPrecisionFreeCast_", "InsertedCast_")  # and what has another precision
+_CHANNELS_LAST = "_nchwc"  # suffix of values in ONNX Runtime's own layout
+_CASTS = ("InsertedPrecisionFreeCast_", "InsertedCast_")  # prefixes of values in another precision
 _WITH_ACTIVATION = "fused "
 
 
@@ -45,8 +45,8 @@ class ExecutedNode:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The nodes of the model that an executed node stands for: `counted_at` the one that its time
-    is written on, None if it was inserted; `others` what was fused into it."""
+    """The nodes of the model that an executed node represents: its time is written on `counted_at`
+    (None if it was inserted); `others` were fused into it."""
 
     counted_at: ir.Node | None
     others: tuple[ir.Node, ...] = ()
@@ -54,15 +54,16 @@ class Origins:
 
 @contextmanager
 def optimized_graph(model: Path) -> Iterator[Path]:
-    """The graph that ONNX Runtime's CPU provider executes for `model`, as a file that goes with the
-    block; its weights are not written. Raises InputError if ONNX Runtime refuses the model."""
+    """Yield the graph that ONNX Runtime's CPU provider executes for `model`, as a file that is
+    removed after the block; its weights are not written. Raises InputError if ONNX Runtime rejects
+    the model."""
     with needing("graph", "profiler.graph", "onnxruntime"):
         import onnxruntime
 
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         optimized = Path(folder) / "optimized.onnx"
         weights = "weights.bin"
-        (Path(folder) / weights).symlink_to("/dev/null")  # nobody reads them
+        (Path(folder) / weights).symlink_to("/dev/null")  # never read
         options = onnxruntime.SessionOptions()
         options.optimized_model_filepath = str(optimized)
         options.log_severity_level = 4
@@ -81,9 +82,9 @@ def optimized_graph(model: Path) -> Iterator[Path]:
 def executed_nodes(
     optimized: Path, layer_of: Callable[[str, str], str]
 ) -> tuple[list[ExecutedNode], frozenset[str]]:
-    """The nodes of an optimized graph in order of execution, and every value that exists in it.
+    """Return the nodes of an optimized graph in order of execution, and all values in it.
 
-    `layer_of` gives the layer of a node by its name, of one without by the first value it writes,
+    `layer_of` gives the layer of a node by its name (or the first value it writes, if it has none)
     and its op type.
     """
     graph = read_graph(optimized).graph
@@ -103,11 +104,11 @@ def executed_nodes(
 def origins_of(
     model: ir.Model, executed: Sequence[ExecutedNode], values: frozenset[str]
 ) -> list[Origins]:
-    """For each executed node the nodes of `model` that it stands for.
+    """Return the nodes of `model` that each executed node represents.
 
-    It is known by its name, or by that without what fusions append; else by the values it writes.
-    It stands for all that leads to these values from those that exist in the optimized graph
-    (`values`), other than nodes that are executed themselves.
+    It is identified by its name, also without suffixes of fusions, else by the values it writes. It
+    represents all nodes that lead to these values from values of the optimized graph (`values`),
+    except nodes that are executed themselves.
     """
     by_name = {node.name: node for node in model.graph.all_nodes() if node.name}
     writer = {
@@ -141,7 +142,7 @@ def _counted_at(
 
 
 def _original(value: str) -> str:
-    """The value that one of ONNX Runtime's holds in another layout or precision."""
+    """Return the value that one of ONNX Runtime's has in another layout or precision."""
     for prefix in _CASTS:
         value = value.removeprefix(prefix)
     return value.removesuffix(_CHANNELS_LAST)
@@ -154,8 +155,8 @@ def _fused(
     values: frozenset[str],
     taken: set[ir.Node],
 ) -> list[ir.Node]:
-    """What leads to the outputs of an executed node, back to values that exist without it and to
-    nodes that are `taken`."""
+    """Return the nodes that lead to the outputs of an executed node, back to values of the
+    optimized graph and to nodes that are `taken`."""
     pending = [_original(value) for value in node.outputs]
     own, seen = set(pending), set(pending)
     found: list[ir.Node] = []
@@ -175,10 +176,10 @@ def _fused(
     return found
 
 
-# --- Two models, the same inputs → how far each output differs, against the tolerance of its type.
+# --- Compare two models on the same inputs, with a tolerance per type.
 #
-# Both are run by ONNX Runtime on its CPU provider, one after the other, as they are: its own
-# optimizations are off, so that what differs is what the models differ in.
+# Both are run by ONNX Runtime on its CPU provider, one after the other, without its own
+# optimizations, so that only differences of the models show.
 
 
 _BFLOAT16 = "tensor(bfloat16)"
@@ -190,16 +191,16 @@ TOLERANCES = {"float64": 1e-7, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-
 
 @dataclass(frozen=True, slots=True)
 class OutputDifference:
-    """How far an output of two models differs: `absolute` in its own unit, `relative` to the
-    largest magnitude that the first model gives; infinite if shapes or types differ, or one
-    has an infinity or NaN if the other has none."""
+    """The difference of one output of two models: `absolute` in its own unit, `relative` to the
+    largest magnitude in the first model; infinite if shapes or types differ, or only one has an
+    infinity or NaN."""
 
     output: str
     dtype: str
     absolute: float
     relative: float
     tolerance: float
-    compared: bool = True  # False if all values are infinite or NaN: nothing is proven
+    compared: bool = True  # False if all values are infinite or NaN: proves nothing
 
     @property
     def within(self) -> bool:
@@ -216,7 +217,8 @@ class OutputDifference:
 def verify(
     before: Path, after: Path, inputs: Mapping[str, Any], *, what: str = "the new model"
 ) -> list[OutputDifference]:
-    """`compare_models`; raises OutputError if an output differs by more than its tolerance."""
+    """Compare as `compare_models`; raise OutputError if an output differs by more than its
+    tolerance."""
     differences = compare_models(before, after, inputs)
     for found in differences:
         if not found.within:
@@ -231,16 +233,16 @@ def verify(
 
 
 def compare_models(before: Path, after: Path, inputs: Mapping[str, Any]) -> list[OutputDifference]:
-    """How far each output of the model in `after` differs from that in `before`.
+    """Return how much each output of the model in `after` differs from that in `before`.
 
-    `inputs` are arrays by name. Raises InputError if a model cannot be run, OutputError if
-    the models have other outputs.
+    `inputs` are arrays by name. Raises InputError if a model cannot be run, OutputError if the
+    models have other outputs.
     """
     return compare_outputs(run_model(before, inputs), run_model(after, inputs))
 
 
 def compare_outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[OutputDifference]:
-    """How far arrays differ, by output. Raises OutputError if they are of other outputs."""
+    """How much arrays differ, by output. Raises OutputError if the outputs have other names."""
     if list(before) != list(after):
         raise OutputError(
             f"the outputs are {', '.join(after)} where they were {', '.join(before)}: not compared"
@@ -249,10 +251,10 @@ def compare_outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 
 
 def run_model(model: Path | bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of the model in the file or bytes, by name, as arrays.
+    """Run the model in the file or bytes; return its outputs by name, as arrays.
 
-    Raises InputError if ONNX Runtime does not take the model, fails on the inputs, or gives
-    what is no tensor.
+    Raises InputError if ONNX Runtime rejects the model, fails on the inputs, or returns something
+    other than a tensor.
     """
     session = _session(model)
     names = [output.name for output in session.get_outputs()]
@@ -271,8 +273,8 @@ def run_model(model: Path | bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(session: Any, names: list[str], inputs: Mapping[str, Any]) -> Sequence[Any]:
-    """What the session gives; bfloat16, which ONNX Runtime's Python does not take as arrays, goes
-    in and out as its bits."""
+    """Run the session; bfloat16, which ONNX Runtime's Python does not accept as arrays, is passed
+    as its bits."""
     given: Sequence[Any]
     entries = (*session.get_inputs(), *session.get_outputs())
     if all(entry.type != _BFLOAT16 for entry in entries):
@@ -294,7 +296,7 @@ def _outputs(session: Any, names: list[str], inputs: Mapping[str, Any]) -> Seque
 
 
 def _array(value: Any) -> Any:
-    """An OrtValue as an array."""
+    """Convert an OrtValue to an array."""
     if value.data_type() != _BFLOAT16:
         return value.numpy()
     import ctypes

@@ -49,31 +49,30 @@ from profiler.graph.model import (
 from profiler.graph.optimize.rewrites import remove_inserted_casts, write_for_mmdit_fusion
 from profiler.graph.verify import OutputDifference, verify
 
-# --- Module paths and other node metadata of a model → onto the nodes that an optimizer made of it.
+# --- Restore module paths and other node metadata on the nodes of an optimized model.
 #
-# Optimizers lose metadata, rename nodes and write new ones. What they hardly ever change is the
-# name of a value that survives. So a node is, in this order,
+# Optimizers lose metadata, rename nodes and write new ones. They hardly ever change the name of a
+# value that survives. So a node is, in this order,
 #
-# 1. the node that wrote one of its values before, if it is still of that type: all metadata
-# stay;
-# 2. what stands for the nodes between that value and the values that are still there: it gets the
-#    longest module path that all of these lie in;
-# 3. the node of its name and type that wrote what is no longer there;
-# 4. a piece of what its values go into: it gets the module path of that.
+# 1. the node that wrote one of its values before, if it still has that type: all metadata is kept;
+# 2. a replacement of the nodes between that value and other surviving values: it gets the longest
+#    module path that contains all of these;
+# 3. the node of its name and type that wrote a value which no longer exists;
+# 4. a part of the nodes that read its values: it gets their module path.
 #
-# Nodes that compute sizes or constants alone decide only if nothing else was replaced.
+# Nodes that compute only sizes or constants count only if nothing else was replaced.
 
 
 _MOST_CONFIG_BYTES = 64 << 20
-_MOST_REPLACED = 512  # nodes that one is taken to stand for
+_MOST_REPLACED = 512  # nodes that one can replace
 _OF_PARTS = (LAYER, COMMAND_INDEX, OPERATION, CATEGORY)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPaths:
-    """Nodes of the optimized model by where their module path comes from: those that `survived`,
-    those that stand for others (`fused`), and those `without` one; `had` and `before` count nodes
-    with a path, and all nodes, of the model before."""
+    """The nodes of the optimized model by origin of their module path: those that `survived`, those
+    that replace others (`fused`), and those `without` one; `had` and `before` count nodes with a
+    path, and all nodes, of the original model."""
 
     survived: int
     fused: int
@@ -108,7 +107,7 @@ def keep_paths(before: ir.Model, after: ir.Model) -> KeptPaths:
 
 
 class _Sources:
-    """Finds the nodes of `before` that a node of `after` stands for."""
+    """Finds the nodes of `before` that a node of `after` replaces."""
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         self._writers = {
@@ -124,7 +123,7 @@ class _Sources:
         self._kinds = kinds(before)
 
     def of(self, node: ir.Node) -> tuple[ir.Node, ...]:
-        """The nodes that `node` stands for; none if its values are all new."""
+        """Return the nodes that `node` replaces; empty if its values are all new."""
         anchors = [self._writers[o.name] for o in node.outputs if o.name in self._writers]
         for anchor in anchors:
             if _alike(node, anchor):
@@ -138,7 +137,7 @@ class _Sources:
         return (namesake,) if gone else ()
 
     def _replaced(self, anchors: Iterable[ir.Node]) -> tuple[ir.Node, ...]:
-        """The anchors, and what wrote values for them that are no longer there."""
+        """Return the anchors, and the nodes before them whose values no longer exist."""
         found = dict.fromkeys(anchors)
         pending = list(found)
         while pending and len(found) < _MOST_REPLACED:
@@ -150,7 +149,7 @@ class _Sources:
         return tuple(found)
 
     def deciding(self, replaced: tuple[ir.Node, ...]) -> list[ir.Node]:
-        """Those of `replaced` that compute data; all of them where none does."""
+        """Return those of `replaced` that compute data; all if none does."""
         data = [
             node
             for node in replaced
@@ -164,7 +163,7 @@ def _alike(node: ir.Node, other: ir.Node) -> bool:
 
 
 def _from_readers(nodes: list[ir.Node], found: dict[ir.Node, tuple[ir.Node, ...]]) -> None:
-    """Give nodes of which nothing is known what the nodes that read their values stand for."""
+    """Give nodes without a known origin the origins of the nodes that read their values."""
     for node in reversed(nodes):
         if found[node]:
             continue
@@ -174,8 +173,8 @@ def _from_readers(nodes: list[ir.Node], found: dict[ir.Node, tuple[ir.Node, ...]
 
 
 def _write_common(node: ir.Node, replaced: list[ir.Node]) -> None:
-    """Leave the longest module path that all `replaced` lie in, and which part of a split
-    operation they were, if they were parts of one layer."""
+    """Write the longest common module path of all `replaced` on the node and, if they were parts of
+    one layer, their part of a split operation."""
     known = [other for other in replaced if path_of(other)]
     if not known:
         return
@@ -203,7 +202,7 @@ def _write_part(node: ir.Node, metadata: list[Mapping[str, str]]) -> None:
 
 
 def _common(paths: Iterable[str]) -> str:
-    """The longest dotted path that all lie in, "" for none."""
+    """Return the longest common dotted prefix of the paths, "" if there is none."""
     shared, *others = [path.split(".") for path in paths]
     for other in others:
         same = [one == two for one, two in zip(shared, other, strict=False)]
@@ -212,8 +211,7 @@ def _common(paths: Iterable[str]) -> str:
 
 
 def _number_once(nodes: list[ir.Node]) -> None:
-    """Leave a command's number on the last of the nodes that it has become; the others keep the
-    layer."""
+    """Keep a command's number only on the last of its nodes; the others keep the layer."""
     seen: set[tuple[str, str]] = set()
     for node in reversed(nodes):
         index = node.metadata_props.get(COMMAND_INDEX)
@@ -225,11 +223,11 @@ def _number_once(nodes: list[ir.Node]) -> None:
         seen.add(key)
 
 
-# --- Which type of model onnxruntime.transformers is to look for, from the class of the model.
+# --- Infer the model type for onnxruntime.transformers from the class of the model.
 
 
 MODEL_TYPES = ("mmdit", "unet", "vae", "clip", "t5", "bert")
-"""Types of onnxruntime.transformers whose sizes it finds out by itself."""
+"""The types of onnxruntime.transformers whose sizes it determines itself."""
 
 _CLASSES = (
     (r"(SD3|Flux|QwenImage|AuraFlow).*Transformer|MMDiT", "mmdit"),
@@ -242,8 +240,8 @@ _CLASSES = (
 
 
 def model_type_of(path: Path, model: ir.Model) -> str:
-    """The type of the model in the file `path`, by the class that its config.json names or that
-    torch's exporter has left on its nodes. Raises InputError if neither tells."""
+    """Return the type of the model in the file `path`, from the class in its config.json or in the
+    metadata of torch's exporter. Raises InputError if neither has one."""
     for name in (*_configured(path), *_exported(model)):
         for pattern, model_type in _CLASSES:
             if re.search(pattern, name):
@@ -255,7 +253,7 @@ def model_type_of(path: Path, model: ir.Model) -> str:
 
 
 def _configured(path: Path) -> Iterator[str]:
-    """What the config.json beside the model names, as diffusers and transformers write it."""
+    """The names in the config.json beside the model, as diffusers and transformers write it."""
     try:
         config = json.loads(read_file(path.parent / "config.json", _MOST_CONFIG_BYTES))
         architectures = config.get("architectures") or []
@@ -266,22 +264,22 @@ def _configured(path: Path) -> Iterator[str]:
 
 
 def _exported(model: ir.Model) -> Iterator[str]:
-    """The class of the outermost module on the nodes."""
+    """Yield the class of the outermost module in the nodes' metadata."""
     scopes = filter(None, map(module_scopes, model.graph))
     for around in scopes:
         yield around[0][1].rpartition(".")[2]
         return
 
 
-# --- The optimizers that `graph optimize` knows; each runs in a process of its own.
+# --- The optimizers of `graph optimize`; each runs in a process of its own.
 #
-# So a native crash, what they print and the memory that they take stay there, and modules that they
-# put in the interpreter's path (onnxruntime.transformers does) do not reach ours.
+# So a native crash, their output and their memory stay there, and modules that they add to the
+# interpreter's path (onnxruntime.transformers does) do not reach ours.
 
 
 DEFAULT = "ort"
 LEVELS = ("basic", "extended", "all")
-_PACKAGES = {  # what each needs beside what is always there; the name of its extra, too
+_PACKAGES = {  # additional package of each, which is also the name of its extra
     "onnxslim": "onnxslim",
     "onnxsim": "onnxsim",
     "ort-transformers": "sympy",
@@ -293,8 +291,8 @@ _CRASHES = {6: "abort", 9: "killed, perhaps for memory", 11: "segmentation fault
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """Which optimizer, and how: `level` is one of `LEVELS` for `ort`, `model_type` one of
-    `MODEL_TYPES` for `ort-transformers`, "" if it is to follow from the model."""
+    """An optimizer and its options: `level` is one of `LEVELS` for `ort`, `model_type` one of
+    `MODEL_TYPES` for `ort-transformers`, "" to infer it from the model."""
 
     name: str = DEFAULT
     level: str = "basic"
@@ -319,10 +317,10 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """An optimized model, by which optimizer (its `model_type` settled), and what was done beside:
-    `attention_prepared` and `attention_left`, attentions that were written as the MMDiT fusion
-    expects them, and that could not be; `casts_removed`, casts to float32 that ONNX Runtime had
-    inserted for its CPU."""
+    """An optimized model, its optimizer (with `model_type` inferred), and additional steps
+    (`done`): `attention_prepared` and `attention_left` count attentions that were rewritten for the
+    MMDiT fusion, and that could not be; `casts_removed` counts removed casts to float32 that ONNX
+    Runtime had inserted for its CPU."""
 
     model: ir.Model
     optimizer: Optimizer
@@ -332,8 +330,7 @@ class Optimized:
 def run_optimizer(optimizer: Optimizer, source: Path, model: ir.Model, folder: Path) -> Optimized:
     """Optimize the model of the file `source`, whose content is `model`.
 
-    `folder` is there for files as long as the result is used. Raises InputError if the
-    optimizer fails.
+    `folder` must exist as long as the result is used. Raises InputError if the optimizer fails.
     """
     if optimizer.name == "ort-transformers" and not optimizer.model_type:
         optimizer = replace(optimizer, model_type=model_type_of(source, model))
@@ -359,7 +356,8 @@ def run_optimizer(optimizer: Optimizer, source: Path, model: ir.Model, folder: P
 
 
 def _prepared(source: Path, folder: Path) -> tuple[Path, dict[str, int]]:
-    """The graph of `source`, its external data where it is, with attention as it is looked for."""
+    """Write the graph of `source` with attention in the form that the fusion expects; references
+    external data."""
     graph = read_graph(source)
     count = write_for_mmdit_fusion(graph)
     path = folder / "prepared.onnx"
@@ -377,7 +375,7 @@ def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.
     package_root = str(Path(__file__).parents[3])
     paths = [package_root, os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    environment.pop("RBLN_PROFILER", None)  # it is the user's script that is profiled
+    environment.pop("RBLN_PROFILER", None)  # only the user's script is profiled
     finished = subprocess.run(  # noqa: S603 - our own module
         [sys.executable, "-m", "profiler.graph.optimize.runner", json.dumps(request)],
         env=environment,
@@ -402,14 +400,14 @@ def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.
 # --- `graph optimize`: a model's file, or all of a folder → optimized ones, outputs verified.
 
 
-_INLINE_BYTES = 1 << 30  # of weights: more is written as external data
+_INLINE_BYTES = 1 << 30  # of weights: above, external data is used
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizedFile:
-    """What an optimizer made of the model in `source`: nodes by type (`domain.type` outside of
+    """The result of an optimizer for the model in `source`: nodes by type (`domain.type` outside of
     ONNX's own) and bytes on disk before and after, data files included; how many nodes kept a
-    module path; `done` counts what was done around the optimizer; how far each output differs."""
+    module path; `done` counts additional steps; the difference of each output."""
 
     source: Path
     out: Path
@@ -455,13 +453,13 @@ def optimize_files(
     *,
     sizes: Mapping[str, int] | None = None,
 ) -> list[OptimizedFile]:
-    """Optimize the model in the file `source` into the file `out`, or the models of a folder into
-    a copy of it, `out`: written once the outputs are those of the model for random inputs.
+    """Optimize the model in the file `source` into the file `out`, or the models of a folder into a
+    copy of it, `out`: written if the outputs are the same for random inputs.
 
-    `optimizer` is ONNX Runtime at its basic level if none is given; `sizes` are those of
-    symbolic dimensions of the inputs. Raises InputError if a model cannot be read, run or
-    optimized, or the optimizer is not installed, or no model has a dimension of such a name, and
-    OutputError if `out` cannot be written, is an input, or would compute something else.
+    `optimizer` is ONNX Runtime at its basic level by default; `sizes` are those of symbolic
+    dimensions of the inputs. Raises InputError if a model cannot be read, run or optimized, or the
+    optimizer is not installed, or no model has a dimension of such a name, and OutputError if `out`
+    cannot be written, is an input, or would compute something else.
     """
     optimizer = optimizer or Optimizer()
     optimizer.check()
@@ -526,8 +524,8 @@ def _optimize(
 
 
 def _keep_interface(path: Path, optimizer: Optimizer, before: ir.Model, after: ir.Model) -> None:
-    """Give inputs and outputs the types and symbolic dimensions that they had, and inputs that
-    nothing reads back. Raises InputError if the optimizer has changed which others there are."""
+    """Restore the types and symbolic dimensions of inputs and outputs, and unused inputs. Raises
+    InputError if the optimizer has otherwise changed inputs or outputs."""
     given = {value.name: value for value in after.graph.inputs}
     inputs = [given.pop(old.name, ir.Value(name=old.name)) for old in before.graph.inputs]
     outputs = [value.name for value in before.graph.outputs]
@@ -545,8 +543,8 @@ def _keep_interface(path: Path, optimizer: Optimizer, before: ir.Model, after: i
 
 
 def _tidy(before: ir.Model, after: ir.Model) -> None:
-    """Remove what optimizers leave: opsets that nothing uses, nodes without a name or with
-    another's; keep what the model says of itself."""
+    """Clean up after optimizers: unused opsets, unnamed nodes and duplicate names; restore the
+    model's own metadata."""
     from onnx_ir.passes.common import RemoveUnusedOpsetsPass
 
     for domain in {node.domain for node in after.graph.all_nodes()} - {*after.opset_imports}:
@@ -560,7 +558,7 @@ def _tidy(before: ir.Model, after: ir.Model) -> None:
 
 
 def _take_in(model: ir.Model) -> None:
-    """Have the weights in the model itself, as its source had them, if that is small enough."""
+    """Move weights into the model itself, as in its source, if they are small enough."""
     if sum(tensor.nbytes for tensor in all_tensors(model)) <= _INLINE_BYTES:
         ir.external_data.load_to_model(model)
 

@@ -18,12 +18,12 @@ import onnx_ir as ir
 from profiler.graph.model import all_values, constant, infer_types, producer, scalar
 from profiler.graph.split_parts import infer_shapes
 
-# --- Casts that ONNX Runtime inserts if its CPU has no kernel of a type, out of a graph again.
+# --- Remove casts that ONNX Runtime inserts because its CPU lacks kernels of a type.
 #
-# What it writes as its optimized graph is what it would run here: a model in float16 has casts to
-# float32 around nearly every node, and casts of the model itself that stood beside these are gone.
-# Without the inserted ones each value has the type that it had; if a node then reads another type
-# than it did, the cast of the model is put back.
+# Its optimized graph is what it would run here: a float16 model has casts to float32 around nearly
+# every node, and the model's own casts beside these are gone. Without the inserted ones each value
+# has its original type; if a node then reads another type than before, the model's cast is
+# restored.
 
 
 _INSERTED = "InsertedPrecisionFreeCast_"
@@ -31,10 +31,10 @@ _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 
 
 def remove_inserted_casts(model: ir.Model, before: ir.Model) -> int:
-    """Remove them from `model`, in place; returns how many there were.
+    """Remove inserted casts from `model`, in place; return how many there were.
 
-    `before` is the model that was optimized: its nodes tell the types that they read. It gets
-    inferred types if it has none.
+    `before` is the original model: its nodes define the types to read. It gets inferred types if it
+    has none.
     """
     if not any(_is_inserted(node) for graph in model.graphs() for node in graph):
         return 0
@@ -68,7 +68,7 @@ def _remove_all(graph: ir.Graph) -> int:
     if casts:
         for node in graph:
             for output in node.outputs:
-                output.type = output.shape = None  # that was what lies between the casts
+                output.type = output.shape = None  # was that of the value between the casts
     return len(casts)
 
 
@@ -89,7 +89,7 @@ def _is_unread(value: ir.Value) -> bool:
 
 
 class _Twins:
-    """The nodes of the model before, by what they write and by name."""
+    """The nodes of the original model, by output and by name."""
 
     def __init__(self, before: ir.Model) -> None:
         nodes = [node for graph in before.graphs() for node in graph]
@@ -97,14 +97,15 @@ class _Twins:
         self._named = {node.name: node for node in nodes if node.name}
 
     def type_of(self, value: ir.Value) -> ir.DataType | None:
-        """The type of `value`: ONNX's inference knows none of ONNX Runtime's operators."""
+        """Return the type of `value`, from the original model for operators of ONNX Runtime, which
+        ONNX's inference does not know."""
         if value.dtype is not None or value.name not in self._writers:
             return value.dtype
         outputs = self._writers[value.name].outputs
         return next(output.dtype for output in outputs if output.name == value.name)
 
     def of(self, node: ir.Node) -> ir.Node | None:
-        """What `node` was, None if it is new or another operation."""
+        """Return the original of `node`, None if it is new or another operation."""
         names = [(value.name or "").removeprefix(_INSERTED) for value in node.outputs]
         found = [self._writers[name] for name in names if name in self._writers]
         found += [self._named[node.name]] if node.name in self._named else []
@@ -126,7 +127,7 @@ class _Twins:
 
 
 class _Casts:
-    """Puts casts back into a graph whose values have these `types`."""
+    """Restores casts in a graph whose values have these `types`."""
 
     def __init__(
         self, graph: ir.Graph, types: dict[ir.Value, ir.DataType | None], twins: _Twins
@@ -136,7 +137,7 @@ class _Casts:
         self._names = {value.name for value in types}
 
     def _there(self) -> Iterator[tuple[tuple[ir.Value, ir.DataType], ir.Value]]:
-        """The casts that are left, each moved to where what it reads is written."""
+        """Yield the remaining casts, each moved directly behind the node whose value it reads."""
         for node in [n for n in self._graph if n.op_type == "Cast" and not n.domain]:
             value = node.inputs[0]
             writer = None if value is None else value.producer()
@@ -146,8 +147,8 @@ class _Casts:
                 yield (value, ir.DataType(node.attributes["to"].as_int())), node.outputs[0]
 
     def put_back(self, wanted: dict[ir.Node, list[ir.DataType | None]]) -> None:
-        """Have each node read the types that it wants; one that is new and tells none reads one
-        type, float32 if it reads both."""
+        """Make each node read the types in `wanted`; a new node without types reads a single type,
+        float32 if it has both."""
         for node in list(self._graph):
             given = [self._types.get(value) if value else None for value in node.inputs]
             asked = wanted.get(node, [])
@@ -170,7 +171,7 @@ class _Casts:
         return self._made[value, to]
 
     def _as_initializer(self, value: ir.Value, to: ir.DataType) -> ir.Value | None:
-        """A constant of functions that ONNX Runtime has written out, in another type."""
+        """A constant from a function inlined by ONNX Runtime as an initializer of another type."""
         tensor = value.const_value
         if tensor is None or value.graph is not self._graph or value.is_graph_input():
             return None
@@ -182,7 +183,7 @@ class _Casts:
         return made
 
     def _as_node(self, reader: ir.Node, index: int, value: ir.Value, to: ir.DataType) -> ir.Value:
-        """A Cast before `reader`: that of the model before, if one stood there."""
+        """Insert a Cast before `reader`, with the name of the original one, if there was one."""
         twin = self._twins.of(reader)
         source = None if twin is None else twin.inputs[index]
         cast = None if source is None else source.producer()
@@ -195,7 +196,7 @@ class _Casts:
         return made.outputs[0]
 
     def _free(self, name: str) -> str:
-        """`name`, or with a number if a value has it."""
+        """Return `name`, with a number if it is taken."""
         found, number = name, 1
         while found in self._names:
             found, number = f"{name}_{number}", number + 1
@@ -203,19 +204,19 @@ class _Casts:
         return found
 
 
-# --- Attention as torch's dynamo exporter writes it → as ONNX Runtime's MMDiT fusion looks for it.
+# --- Rewrite attention of torch's dynamo exporter into the form of ONNX Runtime's MMDiT fusion.
 #
-# That fusion (`fusion_mha_mmdit` of onnxruntime.transformers 1.31) knows the graph of the exporter
-# by TorchScript: both operands are scaled by the square root of 1 / sqrt(head size), which is
-# computed from the shape of the queries; keys are turned by one Transpose; the number of heads
-# stands in a Concat of four sizes. The dynamo exporter folds the scale to a constant, turns the
-# keys in three dimensions between two Reshapes, and may fold the sizes. What is written here
-# computes the same; the fusion replaces it whole.
+# That fusion (`fusion_mha_mmdit` of onnxruntime.transformers 1.31) recognizes the graph of the
+# TorchScript exporter: both operands are scaled by the square root of 1 / sqrt(head size), which is
+# computed from the shape of the queries; keys are transposed by one Transpose; the number of heads
+# is in a Concat of four sizes. The dynamo exporter folds the scale to a constant, transposes the
+# keys in three dimensions between two Reshapes, and may fold the sizes. The rewritten form computes
+# the same; the fusion replaces all of it.
 
 
 _SWAPPED = [0, 2, 1, 3]  # batch, heads, sequence, size ↔ batch, sequence, heads, size
 _TURNED = [0, 1, 3, 2]
-_SCALE_TOLERANCE = 2e-3  # float16 holds a scale to 1e-3
+_SCALE_TOLERANCE = 2e-3  # float16 represents a scale to 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +234,8 @@ class _Attention:
 
 
 def write_for_mmdit_fusion(model: ir.Model) -> int:
-    """Write each attention without mask of the main graph as the fusion expects it, in place, and
-    return how many there are. Others stay as they are."""
+    """Rewrite each unmasked attention of the main graph into the fusion's form, in place, and
+    return how many there are. Others are unchanged."""
     infer_shapes(model)
     found = [
         attention
@@ -272,8 +273,8 @@ def _attention(softmax: ir.Node) -> _Attention | None:
 
 
 def _values_of(softmax: ir.Node) -> tuple[ir.Node, ...] | None:
-    """The Transposes that give the values the order of queries and keys, one or two that are
-    joined, where the result goes through a Transpose and a Reshape of its own."""
+    """Return the Transposes that give the values the order of queries and keys (two if joined);
+    None unless the result goes through a Transpose and a Reshape of its own."""
     value: ir.Value = softmax.outputs[0]
     node = softmax
     for op_type in ("MatMul", "Transpose", "Reshape"):
@@ -298,8 +299,8 @@ def _values_of(softmax: ir.Node) -> tuple[ir.Node, ...] | None:
 
 
 def _unscaled(value: ir.Value | None) -> tuple[ir.Value | None, float]:
-    """What is multiplied with or divided by a constant number, and the factor; `value` and 1
-    if nothing is."""
+    """Return the operand that is scaled by a constant number, and the factor; `value` and 1 if
+    there is none."""
     node = producer(value, "Mul", "Div")
     if node is None:
         return value, 1.0
@@ -311,7 +312,7 @@ def _unscaled(value: ir.Value | None) -> tuple[ir.Value | None, float]:
 
 
 def _before_turning(value: ir.Value | None) -> ir.Value | None:
-    """The keys, of four dimensions, whose last two `value` has the other way round."""
+    """Return the keys, with four dimensions, that `value` has with the last two swapped."""
     turn = producer(value, "Transpose")
     if turn is not None and _perm(turn) == _TURNED:
         return turn.inputs[0]
@@ -327,7 +328,7 @@ def _before_turning(value: ir.Value | None) -> ir.Value | None:
 
 
 def _same_dims(keys: ir.Value | None, turned: ir.Value | None) -> bool:
-    """Whether the number of heads, if only one of both tells it, can be the same."""
+    """Whether the heads and sizes of both, as far as known, do not contradict each other."""
     known = {dim for dim in (_dim(keys, 1), _dim(turned, 1)) if dim is not None}
     return len(known) < 2 and _dim(keys, 3) in (None, _dim(turned, 2) or _dim(keys, 3))
 
@@ -349,7 +350,7 @@ def _dim(value: ir.Value | None, axis: int) -> int | None:
 
 
 class _Writer:
-    """Writes one attention; `name` starts the names of what is new."""
+    """Writes one attention; names of new nodes and values start with `name`."""
 
     def __init__(self, graph: ir.Graph, name: str) -> None:
         self._graph, self._name, self._count = graph, name, 0
@@ -365,7 +366,7 @@ class _Writer:
             self._write_sizes(swap, attention.heads, attention.size)
 
     def _scale(self, queries: ir.Value, before: ir.Node) -> ir.Value:
-        """sqrt(1 / sqrt(head size)), as the exporter by TorchScript has it computed."""
+        """Write sqrt(1 / sqrt(head size)) as nodes, as the TorchScript exporter does."""
         dtype = queries.dtype or ir.DataType.FLOAT
         sizes = self._node("Shape", [queries], before)
         ends = [self._integers([end]) for end in (-1, np.iinfo(np.int64).max)]
@@ -377,7 +378,7 @@ class _Writer:
         return self._node("Sqrt", [inverse], before)
 
     def _write_sizes(self, swap: ir.Node, heads: int, size: int) -> None:
-        """Have a Reshape in front of a Transpose whose sizes are a Concat of four."""
+        """Make sure that the Transpose has a Reshape in front whose sizes are a Concat of four."""
         reshape = producer(swap.inputs[0], "Reshape")
         sizes = reshape.inputs[1] if reshape is not None else None
         joined = producer(sizes, "Concat")
@@ -388,7 +389,7 @@ class _Writer:
             parts = [self._integers([int(number)]) for number in known]
             reshape.replace_input_with(1, self._node("Concat", parts, reshape, axis=0))
             return
-        parts = [self._integers([number]) for number in (0, 0, heads, size)]  # 0: as it is
+        parts = [self._integers([number]) for number in (0, 0, heads, size)]  # 0: unchanged
         whole = self._node("Concat", parts, swap, axis=0)
         given = swap.inputs[0]
         assert given is not None
@@ -417,7 +418,7 @@ class _Writer:
 
 
 def _next_softmax(product: ir.Node) -> ir.Node:
-    """The Softmax behind a product, past its scale."""
+    """Return the Softmax behind a product and its scale."""
     node = product
     while node.op_type != "Softmax":
         node = next(iter(node.outputs[0].uses())).node

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 _INLINE_BYTES = 1 << 10  # larger tensors are written as external data
-_READ_BYTES = 1 << 20  # weights up to this are read for fusions that only look at constants
+_READ_BYTES = 1 << 20  # larger weights are not read for fusions that only need constants
 _PROTOBUF_BYTES = (1 << 31) - 1
-_NO_CPU_KERNEL = (  # fusions to operators that ONNX Runtime has on GPUs alone
+_NO_CPU_KERNEL = (  # fusions to operators that ONNX Runtime has only on GPUs
     *("enable_nhwc_conv", "enable_group_norm", "enable_skip_group_norm", "enable_bias_splitgelu"),
     *("enable_packed_qkv", "enable_packed_kv", "enable_bias_add", "enable_qordered_matmul"),
 )
 
 
 def main() -> int:
-    """Run what the request asks for."""
+    """Run the requested optimizer."""
     request = json.loads(sys.argv[1])
     try:
         _OPTIMIZERS[request["name"]](request)
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def _ort(request: Mapping[str, Any]) -> None:
-    """ONNX Runtime's own optimizations up to a level, as it writes them."""
+    """Run ONNX Runtime's own optimizations up to a level."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -47,7 +47,7 @@ def _ort(request: Mapping[str, Any]) -> None:
     for key, value in (
         (f"{prefix}_file_name", f"{Path(request['out']).name}.data"),
         (f"{prefix}_min_size_in_bytes", str(_INLINE_BYTES)),
-        ("session.disable_prepacking", "1"),  # weights once in memory
+        ("session.disable_prepacking", "1"),  # no second copy of weights in memory
     ):
         options.add_session_config_entry(key, value)
     onnxruntime.InferenceSession(request["source"], options, providers=["CPUExecutionProvider"])
@@ -66,7 +66,7 @@ def _onnxsim(request: Mapping[str, Any]) -> None:
 
 
 def _ort_transformers(request: Mapping[str, Any]) -> None:
-    """Fusions of a model type, without ONNX Runtime's own."""
+    """Run the fusions of a model type, without ONNX Runtime's own optimizations."""
     import onnx
     from onnxruntime.transformers.fusion_options import FusionOptions
     from onnxruntime.transformers.optimizer import optimize_by_fusion
@@ -82,9 +82,9 @@ def _ort_transformers(request: Mapping[str, Any]) -> None:
 
 
 def _read_data(model: Any, folder: str, most_bytes: int) -> None:
-    """Load external tensors of at most so many bytes; without a limit all, or none at all.
+    """Load external tensors of at most `most_bytes` each; with protobuf's limit all of them.
 
-    Raises ValueError if all are to be read and have more than protobuf takes.
+    Raises ValueError if all must be read and they exceed that limit.
     """
     from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
@@ -103,7 +103,7 @@ def _length(tensor: Any) -> int:
 
 
 def _write(model: Any, request: Mapping[str, Any]) -> None:
-    """Write `model` with its data beside it; tensors that refer to the source's data stay so."""
+    """Write `model` with its data beside it; references to the source's data are kept."""
     import onnx
 
     domains = {entry.domain for entry in model.opset_import}

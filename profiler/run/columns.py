@@ -21,9 +21,10 @@ from profiler.trace.events import BRANCHES, CATEGORIES, ROLES
 
 
 class Adds(Struct, frozen=True):
-    """A sum of `of` over the cells of a row (`profiler.analysis.cells`: `commands`, `total_ns`,
-    `bytes`, `flops`), with a `role` over those that have it. With `within` it is the share of that
-    in the sum over all rows with the same values in these columns; `()` are all rows."""
+    """How a column is computed: the sum of `of` over the cells of a row (`profiler.analysis.cells`:
+    `commands`, `total_ns`, `bytes`, `flops`), only those with `role` if it is given. With `within`
+    it is a share: of the sum over all rows with the same values in these columns, all rows for
+    `()`."""
 
     of: str
     role: str = ""
@@ -57,7 +58,7 @@ ROLE = pl.Enum(ROLES)
 DATA_ONLY = -1
 """The `importance` of a column that no report shows."""
 MINOR = 10
-"""The `importance` from which on a page shows a column when it is asked to, and paper does not."""
+"""A page shows a column of this `importance` or higher on demand only, and paper never."""
 
 _KINDS = {  # by unit
     **{unit: unit for unit in ("ns", "bytes", "ratio")},
@@ -69,21 +70,20 @@ _UNITS = ("_ns", "_bytes")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null.
+    """One column: its Polars `dtype`, `unit` ("" for none), `meaning`, and whether it may be null.
 
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
     `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
     `instant` of the run, `count`, `number`, `flop_rate` of values in TFLOP/s, `byte_rate` in GB/s,
-    `bytes`, `ratio`, `share` of a whole, `factor`,
-    `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`, `figure` for
-    the text of a value with its own unit, `file` for a path from the page that links to it), by
-    default as unit and dtype have it. `importance` is 0 if it is always shown; if room is
-    scarce, the highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns
-    stand in files and frames alone. `codes` are the words that it holds, if they are a closed
-    set. A column with `hide_if_zero` is shown if any of its values is not 0.
-    Values of a `signed` column may be below 0, as those of changes and offsets are.
-    A `key` column tells rows apart: a page keeps rows by it. `adds` is how its values add up over
-    parts of the run; None if they do not.
+    `bytes`, `ratio`, `share` of a whole, `factor`, `overhead_ratio` with 1 as within noise,
+    `change` with its sign, `flag`, `step`, `figure` for the text of a value with its own unit,
+    `file` for a path from the page that links to it), by default as unit and dtype have it.
+    `importance` is 0 if it is always shown; if space is short, columns with the highest are dropped
+    first, and from `MINOR` on they are shown on demand. `DATA_ONLY` columns are in files and frames
+    only. `codes` are the words of the column if they are a closed set. A column with `hide_if_zero`
+    is shown if any value is not 0. Values of a `signed` column, such as changes and offsets, may be
+    below 0. A `key` column identifies rows: a page keeps rows by it. `adds` is how its values add
+    up over parts of the run; None if they do not.
     """
 
     name: str
@@ -116,7 +116,7 @@ def col(
 
 
 def column_of(columns: Sequence[Column], name: str, **changes: Any) -> Column:
-    """The declared column of that name, as one table has it otherwise: `meaning`, `nullable`,
+    """Return the declared column `name` with `changes` for one table: `meaning`, `nullable`,
     `label`, `kind`, `importance`. Raises KeyError for a name that is not declared."""
     declared = {column.name: column for column in columns}
     return replace(declared[name], **changes)
@@ -254,7 +254,7 @@ def schema(columns: Sequence[Column]) -> pl.Schema:
 
 
 def typed(columns: Sequence[Column]) -> list[pl.Expr]:
-    """The declared columns of a frame in their dtypes: what to select of it."""
+    """Return expressions that select the declared columns of a frame, cast to their dtypes."""
     return [pl.col(column.name).cast(column.dtype) for column in columns]
 
 
@@ -264,7 +264,8 @@ def empty(columns: Sequence[Column]) -> pl.DataFrame:
 
 
 def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    """`frame` with exactly the declared columns, in order; raises ValueError if it differs."""
+    """Return `frame` with the declared columns in order. Raises ValueError if it lacks one, or
+    dtypes or nulls differ from the declaration."""
     expected, found = schema(columns), frame.schema
     if any(found.get(name) != dtype for name, dtype in expected.items()):
         raise ValueError(f"columns differ from their declaration: {found} != {expected}")
@@ -278,8 +279,8 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
 
 
 def column_item(column: Column) -> str:
-    """A column as an item of a list in Markdown, for pages that are generated: name, dtype if it is
-    not Int64, unit if the name does not end with it, null, meaning."""
+    """Return a column as an item of a Markdown list, for generated pages: name, dtype if it is not
+    Int64, unit if the name does not end with it, null, meaning."""
     dtype = _dtype_name(column.dtype)
     unit = "" if column.name.endswith(f"_{column.unit}") else column.unit
     parts = ("" if dtype == "Int64" else dtype, unit, "null" if column.nullable else "")
@@ -288,7 +289,7 @@ def column_item(column: Column) -> str:
 
 
 def _dtype_name(dtype: pl.DataType) -> str:
-    """What a reader needs of it: not the categories, but what a list holds."""
+    """Return a dtype's name for readers: without categories, with the dtype inside a list."""
     if isinstance(dtype, pl.List):
         inner = dtype.inner
         return f"List({_dtype_name(inner)})" if isinstance(inner, pl.DataType) else "List"
@@ -296,7 +297,7 @@ def _dtype_name(dtype: pl.DataType) -> str:
 
 
 def markdown() -> str:
-    """The page `docs/columns.md`."""
+    """Return the text of `docs/columns.md`."""
     lines = [
         "# Columns",
         "",

@@ -132,7 +132,8 @@ _FOREVER = np.iinfo(np.int64).max // 4
 
 
 class Busy(Struct, frozen=True, eq=False):
-    """When a device worked: from `begin` to `end`, but for `gaps`, which go on before and after."""
+    """When a device worked: from `begin` to `end` except in `gaps`, which extend before and
+    after."""
 
     gaps: Stretches
     begin: int
@@ -140,26 +141,28 @@ class Busy(Struct, frozen=True, eq=False):
 
     @property
     def length(self) -> int:
-        """How long it worked, in ns."""
+        """How long the device worked, in ns."""
         return int(self.within(np.array([self.begin]), np.array([self.end]))[0])
 
     def within(self, first: Times, last: Times) -> Times:
-        """How long it worked in each `[first, last)`, int64; 0 if that is empty."""
+        """Return how long the device worked in each `[first, last)`, int64; 0 if that is empty."""
         length: Times = np.maximum(last - first, 0)
         return length - self.gaps.within(first, last)
 
 
 class DeviceAxis(Struct, frozen=True, eq=False):
-    """m pieces of work of one device in order of start, [m] each: `start`, `end`, `call` (a row of
-    the calls, -1 for none; it changes at `heads`), `reach` (until when the device was busy),
-    `launch` (when it was launched: its own start if unknown, before everything if it
-    was carried over), and `source`, the row of the command that launched it, below 0 for none: all
-    None if no launch of a run was recorded.
+    """The work of one device in order of start, and the gaps between.
 
-    `gaps` are the times at which nothing ran, from before all time to after it; `ender` is the
-    work that ends each but the last, or what is launched behind a driver's copies that do, empty if
-    no launches are known. `latency_ns` lasts from a
-    launch to its work on a device that had run dry, the median.
+    Of m pieces of work, [m] each: `start`, `end`, `call` (a row of the calls, -1 for none; it
+    changes at `heads`), `reach` (until when the device was busy), `launch` (when it was launched:
+    its own start if unknown, before everything if it was carried over), and `source`, the row of
+    the command that launched it, below 0 for none. `source` is None if no launch of the run was
+    recorded.
+
+    In `gaps` nothing ran; the first starts before all time, the last ends after it. `ender` is the
+    work that ends each gap but the last, or, if that is a driver's copy, the next launched work;
+    empty if no launches are known. `latency_ns` is the median time from a launch to its work on a
+    device that had run dry.
     """
 
     start: Times
@@ -213,23 +216,24 @@ class DeviceAxis(Struct, frozen=True, eq=False):
 
     @property
     def busy(self) -> Busy:
-        """When the device worked, without what did."""
+        """When the device worked."""
         return Busy(self.gaps, int(self.start[0]), int(self.reach[-1]))
 
     @property
     def own(self) -> Flags:
-        """Which work was not carried over, bool [m]."""
+        """Whether each piece of work is the recording's own, not carried over, bool [m]."""
         return self.launch > -_FOREVER
 
     @property
     def known(self) -> Flags:
-        """Whether the launch of each was recorded, bool [m]."""
+        """Whether the launch of each piece of work was recorded, bool [m]."""
         if self.source is None:
             return np.zeros(len(self.start), dtype=np.bool_)
         return self.source >= 0
 
     def free_at(self, moments: Times) -> Times:
-        """When all had ended that was launched before each moment, int64; long ago for nothing."""
+        """Return when all work launched before each moment had ended, int64; `-_FOREVER` if there
+        was none."""
         launch, reach = self.launch, self.reach
         if self.source is not None and not bool((launch[1:] >= launch[:-1]).all()):
             order = np.argsort(launch, kind="stable")
@@ -238,14 +242,15 @@ class DeviceAxis(Struct, frozen=True, eq=False):
         return value_at(reach, place, -_FOREVER)
 
     def next_begin(self, moments: Times) -> Times:
-        """When the first work from each moment on starts, int64; never, for the end of time."""
+        """Return when the first work at or after each moment starts, int64; `_FOREVER` if there is
+        none."""
         place = np.searchsorted(self.start, moments, side="left")
         return value_at(self.start, place, _FOREVER)
 
     def late(self, launches: Launches) -> Flags:
-        """For each gap but the last, whether the host is to blame for it: what ended it was
+        """Return for each gap but the last whether the host caused it: the work that ended it was
         launched too late, or by a call that had not returned when the device ran dry. What such a
-        call had put into the queue starts within the latency, unless it launches a graph."""
+        call had already queued starts within the latency, unless the call launches a graph."""
         if self.source is None:
             return np.zeros(len(self.gaps) - 1, dtype=np.bool_)
         if self.queues_nothing(launches):
@@ -255,20 +260,21 @@ class DeviceAxis(Struct, frozen=True, eq=False):
         waits = self.gaps.end[:-1] > dry + self.latency_ns
         if len(launches.graphs):
             waits |= np.isin(source, launches.graphs)
-        late |= waits & (launches.end[source] > dry)  # -1 takes the last: put right below
+        late |= waits & (launches.end[source] > dry)  # -1 picks the last: corrected below
         late &= source >= 0
         return late
 
     def queues_nothing(self, launches: Launches) -> bool:
-        """Whether every launch for it that was recorded returned when its work had ended: then
-        nothing waits in a queue, and whatever ends a gap, its launch recorded or not, is late."""
+        """Whether all recorded launches for this device returned when their work had ended. Then
+        nothing waits in a queue: whatever ends a gap is late, even if its launch was not
+        recorded."""
         if self.source is None or not launches.synchronous:
             return False
         known = self.source[self.source >= 0]
         return len(known) > 0 and bool(np.isin(known, launches.blocked_by).all())
 
     def launch_bound(self, launches: Launches) -> Stretches:
-        """The gaps that the host is to blame for."""
+        """Return the gaps that the host caused."""
         if self.source is None:
             return Stretches.none()
         return self.gaps.where(np.append(self.late(launches), False))
@@ -286,7 +292,8 @@ class DeviceAxis(Struct, frozen=True, eq=False):
 
 
 def value_at(values: Times, places: Times, otherwise: int) -> Times:
-    """The values at some places, int64; `otherwise` before the first and behind the last."""
+    """Return `values` at `places`, int64; `otherwise` for places before the first or after the
+    last."""
     found = np.full(len(places), otherwise)
     there = np.flatnonzero((places >= 0) & (places < len(values)))
     found[there] = values[places[there]]
@@ -294,8 +301,9 @@ def value_at(values: Times, places: Times, otherwise: int) -> Times:
 
 
 def _launched(start: Times, source: Codes, launches: Launches, rows: Flags | slice) -> Times:
-    """When each of some work was launched, int64."""
-    launch = launches.start[source]  # -1 takes the last: put right below
+    """Return when each piece of work in `rows` was launched, int64: its own start if unknown,
+    `-_FOREVER` if it was carried over."""
+    launch = launches.start[source]  # -1 picks the last: corrected below
     np.minimum(launch, start, out=launch)  # clocks of host and device may differ a little
     unknown = np.flatnonzero(source < 0)
     launch[unknown] = start[unknown]
@@ -306,8 +314,8 @@ def _launched(start: Times, source: Codes, launches: Launches, rows: Flags | sli
 
 
 def _reach(end: Times) -> Times:
-    """Until when a device was busy with each piece of work and those before it: `end` itself if
-    they end in order."""
+    """Return until when the device was busy with each piece of work or an earlier one: `end` itself
+    if it is sorted."""
     return end if is_sorted(end) else np.maximum.accumulate(end)
 
 
@@ -319,7 +327,8 @@ def _heads(owner: Codes) -> Times:
 
 
 def _latency(start: Times, launch: Times, source: Codes, ender: Times, dry: Times) -> int:
-    """The median time from a launch on a device that had run dry to its work; 0 for none."""
+    """Return the median time from a launch to its work on a device that had run dry; 0 if there is
+    none."""
     measured = (source[ender] >= 0) & (launch[ender] >= dry[:-1])
     waited = (start[ender] - launch[ender])[measured]
     return int(np.median(waited)) if len(waited) else 0
@@ -330,16 +339,19 @@ def _latency(start: Times, launch: Times, source: Codes, ender: Times, dry: Time
 
 _Values = TypeVar("_Values", bound=npt.NDArray[np.integer[Any]])
 
-_CUT = 0.05  # of the launches; of healthy recordings 0.01
-_LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was not recorded
+_CUT = 0.05  # of the launches had not run at the end; 0.01 in healthy recordings
+_LEAST_NS = 1_000_000  # if longer idle though work or the host waits: not recorded
 
 
 class Axes(Struct, frozen=True, eq=False):
-    """By device, in order of their names: its axis, the work that was carried over, and when
-    nothing was recorded though work waited, on no device of its rank, or before and after that rank
-    was recorded. `carried_count` is how many commands that work was; `own_carried` is when only
-    such work ran on all devices, `lost` when nothing was recorded on any though work of one
-    waited."""
+    """The axes of a run's devices, and the times that do not count.
+
+    By device, in order of names: `axes`; `carried`, when carried-over work ran, and
+    `carried_count`, how many commands that was; `unrecorded`, when no device of the rank recorded
+    anything though work waited, or before and after the rank was recorded. Of all devices:
+    `own_carried`, when only carried-over work ran; `lost`, when nothing was recorded on any though
+    work of one waited.
+    """
 
     axes: Mapping[str, DeviceAxis]
     carried: Mapping[str, Stretches]
@@ -365,8 +377,8 @@ def axes_of(
     calls: pl.DataFrame,
     info: RunInfo,
 ) -> Axes:
-    """The axes of all devices that worked; `times` are those of the `commands`. That devices noted
-    to be on `calls` without commands is no time that nobody recorded."""
+    """Return the axes of all devices that worked; `times` are those of the `commands`. If a device
+    noted that it worked on `calls` without commands, that time does not count as unrecorded."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
     missing, outside = _missing(axes, times, calls, info.health), _outside(axes, info.job)
@@ -406,8 +418,8 @@ def _missing(
     calls: pl.DataFrame,
     notes: Iterable[HealthNote],
 ) -> dict[str, Stretches]:
-    """By device, when it was not recorded, by the `notes`: between two recordings, and behind the
-    last work of one that had not run much of what was launched when its recording ended."""
+    """Return when each device was not recorded, by the health `notes`: between two recordings, or
+    after the last work if much of what was launched had not run when the recording ended."""
     found: dict[str, Stretches] = {}
     for note in notes:
         if note.rule is HealthRule.GAP and note.action is HealthAction.NOTED:
@@ -423,8 +435,8 @@ def _missing(
 
 
 def _outside(axes: Iterable[str], job: Job | None) -> dict[str, Stretches]:
-    """By device, when other ranks of its job were recorded and its own was not, of those that say
-    so and whose clocks agree."""
+    """Return when each device's rank was not recorded but other ranks of its job were. Only ranks
+    with a known recording period and an aligned clock count."""
     begin, end = {}, {}
     for one in job.ranks if job is not None else ():
         if one.begin_ns is not None and one.end_ns is not None and one.aligned is not False:
@@ -440,7 +452,7 @@ def _outside(axes: Iterable[str], job: Job | None) -> dict[str, Stretches]:
 
 
 def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str, DeviceAxis]:
-    """The axis of each device that worked, by name; commands that took no time are no work."""
+    """The axis of each device that worked, by name; commands without duration are not work."""
     works = device_work(times.category)
     works &= times.end > times.start
     alone = len(times.devices) == 1 and not int(times.device.max(initial=0))
@@ -455,7 +467,7 @@ def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str
 
 
 def _of(values: _Values, rows: Flags | slice) -> _Values:
-    """The values in some rows."""
+    """Return the values of some rows."""
     if isinstance(rows, slice):
         some: _Values = values[rows]  # type: ignore[assignment]  # a view of the same type
         return some
@@ -463,8 +475,8 @@ def _of(values: _Values, rows: Flags | slice) -> _Values:
 
 
 def _rows(which: Flags) -> Flags | slice | None:
-    """The chosen rows, a slice if they follow each other, so that nothing is copied; None for
-    none."""
+    """Return the chosen rows, as a slice if they are contiguous, so that nothing is copied; None if
+    there are none."""
     count = int(np.count_nonzero(which))
     if not count:
         return None
@@ -475,8 +487,8 @@ def _rows(which: Flags) -> Flags | slice | None:
 def _unrecorded(
     axes: Mapping[str, DeviceAxis], launches: Launches, times: CommandTimes
 ) -> dict[str, Stretches]:
-    """When nothing ran on any device of its rank though work of this one, or its host, waited for
-    long."""
+    """Return, by device, when no device of its rank ran anything for long though work of this
+    device, or the rank's host, waited."""
     long = launches.blocked_end - launches.blocked_start > _LEAST_NS
     # a call that returns while its copy runs may have filled a buffer: no work need be missing
     copied = np.where(launches.blocked_on >= 0, launches.end[launches.blocked_on], 0)
@@ -501,14 +513,13 @@ def _unrecorded(
 
 # --- The tiles of the calls of one device: which part of its axis each call takes.
 #
-#     begin = max(host begin, end of all that was launched before, end of the tiles before)
-#     end   = max(host return, end of its last work), cut where work of another owner begins
-# behind
+#     begin = max(host start, end of all work launched before, end of the tiles before)
+#     end   = max(host return, end of its last work), cut if another call's work starts after
 #             its last work
 #
-# Calls go in the order of their host begins. A call without work takes what no earlier work covers
-# of its host range, up to the next work of another owner. If the device has noted the time ahead of
-# such a call and behind it, that stands for the start and the end of its work.
+# Calls are in order of their host starts. A call without work takes the part of its host range that
+# no earlier work covers, up to the next work of another call. If the device itself noted when it
+# started and ended such a call, these are the start and the end of its work.
 
 
 NO_LEAD = -1
@@ -516,8 +527,8 @@ NO_LEAD = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tiles:
-    """k tiles of one device, int64 [k] each, in ns, as `columns.TILES` describes them; `lead` is
-    NO_LEAD if no launch is known. `busy` and `hidden` are of this device alone."""
+    """The tiles of k calls on one device, int64 [k] each, in ns, as described by `TILES`; `lead` is
+    NO_LEAD if no launch is known. `busy` and `hidden` count this device only."""
 
     begin: Times
     end: Times
@@ -530,13 +541,13 @@ class Tiles:
 
     @property
     def elapsed(self) -> Times:
-        """Length of each tile less what was not recorded in it."""
+        """Length of each tile without its unrecorded time."""
         return self.end - self.begin - self.unrecorded
 
 
 class Ranges(Struct, frozen=True, eq=False):
-    """Of all n calls, int64 [n] each: host `begin`, when the host had `returned`, and if the
-    device has `noted` (bool [n]) it, when it was `asked` to start and `done`."""
+    """Times of all n calls, int64 [n] each: host `begin`, and when the host had `returned`. If the
+    device has `noted` its own times (bool [n]): when it was `asked` to start, and `done`."""
 
     begin: Times
     returned: Times
@@ -546,7 +557,7 @@ class Ranges(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, calls: pl.DataFrame) -> Ranges:
-        """Those of a run's calls (`CALLS`)."""
+        """Return the ranges of a run's calls (`CALLS`)."""
         begin = calls["start_ns"].to_numpy()
         returned = begin + np.maximum(calls["duration_ns"].to_numpy(), 0)
         lag, length = calls["device_lag_ns"], calls["device_duration_ns"]
@@ -556,7 +567,7 @@ class Ranges(Struct, frozen=True, eq=False):
 
 
 def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:
-    """When devices noted to be on a run's calls, by the rank of these."""
+    """Return when devices noted that they worked on a run's calls, by the calls' rank."""
     ranges, found = Ranges.of(calls), {}
     for rank in calls["rank"].unique().to_list() if ranges.noted.any() else ():
         own = ranges.noted & (calls["rank"] == rank).to_numpy()
@@ -565,9 +576,9 @@ def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:
 
 
 class _Own(Struct, frozen=True, eq=False):
-    """What k calls have on a device: `count` of pieces of work, `first` start and `last` end of
-    them (the host's start if there are none), `lead`, and whether any launch is known. `heads`
-    are where the work of the axis changes its `owner`, from one call to another."""
+    """The work of k calls on one device: `count` of pieces, `first` start and `last` end (the
+    host's start if there is no work), `lead`, and whether any launch is known. `heads` are the rows
+    of the axis at which `owner`, the call of the work, changes."""
 
     count: Times
     first: Times
@@ -579,7 +590,7 @@ class _Own(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, axis: DeviceAxis, calls: Times, begin: Times, total: int) -> _Own:
-        """Of the calls in `calls`, rows of `total`, whose host ranges start at `begin`."""
+        """The work of `calls`, rows of all `total` calls, whose host ranges start at `begin`."""
         heads = axis.heads
         owner = axis.call[heads]
         count = np.zeros(total + 1, dtype=np.int64)  # the last is of no call
@@ -603,7 +614,8 @@ class _Own(Struct, frozen=True, eq=False):
 
 
 def _leads(axis: DeviceAxis, total: int) -> Times:
-    """From the launch of each call's first launched work to its start, NO_LEAD for none."""
+    """Return the time from launch to start of each call's first launched work, NO_LEAD if there is
+    none."""
     lead = np.full(total, NO_LEAD)
     if axis.source is None:
         return lead
@@ -619,8 +631,8 @@ def tiles_on(
     rows: Times,
     ranges: Ranges,
 ) -> Tiles:
-    """The tiles of some calls, in their order: `rows` of all calls, which have these `ranges`.
-    `unrecorded` is of the device."""
+    """Return the tiles of some calls on one device, in their order. The calls are `rows` of all
+    calls, whose times are `ranges`; `unrecorded` is the device's."""
     begin, returned = ranges.begin[rows], ranges.returned[rows]
     own = _Own.of(axis, rows, begin, len(ranges.begin))
     worked = own.count > 0
@@ -659,10 +671,10 @@ def tiles_on(
 def _busy(
     axis: DeviceAxis, own: _Own, calls: Times, start: Times, end: Times
 ) -> tuple[Times, Times]:
-    """How long the work of each call ran, and how much of that outside of its tile.
+    """Return how long the work of each call ran, and how much of that outside of its tile.
 
-    If nothing but all of a call's own work runs in its tile, that is what is no gap there. For
-    the others the unions of their work are made.
+    If all of a call's work and nothing else runs in its tile, the busy time is the tile without its
+    gaps. For other calls it is the union of their work.
     """
     first = np.searchsorted(axis.start, start, side="left")
     last = np.maximum(np.searchsorted(axis.start, end, side="left"), first)
@@ -691,11 +703,12 @@ def _busy(
 
 # --- The tiles of a run's calls, what its devices did around them, and the run's end to end.
 #
-# Everything is computed from what was recorded when it is first asked for; no file holds it.
+# Everything is computed on first use and stored in no file.
 
 
 class EndToEnd(Struct, frozen=True):
-    """From `begin_ns` to `end_ns`, of which `unrecorded_ns` and `carried_over_ns` do not count."""
+    """The time from `begin_ns` to `end_ns`, of which `unrecorded_ns` and `carried_over_ns` do not
+    count."""
 
     begin_ns: int
     end_ns: int
@@ -704,21 +717,21 @@ class EndToEnd(Struct, frozen=True):
 
     @property
     def elapsed_ns(self) -> int:
-        """What counts of it."""
+        """The time that counts."""
         return self.end_ns - self.begin_ns - self.unrecorded_ns - self.carried_over_ns
 
 
 class RunTiles(Struct, frozen=True, eq=False):
-    """`calls` has one row a call of the run (`TILES`), in its order, `devices` one a device that
-    worked (`DEVICE_AXES`), by name.
+    """The tiles of a run: `calls` has one row per call (`TILES`), in the run's order, `devices` one
+    per device that worked (`DEVICE_AXES`), by name.
 
-    `unrecorded` and `carried_over` are stretches that belong to no part of the run: nothing was
-    recorded on any device though work waited, and nothing ran but what had been launched before
-    the recording began. `waits` are when the host waited for a device, `unrecorded_on` is what of
-    `unrecorded` each device had. `on_several` are the rows of calls that worked on several devices,
-    and when the last of that work ended on any, int64 [k] each: a tile ends on its own device.
-    `synchronous` are the names of launches that return when their work has ended. `whole` lasts
-    from the first tile or work of a device to the last; None if there are neither.
+    `unrecorded` and `carried_over` are times that count for no part of the run: nothing was
+    recorded on any device though work waited; only work launched before the recording started ran.
+    `waits` are when the host waited for a device, `unrecorded_on` when each device was not
+    recorded. `on_several` are the rows of calls that worked on several devices, and when the last
+    of their work ended on any, int64 [k] each: a tile ends on its own device. `synchronous` are the
+    names of launches that return when their work has ended. `whole` lasts from the first tile or
+    device work to the last; None if there is neither.
     """
 
     calls: pl.DataFrame
@@ -732,7 +745,7 @@ class RunTiles(Struct, frozen=True, eq=False):
     whole: EndToEnd | None
 
     def between(self, begin_ns: int, end_ns: int) -> EndToEnd:
-        """The time from `begin_ns` to `end_ns`, with what does not count of it."""
+        """Return the time from `begin_ns` to `end_ns` and how much of it does not count."""
         return _between(begin_ns, end_ns, self.unrecorded, self.carried_over)
 
 
@@ -774,9 +787,9 @@ def _counts(axes: Axes, total: int) -> npt.NDArray[np.int64]:
 def _places(
     calls: pl.DataFrame, axes: Axes, counts: npt.NDArray[np.int64], noted: Flags
 ) -> tuple[list[str], npt.NDArray[Any]]:
-    """Names of devices, and for each call the one of its tile: if most of its work ran; if it
-    has none, if it is placed, but the only device if that one did nothing and has `noted`
-    nothing of it."""
+    """Return names of devices, and for each call the index of its tile's device: the one on which
+    most of its work ran. Without work it is the device where the call is placed, or, unless that
+    has `noted` the call, the only device that worked."""
     placed = calls["device"].cast(pl.String).to_list()
     names = [*axes.axes, *sorted(set(placed) - axes.axes.keys())]
     own = np.array([names.index(name) for name in placed], dtype=np.int64)
@@ -793,8 +806,8 @@ def _places(
 def _with_other_devices(
     found: dict[str, Times], axes: Axes, counts: npt.NDArray[np.int64]
 ) -> tuple[Times, Times]:
-    """Make `busy` and what is `hidden` of it unions over all devices, of the calls that worked on
-    several; their rows, and when the last of their work ended."""
+    """Replace `busy` and `hidden` of calls that worked on several devices by unions over all
+    devices. Return the rows of these calls, and when the last of their work ended."""
     several = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if not len(several):
         return several, several
@@ -837,7 +850,7 @@ def _whole(axes: Axes, found: dict[str, Times], unrecorded: Stretches) -> EndToE
 
 
 def _first_own(axis: DeviceAxis, axes: Axes) -> int:
-    """The first work that was not carried over; behind the last if all of it was."""
+    """Return the row of the first work that was not carried over; the number of rows if all was."""
     if not axes.carried:
         return 0
     own = np.flatnonzero(axis.own)

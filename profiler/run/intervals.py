@@ -32,8 +32,8 @@ def batches(rows: int, overlap: int = 0) -> Iterator[slice]:
 
 
 def stretches(heads: Times, rows: int) -> Iterator[tuple[int, int]]:
-    """`[first, last)` of `heads`, the first rows of groups, such that the groups between hold
-    about a batch of the `rows` rows: none is divided."""
+    """Yield ranges `[first, last)` of `heads`, the first rows of groups, each with about a batch of
+    the `rows` rows. No group is divided."""
     first = 0
     while first < len(heads):
         last = max(int(np.searchsorted(heads, heads[first] + _BATCH, side="right")) - 1, first + 1)
@@ -44,8 +44,8 @@ def stretches(heads: Times, rows: int) -> Iterator[tuple[int, int]]:
 
 
 def order_by(codes: Codes, groups: int) -> Times:
-    """The order that sorts codes from 0 to `groups - 1`, stable, in linear time: NumPy sorts by
-    radix what has 16 bits."""
+    """Return the stable order that sorts codes from 0 to `groups - 1`, in linear time: NumPy sorts
+    16-bit values by radix."""
     if groups <= 1 << 16:
         return np.argsort(codes.astype(np.uint16, copy=False), kind="stable")
     if groups <= 1 << 32:
@@ -72,7 +72,7 @@ def choose(values: Codes, which: npt.NDArray[np.bool_], out: Codes) -> None:
 
 
 def chosen(values: _Values, which: npt.NDArray[np.bool_], count: int) -> _Values:
-    """The values that `which` chooses, of which there are `count`."""
+    """Return the `count` values at which `which` is true."""
     found: Any = np.empty(count, dtype=values.dtype)
     choose(values, which, found)
     some: _Values = found
@@ -80,14 +80,14 @@ def chosen(values: _Values, which: npt.NDArray[np.bool_], count: int) -> _Values
 
 
 def counts(codes: Codes, groups: int) -> Times:
-    """How many rows each group has, int64 [groups]; codes below 0 are of none."""
+    """Return how many rows each group has, int64 [groups]; codes below 0 are ignored."""
     found = np.zeros(groups + 1, dtype=np.int64)
     for rows in batches(len(codes)):
         found += np.bincount(codes[rows] + 1, minlength=groups + 1)
     return found[1:]
 
 
-# --- When the commands of a run ran, if, and in which call: arrays that everything is made from
+# --- When, on which device and in which call commands ran: what everything is computed from.
 
 
 _FEW = 1 << 10  # rows
@@ -95,9 +95,9 @@ _FEW = 1 << 10  # rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommandTimes:
-    """n commands. `call` is a row of the frame of calls, -1 for none; `device` indexes `devices`
-    (a command on no device has the code behind the last), `category` indexes `CATEGORIES`. A
-    command that never closed ends where it starts."""
+    """When and where n commands ran. `call` is a row of the frame of calls, -1 for none; `device`
+    indexes `devices` (a command on no device has the code after the last), `category` indexes
+    `CATEGORIES`. A command that never closed ends where it starts."""
 
     call: Codes
     start: Times
@@ -108,7 +108,7 @@ class CommandTimes:
 
     @classmethod
     def of(cls, commands: pl.DataFrame, calls: pl.DataFrame) -> CommandTimes:
-        """Those of a frame of commands; `calls` holds their calls, in any order."""
+        """Return the times of a frame of commands; `calls` has their calls, in any order."""
         device, devices = text_codes(commands["device"])
         start = commands["start_ns"].to_numpy()
         return cls(
@@ -135,7 +135,8 @@ def _ends(frame: pl.DataFrame, start: Times) -> Times:
 
 
 def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
-    """Codes from 0 for a text column and what they stand for; null has the code behind the last."""
+    """Return a code from 0 for each row of a text column, and the sorted texts that codes index;
+    null has the code after the last."""
     if len(column) <= _FEW:
         return _few_text_codes(column)
     of_rows, names = codes_of_text(column)
@@ -146,7 +147,7 @@ def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
 
 
 def codes_of_text(column: pl.Series) -> tuple[Callable[[slice], Codes], list[str]]:
-    """The same, a batch of rows at a time."""
+    """Return what `text_codes` returns, but the codes as a function of a slice of rows."""
     if len(column) <= _FEW:
         codes, texts = _few_text_codes(column)
         return codes.__getitem__, texts
@@ -164,7 +165,8 @@ def codes_of_text(column: pl.Series) -> tuple[Callable[[slice], Codes], list[str
 
 
 def _few_text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
-    """The same of a short column, if each expression would take longer than the work."""
+    """Do `text_codes` for a short column without Polars, whose expressions take longer than the
+    work."""
     texts = column.to_list()
     names = sorted({text for text in texts if text is not None})
     codes = {text: code for code, text in enumerate(names)} | {None: len(names)}
@@ -172,13 +174,13 @@ def _few_text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
 
 
 def physical_codes(column: pl.Series, rows: slice, null: int) -> Codes:
-    """The codes that a categorical column has inside, of some rows; null has the code `null`."""
+    """Return the internal codes of some rows of a categorical column; null has the code `null`."""
     codes = column[rows].to_physical()
     return (codes.fill_null(null) if codes.null_count() else codes).to_numpy()
 
 
 def positions(keys: Codes, values: Codes) -> Codes:
-    """Where each key stands in the sorted, distinct `values`, -1 if it does not; int32."""
+    """The index of each key in the sorted, distinct `values`, -1 if it is not there; int32."""
     found = np.full(len(keys), -1, dtype=np.int32)
     for rows in batches(len(keys) if len(values) else 0):
         place = np.minimum(np.searchsorted(values, keys[rows]), len(values) - 1)
@@ -187,8 +189,8 @@ def positions(keys: Codes, values: Codes) -> Codes:
 
 
 def rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
-    """For each command the row of its call in `calls`, whose numbers may be in any order, -1 for
-    none; int32."""
+    """Return for each command the row of its call in `calls`, -1 for none; int32. The numbers of
+    calls may be in any order."""
     wanted, numbers = of_command.to_numpy(), calls.to_numpy()
     if bool((numbers == np.arange(len(numbers))).all()):
         if int(wanted.max(initial=-1)) < len(numbers) and int(wanted.min(initial=-1)) >= -1:
@@ -197,7 +199,7 @@ def rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
         return np.where(there, wanted, np.int32(-1))
     order = np.argsort(numbers, kind="stable")
     place = positions(wanted, numbers[order])
-    found: Codes = np.append(order, -1).astype(np.int32)[place]  # -1 takes the last
+    found: Codes = np.append(order, -1).astype(np.int32)[place]  # -1 picks the appended -1
     return found
 
 
@@ -219,7 +221,7 @@ def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
     counts as empty; a group without any has 0.
     """
     lengths = np.zeros(groups, dtype=np.int64)
-    covered = np.full(groups, np.iinfo(np.int64).min)  # to where, by the batches before
+    covered = np.full(groups, np.iinfo(np.int64).min)  # end of what earlier batches cover
     order = None if is_sorted(start) else np.argsort(start, kind="stable")
     for batch in batches(len(start)):
         rows = batch if order is None else order[batch]
@@ -247,10 +249,10 @@ def union_length(start: Times, end: Times) -> int:
 
 
 def union_sorted(start: Times, end: Times, heads: Times) -> Times:
-    """Length of the union of each group, int64 [len(heads)], for at least one interval.
+    """Return the length of each group's union, int64 [len(heads)], for at least one interval.
 
     Rows are sorted by group, within a group by start; `heads` are the first rows of the groups.
-    Works in place: `start` and `end` hold nothing of use afterwards.
+    Works in place: `start` and `end` are overwritten.
     """
     np.maximum(end, start, out=end)
     begin = start[heads]
@@ -266,7 +268,8 @@ def union_sorted(start: Times, end: Times, heads: Times) -> Times:
 
 
 def group_heads(*codes: Codes) -> Times:
-    """The rows at which any of `codes` changes, the first row included; they are not empty."""
+    """Return the rows at which any of the `codes`, which are not empty, changes, including the
+    first row."""
     changes = np.ones(len(codes[0]), dtype=np.bool_)
     changes[1:] = False
     for column in codes:
@@ -275,7 +278,8 @@ def group_heads(*codes: Codes) -> Times:
 
 
 def reaches(end: Times, until: int) -> tuple[Times, Times]:
-    """How far the intervals before each one reach, and how far with it, int64 [n] each.
+    """Return how far the intervals before each one reach, and how far they reach with it, int64 [n]
+    each.
 
     The intervals are at least one, in order of their start; those before them reach `until`.
     """
@@ -299,12 +303,12 @@ class Stretches:
 
     @classmethod
     def none(cls) -> Stretches:
-        """No stretch."""
+        """Return no stretches."""
         return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
     @classmethod
     def union(cls, start: Times, end: Times) -> Stretches:
-        """The union of intervals in any order; empty ones count for nothing."""
+        """Return the union of intervals in any order; empty ones are ignored."""
         kept = np.flatnonzero(end > start)
         order = kept[np.argsort(start[kept], kind="stable")]
         start, end = start[order], end[order]
@@ -316,7 +320,7 @@ class Stretches:
 
     @classmethod
     def of_all(cls, several: Iterable[Stretches]) -> Stretches:
-        """The union of several."""
+        """Return the union of several `Stretches`."""
         found = [*several, cls.none()]
         return cls.union(
             np.concatenate([each.start for each in found]),
@@ -328,11 +332,11 @@ class Stretches:
 
     @property
     def length(self) -> int:
-        """Their length together, in ns."""
+        """Total length of the stretches, in ns."""
         return int((self.end - self.start).sum())
 
     def before(self, moments: Times) -> Times:
-        """How much of them lies before each moment, int64 [len(moments)]."""
+        """Return how much of the stretches lies before each moment, in ns, int64 [len(moments)]."""
         if not len(self):
             return np.zeros(len(moments), dtype=np.int64)
         if not self._sums:
@@ -343,19 +347,19 @@ class Stretches:
         return np.where(place >= 0, self._sums[0][place] - beyond, 0)
 
     def within(self, first: Times, last: Times) -> Times:
-        """How much of them lies in each `[first, last)`, int64; 0 if that is empty."""
+        """How much of the stretches lies in each `[first, last)`, int64; 0 if that is empty."""
         return self.before(np.maximum(first, last)) - self.before(first)
 
     def longer_than(self, length: int) -> Stretches:
-        """Those of more than `length` ns."""
+        """Return the stretches of more than `length` ns."""
         return self.where(self.end - self.start > length)
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Stretches:
-        """Some of them; bool [k]."""
+        """Return the stretches for which `kept` is true; bool [k]."""
         return Stretches(self.start[kept], self.end[kept])
 
     def clipped(self, first: int, last: int) -> Stretches:
-        """What of them lies in `[first, last)`."""
+        """Return the parts of the stretches in `[first, last)`."""
         places = slice(
             int(np.searchsorted(self.end, first, side="right")),
             int(np.searchsorted(self.start, last, side="left")),
@@ -364,18 +368,18 @@ class Stretches:
         return Stretches(start, np.minimum(self.end[places], last))
 
     def holds(self, moments: Times) -> npt.NDArray[np.bool_]:
-        """Whether each moment lies in one, its end included; bool [len(moments)]."""
+        """Return whether each moment lies in a stretch, its end included; bool [len(moments)]."""
         if not len(self):
             return np.zeros(len(moments), dtype=np.bool_)
         place = np.searchsorted(self.start, moments, side="right") - 1
         return (place >= 0) & (moments <= self.end[place])
 
     def minus(self, other: Stretches) -> Stretches:
-        """What of them lies outside of `other`."""
+        """Return the parts of the stretches outside of `other`."""
         return self._parts(other, inside=False)
 
     def both(self, other: Stretches) -> Stretches:
-        """What of them lies in `other`."""
+        """Return the intersection of the stretches with `other`."""
         return self._parts(other, inside=True)
 
     def _parts(self, other: Stretches, *, inside: bool) -> Stretches:

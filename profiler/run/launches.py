@@ -28,20 +28,22 @@ _OF_STREAM = re.compile(r" (memcpy|copy|collectives)$")
 _WAITS = "(?i)synchronize"
 _GRAPHS = "(?i)graph_?launch"
 _OF_DRIVER = r"\(unified memory\)"
-NOBODY = -2  # has launched it, but the driver
-_LEAST_LAUNCHES = 3  # of one name, from which on they tell whether they return so late
-_LATER_PART = 20  # one in so many of the work of synchronous launches, at most
+NOBODY = -2  # the `source` of a copy that the driver made by itself
+_LEAST_LAUNCHES = 3  # of one name: fewer do not show whether they are synchronous
+_LATER_PART = 20  # at most a 20th of the work of synchronous launches runs later
 
 
 class Launches(Struct, frozen=True, eq=False):
-    """Of n commands: `source` is the row of the command that launched each, int32 [n], -1 if none
-    was recorded, `NOBODY` of copies that a driver makes of unified memory; `start` and `end` are
-    the commands' own, int64 [n]. `graphs` are the rows of those that launch whole graphs, `carried`
-    those of work that was launched before the recording started, sorted. When the host waited for
-    devices, in any order: `blocked_start`, `blocked_end` and the row of the copy that it waited
-    for, `blocked_on`, -1 for all else; `blocked_by` is that of the host's command; int64 [w].
-    `synchronous` are the names of launches that return when their work has ended, in which the host
-    waits, too."""
+    """Launches of n commands, and when the host waited for devices.
+
+    `source` is the row of the command that launched each, int32 [n], -1 if none was recorded,
+    `NOBODY` for copies that a driver makes of unified memory; `start` and `end` are the commands'
+    own, int64 [n]. `graphs` are the rows of commands that launch whole graphs, `carried` the sorted
+    rows of work that was launched before the recording started. The host's w waits, in any order,
+    last from `blocked_start` to `blocked_end`; `blocked_by` is the row of the host's command,
+    `blocked_on` that of the copy it waited for, -1 if it was no copy; int64 [w]. `synchronous` are
+    the names of launches that return when their work has ended: the host waits in them, too.
+    """
 
     source: npt.NDArray[np.int32]
     start: Times
@@ -56,7 +58,7 @@ class Launches(Struct, frozen=True, eq=False):
 
 
 def device_work(category: Codes) -> Flags:
-    """Which commands are a device's work: neither the host's nor waiting; bool [n]."""
+    """Return which commands are device work, neither host work nor waits; bool [n]."""
     found: Flags = (category != _HOST) & (category != _SYNC)
     return found
 
@@ -64,8 +66,8 @@ def device_work(category: Codes) -> Flags:
 def launches_of(
     commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes | None = None
 ) -> Launches | None:
-    """The launches of a run's `commands` that its `flows` tell of; None if they tell of none.
-    `times` are those of the commands, if they are known."""
+    """Return the launches among the `flows` of a run's `commands`; None if there are none. `times`
+    are the commands' times, if already computed."""
     if flows.is_empty():
         return None
     category = commands["category"].to_physical().to_numpy()
@@ -78,7 +80,7 @@ def launches_of(
     start = commands["start_ns"].to_numpy() if times is None else times.start
     end = ends(commands) if times is None else times.end
     launched_by = np.full(len(start), -1, dtype=np.int32)
-    launched_by[target[::-1]] = source[::-1]  # of several the first
+    launched_by[target[::-1]] = source[::-1]  # the first of several
     copies = blocking_copies(commands, source, target, start, end)
     hosts = np.flatnonzero((category == _HOST) | (category == _SYNC))
     called, graphs = _named(commands["layer"], hosts, _WAITS, _GRAPHS)
@@ -86,9 +88,9 @@ def launches_of(
     held = synchronous(commands, category, source, target, start, end)
     blocked = np.concatenate((source[copies], waits, source[held]))
     began, returned = start[blocked].copy(), end[blocked].copy()
-    if len(held):  # as long as the work runs
+    if len(held):  # the host waits while the work runs
         began[-len(held) :], returned[-len(held) :] = start[target[held]], end[target[held]]
-    # until a copy begins whose call returns before its end; then the host fills a buffer for it
+    # a call that returns before its copy ends waits until it starts, then fills a buffer for it
     early = np.flatnonzero(returned[: len(copies)] < end[target[copies]])
     filled = np.maximum(start[target[copies[early]]], start[source[copies[early]]])
     returned[early] = np.minimum(returned[early], filled)
@@ -112,12 +114,14 @@ def launches_of(
 def blocking_copies(
     commands: pl.DataFrame, source: Times, target: Times, start: Times, end: Times
 ) -> Times:
-    """The places of launches, from `source` to `target`, of copies that the host waited for, int64.
+    """Return which launches, from `source` to `target`, are of copies that the host waited for:
+    their places, int64.
 
     Their calls returned when the copy had ended; or, if memory is pageable (it passes through a
-    buffer of the driver) or the call is not asynchronous, when it had begun: such a call waits for
-    all that is ahead, and returns up to 120 us before the end (V100), or, by the clocks of an
-    MI300X, 4 us."""
+    buffer of the driver) or the call is not asynchronous, when it had started: such a call waits
+    for all work ahead of it, and returns up to 120 us before the end (V100), or, by the clocks of
+    an MI300X, 4 us.
+    """
     copies = np.flatnonzero(
         np.isin(commands["category"].to_physical().to_numpy()[target], _TRANSFERS)
     )
@@ -131,7 +135,7 @@ def blocking_copies(
         pl.col("layer").cast(pl.String).gather(source[early]).alias("call"),
     )
     copy, call = pl.col("copy"), pl.col("call")
-    waits = copy.str.contains("Pageable") | ~call.str.contains("Async")  # as Kineto and nsys say
+    waits = copy.str.contains("Pageable") | ~call.str.contains("Async")  # names of Kineto and nsys
     waits &= call.str.contains("Memcpy")
     ended[begun & ~ended] = named.select(waits.fill_null(False)).to_series().to_numpy()
     return copies[ended]
@@ -149,10 +153,10 @@ def synchronous(
     start: Times,
     end: Times,
 ) -> Times:
-    """The places of launches, from `source` to `target`, of work but copies that return when it has
-    ended, int64: those of one name all do, so that hardly any of their work goes on later (by
-    clocks that differ). Each launches one piece: what launches a graph may be at it still while the
-    first of its kernels run."""
+    """Return which launches, from `source` to `target`, return when their work has ended: their
+    places, int64, without copies. All launches of a name are synchronous or none: hardly any of
+    their work runs after they return (clocks differ a little), and each launches one command. A
+    graph's launch may still be running when its first kernels do."""
     place = np.flatnonzero(~np.isin(category[target], _TRANSFERS))
     row, source = target[place], source[place]
     name = commands["layer"].gather(source).to_physical().fill_null(0).to_numpy()
@@ -166,7 +170,8 @@ def synchronous(
 
 
 def _waiting(device: pl.Series, category: Codes, hosts: Times, called: Flags) -> Flags:
-    """Which of these host and sync commands are the host's waits; `called` are called so."""
+    """Return which of the commands in rows `hosts` are waits of the host; `called` marks names of
+    waits."""
     waits: Flags = called & (category[hosts] == _HOST)
     syncs = np.flatnonzero(category[hosts] == _SYNC)
     if len(syncs):
@@ -175,7 +180,7 @@ def _waiting(device: pl.Series, category: Codes, hosts: Times, called: Flags) ->
 
 
 def _named(column: pl.Series, rows: Times, *patterns: str) -> list[Flags]:
-    """Which of some rows of a categorical column match each pattern."""
+    """Return which `rows` of a categorical column match, one bool array per pattern."""
     physical = column.to_physical()
     if physical.null_count():
         physical = physical.fill_null(0)
@@ -193,8 +198,8 @@ def _named(column: pl.Series, rows: Times, *patterns: str) -> list[Flags]:
 
 
 def _carried_over(commands: pl.DataFrame, rows: Times, start: Times, launched_by: Codes) -> Times:
-    """Those of some rows of work without a launch that start before every launched one of their
-    stream, or, on a stream without any, before the first launch for their device."""
+    """Return those of `rows`, work without a launch, that start before all launched work of their
+    stream, or, if it has none, before the first launch for their device."""
     if not len(rows):
         return rows
     launched = np.flatnonzero(launched_by >= 0)
@@ -203,7 +208,7 @@ def _carried_over(commands: pl.DataFrame, rows: Times, start: Times, launched_by
     streams, device = streams_of(commands, both), codes.to_numpy()[both]
     of_device = np.full(int(device.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(of_device, device[len(rows) :], start[launched_by[launched]])
-    of_device[of_device == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # nobody knows
+    of_device[of_device == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # no launch is known
     first = np.empty(int(streams.max()) + 1, dtype=np.int64)
     first[streams] = of_device[device]
     of_launched = streams[len(rows) :]
@@ -213,7 +218,7 @@ def _carried_over(commands: pl.DataFrame, rows: Times, start: Times, launched_by
 
 
 def streams_of(commands: pl.DataFrame, rows: Times) -> Times:
-    """A number for the stream of each row: its kernels and its copies stand on several tracks."""
+    """A number for the stream of each row: a stream's kernels and copies are on several tracks."""
     places = commands.select(pl.col("device", "track").gather(pl.Series(rows)))
     pairs = places.unique(maintain_order=True)
     names = [

@@ -101,7 +101,7 @@ _ROWS = "start_ns"  # the column that has a value for each row, whatever it says
 
 class Part(Struct, frozen=True, eq=False):
     """A column of n commands: numbers, or codes (int32, none negative) of the rows of a `table`. An
-    array without strides says the same of every command."""
+    array without strides has one value for all commands."""
 
     values: npt.NDArray[Any]
     table: pl.Series | None = None
@@ -119,8 +119,8 @@ def cores() -> int:
 
 
 def commands_of(traces: Sequence[Parts]) -> pl.DataFrame:
-    """The commands of all `traces`, which are emptied, one trace behind the other; as many columns
-    as there are cores are made at a time. One that is the same value throughout takes no memory."""
+    """Return the commands of all `traces`, one trace after the other, and empty the traces. As many
+    columns are made at a time as there are cores. A column with a single value takes no memory."""
     filled = [parts for parts in traces if len(parts[_ROWS].values)]
     if not filled:
         return empty(COMMANDS)
@@ -134,7 +134,7 @@ def commands_of(traces: Sequence[Parts]) -> pl.DataFrame:
 
 
 def _frame(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
-    """A frame of columns, of which at least one is a series, and of single values for all rows."""
+    """A frame of `columns`: series, at least one, and expressions of single values for all rows."""
     series = {name: c for name, c in columns.items() if isinstance(c, pl.Series)}
     values = {name: c for name, c in columns.items() if isinstance(c, pl.Expr)}
     frame = pl.DataFrame(series)
@@ -142,7 +142,8 @@ def _frame(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
 
 
 def _joined_column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
-    """One column of the traces that `pieces`, which is emptied, are of."""
+    """Return one column of all traces, of which each has one of the `pieces`, and empty
+    `pieces`."""
     value = _VARIES if column.name == _ROWS else _one_value(pieces)
     if value is not _VARIES:
         unknown = column.nullable and isinstance(value, int) and value < 0
@@ -158,7 +159,7 @@ def _joined_column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
 
 
 def _join_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """The arrays, which are freed one by one, behind each other."""
+    """Concatenate the arrays and free them one by one."""
     found = np.empty(sum(map(len, arrays)), dtype=arrays[0].dtype)
     first = 0
     for _ in range(len(arrays)):
@@ -169,7 +170,8 @@ def _join_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _with_one_table(pieces: list[Part]) -> Part:
-    """Parts with a table each, which are freed one by one, as one: its table is all of theirs."""
+    """Join parts with a table each into one, whose table is all of theirs, and free them one by
+    one."""
     tables = [piece.table for piece in pieces if piece.table is not None]
     codes = np.empty(sum(len(piece.values) for piece in pieces), dtype=np.int32)
     first = base = 0
@@ -181,7 +183,7 @@ def _with_one_table(pieces: list[Part]) -> Part:
 
 
 def _one_value(pieces: Sequence[Part]) -> Any:
-    """What all of the pieces say of every command; `_VARIES` if they differ."""
+    """Return the single value of all commands in all pieces; `_VARIES` if there is none."""
     value = _VARIES
     for piece in pieces:
         if piece.values.strides != (0,):
@@ -195,7 +197,7 @@ def _one_value(pieces: Sequence[Part]) -> Any:
 
 
 def texts_of(piece: Part) -> pl.Series:
-    """The texts of a part with a table."""
+    """Return the text of each command of a part with a table."""
     assert piece.table is not None
     if piece.values.strides == (0,):
         return piece.table.new_from_index(int(piece.values[0]), len(piece.values))
@@ -203,13 +205,14 @@ def texts_of(piece: Part) -> pl.Series:
 
 
 def _known(series: pl.Series) -> pl.Series:
-    """Amounts, -1 (unknown) as null."""
+    """Return amounts with null for -1 (unknown)."""
     least: Any = series.min()
     return series.set(series < 0, None) if least < 0 else series
 
 
 def with_calls(parts: Parts, calls: pl.DataFrame) -> None:
-    """Give commands their call's pipeline call, stage and step; host work keeps its own."""
+    """Set pipeline call, stage and step of commands to those of their calls; host work keeps its
+    own."""
     of_command = parts["call"].values
     if not len(calls) or not len(of_command):
         return
@@ -227,7 +230,8 @@ def with_calls(parts: Parts, calls: pl.DataFrame) -> None:
 def _from_calls(
     part: Part, of_call: pl.Series, rows: npt.NDArray[Any], own: npt.NDArray[np.bool_]
 ) -> Part:
-    """The values of calls by `rows`, but for the commands which keep their `own`."""
+    """Return a column of commands with their calls' values, by `rows` of the calls. Commands for
+    which `own` is true keep their values of `part`."""
     keeps = bool(own.any())
     if part.table is None:
         numbers = of_call.to_numpy()
@@ -251,10 +255,10 @@ _FEW = 1 << 12  # strings: taking all of them is faster than looking which are u
 
 
 class TraceFrames(Struct, frozen=True, eq=False):
-    """One trace. `counters`, `flows` and `args` (None: there are none) have the declared columns,
-    in which rows of commands count from 0; `commands` are the columns of `rows` commands in order
-    of call and start. Stage and step of commands are as the trace has them: only host work has its
-    own."""
+    """One trace as frames. `counters`, `flows` and `args` (None if there are none) have the
+    declared columns, in which rows of commands count from 0; `commands` are the columns of `rows`
+    commands in order of call and start. Stage and step of commands are as in the trace: only host
+    work has its own."""
 
     calls: tuple[Call, ...]
     spans: tuple[Span, ...]
@@ -267,7 +271,7 @@ class TraceFrames(Struct, frozen=True, eq=False):
 
 
 def trace_frames(trace: TraceColumns) -> TraceFrames:
-    """The frames of `trace`. What nobody else refers to is freed on the way, column by column."""
+    """The frames of `trace`, and free its columns one by one if the caller keeps no reference."""
     tracks, strings = track_names(trace.tracks), trace.strings
     counters = _counters_frame(trace, tracks)
     order = _order(trace.slices.call)
@@ -282,7 +286,7 @@ def trace_frames(trace: TraceColumns) -> TraceFrames:
 
 
 def _order(call: npt.NDArray[np.int32]) -> _Rows | None:
-    """Rows in order of their call, those of none last; None where they are."""
+    """The order of rows by call, rows without a call last; None if they are already in order."""
     if not len(call) or call.strides == (0,):
         return None
     keys = call.view(np.uint32)  # -1 becomes the largest
@@ -294,7 +298,7 @@ def _order(call: npt.NDArray[np.int32]) -> _Rows | None:
 
 
 def _positions(order: _Rows) -> _Rows:
-    """Where each row stands after sorting."""
+    """Return the position of each row after sorting."""
     positions = np.empty(len(order), dtype=np.int64)
     positions[order] = np.arange(len(order))
     return positions
@@ -306,7 +310,7 @@ def _commands(
     tracks: tuple[list[str], list[str]],
     order: _Rows | None,
 ) -> Parts:
-    """The declared columns of the slices in `columns`, which is emptied."""
+    """Return the declared columns of the slices in `columns`, and empty `columns`."""
     for unused in ("name", "depth", "parent"):
         del columns[unused]
     plain = pl.Series(strings, dtype=pl.String)
@@ -334,7 +338,7 @@ def _commands(
 def _closed(
     codes: npt.NDArray[Any], strings: pl.Series, allowed: pl.Enum, other: str | None
 ) -> Part:
-    """Values of a closed list, `other` for what is not in it."""
+    """Return a column of words of a closed list, with `other` for words that are not in it."""
     if len(codes) and codes.strides == (0,):
         strings, codes = strings.gather([codes[0].item()]), same(np.int32(0), len(codes))
     table = strings.cast(allowed, strict=False)
@@ -342,7 +346,7 @@ def _closed(
 
 
 def _on_tracks(track: npt.NDArray[np.int32], tracks: tuple[list[str], list[str]]) -> Parts:
-    """Device and track of each command, and the rank of the device."""
+    """Return the columns device, track and rank of the commands."""
     found: Parts = {}
     for name, texts, table in zip(("device", "track"), tracks, _tables(*tracks), strict=True):
         found[name] = Part(_narrowed(track, texts), table)
@@ -354,8 +358,8 @@ def _on_tracks(track: npt.NDArray[np.int32], tracks: tuple[list[str], list[str]]
 
 
 def _narrowed(codes: npt.NDArray[Any], texts: Sequence[str] = ()) -> npt.NDArray[Any]:
-    """The codes, without memory if all are the same or stand for the same of `texts`; of texts
-    that are many beside the rows, only the codes are looked at."""
+    """Return the codes, without memory if all are equal or stand for one text. If `texts` are many
+    compared with the rows, only the codes are compared."""
     if not len(codes) or codes.strides == (0,):
         return codes
     one = 64 * len(texts) < len(codes) and len(set(texts)) == 1
@@ -376,8 +380,8 @@ def _number_commands(parts: Parts) -> Part:
 
 
 def _text_table(strings: pl.Series, columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
-    """The strings as a categorical column; if they are many, null at those that `columns` do
-    not use, of which a trace may hold millions."""
+    """Return the strings as a categorical column. If there are many, null for those that `columns`
+    do not use: a trace may hold millions."""
     if len(strings) <= _FEW:
         return strings.cast(TEXT)
     used = np.zeros(len(strings), dtype=np.bool_)
@@ -387,13 +391,13 @@ def _text_table(strings: pl.Series, columns: Sequence[npt.NDArray[np.int32]]) ->
 
 
 def _tables(*texts: Sequence[str]) -> Iterator[pl.Series]:
-    """Texts, of which "" means none, as categorical columns."""
+    """Yield lists of texts as categorical columns, with null for "" (no text)."""
     for column in texts:
         yield pl.Series([text or None for text in column], dtype=pl.String).cast(TEXT)
 
 
 def _counters_frame(trace: TraceColumns, tracks: tuple[list[str], list[str]]) -> pl.DataFrame:
-    """The samples in order of call, those of none last."""
+    """Return the counter samples in order of call, samples without a call last."""
     counters = trace.counters
     if not len(counters.time_ns):
         return _NO_COUNTERS
@@ -415,7 +419,8 @@ def _flows_frame(trace: TraceColumns, order: _Rows | None) -> pl.DataFrame:
 def _args_frame(
     args: ArgColumns, strings: Sequence[str], order: _Rows | None
 ) -> pl.LazyFrame | None:
-    """Arguments by command; their values become text when somebody collects them."""
+    """Return arguments in order of command; their values become text when the frame is
+    collected."""
     if not len(args):
         return None
     command = args.slice if order is None else _positions(order)[args.slice]
@@ -465,7 +470,7 @@ _RUN_NAME = "run.json"
 _LARGEST_RUN = 256 << 20
 _ARGS_NAME = "args.parquet"
 FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
-_LATER = {  # columns, by what is unknown
+_LATER = {  # columns that older exports lack, and their value if unknown
     "pipeline": NO_PIPELINE,
     "kernel": None,
     "module": None,
@@ -479,13 +484,13 @@ _UNREADABLE = (OSError, pl.exceptions.PolarsError, KeyError, TypeError, ValueErr
 
 
 def is_parquet_run(path: Path) -> bool:
-    """Whether `write_parquet` wrote this folder."""
+    """Whether this folder was written by `write_parquet`."""
     return (path / _RUN_NAME).is_file() and (path / "commands.parquet").is_file()
 
 
 def write_parquet(run: Run, directory: Path) -> None:
-    """Write `run` to a new or empty `directory`. Raises OutputError if that cannot be; then
-    nothing of it stays."""
+    """Write `run` to a new or empty `directory`. Raises OutputError if that fails, and leaves
+    nothing of it."""
     with folder_appearing(directory, over=False) as folder:
         for name in TABLES:
             write_frame(getattr(run, name), folder / f"{name}.parquet")
@@ -505,8 +510,7 @@ def write_frame(frame: pl.DataFrame, path: Path) -> None:
 
 
 def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    """A frame with the dtypes of its declaration; of columns that older exports lack, nothing is
-    known."""
+    """A frame with its declared dtypes; columns that older exports lack are filled as unknown."""
     expected = schema(columns)
     lacking = [name for name in _LATER if name in expected and name not in frame.columns]
     frame = frame.with_columns(pl.lit(_LATER[name], expected[name]).alias(name) for name in lacking)
@@ -519,7 +523,7 @@ def _parquet(path: Path) -> pl.DataFrame:
 
 
 def read_parquet(directory: Path) -> Run:
-    """Read what `write_parquet` wrote. Raises InputError if a file is missing or foreign."""
+    """The run that `write_parquet` wrote. Raises InputError if a file is missing or foreign."""
     try:
         document = json.loads(paired(read_file(directory / _RUN_NAME, _LARGEST_RUN).decode()))
         version = document.get("format_version", 1)
@@ -545,7 +549,7 @@ def read_parquet(directory: Path) -> Run:
     return _sound(run, directory)
 
 
-# --- What no part of a run may be, whoever wrote it: tables count on it.
+# --- What is checked of a loaded run, whoever wrote it: tables rely on it.
 
 
 _LARGEST_SUM = 1 << 62
@@ -553,8 +557,8 @@ _SUMMED = ("duration_ns", "bytes_read", "bytes_written", "flops")
 
 
 def _sound(run: Run, path: Path) -> Run:
-    """The run. Raises InputError if a number of a call stands for two, or if times or sizes add
-    up to more than an int64 holds."""
+    """Return `run` if it is consistent. Raises InputError if two calls have the same number, or if
+    times or sizes add up to more than an int64 holds."""
     calls = run.calls["call"]
     if calls.n_unique() < len(calls):
         twice = calls.filter(calls.is_duplicated())[0]
@@ -579,32 +583,33 @@ def _sound(run: Run, path: Path) -> Run:
 
 
 def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
-    """The module of a layer that is a path in it, as those of ONNX nodes are, else the layer.
+    """Return the place of a layer: its module if the layer is a path in it, as ONNX nodes are, else
+    the layer.
 
-    The name of a node may be such a path by itself: `/conv_in/Conv` of the module `conv_in`.
+    A node's name may be a path by itself: `/conv_in/Conv` of the module `conv_in`.
     """
     within = layer.str.starts_with(module + "/") | layer.str.starts_with("/")
     return pl.when(within & module.is_not_null()).then(module).otherwise(layer)
 
 
 def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
-    """The place of each layer among `commands`, by the first module that one of them tells."""
+    """The place of each layer among `commands`, by the first module that a command of it has."""
     layers = commands.group_by("layer").agg(pl.col("module").drop_nulls().first())
     layer, module = pl.col("layer").cast(pl.String), pl.col("module").cast(pl.String)
     return dict(layers.select(layer, place_of(layer, module).alias("place")).rows())
 
 
-# --- Small traces put together before they become frames: what Polars takes for a frame, whatever
-# is in it, is more than the work on some thousand rows. A bundle has a file a call.
+# --- Small traces joined before they become frames: the fixed cost of a Polars frame is more than
+# the work on some thousand rows, and a bundle has one file per call.
 
 
 _TEXTS = (*TEXT_COLUMNS, "category")
 
 
 def together(traces: list[TraceColumns]) -> list[TraceColumns]:
-    """The `traces` as one, with the same commands in the same order; as they are where one has
-    what only frames of its own keep apart: arguments, commands without a number, or calls that
-    others have too."""
+    """Join the `traces` into one, with the same commands in the same order. They stay as they are
+    if one has arguments, commands without a number, or calls that are not behind those of the trace
+    before."""
     if len(traces) < 2 or any(
         len(trace.args) or (trace.slices.command_index < 0).any() for trace in traces
     ):
@@ -614,8 +619,7 @@ def together(traces: list[TraceColumns]) -> list[TraceColumns]:
 
 
 def _in_order(columns: Sequence[Int32s]) -> bool:
-    """Whether the calls of each trace are in order and behind those of the one before, none (-1)
-    last."""
+    """Whether calls ascend within each trace and from trace to trace, none (-1) last."""
     calls = [column.view(np.uint32) for column in columns if len(column)]
     return all(bool((call[1:] >= call[:-1]).all()) for call in calls) and all(
         before[-1] < behind[0] for before, behind in pairwise(calls)
@@ -651,7 +655,7 @@ def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
 
 
 def _offsets(lengths: Iterable[int]) -> list[int]:
-    """Where each piece begins."""
+    """Return the offset of each piece."""
     return list(accumulate(lengths, initial=0))[:-1]
 
 
@@ -661,8 +665,8 @@ def _repeated_column(
     codes: Sequence[Int32s],
     firsts: Sequence[int] | None,
 ) -> npt.NDArray[Any]:
-    """A column of all traces, of codes with what each trace's begin with; one value, repeated
-    without taking memory, if it is in each."""
+    """Return a column of all traces: texts recoded by `codes`, tracks and rows shifted by `firsts`.
+    A value that is the same throughout is repeated without taking memory."""
     pieces = [getattr(trace.slices, name) for trace in traces]
     if name in _TEXTS:
         pieces = [_taken(code, piece) for code, piece in zip(codes, pieces, strict=True)]
@@ -694,14 +698,14 @@ def _taken(codes: Int32s, piece: Int32s) -> Int32s:
 # --- Bundle or single trace → `Run`.
 
 
-_LONGEST_NS = 1 << 60  # of what a file may tell: sums of three stay in int64
+_LONGEST_NS = 1 << 60  # the longest that a file may state: sums of three fit an int64
 _TOGETHER = 1 << 21  # bytes of small files that become one trace
 
 
 def load_bundle(directory: Path) -> Run:
     """Load the bundle in `directory`: every call file once, then `host.pb`, on all cores."""
     manifest = read_manifest(directory / MANIFEST_NAME)
-    found: dict[tuple[str, str, str], Drop] = {}  # beside those that the manifest tells of
+    found: dict[tuple[str, str, str], Drop] = {}  # besides those in the manifest
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceFrames] = []
@@ -734,9 +738,9 @@ def _batches(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
 def _read_parts(
     directory: Path, batches: Sequence[Mapping[str, int]]
 ) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
-    """What `_read_batch` gives for each batch, in their order; the largest are started first.
+    """Return the result of `_read_batch` for each batch, in order; the largest are started first.
 
-    Each thread leaves out of its traces what no frame has before it reads the next.
+    Each thread frees what its frames do not need before it reads the next batch.
     """
     rows = range(len(batches))
     pool = ThreadPoolExecutor(min(cores(), len(batches)))
@@ -749,16 +753,16 @@ def _read_parts(
 
 
 def _read_batch(directory: Path, sizes: Mapping[str, int]) -> tuple[list[TraceFrames], list[Drop]]:
-    """The files of a batch as frames, and what they lack."""
+    """Return the files of a batch as frames, and the data they lack."""
     parts = [_read_part(directory / name, size) for name, size in sizes.items()]
     lost = [drop for _, drops in parts for drop in drops]
     traces = together([trace for trace, _ in parts if trace is not None])
     parts.clear()
-    return [trace_frames(traces.pop(0)) for _ in range(len(traces))], lost  # nobody keeps a trace
+    return [trace_frames(traces.pop(0)) for _ in range(len(traces))], lost  # no trace is kept
 
 
 def _read_part(path: Path, size: int) -> tuple[TraceColumns | None, list[Drop]]:
-    """One file of a bundle, and what it lacks against the `size` that the manifest knows."""
+    """Read one file of a bundle, and determine what it lacks against its `size` in the manifest."""
     name = path.name
     if not path.is_file():
         detail = Note.of(DropReason.NOT_THERE, file=name)
@@ -782,8 +786,8 @@ def _read_part(path: Path, size: int) -> tuple[TraceColumns | None, list[Drop]]:
 
 
 def _copy_drops(directory: Path, manifest: Manifest) -> Iterator[Drop]:
-    """What `merged.pb`, of which nothing is read, differs by from its size in the manifest; nothing
-    if it was taken away."""
+    """Yield how `merged.pb`, which is not read, differs in size from the manifest; nothing if the
+    file was removed."""
     recorded, merged = manifest.files.get(MERGED_NAME), directory / MERGED_NAME
     size = merged.stat().st_size if merged.is_file() else recorded
     if recorded is not None and size is not None and size != recorded:
@@ -804,7 +808,7 @@ def load_trace(path: Path) -> Run:
 
 
 def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:
-    """Calls as their files have them; those whose file is lost as the manifest has them."""
+    """Return the calls as their files have them, or as the manifest does if the file is lost."""
     found = {call.index: call for trace in traces for call in trace.calls}
     return [found.get(entry.call.index, entry.call) for entry in manifest.calls]
 
@@ -816,8 +820,8 @@ def _assemble(
     calls: Sequence[Call],
     drops: Sequence[Drop],
 ) -> Run:
-    """The run of these traces, which are given up: their commands become those of the run a column
-    at a time. `alone` is the rank of all, if the run is of one rank of a job."""
+    """Build the run of these traces, which are emptied: its commands are made a column at a time.
+    If the run is of one rank of a job, calls and commands get that rank."""
     alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
     calls_frame = _calls_frame(calls, alone)
     starts = list(zip(traces, _offsets(trace.rows for trace in traces), strict=True))
@@ -851,7 +855,8 @@ def _assemble(
 
 
 def _as_recorded(commands: pl.DataFrame, shortened: Sequence[Shortened]) -> pl.DataFrame:
-    """The commands with the lengths that the file has of those which were `shortened`."""
+    """Return the commands with the length in the imported file, `recorded_ns`, of those that were
+    `shortened`."""
     if not shortened:
         return commands
     known = {
@@ -867,7 +872,7 @@ def _as_recorded(commands: pl.DataFrame, shortened: Sequence[Shortened]) -> pl.D
 
 
 def _join_frames(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
-    """The rows of all frames, in their pieces."""
+    """Concatenate the frames without copying their rows."""
     return pl.concat([frame for frame in frames if len(frame)] or [empty(columns)], rechunk=False)
 
 
@@ -885,7 +890,7 @@ def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
 
 
 def _is_on_device(call: Call) -> bool:
-    """Whether its device noted when it was on it, in numbers that can be."""
+    """Whether the device noted the call's start and length, as numbers within bounds."""
     noted = (call.device_lag_ns, call.device_duration_ns)
     return all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# --- Polars frames as pandas has them, to the last nanosecond.
+# --- Polars frames as pandas frames, exact to the nanosecond.
 
 
 def to_pandas(frame: pl.DataFrame) -> pd.DataFrame:
-    """`frame` for pandas, which is imported for it; categorical text stays categorical.
+    """Return `frame` as a pandas frame; categorical text stays categorical.
 
     If there are nulls, integers are pandas' `Int64`, so that nanoseconds never pass through a
     float, and truth values `boolean`.
@@ -42,14 +42,15 @@ def to_pandas(frame: pl.DataFrame) -> pd.DataFrame:
 
 
 class Closeable(Protocol):
-    """What a run needs while it is used, such as a temporary folder."""
+    """A resource that a run needs while it is used, such as a temporary folder."""
 
     def close(self) -> None:
-        """Give it back; again without effect."""
+        """Release the resource; again without effect."""
 
 
 class _Derived:
-    """What is made of a run once it is asked for: no field, so that no copy takes it over."""
+    """What is computed from a run on first use. It is no field, so that copies do not take it
+    over."""
 
     __slots__ = ("_tiles",)
     _tiles: RunTiles
@@ -59,13 +60,12 @@ class _Derived:
 class Run(_Derived):
     """One run. Frames have the columns of `docs/columns.md`; times are int64 ns.
 
-    `calls` has one row a call, `commands` one row a command in order of call and start, `counters`
-    one row a sample, `flows` one row a dependency between two rows of `commands`, `spans` the
-    pipeline, stage and step spans. `args` has one row an argument (debug annotation) that another
-    producer gave to a command, and is lazy: `run.args.filter(pl.col("key") == …).collect()`.
-    `info` is what the manifest says, `drops` everything that was executed but is not in the
-    frames. `others` names the older runs of the folder that was given; `held` lives as long as the
-    run and its copies do.
+    `calls` has one row per call, `commands` one per command in order of call and start, `counters`
+    one per sample, `flows` one per dependency between two rows of `commands`, `spans` the pipeline,
+    stage and step spans. `args` has one row per argument (debug annotation) that another producer
+    gave to a command, and is lazy: `run.args.filter(pl.col("key") == …).collect()`. `info` is what
+    the manifest says, `drops` everything that was executed but is not in the frames. `others` names
+    the older runs of the folder that was loaded; `held` lives as long as the run and its copies do.
     """
 
     run_id: str
@@ -101,36 +101,36 @@ class Run(_Derived):
 
     @property
     def tiles(self) -> RunTiles:
-        """Which part of the devices' time each call takes: made when it is first asked for."""
+        """Which part of the devices' time each call takes, computed on first use."""
         if not hasattr(self, "_tiles"):
             self.axes_of(CommandTimes.of(self.commands, self.calls))
         return self._tiles
 
     def axes_of(self, times: CommandTimes) -> Axes:
-        """When each device worked; `times` are those of the commands. They are not kept, for their
-        size, but the tiles are made of them."""
+        """Return when each device worked; `times` are those of the commands. The axes are not kept,
+        for their size, but the tiles are computed from them."""
         axes = axes_of(self.commands, self.flows, times, self.calls, self.info)
         if not hasattr(self, "_tiles"):
             object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
         return axes
 
     def with_role(self, role: pl.Series) -> Run:
-        """The run with another column `role` of its commands; tiles are the same."""
+        """Return the run with `role` as its commands' column of that name, and the same tiles."""
         found = replace(self, commands=self.commands.with_columns(role=role))
         if hasattr(self, "_tiles"):
             object.__setattr__(found, "_tiles", self._tiles)
         return found
 
     def close(self) -> None:
-        """Remove what was imported for this run; its frames stay. Again without effect."""
+        """Remove the files imported for this run; its frames stay. Again without effect."""
         if self.held is not None:
             self.held.close()
 
     def to_pandas(self) -> pd.DataFrame:
-        """Commands joined with their call, one row a command, strings as categoricals.
+        """Return commands joined with their call, one row per command, strings as categoricals.
 
-        `role`, `flops`, `bytes_read` and `bytes_written` are those of an analysis if the
-        producer told none; `commands` itself has what was recorded alone.
+        `role`, `flops`, `bytes_read` and `bytes_written` are those of an analysis if the producer
+        recorded none; `commands` itself has only what was recorded.
 
         Adds to the columns of `commands`: `submodule`, `branch`, `call_device`, `call_start_ns`,
         `call_duration_ns` and `ops_traced`, null for commands of no call. If there are nulls,
@@ -165,7 +165,7 @@ def _process(track: TrackRow) -> str:
 
 
 def _roots(tracks: Sequence[TrackRow]) -> list[int]:
-    """The root above each track; of tracks whose parents go in a circle, one of the circle."""
+    """Return the root above each track; if its parents form a cycle, a track of the cycle."""
     roots = [-1] * len(tracks)
     for own in range(len(tracks)):
         path, at = {own: None}, own

@@ -27,8 +27,8 @@ _named = lazy_names(
 
 
 def __getattr__(name: str) -> Any:
-    """A name of a module here; the compiled core, or what to do if there is none, as in the folder
-    of a clone."""
+    """Import a name of this package on first use. If the compiled core is missing, as in a clone
+    that was not built, raise an error that says what to do."""
     if name != "_core":
         return _named(name)
     try:

@@ -2,12 +2,11 @@
 
     Bootstrap().compare([100, 102, 99], [110, 113, 109])  # medians and their interval
 
-Comparisons, predictions and profiling overhead all use it. Each side has one value per unit: a
-run, a pipeline call or a step. Deviations are logarithms of ratios, or differences if a time is
-0. Percentiles of few units are too narrow, so they are widened to keep false positives below 5
-%; `docs/diff.md` has the rates. A side of one unit uses the spread of the other side. If the
-units are (nearly) equal, a spread of `LEAST_SPREAD` (0.5 %) is assumed, and the interval has
-`assumed`.
+Comparisons, predictions and profiling overhead all use it. Each side has one value per unit: a run,
+a pipeline call or a step. Deviations are logarithms of ratios, or differences if any time is 0.
+Percentiles of few units are too narrow, so they are widened to keep false positives below 5 %;
+`docs/diff.md` has the rates. A side of one unit uses the spread of the other side. If the units are
+(nearly) equal, a spread of `LEAST_SPREAD` (0.5 %) is assumed, and the interval has `assumed`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy.typing as npt
 
 
 class Resampled(StrEnum):
-    """What an interval is made from."""
+    """The units from which an interval is computed."""
 
     RUNS = "runs"
     PIPELINE_CALLS = "pipeline_calls"
@@ -34,14 +33,14 @@ class Resampled(StrEnum):
 
 # --- How far two medians differ, and how far they would by noise alone: a seeded bootstrap.
 #
-#     Bootstrap().compare([100, 102, 99], [110, 113, 109])  # medians, and the interval between
-# them
+#     Bootstrap().compare([100, 102, 99], [110, 113, 109])  # medians and their interval
 #
-# It is the one of comparisons, predictions and of what tracing costs; what draws by other rules
-# than medians of units takes its parts from here: `draws`, `ends`, `mean_widening`, `t_ratio`.
+# Comparisons, predictions and profiling overhead use it. Code that draws by other rules than
+# medians of units uses its parts: `draws`, `ends`, `mean_widening`, `t_ratio`.
 #
-# Each side has one value a unit: a run, a pipeline call, a step. Units are drawn with replacement,
-# as many as there are, and the median of each draw is kept (Efron 1979, Ann. Statist. 7(1), 1-26).
+# Each side has one value per unit: a run, a pipeline call, a step. Units are drawn with
+# replacement, as many as there are, and the median of each draw is kept (Efron 1979, Ann. Statist.
+# 7(1), 1-26).
 # Percentiles of the draws of few units are too narrow (Hesterberg 2015, Am. Stat. 69(4), 371-386).
 # For a mean they would be widened by t(n - 1) / z, the quantiles of Student's and the normal
 # distribution; the median of few draws scatters more than their mean, and by simulation the root of
@@ -55,12 +54,11 @@ class Resampled(StrEnum):
 # are drawn, smoothed by a normal kernel of the usual width (Silverman 1986, Density Estimation,
 # 3.4.2) and widened by sqrt(n / (n - 1)) t(n - 1) / z.
 #
-# Units that do not differ at all tell the grain of a clock or a simulator, not noise, and two may
-# be close by chance. Neither has an interval of no width: their spread is taken to be
-# `LEAST_SPREAD` of the median, a standard deviation of 0.5 %. NVBench holds a time for measured
+# Units that are all equal show the resolution of a clock or a simulator, not noise, and two may
+# be close by chance. Their interval must not have zero width: their spread is taken to be
+# `LEAST_SPREAD` of the median, a standard deviation of 0.5 %. NVBench takes a time as measured
 # when its relative deviation falls below that (`--max-noise`); three steps of one SD3.5 run on an
-# MI300X have 0.13
-# %.
+# MI300X have 0.13 %.
 #
 # - Two units: the deviations of both are scaled until theirs is at least that, so half of the
 #   interval is 6.5 * 0.5 % / sqrt(2), 2.3 %.
@@ -76,15 +74,15 @@ class Resampled(StrEnum):
 # k-th of n uniform draws has the distribution Beta(k, n - k + 1).
 
 
-CONFIDENCE = 0.95  # of comparisons and of what tracing costs
-PREDICTED_CONFIDENCE = 0.90  # of what is yet to come
+CONFIDENCE = 0.95  # of comparisons and of profiling overhead
+PREDICTED_CONFIDENCE = 0.90  # of predictions
 RESAMPLES = 2000
 SEED = 0
 LEAST_SPREAD = 0.005  # standard deviation of units, relative, if none can be observed
-_FURTHEST = 20.0  # e-folds; what scatters by more has no interval to speak of
+_FURTHEST = 20.0  # e-folds; intervals are clipped to this
 _Z = {CONFIDENCE: 1.959964, PREDICTED_CONFIDENCE: 1.644854}  # two-sided, of a normal distribution
-# Quantiles of Student's t, two-sided as well, for 1 to 30 degrees of freedom; how far those beyond
-# are from z, times their degrees of freedom.
+# Quantiles of Student's t, two-sided as well, for 1 to 30 degrees of freedom. For more degrees,
+# `_FURTHER` divided by them is the distance from z.
 _T = {
     CONFIDENCE: (
         *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
@@ -105,10 +103,10 @@ _Ranks = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Medians of both sides and the interval of their difference `new - base`; None if
-    neither side was measured more than once, or all that one was is 0 and the other is single.
+    """Medians of both sides and the interval of their difference `new - base`. The interval is None
+    if both sides have a single value, or if one does and the other's values are all 0.
 
-    `assumed`: the spread of a side is `LEAST_SPREAD`, for none could be observed.
+    `assumed`: `LEAST_SPREAD` was used as the spread of a side, because its values show none.
     """
 
     base: float
@@ -119,12 +117,12 @@ class Interval:
 
     @property
     def exceeds_noise(self) -> bool:
-        """Whether the interval leaves out no difference at all."""
+        """Whether the interval does not contain 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 
 class Bootstrap:
-    """Intervals of differences; the same values always have the same interval."""
+    """Computes intervals of differences; the same values always have the same interval."""
 
     def __init__(self, resamples: int = RESAMPLES, seed: int = SEED) -> None:
         self._resamples = resamples
@@ -134,7 +132,7 @@ class Bootstrap:
     def compare(self, base: Sequence[float], new: Sequence[float]) -> Interval:
         """The interval of the difference of the medians of two sides, each at least one value.
 
-        A side with a single value is taken to scatter as the other does, relative to its median.
+        A side with a single value is assumed to have the relative spread of the other side.
         """
         sides = [np.sort(np.asarray(values, dtype=np.float64)) for values in (base, new)]
         of_base, of_new = (float(np.median(values)) for values in sides)
@@ -158,8 +156,8 @@ class Bootstrap:
     def _deviations(
         self, side: int, values: _Reals, other: _Reals, unit: float, *, logs: bool
     ) -> _Reals:
-        """How far the medians of the draws lie from the median of `values`, widened: logarithms,
-        or differences of values as large as `unit`."""
+        """Deviations of the draws' medians from the median of `values`, widened: logarithms, or
+        differences, as multiples of `unit`."""
         n = len(values)
         if n == 1:
             shares = self._borrowed(side, other, logs=logs)
@@ -168,15 +166,15 @@ class Bootstrap:
         if not apart.any():
             return unit * self._least(side, n) * _widening(n)
         lower, upper = self._middle(side, n)
-        if logs:  # of the mean of the middle values
+        if logs:  # the logarithm of the mean of the middle values
             drawn = np.log((np.exp(apart[lower]) + np.exp(apart[upper])) / 2)
         else:
             drawn = (apart[lower] + apart[upper]) / 2
         return drawn * _widening(n)
 
     def _borrowed(self, side: int, other: _Reals, *, logs: bool) -> _Reals:
-        """Deviations of a single value, relative to it, as those of the single values of the other
-        side, smoothed: the next value may lie beyond all of them."""
+        """Relative deviations of a single value: those of the other side's values, smoothed,
+        because the next value may lie beyond all of them."""
         n, median = len(other), float(np.median(other))
         if median == 0:
             return np.zeros(self._resamples)
@@ -191,7 +189,7 @@ class Bootstrap:
         return smooth * mean_widening(n)
 
     def _least(self, side: int, n: int) -> _Reals:
-        """Normal deviations of `LEAST_SPREAD`, for `n` units of which none is observed."""
+        """Normal deviations of `LEAST_SPREAD`, for `n` units that show no spread."""
         generator = np.random.default_rng((self._seed, side, n, 2))
         return LEAST_SPREAD * generator.standard_normal(self._resamples)
 
@@ -211,7 +209,8 @@ class Bootstrap:
 
 
 def _is_unobserved(values: _Reals) -> bool:
-    """Whether sorted values are equal, or are two that lie closer than `LEAST_SPREAD` would."""
+    """Whether sorted values show no spread: all are equal, or they are two that differ by less than
+    `LEAST_SPREAD` implies."""
     apart = float(values[-1] - values[0])
     return apart == 0 or (
         len(values) == 2 and apart < math.sqrt(2) * LEAST_SPREAD * float(values.mean())
@@ -219,8 +218,8 @@ def _is_unobserved(values: _Reals) -> bool:
 
 
 def _apart(values: _Reals, unit: float, *, logs: bool) -> _Reals:
-    """By how much sorted values, at least two, differ from their median: logarithms of ratios, or
-    differences; of two, as far as their spread shows. Zeros if three or more are equal."""
+    """Differences of sorted values, at least two, from their median, or logarithms of ratios. Two
+    values that show no spread get `LEAST_SPREAD`. Zeros if three or more are equal."""
     median = np.median(values)
     if len(values) == 2 and _is_unobserved(values):
         return unit * LEAST_SPREAD / math.sqrt(2) * np.array((-1.0, 1.0))
@@ -233,8 +232,8 @@ def _widening(n: int) -> float:
 
 
 def mean_widening(n: int, confidence: float = CONFIDENCE) -> float:
-    """By how much deviations of single values, or of their mean, are widened that were drawn from
-    `n` values, at least 2."""
+    """The factor by which deviations of single values, or of their mean, are widened if they were
+    drawn from `n` values, at least 2."""
     return math.sqrt(n / (n - 1)) * t_ratio(n, confidence)
 
 
@@ -251,6 +250,6 @@ def draws(n: int, resamples: int, generator: np.random.Generator) -> _Ranks:
 
 
 def ends(values: _Reals, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Between which so many of what was drawn lie."""
+    """The bounds of the central `confidence` share of the drawn values."""
     low, high = np.quantile(values, (0.5 - confidence / 2, 0.5 + confidence / 2))
     return float(low), float(high)

@@ -50,10 +50,10 @@ from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chu
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
-WORK_NAME = ".operators"  # if capture keeps ONNX Runtime's profiles until the run ends
+WORK_NAME = ".operators"  # where capture keeps ONNX Runtime's profiles until the run ends
 Sync = Literal["never", "finish", "always"]
-"""When files are forced to the disk: never, all once the run is finished, or each before it gets
-its name."""
+"""When files are synced to disk: never, all when the run is finished, or each before it gets its
+name."""
 
 _CALL_FILE = re.compile(r"\d{3,}_.+\.pb")
 
@@ -70,7 +70,7 @@ class BundleWriter:
         self._texts = text_table(run=True)
         self._entries = Packed[CallEntry]()
         self._host_pieces = 0
-        self._host_bytes = 0  # that they have
+        self._host_bytes = 0  # in these pieces
         self._call_bytes = 0  # in files of calls
 
     @classmethod
@@ -82,7 +82,8 @@ class BundleWriter:
         compress: Compression = "none",
         sync: Sync = "finish",
     ) -> BundleWriter:
-        """Make `parent/run_id`, or `run_id-2`, … : an existing bundle is never written into."""
+        """Create `parent/run_id`, or `run_id-2`, … if it exists: an existing bundle is never
+        changed. Raises OutputError."""
         try:
             parent.mkdir(parents=True, exist_ok=True)
             return cls(_new_folder(parent, run_id), compress=compress, sync=sync)
@@ -93,13 +94,14 @@ class BundleWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Leave an abandoned bundle as it is, but no empty directory."""
+        """Leave an abandoned bundle as it is, but remove an empty directory."""
         if kind is not None and self.directory.is_dir() and not any(self.directory.iterdir()):
             self.directory.rmdir()
 
     @property
     def written_bytes(self) -> int:
-        """What the bundle will take, of what has been written by now: `merged.pb` has it again."""
+        """The size of the bundle with what is written so far, twice because `merged.pb` repeats
+        it."""
         return 2 * (self._call_bytes + self._host_bytes)
 
     def write_call(
@@ -117,8 +119,8 @@ class BundleWriter:
         return path
 
     def add_host(self, commands: CommandColumns, device: str) -> None:
-        """Write some of the host work ahead of the rest, which `write_host` adds: until then they
-        stand under `host.pb`'s temporary name. After an OutputError they are as they were."""
+        """Write some host work ahead of the rest; `write_host` adds the rest. Until then it is in
+        `host.pb` under a temporary name. An OutputError leaves what was written before."""
         path, piece = self.directory / HOST_NAME, self._host_pieces
         chunks = host_chunks(
             (), commands, device, piece, texts=self._texts, compress=self._compress
@@ -142,8 +144,8 @@ class BundleWriter:
         return path
 
     def begin(self, info: RunInfo) -> None:
-        """Write a first manifest, without calls, so that a killed run is known for what it is;
-        `finish` replaces it."""
+        """Write a first manifest without calls, so that a killed run can be identified; `finish`
+        replaces it."""
         write_manifest(self.directory, info, (), {}, sync=self._sync == "always")
 
     def finish(self, info: RunInfo) -> Path:
@@ -161,7 +163,7 @@ class BundleWriter:
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """The folder `parent/name`, or `name-2`, … if that exists, made. Raises OutputError."""
+    """Create the folder `parent/name`, or `name-2`, … if that exists. Raises OutputError."""
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         directory = parent / f"{name}{suffix}"
         try:
@@ -179,7 +181,7 @@ def call_files(directory: Path) -> list[Path]:
 
 
 def is_call_file(name: str) -> bool:
-    """Whether a bundle's file of that name holds a call."""
+    """Whether a bundle's file of this name contains a call."""
     return _CALL_FILE.fullmatch(name) is not None
 
 
@@ -199,11 +201,11 @@ def write_manifest(
 
 
 def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False) -> dict[str, int]:
-    """Write `merged.pb`; sizes in bytes of the bundle's files that are no call.
+    """Write `merged.pb`. Return the sizes in bytes of the bundle's files that are not calls.
 
-    `host.pb`, whose spans start before all calls, comes first: so a reader that wants events in
-    order of time has little to keep back. `whole` says of damaged files how many bytes stand before
-    the damage.
+    `host.pb`, whose spans start before all calls, comes first, so that a reader that sorts events
+    by time has little to buffer. `whole` has, for damaged files, the number of bytes before the
+    damage.
     """
     host, merged = host_file(directory), directory / MERGED_NAME
     with appearing(merged, sync=sync) as target:
@@ -217,7 +219,7 @@ def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False
 
 
 def host_file(directory: Path) -> list[Path]:
-    """`host.pb` of a bundle, if there is one."""
+    """`host.pb` of a bundle in a list, which is empty if there is none."""
     return [path for path in (directory / HOST_NAME,) if path.is_file()]
 
 
@@ -227,9 +229,9 @@ def host_file(directory: Path) -> list[Path]:
 #     journal.add(call, awaits_operators=True)
 #     journal.remove()
 #
-# It lies in the bundle as `.calls` until the run has ended; a process that is killed leaves it, and
-# `profile-sd3 merge` makes call files of its lines. A line is handed to the system in one write, so
-# it outlives the process, though not a machine that goes down.
+# It is the bundle's file `.calls` until the run has ended; a killed process leaves it, and
+# `profile-sd3 merge` makes call files from its lines. A line is passed to the system in one write,
+# so it survives a crash of the process, but not of the machine.
 
 
 try:
@@ -243,14 +245,14 @@ _own: dict[tuple[int, int], int] = {}  # journals that this process writes: file
 
 
 class JournalEntry(Struct, frozen=True):
-    """A call that has returned; `awaits_operators`: its operators were to be read later."""
+    """A call that has returned. `awaits_operators`: its operators had not been read yet."""
 
     call: Call
     awaits_operators: bool
 
 
 class Journal:
-    """Appends to the journal of one bundle. It is locked while its process lives."""
+    """Appends to the journal of one bundle, which is locked while its process lives."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -273,8 +275,8 @@ class Journal:
         return cls(path, descriptor)
 
     def add(self, call: Call, *, awaits_operators: bool) -> bool:
-        """Append one call; whether it was written whole. Each line starts with its line break, so
-        that one that was cut by a full disk spoils no other."""
+        """Append one call and return whether its line was written completely. Lines start with a
+        line break, so that a line cut by a full disk does not spoil the next."""
         line = b"\n" + _encoder.encode(JournalEntry(call, awaits_operators))
         try:
             return os.write(self._descriptor, line) == len(line)
@@ -283,13 +285,13 @@ class Journal:
             return False
 
     def remove(self) -> None:
-        """The run is whole without its journal; again without effect."""
+        """Remove the journal, because the run is complete; again without effect."""
         self.close()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write no more, and leave the journal where it is; again without effect."""
+        """Close the journal and leave its file; again without effect."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             _own.pop(_identity(os.fstat(descriptor)), None)
@@ -297,7 +299,7 @@ class Journal:
 
 
 def read_journal(directory: Path) -> dict[int, JournalEntry]:
-    """The calls of a journal by index; lines that are cut or no calls are left out."""
+    """The calls of a journal by index, without lines that are cut or not calls."""
     decoder = decoder_of(JournalEntry)
     found: dict[int, JournalEntry] = {}
     with opened(directory / JOURNAL_NAME) as file:
@@ -305,12 +307,12 @@ def read_journal(directory: Path) -> dict[int, JournalEntry]:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 entry = decoder.decode(line)
                 if _sound(entry.call):
-                    found[entry.call.index] = entry  # a later line has the labels for good
+                    found[entry.call.index] = entry  # a later line has the final labels
     return found
 
 
 class JournalReader:
-    """Reads the journal of a run that goes on, each line once."""
+    """Reads the journal of a running run, each line once."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / JOURNAL_NAME
@@ -318,8 +320,8 @@ class JournalReader:
         self._decoder = decoder_of(JournalEntry)
 
     def read(self) -> list[JournalEntry]:
-        """The calls that have been added since the last time; none once the journal is gone. A
-        last line that is not whole yet is read again; others that are cut are left out."""
+        """The calls added since the last read; none if the journal is gone. An incomplete last line
+        is read again next time; other cut lines are skipped."""
         try:
             with opened(self._path) as file:
                 file.seek(self._offset)
@@ -342,13 +344,13 @@ class JournalReader:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether the process that writes the bundle still lives; False if nobody can tell.
+    """Whether the process that writes the bundle is alive; False if that cannot be determined.
 
     A process that closes a file loses all its locks on it, so it must not open its own journal.
     """
     path = directory / JOURNAL_NAME
     try:
-        if _own.get(_identity(path.stat())) == os.getpid():  # a forked child's are its parent's
+        if _own.get(_identity(path.stat())) == os.getpid():  # a forked child has its parent's
             return True
         if fcntl is None:
             return False
@@ -366,7 +368,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _sound(call: Call) -> bool:
-    """Whether its numbers fit the tables and its name is a file of the bundle."""
+    """Whether the call's numbers are within bounds and its file name is not too long."""
     numbers = 0 <= call.index < 1 << 31 and -1 <= call.step < 1 << 31
     numbers = numbers and -1 <= call.pipeline < 1 << 31 and -1 <= call.iteration < 1 << 31
     times = 0 <= call.start_ns < 1 << 62 and -1 <= call.duration_ns < 1 << 62
@@ -375,16 +377,16 @@ def _sound(call: Call) -> bool:
     return numbers and times and len(call.file_name) < 200
 
 
-# --- Merge a bundle again from what its files hold, complete one whose run was killed, and rebuild
-# a manifest that was never written.
+# --- Merge a bundle again from its files, complete one whose run was killed, and rebuild a manifest
+# that was never written.
 
 
 def merge_bundle(directory: Path) -> Path:
     """Write `merged.pb` again from the call files and `host.pb`; rebuild a missing manifest.
 
-    Of a run that was killed, calls that have no file yet get one from the journal. Of a file that
-    is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises InputError if
-    there is nothing to merge, or if the run is still going on.
+    Calls of a killed run that have no file get one from the journal. Of a cut file, the whole
+    packets are merged. Returns the path of `merged.pb`. Raises InputError if there is nothing to
+    merge, or if the run is still going on.
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is not a folder: give the folder of one run")
@@ -417,7 +419,7 @@ def merge_bundle(directory: Path) -> Path:
 
 
 def _complete(directory: Path) -> Path:
-    """Turn what a killed process left into a bundle: its files, its journal, its manifest."""
+    """Complete the bundle of a killed process from its files and its journal."""
     if is_running(directory):
         raise InputError(f"the run in {directory} is still going on: end it first")
     try:
@@ -443,7 +445,7 @@ def _complete(directory: Path) -> Path:
 
 
 def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> None:
-    """Write the calls of a journal that have no file."""
+    """Write a file for each call of a journal that has none."""
     there = {path.name for path in call_files(directory)}
     writer, nothing = BundleWriter(directory), CommandBuilder().build()
     for entry in noted.values():
@@ -454,9 +456,9 @@ def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> None:
 def _rebuild(
     directory: Path, files: Sequence[Path], info: RunInfo, awaiting: Container[int] = ()
 ) -> None:
-    """Write the manifest of a run that ended before it could, from what its files say; `info` is
-    what is known of it otherwise, and the calls `awaiting` were to get operators. A merge that was
-    killed is done again: what it had said is said once."""
+    """Write the manifest of a run that ended before it could, from its files. `info` is what else
+    is known of the run; the calls `awaiting` should have got operators. Repeating a merge that was
+    killed reports each loss once."""
     entries: list[CallEntry] = []
     drops: list[Drop] = []
     whole: dict[str, int] = {}
@@ -487,7 +489,7 @@ def _rebuild(
 
 
 def _absent(directory: Path, names: Iterable[str]) -> Iterator[Drop]:
-    """Files that the manifest names and that are not there."""
+    """A drop for each file that the manifest names but that does not exist."""
     for name in names:
         if name != MERGED_NAME and not (directory / name).is_file():
             detail = Note.of(DropReason.NOT_THERE, file=name)
@@ -495,7 +497,7 @@ def _absent(directory: Path, names: Iterable[str]) -> Iterator[Drop]:
 
 
 def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Drop]:
-    """What a rebuilt run lacks, as far as the files that are there tell."""
+    """Drops for what a rebuilt run lacks, as far as its files show: calls and `host.pb`."""
     found = {entry.call.index for entry in entries}
     absent = sorted(set(range(max(found, default=-1))) - found)
     if absent:
@@ -520,14 +522,14 @@ def _cut_bytes(drops: Sequence[Drop]) -> int:
     return sum(drop.count for drop in drops if drop.kind == DropKind.TRUNCATED_FILE)
 
 
-# --- A bundle that appears whole: written in a folder that nobody looks into, then moved.
+# --- A bundle that appears complete: written in a scratch folder, then moved.
 
 
 def place_bundle(bundle: Path, parent: Path) -> Path:
-    """Move a finished bundle into `parent`, on the same file system, under its name or `NAME-2`, …
-    if that is taken, which its manifest then says; its new place. Raises OutputError."""
+    """Move a finished bundle into `parent`, on the same file system, and return its new path. If
+    its name is taken it becomes `NAME-2`, …, in its manifest, too. Raises OutputError."""
     try:
-        target = _new_folder(parent, bundle.name)  # which takes the name
+        target = _new_folder(parent, bundle.name)  # reserves the name
         if target.name != bundle.name:
             manifest = replace(read_manifest(bundle / MANIFEST_NAME), run_id=target.name)
             write_atomically(bundle / MANIFEST_NAME, manifest.chunks())
@@ -539,19 +541,18 @@ def place_bundle(bundle: Path, parent: Path) -> Path:
     return target
 
 
-# --- Bundles below a folder, and in which state each is: asked once, and told as a value.
+# --- The bundles below a folder and the state of each, determined once.
 #
 # found = search(Path("traces"))
-# found.whole         # newest first found.unfinished    # going on, cut short, never merged, or
-# without a call
+# found.whole         # newest first
+# found.unfinished    # running, killed, never merged, or without a call
 
 
 _LEVELS = 2
 
 
 class State(Enum):
-    """What a directory that belongs to a run holds; `merge_bundle` completes those that are cut or
-    not merged."""
+    """The state of a run's directory; `merge_bundle` completes those that are cut or not merged."""
 
     WHOLE = "whole"
     EMPTY = "empty"  # whole, but the run ended before its first call
@@ -561,13 +562,13 @@ class State(Enum):
 
 
 class Unfinished(Struct, frozen=True):
-    """A run that is not whole."""
+    """A run that is not complete."""
 
     path: Path
     state: State
 
     def error(self) -> InputError:
-        """What to say to who wants to read it."""
+        """The error for reading this run: what is wrong with it, and what to do."""
         rebuild = f"`profile-sd3 merge {self.path}`"
         if self.state is State.EMPTY:
             return InputError(
@@ -585,7 +586,7 @@ class Unfinished(Struct, frozen=True):
 
 
 class Bundles(Struct, frozen=True):
-    """What is at `path`: itself where that belongs to a run, else the runs below it."""
+    """The runs found at `path`: `path` itself if it is a run, else those below it."""
 
     path: Path
     whole: tuple[Path, ...]
@@ -598,11 +599,11 @@ class Bundles(Struct, frozen=True):
 
     @property
     def running(self) -> tuple[Path, ...]:
-        """The runs that go on."""
+        """The runs that are still being recorded."""
         return tuple(one.path for one in self.unfinished if one.state is State.RUNNING)
 
     def check(self) -> None:
-        """Raises InputError with what to do if none is whole."""
+        """Raise InputError with what to do if no run is complete."""
         if self.whole:
             return
         if self.unfinished:
@@ -625,8 +626,8 @@ def state_of(directory: Path) -> State | None:
 
 
 def _lists_calls(directory: Path) -> bool:
-    """Whether the manifest of a directory without call files lists some, which are then lost, or
-    cannot be read: whoever reads it says so."""
+    """Whether a manifest without call files lists calls (these are lost) or cannot be read. Both
+    are reported by whoever reads the run."""
     try:
         return bool(read_manifest(directory / MANIFEST_NAME).calls)
     except InputError:
@@ -634,9 +635,9 @@ def _lists_calls(directory: Path) -> bool:
 
 
 def search(path: Path) -> Bundles:
-    """The runs at `path`, a folder: itself, or those up to two levels below it; what is below and
-    cannot be read is left out. One without calls is whole if `path` itself is it. Raises OSError
-    if `path` cannot be read."""
+    """The runs at `path`: the folder itself, or those up to two levels below it. Folders below that
+    cannot be read are skipped. A run without calls counts as complete only if it is `path` itself.
+    Raises OSError if `path` cannot be read."""
     found = _states(path, _LEVELS, state_of(path))
     whole: list[Path] = []
     rest: list[Unfinished] = []
@@ -657,13 +658,13 @@ def _states(directory: Path, levels: int, state: State | None) -> list[tuple[Pat
         try:
             if entry.is_dir() and not _is_scratch(entry.name):
                 found += _states(entry, levels - 1, state_of(entry))
-        except OSError:  # not ours to read, or gone meanwhile
+        except OSError:  # no permission, or removed meanwhile
             continue
     return found
 
 
 def _is_scratch(name: str) -> bool:
-    """Whether a folder of that name is one in which something is being made: `scratch_folder`."""
+    """Whether a folder of this name is a `scratch_folder`, whose content is not finished."""
     return name.startswith(".") and name.endswith(".part")
 
 
@@ -687,5 +688,5 @@ def find_bundles(path: Path) -> list[Path]:
 def _age(bundle: Path) -> tuple[int, str]:
     try:
         return (-(bundle / MANIFEST_NAME).stat().st_mtime_ns, bundle.name)
-    except OSError:  # gone meanwhile: whoever reads it says so
+    except OSError:  # removed meanwhile: its reader reports it
         return (0, bundle.name)

@@ -42,8 +42,8 @@ Int64s = npt.NDArray[np.int64]
 
 
 def same(value: np.generic, rows: int) -> npt.NDArray[Any]:
-    """A NumPy scalar, `rows` times without taking memory: an array without strides, not to be
-    written to. What `np.broadcast_to` gives, at a tenth of its time."""
+    """A NumPy scalar repeated `rows` times without taking memory: an array without strides, to be
+    read only. Ten times as fast as `np.broadcast_to`."""
     return np.ndarray((rows,), value.dtype, value.tobytes(), strides=(0,))
 
 
@@ -58,10 +58,10 @@ class CommandColumns:
     `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes`, `stage`, `kernel`, `module` and
     `name` index `strings`, whose entry 0 is "". `name` is what the command's slice is called in the
     trace, 0 if that is the layer. Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and
-    `flops` are `UNKNOWN` (-1) if nobody measured them. `stage`, `step` and `pipeline` are set
-    for host work only: commands of a call have their call's. `pipeline`, `kernel`, `module` and
-    `name` may be None if no command has one. `flows` has shape (m, 2): row of the source, row of
-    the target of each dependency.
+    `flops` are `UNKNOWN` (-1) if not measured. `stage`, `step` and `pipeline` are set for host work
+    only: commands of a call have their call's. `pipeline`, `kernel`, `module` and `name` may be
+    None if no command has one. `flows` has shape (m, 2): row of the source, row of the target of
+    each dependency.
     """
 
     tracks: tuple[Track, ...]
@@ -113,8 +113,8 @@ class TrackRow:
     """One track of a trace. `kind` is `process`, `thread`, `counter` or `plain`; `parent` is the
     index of the parent in `TraceColumns.tracks`, -1 for a root.
 
-    `process` and `thread` name what the track belongs to, itself or through its parents, with
-    their ids `pid` and `tid`: "" and None where it belongs to none.
+    `process` and `thread` name what the track belongs to, itself or through its parents, with their
+    ids `pid` and `tid`: "" and None if it belongs to none.
     """
 
     uuid: int
@@ -171,8 +171,8 @@ ARG_KINDS = ("int", "uint", "string", "real", "pointer", "bool", "json", "null")
 @dataclass(frozen=True, slots=True, eq=False)
 class ArgColumns:
     """k arguments of slices, by slice. `slice` is a row, `key` a text under trace_processor's
-    syntax (`debug.a.b[0].c`), `kind` indexes `ARG_KINDS`. `value` holds integers as they are,
-    reals by their bits (`value.view(np.float64)`), texts by their place in the strings."""
+    syntax (`debug.a.b[0].c`), `kind` indexes `ARG_KINDS`. `value` holds integers as they are, reals
+    by their bits (`value.view(np.float64)`), texts as indices of the strings."""
 
     slice: Int32s
     key: Int32s
@@ -185,8 +185,8 @@ class ArgColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterColumns:
-    """m samples: `track` indexes `TraceColumns.tracks`; `call` is the index of the call in whose
-    file the sample stands, -1 for none; `value` is float64."""
+    """m samples: `track` indexes `TraceColumns.tracks`; `call` is the index of the call whose file
+    contains the sample, -1 for none; `value` is float64."""
 
     track: Int32s
     call: Int32s
@@ -196,10 +196,9 @@ class CounterColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceColumns:
-    """What one trace holds. Calls and spans of ours stand in `calls` and `spans`, every other
-    slice in `slices`. `instants` are the rows of `slices` that are moments: they have no
-    duration. `flows` is int64 [k, 2]: rows in `slices` from which to which, if both ends are
-    in `slices`."""
+    """The content of one trace. Our own calls and spans are in `calls` and `spans`, all other
+    slices in `slices`. `instants` are the rows of `slices` that are moments: they have no duration.
+    `flows` is int64 [k, 2]: rows in `slices` from which to which, if both ends are in `slices`."""
 
     tracks: tuple[TrackRow, ...]
     strings: tuple[str, ...]
@@ -213,7 +212,7 @@ class TraceColumns:
     args: ArgColumns
 
     def args_of(self, row: int) -> dict[str, Any]:
-        """The arguments of one slice, by key. For looking at single slices, not for loops."""
+        """The arguments of one slice, by key. Slow: for single slices, not for loops."""
         args = self.args
         first, last = np.searchsorted(args.slice, [row, row + 1]).tolist()
         return {self.strings[args.key[i]]: self._arg_value(i) for i in range(first, last)}
@@ -232,18 +231,18 @@ class TraceColumns:
 WIDE_COLUMNS = ("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
 """The columns of `CommandColumns` that are int64."""
 _ROW = ("track", *TEXT_COLUMNS, "step", "pipeline", *WIDE_COLUMNS, "command_index")
-_OPTIONAL = {"pipeline": NO_PIPELINE, "kernel": 0, "module": 0, "name": 0}  # and what absence is
+_OPTIONAL = {"pipeline": NO_PIPELINE, "kernel": 0, "module": 0, "name": 0}  # value if absent
 
 
 @dataclass(slots=True)
 class CommandBuilder:
-    """Collects commands in any order; `build` sorts them and numbers each layer's commands: those
-    that were given a number keep it, the others follow."""
+    """Collects commands in any order. `build` sorts them and numbers the commands of each layer:
+    those that were given a number keep it, the others are numbered after them."""
 
     _tracks: dict[Track, int] = field(default_factory=dict)
     _strings: dict[str, int] = field(default_factory=lambda: {"": 0})
     _rows: list[tuple[int, ...]] = field(default_factory=list)
-    _tables: list[Int64s] = field(default_factory=list)  # of rows ahead of these
+    _tables: list[Int64s] = field(default_factory=list)  # of rows before these
     _count: int = 0  # of rows in them
     _flows: list[tuple[int, int]] = field(default_factory=list)
     _flow_tables: list[Int64s] = field(default_factory=list)
@@ -297,14 +296,15 @@ class CommandBuilder:
         return len(self) - 1
 
     def kind(self, track: Track, layer: str, op_type: str, **texts: Any) -> tuple[int, ...]:
-        """What commands have in common, for `add_all`; `texts` are those of `add`."""
+        """The values that some commands share, for `add_all`; `texts` are those of `add`."""
         self.add(track, layer, op_type, 0, 0, **texts)
         return self._rows.pop()
 
     def add_all(
         self, kinds: Sequence[tuple[int, ...]], kind: Int64s, start_ns: Int64s, duration_ns: Int64s
     ) -> int:
-        """Append commands, each of one of some kinds, and return the row of the first."""
+        """Append one command per entry of `kind`, an index into `kinds`. Return the row of the
+        first."""
         first = len(self)
         self._close()
         table = np.array(kinds, dtype=np.int64).reshape(-1, len(_ROW))[kind]
@@ -317,7 +317,7 @@ class CommandBuilder:
         return first
 
     def _close(self) -> None:
-        """Make the rows that were added one by one a table."""
+        """Turn the rows that were added one by one into a table."""
         self._tables.append(np.array(self._rows, dtype=np.int64).reshape(-1, len(_ROW)))
         self._count += len(self._rows)
         self._rows = []
@@ -359,8 +359,8 @@ class CommandBuilder:
 
 
 def numbered(layer: Int32s, given: Int32s) -> Int32s:
-    """Numbers of the commands of each layer: the `given` ones, if a layer's first has it, and
-    for the others those after the layer's largest."""
+    """The number of each command within its layer: the `given` one for the first command that has
+    it, else the next above the layer's largest given number."""
     numbers = number_within(layer)
     rows = np.flatnonzero(given != UNKNOWN)
     if not len(rows):
@@ -385,12 +385,12 @@ def number_within(layer: Int32s) -> Int32s:
     return numbers
 
 
-# --- Rows that differ. NumPy's own `unique` of several columns sorts records, which takes ten times
-# as long.
+# --- Distinct rows. NumPy's own `unique` of several columns sorts records: 10 × slower.
 
 
 def distinct(*columns: npt.NDArray[Any]) -> tuple[list[tuple[int, ...]], Int64s]:
-    """The rows of some columns that differ, and which of them each row is, int64 [n]."""
+    """The distinct rows of some columns, and for each row the index of its distinct row, int64
+    [n]."""
     place: Int64s = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         if len(column) and column.min() == column.max():
@@ -403,15 +403,15 @@ def distinct(*columns: npt.NDArray[Any]) -> tuple[list[tuple[int, ...]], Int64s]
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), place
 
 
-# --- Commands that were built in pieces, as the columns of one table.
+# --- Commands that were built in pieces, joined.
 
 
 _Known = TypeVar("_Known", bound=Hashable)
 
 
 def join_commands(pieces: Iterable[CommandColumns]) -> CommandColumns:
-    """All commands in order of their start, those that start together in the order of `pieces`;
-    the commands of each layer are numbered again."""
+    """All commands in order of start, ties in the order of `pieces`. The commands of each layer are
+    numbered again."""
     tracks: dict[Track, int] = {}
     strings: dict[str, int] = {"": 0}
     found: dict[str, list[npt.NDArray[Any]]] = {}
@@ -456,7 +456,7 @@ def take_commands(columns: CommandColumns, rows: npt.NDArray[np.int64]) -> Comma
 
 
 def _codes(values: Sequence[_Known], used_in: Iterable[Int32s], known: dict[_Known, int]) -> Int32s:
-    """The number of each of `values` among those that are `known`, which grow by what is used."""
+    """The number of each of `values` in `known`; values that are used and not `known` are added."""
     codes = np.zeros(len(values), dtype=np.int32)
     for code in np.unique(np.concatenate(list(used_in))).tolist():
         codes[code] = known.setdefault(values[code], len(known))
@@ -464,22 +464,21 @@ def _codes(values: Sequence[_Known], used_in: Iterable[Int32s], known: dict[_Kno
 
 
 def _given(column: Int32s | None, rows: int, absent: int) -> Int32s:
-    """A column that may be absent."""
+    """The column, or `absent` for all rows if it is None."""
     return np.full(rows, absent, dtype=np.int32) if column is None else column
 
 
-# --- A Perfetto trace → columns: slices paired and interned names resolved, of any producer.
+# --- A Perfetto trace of any producer → columns: slices paired and interned names resolved.
 #
-# The reading itself is done by `profiler.trace._core`, by trace_processor's rules: events in order
-# of time, whatever their order in the file; slices paired per track. Memory stays below 64 times
-# the size of the trace and 1 MiB, whatever is in it; of a packed trace, of what it unpacks to,
-# which `unpack` bounds.
+# `profiler.trace._core` reads by trace_processor's rules: events in order of time, whatever their
+# order in the file; slices paired per track. Memory stays below 64 times the size of the trace plus
+# 1 MiB; for a packed trace, the unpacked size, which `Unpacker` bounds.
 
 
 _Piece = TypeVar("_Piece", Call, Span)
 _MAPPED = 1 << 20  # files from this size on are mapped, not read
 
-_CALL_DURATION, _SPAN_DURATION = 7, 5  # places in the rows of the core
+_CALL_DURATION, _SPAN_DURATION = 7, 5  # indices in the core's rows
 
 _LOST = {
     "clock": DropReason.CLOCK_UNRELATED_IN_FILE,
@@ -506,11 +505,10 @@ _UNITS = {
 
 
 def read_trace(path: Path) -> TraceColumns:
-    """Read one trace file; a cut file is read up to its last whole packet and the drop reported.
+    """Read one trace file. A cut file is read up to its last whole packet, and a drop says so.
 
-    Files from 1 MiB on are mapped into memory, which spares a copy of them and the pages that it
-    would take: nobody may cut them shorter meanwhile. Raises InputError if the file cannot be
-    opened or is no Perfetto trace.
+    Files from 1 MiB on are mapped into memory, which saves a copy: they must not be truncated
+    meanwhile. Raises InputError if the file cannot be opened or is no Perfetto trace.
     """
     try:
         with opened(path) as file:
@@ -576,11 +574,12 @@ _ABSENT = dict.fromkeys(("depth", "op_type", "role", "shapes", "stage", "kernel"
 
 
 def _slices(found: Mapping[str, Any]) -> SliceColumns:
-    """The columns as they are. What no slice has is one value, repeated without taking memory."""
+    """The columns of the core. A column without values becomes one value, repeated without taking
+    memory."""
     rows = len(found["start_ns"])
     columns = dict(found)
     if len(found["layer"]) < rows:
-        columns["layer"] = found["name"]  # that of every slice
+        columns["layer"] = found["name"]  # the name is the layer of every slice
     for name, column in columns.items():
         if len(column) < rows:
             columns[name] = same(column.dtype.type(_ABSENT.get(name, -1)), rows)
@@ -588,7 +587,7 @@ def _slices(found: Mapping[str, Any]) -> SliceColumns:
 
 
 def _named(track: TrackRow) -> TrackRow:
-    """Threads and processes are called by their own names, whatever their tracks are called."""
+    """The track with its own name; threads and processes are named by their own names."""
     name = track.name
     if track.kind == "thread":
         name = track.thread or name or f"thread {track.tid}"
@@ -600,7 +599,8 @@ def _named(track: TrackRow) -> TrackRow:
 def _closed(
     pieces: Sequence[_Piece], slices: SliceColumns, counters: CounterColumns
 ) -> Iterator[_Piece]:
-    """Calls or spans; what never ended ends with the last event of its call, or of no call."""
+    """Calls or spans with an end: one that never ended gets that of the last event of its call, or
+    of events outside calls."""
     unclosed = any(piece.duration_ns < 0 for piece in pieces)
     last_ns = _last_events(slices, counters) if unclosed else {}
     for piece in pieces:

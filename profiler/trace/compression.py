@@ -46,8 +46,8 @@ def is_gzip(data: memoryview) -> bool:
 
 
 def may_unpack_to(size: int, *, in_memory: bool = False) -> int:
-    """How many bytes a file of `size` bytes may hold when it is unpacked. Raises InputError if the
-    environment names a limit that is no size."""
+    """The most bytes to which a file of `size` bytes may unpack. Raises InputError if the limit in
+    the environment is not a size."""
     text = os.environ.get(MAX_UNPACKED, "")
     asked = parse_size(text)
     if text and asked is None:
@@ -57,7 +57,7 @@ def may_unpack_to(size: int, *, in_memory: bool = False) -> int:
 
 
 def too_small(where: str) -> InputError:
-    """The error for a file that holds more than that."""
+    """The error for a file that unpacks to more than `may_unpack_to` allows."""
     return InputError(
         f"{where} unpacks to more than {_FACTOR} times its size, or than {_MOST >> 30} GiB "
         f"({_MOST_IN_MEMORY >> 30} GiB of a format that is read at once): it is no trace of a "
@@ -66,7 +66,7 @@ def too_small(where: str) -> InputError:
 
 
 def not_a_trace(where: str) -> InputError:
-    """The error for a file, `where`, in which there is no packet."""
+    """The error for a file, `where`, without any packet."""
     return InputError(
         f"{where} is not a Perfetto trace: give a .pb written by a tracer, or convert another "
         "profiler's trace (.json, .json.gz) with `profile-sd3 import`"
@@ -82,10 +82,10 @@ def zstandard() -> Any | None:
 
 
 class Unpacker:
-    """Unpacks one file of `size` bytes and the compressed packets in it, all within one bound.
+    """Unpacks one file of `size` bytes and the compressed packets in it, within a common limit.
 
-    Raises InputError if the bound is passed, MissingPackageError if nothing here unpacks
-    Zstandard.
+    Raises InputError if the limit is exceeded, MissingPackageError if Zstandard cannot be unpacked
+    here.
     """
 
     def __init__(self, size: int, where: str) -> None:
@@ -93,8 +93,8 @@ class Unpacker:
         self._where = where
 
     def gunzip(self, data: memoryview) -> tuple[bytes, str]:
-        """The content of a `.gz` file of one or more members, and why it ends early: "" if it
-        does not. Raises InputError if not even its start can be read."""
+        """The content of a `.gz` file of one or more members, and why it ends early ("" if it is
+        complete). Raises InputError if not even its start can be read."""
         failure = ""
         parts: list[bytes] = []
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -129,7 +129,7 @@ class Unpacker:
             yield part
 
     def _zstd(self, data: bytes) -> tuple[Callable[[int], bytes], type[Exception]]:
-        """A reader of `data`, and the error that it raises for damage."""
+        """A function that reads `data`, and the exception that it raises for damage."""
         module = zstandard()
         if module is None:
             raise MissingPackageError(
@@ -142,7 +142,7 @@ class Unpacker:
 
 
 def _inflater(data: bytes) -> Callable[[int], bytes]:
-    """Reads zlib's format piece by piece; EOFError if it is cut."""
+    """A function that reads zlib's format piece by piece; it raises EOFError if the data is cut."""
     stream = zlib.decompressobj()
     rest = data
 
@@ -160,7 +160,8 @@ def _inflater(data: bytes) -> Callable[[int], bytes]:
 
 
 def _zstd_reader(module: Any, data: bytes) -> Callable[[int], bytes]:
-    """The same for Zstandard's: a frame says how much it holds, or its last packet is cut."""
+    """A function that reads Zstandard piece by piece; EOFError if a frame has less than it
+    states."""
     stream = module.ZstdDecompressor().stream_reader(data, read_across_frames=True)
     read_so_far = 0
 
@@ -175,7 +176,7 @@ def _zstd_reader(module: Any, data: bytes) -> Callable[[int], bytes]:
     return read
 
 
-# --- Packets inside packets: deflate or Zstandard over many packets at a time.
+# --- Compressed packets: deflate or Zstandard over many packets at a time.
 
 
 Compression = Literal["none", "deflate", "zstd"]
@@ -184,12 +185,13 @@ COMPRESSIONS: Final[tuple[str, ...]] = get_args(Compression)
 # Higher levels of either take several times as long for a few per cent: `benchmarks/trace.py`.
 _DEFLATE_LEVEL = 4
 _ZSTD_LEVEL = 3
-_PACKED_AT_A_TIME = 1 << 20  # bytes, at least; Zstandard finds the last steps of a run in so many
+_PACKED_AT_A_TIME = 1 << 20  # bytes, at least: enough for Zstandard to find earlier steps
 _FIELDS = {"deflate": 50, "zstd": 133}  # of TracePacket
 
 
 def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
-    """`chunks` of whole packets, as they are or packed. Raises InputError for what cannot be."""
+    """`chunks` of whole packets, compressed by `how`. Raises InputError if that is not possible
+    here."""
     check_compression(how)
     if how == "none":
         return iter(chunks)
@@ -199,7 +201,7 @@ def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
 
 
 def check_compression(how: str) -> Compression:
-    """`how`, if packets can be packed so here; raises InputError if they cannot."""
+    """`how`, if it can be used here. Raises InputError if it cannot."""
     if how not in COMPRESSIONS:
         raise InputError(f"no compression is called {how!r}: use {', '.join(COMPRESSIONS)}")
     if how == "zstd":
@@ -248,8 +250,8 @@ _PACKET_TAG = 0x0A  # field 1, length-delimited
 
 
 def file_bytes(path: Path) -> bytes:
-    """The content of a trace file, unpacked if it is a `.gz`. Raises InputError if it cannot
-    be one."""
+    """The content of a trace file, unpacked if it is a `.gz`. Raises InputError if it cannot be
+    read."""
     try:
         with opened(path) as file:
             size = size_of(file)
@@ -267,9 +269,9 @@ def file_bytes(path: Path) -> bytes:
 
 
 def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int, Any]]:
-    """Every whole packet with the offset behind it; ends where the next one is cut or damaged.
+    """Yield each whole packet with the offset after it, up to the first cut or damaged one.
 
-    The packets that a compressed one holds follow it, with its offset.
+    The packets in a compressed packet follow it, with the same offset.
     """
     unpacker = Unpacker(len(data), where)
     for offset, packet in _frames(data):
@@ -281,8 +283,8 @@ def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int
 
 
 def holds_zstd(data: bytes) -> bool:
-    """Whether the first packet of a trace, of which `data` is the start, is packed with Zstandard:
-    then all of them are."""
+    """Whether the first packet of a trace is packed with Zstandard; then all are. `data` is the
+    start of the trace."""
     if not data or data[0] != _PACKET_TAG:
         return False
     payload = next((at for at in range(1, min(11, len(data))) if data[at] < 0x80), len(data)) + 1
@@ -291,7 +293,7 @@ def holds_zstd(data: bytes) -> bool:
 
 
 def without_zstd(data: bytes, where: str = "the trace") -> Iterator[bytes]:
-    """The packets of a trace in pieces, those packed with Zstandard unpacked."""
+    """Yield the packets of a trace in pieces, with Zstandard packets unpacked."""
     unpacker = Unpacker(len(data), where)
     begin = 0
     for end, packet in _frames(data):
@@ -374,7 +376,7 @@ _Entry = TypeVar("_Entry")
 
 
 class Packed(Generic[_Entry]):
-    """The entries in their order. If packing is interrupted, some may be there twice."""
+    """A list of entries in order. If packing is interrupted, some may be in it twice."""
 
     def __init__(self, piece: int = _ENTRIES) -> None:
         self._piece = piece
@@ -389,17 +391,17 @@ class Packed(Generic[_Entry]):
             self._latest = []
 
     def __iter__(self) -> Iterator[_Entry]:
-        """All entries, those that were packed as copies."""
+        """Yield all entries; those that were packed are copies."""
         for piece in self._packed:
             yield from unpack(piece)
         yield from self._latest
 
 
 def pack(entries: Any) -> bytes:
-    """Objects of this process, as bytes for itself; those that they share stay shared."""
+    """Serialize objects for this process; shared objects stay shared."""
     return zlib.compress(pickle.dumps(entries, pickle.HIGHEST_PROTOCOL), _FAST)
 
 
 def unpack(packed: bytes) -> Any:
-    """What `pack` was given."""
+    """The objects that were given to `pack`."""
     return pickle.loads(zlib.decompress(packed))  # noqa: S301 - it has never left this process

@@ -1,9 +1,9 @@
-"""The documents that `--json` writes: their kinds, their versions, what all of them begin with.
+"""The documents that `--json` writes: their kinds, their versions, and their common first keys.
 
     text = document_text({**envelope("analysis"), "run": {…}})
 
-`schemas/KIND.json` has the keys of each kind. Names come from traces, whoever wrote those: texts
-are bounded here, for all documents.
+`schemas/KIND.json` has the keys of each kind. Names come from foreign traces, so texts are cut here
+to a limit, for all documents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONGEST = 10_000  # characters of a text, such as the name of a layer
 
 
 def envelope(kind: str) -> dict[str, Any]:
-    """Return what a document begins with."""
+    """Return the keys with which a document starts."""
     version = VERSIONS[kind]
     return {
         "schema": f"urn:profile-sd3:{kind}:{version}",
@@ -57,8 +57,8 @@ def document_text(document: Mapping[str, Any]) -> str:
 
 
 def bounded(value: Any) -> Any:
-    """Return `value` with its texts and keys cut to `LONGEST` characters; the end of one that was
-    cut tells it from others that begin alike."""
+    """Return `value` with its texts and keys cut to `LONGEST` characters. A cut text gets an ending
+    that distinguishes it from others with the same start."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST else _cut(value)
     if isinstance(value, dict):  # most values are numbers in rows of tables

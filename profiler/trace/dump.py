@@ -28,15 +28,15 @@ _UNITS = {schema.UNIT_BYTES: "bytes", schema.UNIT_COUNT: "count"}
 
 
 def text(value: str | bytes) -> str:
-    """Text of a string field: protobuf hands out bytes if it is not valid UTF-8."""
+    """The text of a string field; protobuf returns bytes if it is not valid UTF-8."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 @dataclass(slots=True)
 class SequenceState:
     """Incremental state of one packet sequence. `clock` is its default clock, 0 the trace's own;
-    `track` its default track. `clocks` maps a clock to its running value (-1 if its timestamps
-    are absolute), what to add to get the trace's clock, and its unit in ns."""
+    `track` its default track. `clocks` maps a clock to its running value (-1 if its timestamps are
+    absolute), its offset to the trace's clock, and its unit in ns."""
 
     id: int
     names: dict[int, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class SequenceState:
     clocks: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
     def update(self, packet: Any) -> None:
-        """Take in what `packet` says before its event."""
+        """Update the state with what `packet` says before its event."""
         if packet.sequence_flags & schema.INCREMENTAL_STATE_CLEARED:
             self.names.clear()
             self.categories.clear()
@@ -73,7 +73,7 @@ class SequenceState:
             self.clocks[clock_id] = (running, base - value, unit)
 
     def time_ns(self, packet: Any) -> int:
-        """The packet's time, held within int64: a hostile file must not overflow it."""
+        """The packet's time in ns, limited to int64: a hostile file must not overflow it."""
         clock_id = packet.timestamp_clock_id or self.clock
         value, offset, unit = self.clocks.get(clock_id, (-1, 0, 1))
         time = int(packet.timestamp) * unit
@@ -137,13 +137,13 @@ _PACKED = ("compressed_packets", "zstd_compressed_packets")
 
 
 def with_texts(data: bytes, replaced: Callable[[str], str], where: str = "the trace") -> bytes:
-    """The packets of `data`, unpacked, with each text as `replaced` gives it. What another tool
-    wrote into them, and this package does not know, is left out."""
+    """Return the packets of `data`, unpacked, with each text replaced by `replaced(text)`. Fields
+    of other tools that this package does not know are removed."""
     known = _Texts(replaced)
     parts: list[bytes] = []
     for _, packet in decoded_packets(data, where):
         if any(map(packet.HasField, _PACKED)):
-            continue  # what it holds follows
+            continue  # its packets follow
         packet.DiscardUnknownFields()
         known.replace(packet)
         if packet.HasField("extension_descriptor"):
@@ -156,7 +156,7 @@ def with_texts(data: bytes, replaced: Callable[[str], str], where: str = "the tr
 
 
 class _Texts:
-    """Replaces texts in messages; each is looked at once."""
+    """Replaces texts in messages; `replaced` is called once per text."""
 
     def __init__(self, replaced: Callable[[str], str]) -> None:
         self._replaced = replaced
@@ -215,11 +215,11 @@ _KINDS: Final = {
 _ORDERS: Final = {1: "lexicographic", 2: "chronological", 3: "explicit"}
 _CLOCKS: Final = {1: "realtime", 3: "monotonic", 6: "boottime"}
 _EXTENSIONS: Final = (schema.COMMAND, schema.CALL, schema.SPAN)
-_DEEPEST: Final = 64  # names in a track's path; a file may claim parents in a circle
+_DEEPEST: Final = 64  # names in a track's path; parents in a file may form a cycle
 
 
 def dump_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of the trace at `path`; of a file that is cut, those of its whole packets.
+    """Yield the lines of the trace at `path`. Of a cut file, the whole packets are shown.
 
     Raises InputError if the file cannot be read or, after the last line, if it is cut.
     """
@@ -237,13 +237,13 @@ def dump_lines(path: Path) -> Iterator[str]:
 
 
 class _Dump:
-    """What earlier packets said: the state of each sequence, and the tracks."""
+    """The state that earlier packets set: that of each sequence, and the tracks."""
 
     def __init__(self) -> None:
         self._sequences: dict[int, SequenceState] = {}
         self._tracks: dict[int, Any] = {}
         self._lanes: dict[tuple[int, str], list[int]] = {}  # tracks of a sequence sharing a path
-        self._texts: dict[int, dict[int, str]] = {}  # of commands, by sequence and number
+        self._texts: dict[int, dict[int, str]] = {}  # texts of commands, by sequence and number
 
     def packet(self, number: int, packet: Any) -> Iterator[str]:
         sequence_id = packet.trusted_packet_sequence_id
@@ -338,7 +338,7 @@ def _clocks(packet: Any) -> Iterator[str]:
 
 
 def _compressed(packet: Any) -> Iterator[str]:
-    """The packets themselves follow."""
+    """Yield the size of compressed packets; the packets themselves follow."""
     for field in ("compressed_packets", "zstd_compressed_packets"):
         if packet.HasField(field):
             yield f"{field} bytes={len(getattr(packet, field))}"
@@ -352,7 +352,7 @@ def _interned(packet: Any) -> Iterator[str]:
 
 
 def _fields(prefix: str, message: Any, texts: Mapping[int, str]) -> Iterator[str]:
-    """The set fields of a message under the names that trace_processor gives them."""
+    """Yield the set fields of a message under trace_processor's names."""
     for field, value in message.ListFields():
         key = f"{prefix}.{field.name}"
         if field.message_type is not None:

@@ -22,7 +22,7 @@ from profiler.text import Note, NoteCode
 
 
 class DropReason(NoteCode):
-    """What happened; in `(…)` the values beside the code."""
+    """Why data is missing or doubtful; the comments list the values beside the code."""
 
     # Reading a file
     ERROR = "error"  # (error: what was raised)
@@ -179,15 +179,15 @@ SpanKind = Literal["pipeline", "stage", "step", "profiler"]
 """`profiler` is work of our own: what recording itself took, on the thread that ran the pipeline or
 beside it. No stage holds it."""
 
-STAGES: tuple[str, ...] = ("encode", "denoise", "decode")  # of diffusion
+STAGES: tuple[str, ...] = ("encode", "denoise", "decode")  # of diffusion pipelines
 BRANCHES: tuple[str, ...] = get_args(Branch)
 CATEGORIES: tuple[str, ...] = get_args(Category)
 ROLES: tuple[str, ...] = get_args(Role)
 
-ROOT_DEVICE = "cpu:0"  # if the pipeline itself, and so all host work, runs
+ROOT_DEVICE = "cpu:0"  # where the pipeline itself, and so all host work, runs
 PIPELINE_TRACK = "Pipeline"  # pipeline, stage and step spans, nested
-PROFILER_TRACK = "Profiler"  # what recording took: spans of kind `profiler`
-CALLS_TRACK = "Calls"  # one span a call, on each device
+PROFILER_TRACK = "Profiler"  # profiling overhead: spans of kind `profiler`
+CALLS_TRACK = "Calls"  # one span per call, on each device
 HOST_TRACK = "Host"  # host work outside every call
 
 GRAPH_CAPTURE = "graph_capture"  # capability: graphs of launches were captured, none replayed
@@ -196,19 +196,19 @@ RUN_STAGE = "run"  # the only stage of a pipeline that is not diffusion
 NO_STEP = -1  # the step of everything outside `denoise`
 NO_ITERATION = -1  # the iteration of everything outside of loops
 NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
-NO_RANK = -1  # of a run of one process, and of what no process of a job did
-NO_PIPELINE = -1  # the pipeline call of what lies in none, or whose producer does not tell
-UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
+NO_RANK = -1  # in a run of one process; in a job, for what belongs to no process
+NO_PIPELINE = -1  # outside of pipeline calls, or not recorded
+UNKNOWN = -1  # bytes, FLOPs or an end that was not measured; null in tables
 
 _OF_FILE_NAME = 100  # bytes of a submodule's or a branch's name
 _NO_FILE_NAME = re.compile(r"[^\w.+-]")  # a submodule's name may come from a foreign trace
 
 
-OF_PIPELINE = "@"  # between a submodule and its pipeline, if another one has the name
+OF_PIPELINE = "@"  # between submodule and pipeline, if several pipelines have the name
 
 
 def component_of(submodule: str) -> str:
-    """`unet` of `unet@refiner`: what the pipeline that holds it calls it."""
+    """The name of a submodule in its own pipeline: `unet` of `unet@refiner`."""
     return submodule.partition(OF_PIPELINE)[0]
 
 
@@ -218,18 +218,18 @@ _OF_RANK = re.compile(r"rank(\d{1,9})/")
 
 
 def device_of_rank(rank: int, device: str) -> str:
-    """What a device of one process of a job is called beside those of others: `rank3/cuda:0`."""
+    """The name of a rank's device in a job of several processes: `rank3/cuda:0`."""
     return f"rank{rank}/{device}"
 
 
 def rank_of_device(device: str) -> int:
-    """The rank that the name of a device says, `NO_RANK` if it says none."""
+    """The rank in the name of a device, `NO_RANK` if it has none."""
     found = _OF_RANK.match(device)
     return int(found[1]) if found else NO_RANK
 
 
 def device_kind(device: str) -> str:
-    """`cuda` of `cuda:1` and of `rank3/cuda:0`."""
+    """The kind of a device: `cuda` of `cuda:1` and of `rank3/cuda:0`."""
     return _OF_RANK.sub("", device, count=1).partition(":")[0]
 
 
@@ -251,14 +251,14 @@ class Call:
 
     `index` counts the calls of a run from 0 in the order in which they returned; `step` is the
     denoising step from the scheduler, `NO_STEP` outside `denoise`; `branch` is one of `BRANCHES`,
-    "" if the notion does not apply (VAE). `ops_traced` tells whether commands were recorded
-    for it. `input_shapes` maps input names to "dtype[d0,d1,…]". `pipeline` is the number of the
-    pipeline call that it belongs to: pipeline calls of a run count from 0 in the order in which
-    they started, those that run in another have its number; `NO_PIPELINE` outside of any.
-    `iteration` is the pass, from 0, of a loop that is not denoising (a token, a training or
-    profiler step); `NO_ITERATION` if there is none. `device_lag_ns` and `device_duration_ns` are
-    its time on the queue of its device, as the device itself noted it ahead of the call and behind
-    it: from `start_ns` to its start, and its length; `UNKNOWN` if it was not asked.
+    "" if the notion does not apply (VAE). `ops_traced`: whether its commands were recorded.
+    `input_shapes` maps input names to "dtype[d0,d1,…]". `pipeline` is the number of the pipeline
+    call that it belongs to: pipeline calls of a run count from 0 in the order in which they
+    started, nested ones have the number of the outer one; `NO_PIPELINE` outside of any. `iteration`
+    is the pass, from 0, of a loop that is not denoising (a token, a training or profiler step);
+    `NO_ITERATION` if there is none. `device_lag_ns` and `device_duration_ns` are its time on its
+    device's queue, as the device itself noted before and after the call: from `start_ns` to its
+    start, and its length; `UNKNOWN` if not noted.
     """
 
     index: int
@@ -293,16 +293,16 @@ class Call:
 
 
 def _for_a_file(name: str) -> str:
-    """`name` as a part of a file's name, which has 255 bytes."""
+    """`name` made safe and short enough to be part of a file's name (255 bytes)."""
     safe = _NO_FILE_NAME.sub("_", name)
     return safe.encode()[:_OF_FILE_NAME].decode(errors="ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Pipeline, stage or step: what encloses calls and host work. The spans of one pipeline call
-    nest; `pipeline` is its number, as in `Call`. Those of kind `profiler` are our own work, which
-    encloses nothing; `pipeline` is the call that waited for it, `NO_PIPELINE` if none did."""
+    """A pipeline, stage or step: a range around calls and host work. The spans of one pipeline call
+    nest; `pipeline` is its number, as in `Call`. Spans of kind `profiler` are profiling overhead,
+    which encloses nothing; `pipeline` is the call that waited for it, `NO_PIPELINE` if none did."""
 
     kind: SpanKind
     name: str
@@ -314,7 +314,7 @@ class Span:
 
 
 class DropKind(StrEnum):
-    """What may be wrong with a trace: all kinds there are."""
+    """All kinds of missing or doubtful data."""
 
     TRUNCATED_FILE = "truncated_file"  # cut or damaged; read up to its last whole packet
     MISSING_FILE = "missing_file"
@@ -333,8 +333,8 @@ class DropKind(StrEnum):
 
     @property
     def has_missing_time(self) -> bool:
-        """Whether time that the run spent is missing from the report. Elsewhere it is there, but
-        not broken down, or under a doubtful name or moment."""
+        """Whether time of the run is missing from the report. For other kinds it is there, but not
+        broken down, or its name or moment is doubtful."""
         return self in _TIME_MISSING
 
 
@@ -355,8 +355,8 @@ _TIME_MISSING = frozenset(
 class Drop:
     """Something that was executed but is not, or not fully, in the trace.
 
-    `count` counts what was lost (events, bytes or calls: `unit` says which), `UNKNOWN` when nobody
-    can tell. `detail` says what happened (`DropReason`).
+    `count` counts what was lost (events, bytes or calls: `unit` says which), `UNKNOWN` if not
+    known. `detail` says why (`DropReason`).
     """
 
     kind: DropKind

@@ -1,9 +1,9 @@
-"""Check the events of a recording against each other: corrected times, rows to keep, and notes.
+"""Check the events of a recording against each other: correct times, reject rows, make notes.
 
     checked = check(rows, launches, syncs)
 
-An importer gives what it read as columns, before it makes calls of them. Each rule compares
-events with what a device or a runtime cannot do, and a note says what it counted and did.
+An importer calls this with the columns that it read, before it makes calls of them. Each rule looks
+for events that no device or runtime can produce; a note says how many there were and what was done.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _MS = 1_000_000
 _FLOOR_NS = 1_000  # times are rounded to this in files of µs
 _FAR_NS = 100_000  # healthy recordings are below 13 µs
 _LEAST_SHARE = 0.001  # of device time; healthy recordings are below 0.000023
-_OVERLAPPING = 0.10  # of the rows of a device: one cause for all, such as dependent launches
-_IN_GRAPH_NS, _IN_GRAPH_TIMES = _MS, 10  # branches of a graph overlap by right
-_BEYOND_USUAL = 10  # times as long as its peers: as a healthy row hardly is
-_LEAST_PEERS = 3  # whose median is the usual length of a kernel
+_OVERLAPPING = 0.10  # of a device's rows: more have one cause, such as dependent launches
+_IN_GRAPH_NS, _IN_GRAPH_TIMES = _MS, 10  # branches of a graph may overlap
+_BEYOND_USUAL = 10  # times as long as its peers: hardly any healthy row is
+_LEAST_PEERS = 3  # their median is the usual length of a kernel
 _BEYOND_NS, _BEYOND_TIMES, _BEYOND_PEERS = _MS, 50, 5
 _USUAL_LATENCY_NS = 8_000  # from launch to start with an empty queue: 2 to 25 µs
 _EXACT_NS = 25_000
@@ -47,17 +47,17 @@ _LONGEST_LEAST_NS = 50_000  # the least latency of healthy recordings is 2 to 45
 _AGREE = 0.99
 _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 EMPTY_NS = 60_000_000_000
-_TIMES = 10  # the rest of the recording: a gap between two of them, a start without a time
+_TIMES = 10  # times the rest: a gap between two recordings, a start without a time
 _NEAR_NS = 15_000
 _FEW = 0.01  # of a device's rows
 _MOST_LENGTHLESS = 0.25  # of its kernels, on a clock of µs; healthy recordings are below 0.08
 _SHORTEST_NS, _KERNELS = 500, 20  # the median of so many; healthy recordings are above 1,000
-_IDLE_NS, _OFTEN = 50_000, 20  # a device that is so idle, so often, runs something at once
-_LEAST_SPAN_NS, _OF_MOMENT = 50 * _MS, 10  # where steady clocks have two thirds of the time
-_LEAST_GAP, _LEAST_PACE = 0.05, 0.5  # of the time of a process, of its usual launch numbers a time
+_IDLE_NS, _OFTEN = 50_000, 20  # a device idle so long, so often, starts some work at once
+_LEAST_SPAN_NS, _OF_MOMENT = 50 * _MS, 10  # steady clocks have two thirds of the time
+_LEAST_GAP, _LEAST_PACE = 0.05, 0.5  # of a process's time, of its usual rate of launch numbers
 _LEAST_NUMBERS, _LEAST_LOST, _LAUNCHES = 100, 20, 50
 _LONG_LAUNCH_NS, _QUICKEST = 250_000, 0.05  # healthy recordings are below 10 µs
-_LATE_NS = 500_000  # healthy recordings are below 30 µs, but for queues that never run dry
+_LATE_NS = 500_000  # healthy recordings are below 30 µs, unless a queue never runs dry
 _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|all_?reduce|cross_device_reduce", re.IGNORECASE
 )
@@ -70,10 +70,10 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
-    """The times of the rows as corrected, which rows are kept, and what was noted. `recorded` is
-    the length that the file has of each row that was shortened, -1 of all others. `unserved` are
-    the launches, by their `row`, that must have work and have none. `process` is that whose launch
-    each row is of if processes share launch numbers, else None."""
+    """The corrected times of the rows, which rows are kept, and the notes. `recorded` is the length
+    in the file of each row that was shortened, -1 for others. `unserved` are the launches, by
+    `row`, that should have work and have none. If processes share launch numbers, `process` is the
+    process whose launch each row belongs to, else None."""
 
     start: Int64s
     end: Int64s
@@ -85,15 +85,15 @@ class Checked:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is to be put right."""
+        """Whether a rule changed anything."""
         return any(note.action is not HealthAction.NOTED for note in self.notes)
 
 
 def check(
     rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs, hardware: str = ""
 ) -> Checked:
-    """Return what is wrong with a recording and its times as corrected. `hardware` names the
-    devices of the machine in a note that none of them has work."""
+    """Return the rows' corrected times and what is wrong with the recording. `hardware` names the
+    machine's devices, for a note that none of them has work."""
     if not len(rows):
         notes = _host_only(launches, hardware)
         kept = np.zeros(0, dtype=np.bool_)
@@ -112,7 +112,7 @@ def _host_only(
 
 
 class _Check:
-    """One recording while its rules are applied in turn: each sees what those before it kept."""
+    """Applies the rules to one recording in turn: each rule sees what those before it kept."""
 
     def __init__(self, rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs) -> None:
         self.rows, self.launches, self.syncs = rows, launches, syncs
@@ -129,7 +129,7 @@ class _Check:
         self.process, self.launch = rows.process, np.full(len(rows), -1, dtype=np.int64)
 
     def checked(self) -> Checked:
-        """Apply all rules."""
+        """Apply all rules and return corrected times, kept rows and notes."""
         self._impossible()
         self._join()
         self._too_short()
@@ -161,7 +161,7 @@ class _Check:
         self._set_aside(HealthRule.UNFINISHED, unfinished)
         self._set_aside(HealthRule.NEGATIVE, negative)
         start, end = rows.start, rows.end
-        if not (start > 0).any():  # only the launches tell when it was
+        if not (start > 0).any():  # only launches have times
             start = np.append(start, self.launches.start)
             end = np.append(end, self.launches.end)
         self._set_aside(HealthRule.NO_TIME, timeless(start, end)[: len(rows)] & self.kept)
@@ -170,15 +170,15 @@ class _Check:
         twice = self._marked(order[1:][_repeats(*(column[order] for column in columns))])
         twice &= (rows.end > rows.start) & self.kept & ~rows.exempt
         if twice.any() and not (rows.start % 1_000).any():
-            twice &= ~self._of_graphs()  # on a clock of µs branches of a graph are alike
+            twice &= ~self._of_graphs()  # at µs resolution, branches of a graph may be equal
         self._set_aside(HealthRule.TWICE, twice)
         if twice.any():
             self.launches = _once(self.launches)
         self._lengthless()
 
     def _astray(self) -> None:
-        """Set rows aside that lie far from all launches and from most that their device did: there
-        is no second recording, of which launches would be known, too."""
+        """Reject rows far from all launches and from most of their device's rows: a second
+        recording would have launches there."""
         rows, launches = self.rows, self.launches
         if not len(launches):
             return
@@ -194,7 +194,7 @@ class _Check:
                 self._set_aside(HealthRule.NO_TIME, astray, worst_ns=int(far.max()))
 
     def _lengthless(self) -> None:
-        """Set kernels of no length aside: on a clock of µs some of them are legal."""
+        """Reject kernels without length; if times are in µs, some may be legal."""
         rows = self.rows
         kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt
         none = kernels & (rows.end == rows.start)
@@ -207,7 +207,7 @@ class _Check:
         self._set_aside(HealthRule.NO_LENGTH, none & many[rows.device])
 
     def _too_short(self) -> None:
-        """Note a device whose kernels take less time than any kernel does."""
+        """Note devices whose median kernel is shorter than any real kernel."""
         rows = self.rows
         kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
         length = rows.end - rows.start
@@ -220,13 +220,13 @@ class _Check:
                 self._note(HealthRule.TOO_SHORT, device, here, **more)
 
     def _of_graphs(self) -> Bools:
-        """Which rows share their stream and launch number with two others or more."""
+        """Whether each row shares its stream and launch number with at least two others."""
         pairs = np.stack((self.rows.stream, self.rows.correlation))
         _, place, counts = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
         return (counts[place.reshape(-1)] > 2) & (self.rows.correlation > 0)
 
     def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
-        """Keep some rows no longer, and note how many of each device they are."""
+        """Reject rows and note how many per device."""
         if not found.any():
             return
         totals = np.bincount(self.rows.device, minlength=len(self.rows.devices))
@@ -238,7 +238,7 @@ class _Check:
         self.kept &= ~found
 
     def _marked(self, rows: Int64s) -> Bools:
-        """Whether each row is one of these."""
+        """A bool per row: whether it is in `rows`."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
         found[rows] = True
         return found
@@ -264,8 +264,8 @@ class _Check:
         self._reused()
 
     def _again(self) -> None:
-        """Set aside what a launch of one kernel ran a second time: two recorders wrote it. If it
-        ran more often, its number is wrong."""
+        """Reject the second of two equal kernels of one launch: two recorders wrote it. If there
+        are more than two, the launch number is wrong instead."""
         rows, launches = self.rows, self.launches
         ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)
         if not (ran[1:] == 2).any():
@@ -287,11 +287,14 @@ class _Check:
         return self.by_key.nearest(wanted, self.rows.start[rows] + _FLOOR_NS)
 
     def _pair(self, shared: int, processes: Int64s) -> None:
-        """Give each device to the process whose launches fit its work in time: none of it starts
-        before its launch or outlives a synchronization; else to that for which it waits least."""
+        """Assign each device to the process whose launches fit its work: no work starts before its
+        launch or outlives a synchronization. Of several, take the one with the shortest latency."""
         rows, of = self.rows, dict(self._by_device(self.kept))
         process, launch = np.full((2, len(rows)), -1, dtype=np.int64)
-        paired, alone = True, len(processes) >= len(of)  # each process may have its own device
+        paired, alone = (
+            True,
+            len(processes) >= len(of),
+        )  # one device per process?
         fits = {
             device: sorted(self._fit(here, one) for one in processes.tolist())
             for device, here in [*of.items()][:_MOST_PROCESSES]
@@ -310,8 +313,8 @@ class _Check:
         self._note(HealthRule.SHARED_NUMBERS, -1, count=shared, action=action, total=len(processes))
 
     def _fit(self, here: Int64s, process: int) -> tuple[int, float, int]:
-        """How much of a device's work contradicts the launches of a process, but for what was
-        launched before all of them, how long it waits for them, and the process."""
+        """How many of a device's rows contradict the launches of `process` (rows launched before
+        all of them do not), their mean latency, and the process."""
         launch = self._launches_of(process, here)
         known = launch >= 0
         numbers = self.launches.correlation[self.launches.process == process]
@@ -324,7 +327,8 @@ class _Check:
         return int(wrong.sum()) + int(lost.sum()), mean, process
 
     def _reused(self) -> None:
-        """Note launches that follow one another under one number: one calls the other else."""
+        """Note launches that use the number of an earlier launch. Nested calls share theirs
+        legally."""
         launches, order = self.launches, self.by_key.order
         work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
         same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
@@ -333,7 +337,7 @@ class _Check:
         if again:
             self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=len(work))
 
-    # --- Work that is recorded as running past the start of the next launch's work on its stream.
+    # --- Work recorded as still running when the next launch's work on its stream starts.
 
     def _overruns(self) -> None:
         rows = self.rows
@@ -353,8 +357,8 @@ class _Check:
             self._overrun(device, here, np.where(here, over, 0), until)
 
     def _limits(self, order: Int64s) -> Int64s:
-        """When the next launch's work starts on the stream of each row, in this order. In a graph
-        branches overlap by right, so there only what is far beyond its peers has a limit."""
+        """When the next launch's work starts on the stream of each row of `order`. Branches of a
+        graph may overlap, so within one only rows far longer than their peers get a limit."""
         stream, start = self.rows.stream[order], self.start[order]
         correlation = self.rows.correlation[order]
         alike = _repeats(stream, correlation) & (correlation[1:] > 0)
@@ -362,7 +366,7 @@ class _Check:
         run = np.cumsum(np.concatenate(([0], ~alike)))
         begin = np.append(start[first], _NEVER)
         begin[1:-1][stream[first[1:]] != stream[first[:-1]]] = _NEVER
-        # `begin` now says for each run when it starts, unless it is the first of its stream
+        # `begin` is now the start of each run, unless it is the first of its stream
         self.following[order] = np.append(order[first], -1)[run + 1]
         limit: Int64s = begin[1:][run]
         behind = self.following[order]
@@ -392,10 +396,10 @@ class _Check:
         if share < _LEAST_SHARE and not len(far):
             return
         most, noted = _OVERLAPPING * int(here.sum()) + 1, beyond[:0]
-        if len(far) and len(beyond) > most:  # those far beyond their peers do not overlap by right
+        if len(far) and len(beyond) > most:  # no legal overlap if far longer than peers
             wrong = self._beyond_usual(far)
             lengths = self.end[wrong] - self.start[wrong]
-            wrong = wrong[2 * over[wrong] > lengths]  # not by as much of its length as others are
+            wrong = wrong[2 * over[wrong] > lengths]  # unless the overlap is small for their length
             others = np.setdiff1d(beyond, wrong)
             far, noted = (far, noted) if len(others) <= most else (wrong, others)
         elif not len(far):
@@ -409,14 +413,14 @@ class _Check:
             self._note(HealthRule.OVERRUN, device, noted, excess, HealthAction.NOTED, **at)
 
     def _beyond_usual(self, rows: Int64s) -> Int64s:
-        """Those of some rows that are far longer than all others of their kernel."""
+        """Those of `rows` that are far longer than all other rows of their kernel."""
         usual = self._medians(self.rows.kernel[rows], ~self._marked(rows))
         return rows[(usual > 0) & (self.end[rows] - self.start[rows] > _BEYOND_USUAL * usual)]
 
     def _may_overlap(self, beyond: Int64s) -> Bools:
-        """Which rows the next launch's work may overlap by right: it was launched so that it can
-        start before they end (programmatic dependent launch), and they are no longer than such
-        kernels are."""
+        """Whether the next launch's work may legally overlap each row: it was launched to start
+        before the row ends (programmatic dependent launch), and the row is not longer than
+        usual."""
         early = np.append(self.launches.dependent, False)[np.append(self.launch, -1)]
         usual = self._medians(self.rows.kernel[beyond], self.kept, _LEAST_PEERS + 1)
         length = self.end[beyond] - self.start[beyond]
@@ -426,7 +430,7 @@ class _Check:
     def _shorten(
         self, rule: HealthRule, device: int, here: Bools, rows: Int64s, until: Int64s
     ) -> None:
-        """Make some rows end at `until`; those far beyond their peers as soon as these do."""
+        """Cut rows to end at `until`; rows far longer than their peers get the peers' length."""
         before = self.end[rows] - self.start[rows]
         usual = self._medians(self.rows.kernel[rows], ~self._marked(rows))
         beyond = (usual > 0) & (before > _BEYOND_USUAL * usual)
@@ -442,7 +446,7 @@ class _Check:
         more = {"total": int(here.sum()), "share": excess / max(left, 1), **named}
         self._note(rule, device, rows, excess, HealthAction.SHORTENED, **more)
 
-    # --- Work that is recorded as beginning before its launch.
+    # --- Work recorded as starting before its launch.
 
     def _clocks(self) -> None:
         rows = self.rows
@@ -457,8 +461,8 @@ class _Check:
             self._clock(device, here, early & here, latency)
 
     def _clock(self, device: int, here: Bools, early: Bools, latency: Int64s) -> None:
-        """Shift a device's clock if one shift explains all early work, else set that aside. If the
-        clock gains or loses, the shift is right at one moment only."""
+        """Shift a device's clock if one shift explains all early work; otherwise reject the early
+        rows. If the clock drifts, the shift is right at one moment only."""
         strayed = early & self._strayed(np.flatnonzero(here))
         agreeing = early & ~strayed
         number, total = int(early.sum()), int(here.sum())
@@ -467,9 +471,9 @@ class _Check:
         slope = self._slope(np.flatnonzero(here & ~strayed), early=True)
         agree = int(agreeing.sum()) >= _AGREE * number
         agree = agree and not self._few_among_healthy(latency[early], latency[here & ~early])
-        near = int((latency[agreeing] <= least + _NEAR_NS).sum()) >= _FEW * number  # 3 % in healthy
+        near = int((latency[agreeing] <= least + _NEAR_NS).sum()) >= _FEW * number  # healthy: 3 %
         agree = agree and (slope is not None or (near and self._holds(here & ~strayed, shift)))
-        # by less than clocks are exact to, work is early by no fault of its own
+        # work that is early by less than the clocks' accuracy is kept
         aside = (strayed if agree else early) & (latency < -_NEAR_NS)
         self._set_aside(HealthRule.CLOCK, aside, total=total)
         if not agree:
@@ -491,8 +495,8 @@ class _Check:
         )
 
     def _at_one_moment(self, early: Int64s, latency: Int64s) -> bool:
-        """Whether the earliest of work that begins before its launch is of one part of its time:
-        a clock that is ahead by the same throughout is so everywhere."""
+        """Whether the earliest rows, relative to their launches, are in one part of the early
+        work's time. A clock with a constant offset would spread them."""
         launched, ahead = self.launches.start[self.launch[early]], latency[early]
         near = launched[ahead <= ahead.min() + _NEAR_NS]
         span = int(np.ptp(launched))
@@ -504,10 +508,10 @@ class _Check:
         return latency_slope(launched, self.start[rows] - launched, early=early)
 
     def _few_among_healthy(self, early: Int64s, others: Int64s) -> bool:
-        """Whether so few rows are early that they are wrong themselves, not the device's clock:
-        the latencies of the `others` are as short as those of a healthy recording. With a queue
-        that is hardly ever empty few latencies are; then early ones that are more, and of which
-        many are alike, are the short ones of a clock that is ahead."""
+        """Whether so few rows are early that they are wrong themselves, not the device's clock: the
+        latencies of `others` are as short as in a healthy recording. If the queue is hardly ever
+        empty, few latencies are short. Early rows that are more numerous and similar are then the
+        short latencies of a clock that is ahead."""
         if len(early) > max(2, len(others) // 100) or not len(others):
             return False
         least = int(others.min())
@@ -518,7 +522,7 @@ class _Check:
         return least <= _LONGEST_LEAST_NS and short >= _LEAST_PEERS
 
     def _strayed(self, here: Int64s) -> Bools:
-        """Which of some rows start before what was launched before them on their stream."""
+        """Whether each row starts before work that was launched earlier on its stream."""
         launched = self.launches.start[self.launch[here]]
         order = here[np.lexsort((self.start[here], launched, self.rows.stream[here]))]
         earlier = self.start[order[1:]] < self.start[order[:-1]]
@@ -531,7 +535,8 @@ class _Check:
         return int(late.sum()) <= (1 - _AGREE) * len(rows)
 
     def _returns(self) -> Int64s:
-        """When the first synchronization returned that waited for each row; `_NEVER` for none."""
+        """When the first synchronization that waits for each row returned; `_NEVER` if none
+        does."""
         found = np.full(len(self.rows), _NEVER, dtype=np.int64)
         syncs = self.syncs
         for process in np.unique(syncs.process)[:_MOST_PROCESSES].tolist():
@@ -563,8 +568,8 @@ class _Check:
             some = np.flatnonzero(over & here)
             if not len(some):
                 continue
-            many = len(some) > _OVERLAPPING * total + 1  # not all of these are too long alone
-            if many or self._is_late(here, some, until):  # or another thread launched the work
+            many = len(some) > _OVERLAPPING * total + 1  # too many to be just too long
+            if many or self._is_late(here, some, until):  # or launched by another thread
                 past = int((self.end[some] - until[some]).max())
                 share = past / max(_total(self.end[here] - self.start[here]), 1)
                 self._note(HealthRule.OUTLIVED, device, some, past, total=total, share=share)
@@ -572,9 +577,8 @@ class _Check:
                 self._shorten(HealthRule.OUTLIVED, device, here, some, until)
 
     def _is_late(self, here: Bools, over: Int64s, until: Int64s) -> bool:
-        """Whether it is the device's clock that is late, not some of the rows that are too long:
-        work starts after the synchronization, ends a little after most of them, or after the only
-        one."""
+        """Whether the device's clock is late, rather than some rows too long: rows start after the
+        synchronization, end only a little after it, or outlive most of them."""
         if bool((self.start[over] >= until[over]).any()):
             return True
         waited = np.unique(until[here & (until < _NEVER)])
@@ -589,9 +593,9 @@ class _Check:
             return
         launches, rows, number = self.launches, self.rows, self.by_key.number
         known = self.launch[self.launch >= 0]
-        due = self.by_key.order if len(known) else known  # else nothing says whose work this is
+        due = self.by_key.order if len(known) else known  # else no work can be assigned
         due = due[((launches.kind != OTHER) & ~launches.captured)[due]]
-        due = due[np.diff(number[due], prepend=-1) > 0]  # a call around its driver's is one
+        due = due[np.diff(number[due], prepend=-1) > 0]  # a runtime call and its driver's are one
         served = np.zeros(len(launches) + 1, dtype=np.bool_)
         served[number[known]] = True
         did = served[number[due]]
@@ -605,10 +609,9 @@ class _Check:
             self._before(device, some)
 
     def _lost_of(self, process: int, start: Int64s, did: Bools) -> None:
-        """Note launches of a process without work. If any work of its devices was recorded before
-        one, and any after it or a synchronization that returned, it lost its work. Those before
-        are of a time at which devices were not recorded yet, those after had not run when the
-        recording ended."""
+        """Note launches of a process that have no work. Work is lost if its devices recorded work
+        before the launch, and work or a returned synchronization after it. Earlier launches were
+        made before devices were recorded, later ones had not run when the recording ended."""
         kept = np.flatnonzero(self.kept & ~self.rows.exempt)
         device = self.rows.device[kept]
         its = np.bincount(device[self.process[kept] == process], minlength=len(self.rows.devices))
@@ -619,7 +622,7 @@ class _Check:
         if len(devices) == 1:
             last = max(last, int(self.syncs.start[self.syncs.process == process].max(initial=0)))
         ran = self.launch[on][self.launch[on] >= 0]
-        if len(ran) and np.ptp(self.rows.stream[on]) == 0:  # copies were behind it, too
+        if len(ran) and np.ptp(self.rows.stream[on]) == 0:  # copies queue on the stream, too
             last = max(last, int(self.launches.start[ran].max()))
         without = {
             HealthRule.LOST: ~did & (start > first) & (start < last),
@@ -651,9 +654,9 @@ class _Check:
                 self._note(HealthRule.REPLAYS, device, count=lost, total=expected, share=share)
 
     def _before(self, device: int, some: Int64s) -> None:
-        """Note work whose launch number is below those of all launches that were recorded, and,
-        if it is of one process, other work without a launch: not of kernels that never have one,
-        because recorders do not know all calls that launch."""
+        """Note work with a launch number below those of all recorded launches and, if one process
+        launched it, other work without a launch. Kernels that never have a launch are not noted:
+        recorders do not know all calls that launch."""
         rows, launches = self.rows, self.launches
         here = np.flatnonzero((rows.device == device) & self.kept & ~rows.exempt)
         owners = np.unique(self.process[here][self.launch[here] >= 0])
@@ -672,7 +675,7 @@ class _Check:
             share = time / max(whole, 1)
             self._note(HealthRule.BEFORE, device, found, time, total=len(here), share=share)
 
-    # --- What confirms other rules, or concerns the recording as a whole.
+    # --- Rules that confirm others, or concern the whole recording.
 
     def _beyond_peers(self) -> None:
         rows = self.rows
@@ -690,12 +693,12 @@ class _Check:
             worst = int(some[length[some].argmax()])
             time, unseen = _total(length[some]), _total(length[np.intersect1d(some, last)])
             whole = _total(length[(rows.device == device) & self.kept & ~rows.exempt])
-            # nothing behind the last on a stream tells that it took so long
+            # the last row of a stream has no later work to confirm its length
             more = self._worst(worst) | {"share": unseen / max(whole - unseen, 1)}
             self._note(HealthRule.BEYOND_PEERS, device, some, time, **more)
 
     def _gaps(self) -> None:
-        """Note times of a minute or more without any event, beside which the rest is short."""
+        """Note gaps of a minute or more without events, if they are far longer than the rest."""
         start = np.concatenate((self.start[self.kept], self.launches.start))
         if not len(start):
             return
@@ -712,11 +715,11 @@ class _Check:
             self._note(HealthRule.GAP, -1, count=len(gaps), excess_ns=empty, share=share)
 
     def _missing_parts(self) -> None:
-        """Note times in which neither host nor device recorded anything, though the launch numbers
-        go on as they do elsewhere: these calls were made, and are not in the file. Without them
-        the numbers hardly advance while a program is busy with something else. Recorders leave out
-        many calls (a ROCm trace of XLA had 3 %): so many are missing that some would be there."""
-        if any(note.rule is HealthRule.GAP for note in self.notes):  # of two recordings
+        """Note times without any event during which the launch numbers go on as elsewhere: calls
+        were made and are not in the file. If the program only did something else, the numbers would
+        hardly advance. Recorders skip many calls (a ROCm trace of XLA has 3 % of them), so enough
+        must be missing that some would have been recorded."""
+        if any(note.rule is HealthRule.GAP for note in self.notes):  # between two recordings
             return
         launches = self.launches
         for process in np.unique(launches.process).tolist():
@@ -744,8 +747,8 @@ class _Check:
                     self._note(HealthRule.MISSING_PART, -1, _NONE, gap, **of)
 
     def _too_long(self) -> None:
-        """Note launches that nearly all take far longer on the host than any runtime needs: a full
-        queue holds some of them up, a wrong unit lengthens all."""
+        """Note launches if nearly all take far longer on the host than any runtime needs: a full
+        queue delays some, a wrong time unit all."""
         launches = self.launches
         length = (launches.end - launches.start)[(launches.kind == KERNEL) & ~launches.captured]
         if len(length) < _LAUNCHES:
@@ -757,7 +760,7 @@ class _Check:
             self._note(HealthRule.TOO_LONG, -1, count=len(length), **more)
 
     def _drift(self) -> None:
-        """Note a device's clock that gains or loses, by the least latency over time."""
+        """Note devices whose clock drifts, judged by the minimum latency over time."""
         known = self.kept & (self.launch >= 0) & ~self.rows.exempt
         for device, here in self._by_device(known):
             slope = None if device in self.shifted else self._slope(here)
@@ -767,7 +770,7 @@ class _Check:
                 self._late_clock(device, here)
 
     def _late_clock(self, device: int, launched: Int64s) -> None:
-        """Note a device that was idle often and began nothing soon after its launch."""
+        """Note a device that was often idle and never started work soon after its launch."""
         least = int((self.start[launched] - self.launches.start[self.launch[launched]]).min())
         if least < _LATE_NS:
             return
@@ -814,7 +817,7 @@ class _Check:
         return {"worst": self._name(row), "worst_ns": length, "usual_ns": usual_ns}
 
     def _medians(self, kernels: Int64s, among: Bools, least: int = _LEAST_PEERS) -> Int64s:
-        """The median length of some kernels, 0 if `among` rows are fewer than `least` of them."""
+        """The median length of each kernel, 0 if `among` has fewer than `least` rows of it."""
         wanted = np.zeros(len(self.rows.kernels) + 1, dtype=np.bool_)
         wanted[kernels] = True
         wanted[-1] = False  # copies and sets
@@ -829,7 +832,7 @@ class _Check:
         return found[kernels]
 
     def _by_device(self, found: Bools) -> Iterator[tuple[int, Int64s]]:
-        """Yield the devices of some rows with their rows."""
+        """Yield each device of the marked rows with these rows."""
         rows = np.flatnonzero(found)
         on = self.rows.device[rows]
         for device in np.flatnonzero(np.bincount(on)).tolist():
@@ -837,8 +840,8 @@ class _Check:
 
 
 def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
-    """When the next work of the same stream starts that does not start at the same time; rows are
-    in order of stream and start."""
+    """When the next work on the same stream starts after each row's start. Rows are in order of
+    stream and start."""
     differs = (stream[1:] != stream[:-1]) | (start[1:] != start[:-1])
     place = np.append(np.where(differs, np.arange(1, len(start)), len(start)), len(start))
     following = np.minimum.accumulate(place[::-1])[::-1]
@@ -847,13 +850,12 @@ def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
 
 
 def _total(times: Int64s) -> int:
-    """The sum of times, which of a damaged file may be more than 64 bits hold."""
+    """The sum of times, limited to what a manifest can hold: a damaged file's may overflow."""
     return int(min(float(times.sum(dtype=np.float64)), LARGEST))
 
 
 def timeless(start: Int64s, end: Int64s) -> Bools:
-    """Which events start at 0, or ahead of it, although all others start far behind it: these have
-    no time."""
+    """Which events have no time: they start at or before 0 while all others start far later."""
     zero: Bools = start <= 0
     if not zero.any():
         return zero
@@ -865,7 +867,7 @@ def timeless(start: Int64s, end: Int64s) -> Bools:
 
 
 def _once(launches: HostLaunches) -> HostLaunches:
-    """The launches, each once: a file that has work twice may have its launches twice."""
+    """The launches without duplicates: a file with duplicate work may have duplicate launches."""
     columns = (launches.correlation, launches.start, launches.end, launches.kind)
     order = np.lexsort(columns)
     again = _repeats(*(column[order] for column in columns))
@@ -874,7 +876,7 @@ def _once(launches: HostLaunches) -> HostLaunches:
 
 
 def _repeats(*columns: npt.NDArray[np.signedinteger[Any]]) -> Bools:
-    """Whether each row but the first has the values of the one before it in all of the columns."""
+    """Whether each row but the first equals the row before it in all columns."""
     found: Bools = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
     return found
 
@@ -894,8 +896,7 @@ def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
 
 
 class _ByKey:
-    """Launches in order of their keys, and of their starts if these are equal; `number` counts the
-    keys, by launch."""
+    """Launches sorted by key and start; `number` is the number of each launch's key."""
 
     def __init__(self, keys: Int64s, start: Int64s) -> None:
         self.order = np.lexsort((start, keys))
@@ -904,8 +905,8 @@ class _ByKey:
         self.number[self.order[1:]] = np.cumsum(~_repeats(self.keys))
 
     def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
-        """The last launch with each key that began by a time, the first if none did; -1 for
-        none with the key. Only a number that is used again has several."""
+        """The last launch with each key that started by `until`, the first if none did; -1 if there
+        is none. A key has several only if its number is reused."""
         last = len(self.keys) - 1
         place = np.minimum(np.searchsorted(self.keys, wanted), last)
         there = (self.keys[place] == wanted) & (wanted >= 0)

@@ -46,8 +46,8 @@ from profiler.trace.manifest_fields import (
 )
 from profiler.trace.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
 
-# --- The manifest without secrets: if texts of a user's stand in it. `redaction` decides what
-# one is; what is written has none, and neither has what is read of bundles that others wrote.
+# --- The manifest without secrets in the user's texts. `redaction` decides what is one. They are
+# removed on writing, and on reading bundles that others wrote.
 
 
 _TEXTS = (
@@ -64,8 +64,8 @@ _TEXTS = (
 
 
 def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a run, by the manifest's keys, without secrets. Values are plain; others
-    stay as they are."""
+    """What is known of a run, by the manifest's keys, without secrets. Plain values are redacted;
+    others are unchanged."""
     homes = own_homes()
     found = dict(document)
     if "command_line" in found:
@@ -87,7 +87,7 @@ def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(entries: Any, part: str, homes: tuple[str, ...]) -> Any:
-    """Entries by name, or in order, whose `part` alone is a text of a user's."""
+    """Entries by name, or in order, with `part`, their only text of the user, redacted."""
     if isinstance(entries, dict):
         return {name: _plain_part(entry, part, homes) for name, entry in entries.items()}
     return [_plain_part(entry, part, homes) for entry in entries]
@@ -107,7 +107,7 @@ def _plain(value: Any, homes: tuple[str, ...]) -> Any:
     return [_plain(inner, homes) for inner in value] if isinstance(value, list) else value
 
 
-# --- `manifest.json`: what a bundle holds and how it came to be.
+# --- `manifest.json`: what a bundle contains and how it was recorded.
 
 
 FORMAT_VERSION = 2
@@ -130,20 +130,19 @@ _Int32OrNone = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 
 
 class _Described(Fields, frozen=True, kw_only=True):
-    """What the producer of a run knows beside its events and drops.
+    """What the producer of a run knows besides its events and drops.
 
     `devices`, `submodules` and `attribution` are by name, `attribution` by submodule (capture) or
-    device (imports). `settings` are what all pipeline calls were given, `pipeline_settings` by
-    number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
-    the producer recorded, such as timeline, launches, shapes, memory: an open set.
-    `health` is what a check of the recording's events against each other counted and put right,
-    `shortened` are the commands whose lengths it put right, `workless` the calls by number of
-    whose launches no work was recorded. `occupancy` is of kernels, if their producer says it.
-    `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
-    in order of their start, `generations` in that of the first pipeline call of each.
+    device (imports). `settings` are common to all pipeline calls, `pipeline_settings` are those of
+    one, by its number. `capabilities` are sorted codes of what the producer recorded, such as
+    timeline, launches, shapes, memory: an open set. `health` are the notes of `trace/health.py`,
+    `shortened` the commands whose lengths it corrected, `workless` the numbers of calls whose
+    launches have no recorded work. `occupancy` is of kernels, if the producer reports it.
+    `host_activities` are what the host did in the longest gaps of devices. `compilations` are in
+    order of their start, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
-    `cached_calls` are calls that were made under a step cache, in order of their index.
-    `job` is None if the run is of one process, `parts` if one recorder saw all of it.
+    `cached_calls` are calls that were made under a step cache, in order of their index. `job` is
+    None if the run is of one process, `parts` if one recorder saw all of it.
     """
 
     producer: str
@@ -177,14 +176,14 @@ class _Described(Fields, frozen=True, kw_only=True):
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):
-    """What the producer of a run knows beside its events."""
+    """What the producer of a run knows besides its events."""
 
     drops: tuple[Drop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CallEntry:
-    """A call and the file that holds it; `bytes` is the file's size, `commands` its commands."""
+    """A call and its file; `bytes` is the file's size, `commands` the number of its commands."""
 
     call: Call
     file: str
@@ -262,8 +261,8 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything in `manifest.json`. `created` is UTC, ISO 8601; `files` maps the files that are
-    no call (`host.pb`, `merged.pb`) to their sizes in bytes."""
+    """Everything in `manifest.json`. `created` is UTC, ISO 8601; `files` has the sizes in bytes of
+    files that are not calls (`host.pb`, `merged.pb`)."""
 
     run_id: str
     created: str
@@ -272,12 +271,12 @@ class Manifest:
     files: Mapping[str, int]
 
     def to_json(self) -> str:
-        """All of `chunks`."""
+        """The text of `manifest.json`."""
         return b"".join(self.chunks()).decode()
 
     def chunks(self) -> Iterator[bytes]:
-        """The text of `manifest.json`, some calls at a time: that of a long run is no copy of it in
-        the memory of the program that was recorded."""
+        """Yield the text of `manifest.json`, some calls at a time, so that a long run needs no copy
+        of it in the recorded program's memory."""
         info = info_document(self.info)
         document = {
             "format_version": FORMAT_VERSION,
@@ -350,7 +349,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _loosely(text: bytes) -> object:
-    """The document for a message about it, None if even that is asked too much."""
+    """The document for use in an error message; None if it cannot be parsed at all."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -383,7 +382,8 @@ def _manifest(document: _Document) -> Manifest:
 
 
 def _check_plain(name: str, where: str) -> None:
-    """A file name has no folder, so that nothing outside the bundle is ever opened."""
+    """Raise ValueError if a file name has a folder, so that no file outside the bundle is
+    opened."""
     if name != Path(name).name or not name.isprintable() or name in ("", ".", ".."):
         raise ValueError(f"{where}: {name!r:.80} is no plain file name")
 
@@ -444,7 +444,7 @@ def _shown(key: str) -> str:
     return key if key.isprintable() and len(key) <= _LONGEST_KEY else f"{key!r:.{_LONGEST_KEY}}"
 
 
-# --- Which bundles are ranks of one job, and of which run of it.
+# --- Which bundles are ranks of the same run of a job.
 
 
 _LARGEST_MANIFEST = 256 << 20  # bytes of a manifest
@@ -457,27 +457,27 @@ class _OfJob(msgspec.Struct, frozen=True):
 
 
 def job_of(bundle: Path) -> Job | None:
-    """The job of which a bundle has one rank; None for other bundles and paths."""
+    """The job of a bundle that has one rank of it; None for other bundles and paths."""
     return _rank_of(bundle).job
 
 
 def _rank_of(bundle: Path) -> _OfJob:
-    """What a manifest says of its job; nothing if it is no bundle of one rank."""
+    """The job in a manifest; empty if it is not a bundle of one rank."""
     manifest = bundle / MANIFEST_NAME
     if not manifest.is_file():
         return _OfJob()
     try:
         with opened(manifest) as file:
             found = decoded(file.read(_LARGEST_MANIFEST), _OfJob)
-    except (OSError, InputError, ValueError, RecursionError):  # whoever loads it says so
+    except (OSError, InputError, ValueError, RecursionError):  # reported when it is loaded
         return _OfJob()
     return found if found.job is not None and len(found.job.ranks) == 1 else _OfJob()
 
 
 def ranks_of_newest(bundles: Sequence[Path]) -> list[Path]:
-    """The bundles that are one run with the first of `bundles`, which are the newest first: ranks
-    of its job, up to one that is there again, as an earlier run of the same job has it. A copy of a
-    bundle is no earlier run: it is left out."""
+    """The bundles that are ranks of the same run as the first of `bundles`, which are sorted newest
+    first. The search ends at a rank that was already found: that is an earlier run of the job. A
+    copy of a bundle is not an earlier run and is skipped."""
     own = job_of(bundles[0])
     if own is None:
         return [bundles[0]]

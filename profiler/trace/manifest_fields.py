@@ -21,7 +21,7 @@ LARGEST = (1 << 53) - 1
 _Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
 _Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 _Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-_Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # beyond it nothing was measured
+_Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # values beyond are no measurement
 _Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not known
 _CallIndex = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
@@ -30,10 +30,11 @@ Setting = bool | _Whole | _Real | str | None
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of the manifest: unknown keys are refused, what has its default is left out."""
+    """A part of the manifest. Unknown keys are refused; fields with their default are not
+    written."""
 
     def as_json(self) -> dict[str, Any]:
-        """What is known, by key, as in the JSON; nested structs are mappings, too."""
+        """The known values by key, as in the JSON; nested structs are mappings, too."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         return values
 
@@ -64,7 +65,8 @@ class Device(Fields, frozen=True, kw_only=True):
 
 
 class OverheadRatio(Fields, frozen=True, kw_only=True):
-    """`factor` turns operator times as traced into untraced ones; its 95 % interval."""
+    """`factor` converts traced operator times into untraced ones; `low` and `high` are its 95 %
+    interval."""
 
     factor: _Factor
     low: _Real | None = None
@@ -92,27 +94,27 @@ class Submodule(Fields, frozen=True, kw_only=True):
 
 
 class StepsFrom(StrEnum):
-    """What tells the steps of an imported run."""
+    """How the steps of an imported run were determined."""
 
     SCHEDULER = "scheduler"
     CALL_ORDER = "call_order"
 
 
 class CallsFrom(StrEnum):
-    """What tells the calls of an imported run that has no ranges of modules."""
+    """How the calls of an imported run without module ranges were determined."""
 
-    ANNOTATIONS = "annotations"  # that its script named
+    ANNOTATIONS = "annotations"  # ranges that the script named
     PROFILER_STEPS = "profiler_steps"
     OPERATORS = "operators"  # guessed: embeddings, compiled regions, convolutions
     GRAPH_LAUNCHES = "graph_launches"
     CAPTURED_OPERATORS = "captured_operators"  # launches of graphs, guessed from their captures
     KERNEL_PERIOD = "kernel_period"  # guessed: the same kernels again
     MODULE_PERIOD = "module_period"  # guessed: the first operation of a compiled module again
-    NOTHING = "nothing"  # all of it is one: a report of kernels
+    NOTHING = "nothing"  # the whole file is one call: a report of kernels
 
     @property
     def guessed(self) -> bool:
-        """Whether nothing in the trace says that these are calls."""
+        """Whether the calls were inferred, because the trace does not name them."""
         return self in (
             CallsFrom.OPERATORS,
             CallsFrom.CAPTURED_OPERATORS,
@@ -123,10 +125,10 @@ class CallsFrom(StrEnum):
 
 class Graphs(Fields, frozen=True, kw_only=True):
     """Replays of CUDA or HIP graphs: how many there are, of how many kernels, and how many of these
-    have operators from a capture's trace. `captures` counts captured graphs that were given, `best`
-    is the largest share of a replay's kernels that one of them has if none fits; `uncompared`
-    are replays without a capture that were not compared with all, which would have taken too long.
-    `captured` counts launches that this trace itself captured."""
+    have operators from a capture's trace. `captures` counts the captured graphs in the given
+    traces. If none fits a replay, `best` is the largest share of its kernels that one has.
+    `uncompared` counts replays without a capture that were not compared with all captures, for lack
+    of time. `captured` counts launches that this trace itself captured."""
 
     replays: _Count = 0
     kernels: _Count = 0
@@ -140,9 +142,9 @@ class Graphs(Fields, frozen=True, kw_only=True):
 class Recording(Fields, frozen=True, kw_only=True):
     """How the run was recorded, as far as an importer knows. `source` is the imported file;
     `calls_from`, `steps_from` and `described_as` say where calls, steps and labels come from;
-    `names_kept_whole` counts names that could not be taken apart; `nvtx_domains` are those, but the
-    default one, whose ranges say what ran; `commands_of` are the files whose
-    commands were kept if the bundle is an excerpt."""
+    `names_kept_whole` counts names that could not be parsed; `nvtx_domains` are those, besides the
+    default one, whose ranges say what ran; `commands_of` are the files whose commands were kept if
+    the bundle is an excerpt."""
 
     source: str = ""
     files: _Count | None = None
@@ -164,18 +166,18 @@ class Recording(Fields, frozen=True, kw_only=True):
 
 
 class ActivityKind(StrEnum):
-    """What the host was in."""
+    """The kind of what the host did."""
 
-    FUNCTION = "function"  # of Python, a module's call included
+    FUNCTION = "function"  # a Python function, or a module's call
     OPERATOR = "operator"
     RUNTIME_CALL = "runtime_call"
-    RANGE = "range"  # that the user or the profiler named
+    RANGE = "range"  # named by the user or the profiler
 
 
 class HostActivity(Fields, frozen=True, kw_only=True):
-    """What the host was in on `thread` from `start_ns` for `duration_ns`, on the run's clock: kept
-    of what was recorded for the times at which a device had nothing to do. `repeated` is what it
-    called most often meanwhile, `times` how often."""
+    """What the host did on `thread` from `start_ns` for `duration_ns`, on the run's clock; kept
+    only for times when a device was idle. `repeated` is what it called most often meanwhile,
+    `times` how often."""
 
     name: str
     kind: ActivityKind
@@ -187,7 +189,7 @@ class HostActivity(Fields, frozen=True, kw_only=True):
 
 
 class Warmup(Fields, frozen=True, kw_only=True):
-    """What ran before the run and is not in it."""
+    """What ran before the run and is not part of it."""
 
     runs: _Count | None = None
     duration_ns: _Count | None = None
@@ -195,15 +197,15 @@ class Warmup(Fields, frozen=True, kw_only=True):
 
 
 class AttributedTo(StrEnum):
-    """What operators were attributed to."""
+    """To what operator time was attributed."""
 
     MODULES = "modules"  # by their paths
     CALLS = "calls"
 
 
 class Attribution(Fields, frozen=True, kw_only=True):
-    """How much operator time was attributed; an importer also counts commands, those outside calls
-    and those whose launch is not known."""
+    """How much operator time was attributed. An importer also counts commands, those outside calls
+    and those without a known launch."""
 
     to: AttributedTo = AttributedTo.MODULES
     attributed_ns: _Count = 0
@@ -215,38 +217,38 @@ class Attribution(Fields, frozen=True, kw_only=True):
 
 
 class HealthRule(StrEnum):
-    """What events of a recording cannot be, if it is right."""
+    """Events that a correct recording cannot contain, and other doubts about it."""
 
-    OVERRUN = "overrun"  # runs past the begin of the next launch's work on its stream
-    LOST = "lost_work"  # launches of kernels without any
-    UNLAUNCHED = "lost_launches"  # of work, amid those of other work
-    OPERATORS = "lost_operators"  # that work of devices names
-    REPLAYS = "incomplete_replays"  # of graphs, that lack work which others have
-    HOST_ONLY = "host_only"  # all of them
-    HOST_TIMES = "host_times"  # of nodes that launch: when their device ran them is not recorded
-    CLOCK = "clock"  # work begins before its launch
-    LATE_CLOCK = "late_clock"  # no work begins soon after its launch, on a device that is idle
+    OVERRUN = "overrun"  # work still runs when the next launch's work on its stream starts
+    LOST = "lost_work"  # launches without work
+    UNLAUNCHED = "lost_launches"  # work without a launch, amid work with one
+    OPERATORS = "lost_operators"  # operators that device work names, but the file lacks
+    REPLAYS = "incomplete_replays"  # replays of graphs without some work of other replays
+    HOST_ONLY = "host_only"  # no device work at all
+    HOST_TIMES = "host_times"  # nodes have host times: when the device ran is not recorded
+    CLOCK = "clock"  # work starts before its launch
+    LATE_CLOCK = "late_clock"  # no work starts soon after its launch on an idle device
     NO_TIME = "no_time"
     NEGATIVE = "negative_length"
-    UNFINISHED = "unfinished"  # began and never ended
-    NO_LENGTH = "no_length"  # of a kernel, on a clock that is fine enough for one
-    TOO_SHORT = "too_short"  # kernels, in the middle
+    UNFINISHED = "unfinished"  # started and never ended
+    NO_LENGTH = "no_length"  # kernels of length 0, though the clock is fine enough
+    TOO_SHORT = "too_short"  # the median kernel
     TWICE = "twice"
-    SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
-    REUSED_NUMBERS = "reused_launch_numbers"  # by one
+    SHARED_NUMBERS = "shared_launch_numbers"  # shared by several processes
+    REUSED_NUMBERS = "reused_launch_numbers"  # reused by one process
     OUTLIVED = "outlived_synchronization"
-    BEFORE = "before"  # launched before the recording began
-    DEVICE_ONLY = "device_only"  # no launch of any work
-    LATE = "late"  # launched before the recording of devices began
+    BEFORE = "before"  # launched before the recording started
+    DEVICE_ONLY = "device_only"  # no launches at all
+    LATE = "late"  # launched before devices were recorded
     CUT = "cut"  # had not run when the recording ended
     BEYOND_PEERS = "beyond_peers"  # far longer than others of its kernel
-    MISSING_PART = "missing_part"  # calls of the runtime in a time without any event
-    TOO_LONG = "too_long"  # nearly all launch calls of the host
+    MISSING_PART = "missing_part"  # runtime calls during a time without any event
+    TOO_LONG = "too_long"  # nearly all launch calls take too long
     GAP = "gap"  # between two recordings in one file
     DRIFT = "drift"  # of a device's clock
     FRONT_END = "front_end"  # a process with operators that launched nothing, beside one that did
-    NO_JSON = "no_json"  # text of events that cannot be read
-    BROKEN_OFF = "broken_off"  # the file's text
+    NO_JSON = "no_json"  # events whose text is not valid JSON
+    BROKEN_OFF = "broken_off"  # the file's text ends early
 
     @property
     def damage(self) -> bool:
@@ -265,23 +267,22 @@ class HealthRule(StrEnum):
 
 
 class HealthAction(StrEnum):
-    """What was done about what a rule counted."""
+    """What was done about the rows that a rule found."""
 
     SHORTENED = "shortened"
     SHIFTED = "shifted"
     SET_ASIDE = "set_aside"
-    REKEYED = "rekeyed"  # by the process whose launches fit
-    LEFT_OUT = "left_out"  # time in which nothing was recorded
-    NOTED = "noted"  # and nothing else
+    REKEYED = "rekeyed"  # assigned to the process whose launches fit
+    LEFT_OUT = "left_out"  # the unrecorded time does not count
+    NOTED = "noted"  # nothing was changed
 
 
 class HealthNote(Fields, frozen=True, kw_only=True):
-    """What a rule counted on `device` ("" if on no known one, "cuda:0, cuda:1" if on one of
-    these), of `total` rows or launches, in `calls` of which all work is lost.
-    `excess_ns` is by how much times were wrong in all, `share` what that is of the device's time,
-    or the count of the total. `worst` names the row that is most wrong, recorded as `worst_ns` long
-    where others of its kernel are `usual_ns`. `at_byte` is where in the file's text, unpacked, it
-    begins."""
+    """What a rule found on `device` ("" if unknown, "cuda:0, cuda:1" if on one of these): `count`
+    of `total` rows or launches, in `calls` calls that lost all work. `excess_ns` is by how much
+    times were wrong in total; `share` is its share of the device's time, or the count's of the
+    total. `worst` names the row that is most wrong: it was recorded as `worst_ns` long, others of
+    its kernel are `usual_ns`. `at_byte` is where the damage starts in the file's unpacked text."""
 
     rule: HealthRule
     device: str = ""
@@ -299,15 +300,15 @@ class HealthNote(Fields, frozen=True, kw_only=True):
 
     @property
     def unrelated(self) -> bool:
-        """Whether times of the device are not those of the host: what it waited for is not
-        known."""
+        """Whether device times cannot be compared with host times, so that it is not known what the
+        device waited for."""
         late = self.rule is HealthRule.OUTLIVED and self.action is HealthAction.NOTED
         return late or self.rule in (HealthRule.DRIFT, HealthRule.LATE_CLOCK)
 
 
 class Shortened(Fields, frozen=True, kw_only=True):
-    """A command that a check made shorter than the `recorded_ns` of the file: it has `duration_ns`
-    in the bundle, whose traces have no column for both."""
+    """A command that a check made shorter: the file has `recorded_ns`, the bundle `duration_ns`,
+    because traces have no column for both."""
 
     device: str
     track: str
@@ -317,9 +318,9 @@ class Shortened(Fields, frozen=True, kw_only=True):
 
 
 class Occupancy(Fields, frozen=True, kw_only=True):
-    """How a kernel filled the processors of a device, as its producer estimates from the launch:
-    the means of its executions, by their time. `occupancy_share` is that of the warps that they
-    can hold; what is not known is None."""
+    """How a kernel filled a device's processors, as estimated by its producer from the launch:
+    means over its executions, weighted by time. `occupancy_share` is the share of the warps that
+    fit; unknown values are None."""
 
     device: str
     kernel: str
@@ -329,8 +330,7 @@ class Occupancy(Fields, frozen=True, kw_only=True):
 
 
 class Uncaptured(Fields, frozen=True, kw_only=True):
-    """A module or session that was executed outside captured calls: how often, and for how long in
-    all."""
+    """A module or session that ran outside captured calls: how often, and its total time."""
 
     name: str
     calls: _Count = 0
@@ -338,9 +338,9 @@ class Uncaptured(Fields, frozen=True, kw_only=True):
 
 
 class Coverage(Fields, frozen=True, kw_only=True):
-    """How much of what modules and sessions executed lies in captured calls, on the host's clock,
-    in the `pipelines` pipeline calls in which that was measured; `share` is that of the captured
-    time. `uncaptured` is in order of time."""
+    """How much of the host time of modules and sessions is in captured calls, measured in
+    `pipelines` pipeline calls; `share` is that of the captured time. `uncaptured` is in order of
+    time."""
 
     pipelines: _Count = 0
     captured_ns: _Count = 0
@@ -350,14 +350,14 @@ class Coverage(Fields, frozen=True, kw_only=True):
 
 
 def quantity(value: object) -> int | None:
-    """A size, count or time from a foreign file, if it is one that the manifest can hold."""
+    """A size, count or time from a foreign file; None if the manifest cannot hold it."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= LARGEST else None
 
 
 def setting(value: bool | float) -> Setting:
-    """An argument of a pipeline as the manifest can hold it: text if it is no such number."""
+    """A pipeline's argument as the manifest can hold it: as text if the number is too large."""
     if isinstance(value, bool):
         return value
     number = int(value) if isinstance(value, int) else float(value)
@@ -365,11 +365,11 @@ def setting(value: bool | float) -> Setting:
 
 
 def stated(fields: Fields | None) -> Mapping[str, Any]:
-    """What is known, by key, as in the JSON; nested structs are mappings, too."""
+    """The known values by key, as in the JSON; nested structs are mappings, too."""
     return {} if fields is None else fields.as_json()
 
 
-# --- What a manifest says of calls that a step cache of diffusers' let skip blocks.
+# --- Calls in which a diffusers step cache skipped blocks.
 #
 # `docs/file-format.md` describes the keys.
 
@@ -378,9 +378,9 @@ _KnownCallIndex = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class CachedCall(Fields, frozen=True, kw_only=True):
-    """The call of index `call`, made under `cache`, which may skip so many `blocks`: paths of those
-    that it skipped. `without_uncond`: the unconditional half of the batch was left out.
-    `residual_ratio` is what FirstBlockCache held against its threshold."""
+    """The call of index `call`, made with a step cache, `cache`, that could skip `blocks` blocks;
+    `skipped` are the paths of those that it did. `without_uncond`: the unconditional half of the
+    batch was skipped. `residual_ratio` is what FirstBlockCache compared with its threshold."""
 
     call: _KnownCallIndex
     cache: str
@@ -390,23 +390,22 @@ class CachedCall(Fields, frozen=True, kw_only=True):
     residual_ratio: _Real | None = None
 
 
-# --- What a manifest says of clocks: whose time the timestamps are, and how others were laid onto
-# it.
+# --- Clocks: which one the timestamps are of, and how others were aligned with it.
 #
 # `docs/file-format.md` describes the keys.
 
 
 class ClockName(StrEnum):
-    """Whose time the timestamps are."""
+    """The clock of the timestamps."""
 
     REALTIME = "CLOCK_REALTIME"
     BOOTTIME = "CLOCK_BOOTTIME"  # since the machine's start
-    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that is not known
-    DEVICE = "device"  # that of `Clocks.reference`
+    LOCAL_TIME = "local_time"  # CLOCK_REALTIME in an unknown time zone
+    DEVICE = "device"  # the clock of `Clocks.reference`
 
 
 class PlacedBy(StrEnum):
-    """How the clock of a device was laid onto the run's."""
+    """How a device's clock was aligned with the run's."""
 
     OWN_CLOCK = "own_clock"
     SHARED_CALL = "shared_call"
@@ -416,7 +415,8 @@ class PlacedBy(StrEnum):
 
 
 class DeviceClock(Fields, frozen=True, kw_only=True):
-    """`offset_ns` was added to the device's times, known to within `uncertainty_ns`."""
+    """How a device's clock was aligned: `offset_ns` was added to its times, and is known to within
+    `uncertainty_ns`."""
 
     placed_by: PlacedBy
     offset_ns: _Time = 0
@@ -424,8 +424,8 @@ class DeviceClock(Fields, frozen=True, kw_only=True):
 
 
 class Clocks(Fields, frozen=True, kw_only=True):
-    """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
-    times, to get the run's clock, which is off by `within_ns` at most if that is known."""
+    """The run's clock: add `monotonic_offset_ns` to CLOCK_MONOTONIC, or `base_ns` to the imported
+    file's times. Its error is at most `within_ns`, if known."""
 
     clock: ClockName | None = None
     reference: str = ""
@@ -436,9 +436,9 @@ class Clocks(Fields, frozen=True, kw_only=True):
     devices: dict[str, DeviceClock] = field(default_factory=dict)
 
 
-# --- What a manifest says of code that was compiled while the run went on.
+# --- Code that was compiled during the run.
 #
-# Texts are of the user's program and of its compiler: bounded here, escaped if they are shown.
+# Texts are from the user's program and its compiler: bounded here, escaped when shown.
 # `docs/file-format.md` describes the keys.
 
 
@@ -450,8 +450,8 @@ _Reason = Annotated[str, Meta(max_length=LONGEST_REASON)]
 
 
 class GraphBreak(Fields, frozen=True, kw_only=True):
-    """Why the compiler ended a graph before the code's end, `times` times; `place` is the line of
-    the program, "" if the compiler does not tell."""
+    """Why the compiler ended a graph early, `times` times; `place` is the line of the program, ""
+    if the compiler does not say."""
 
     reason: _Reason
     place: _Name = ""
@@ -462,10 +462,10 @@ class Compilation(Fields, frozen=True, kw_only=True):
     """One compilation of `function`, from `start_ns` on the run's clock for `duration_ns`, in the
     call of index `call`, -1 in a pipeline call outside of every call.
 
-    `id` is the compiler's own. `recompile_reason` says why what had been compiled before did not
-    do, "" for a first compilation. `failure` says why it came to nothing: the code then runs as it
-    is. `forgotten` counts compilations before this one of which the compiler has kept nothing but
-    how long they took, `forgotten_ns` together.
+    `id` is the compiler's own. `recompile_reason` says why earlier compiled code could not be used,
+    "" for a first compilation. `failure` says why compiling failed: the code then runs uncompiled.
+    `forgotten` counts earlier compilations of which the compiler kept only the time, `forgotten_ns`
+    in total.
     """
 
     id: _Name = ""
@@ -480,14 +480,14 @@ class Compilation(Fields, frozen=True, kw_only=True):
     forgotten_ns: _Count = 0
 
 
-# --- What was executed but is not in the trace, as the manifest has it: strict about every value.
+# --- Drops (executed but not in the trace) in the manifest; every value is checked.
 
 
 _CountOrUnknown = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
 
 
 class _Detail(Fields, frozen=True, kw_only=True):
-    """A note of a drop; its values may be notes again."""
+    """The note of a drop; its values may be notes, too."""
 
     code: DropReason
     values: dict[str, int | float | str | _Detail | tuple[int | float | str | _Detail, ...]] = (
@@ -495,7 +495,7 @@ class _Detail(Fields, frozen=True, kw_only=True):
     )
 
     def note(self) -> Note:
-        """The note that it says. Raises ValueError for a value that is called `code`."""
+        """The `Note` for this entry. Raises ValueError if a value is called `code`."""
         if "code" in self.values:
             raise ValueError("a value of a drop's detail is called code")
         return Note(self.code, {name: _value(value) for name, value in self.values.items()})
@@ -517,18 +517,17 @@ class DropRow(Fields, frozen=True, kw_only=True):
     detail: _Detail
 
     def drop(self) -> Drop:
-        """The drop that it says."""
+        """The `Drop` for this entry."""
         return Drop(self.kind, self.where, self.count, self.unit, self.detail.note())
 
 
-# --- What a manifest says of the profiling overhead: how it is known, what it was, why it is not
-# known.
+# --- The profiling overhead: how it was determined, or why it is not known.
 #
 # `docs/file-format.md` describes the keys.
 
 
 class MeasuredCost(Fields, frozen=True, kw_only=True):
-    """What tracing cost a call of a submodule, from its traced and untraced calls."""
+    """The profiling overhead per call of a submodule, from its traced and untraced calls."""
 
     traced_calls: _Count = 0
     untraced_calls: _Count = 0
@@ -541,14 +540,14 @@ class MeasuredCost(Fields, frozen=True, kw_only=True):
 
 
 class CallCounts(Fields, frozen=True, kw_only=True):
-    """Calls of a submodule that could be compared, too few of either kind."""
+    """The calls of a submodule that could be compared, if there are too few of either kind."""
 
     traced_calls: _Count = 0
     untraced_calls: _Count = 0
 
 
 class ShareOf(StrEnum):
-    """What `Overhead.share` is of."""
+    """The whole of which `Overhead.share` is a share."""
 
     END_TO_END = "end_to_end"
     CALLS = "calls"  # all of it lies outside of pipeline calls
@@ -558,9 +557,9 @@ class ShareOf(StrEnum):
 class WhyUnknown(StrEnum):
     """Why the profiling overhead is not known."""
 
-    NOT_TOLD = "not_told"  # an import: the trace does not say
+    NOT_TOLD = "not_told"  # the imported trace does not say
     NOT_MEASURED = "not_measured"  # nothing measures this backend's cost per event
-    TOO_BUSY = "too_busy"  # the machine was, so the measurement failed
+    TOO_BUSY = "too_busy"  # the machine was too busy to measure
     IMPLAUSIBLE = "implausible"  # the estimate exceeds all that ran
 
 
@@ -573,18 +572,18 @@ class UnknownCost(Fields, frozen=True, kw_only=True):
 
 
 class CostMethod(StrEnum):
-    """How it is known what a run would have taken without tracing."""
+    """How the untraced time of a run was determined."""
 
-    MEASURED = "measured"  # by the clock, and by untraced calls of the run itself
-    ESTIMATED = "estimated"  # what recorded events cost: how many times what one does
-    BOTH = "both"  # of some submodules so, of others so
+    MEASURED = "measured"  # by comparison with the run's own untraced calls
+    ESTIMATED = "estimated"  # number of recorded events times the cost of one
+    BOTH = "both"  # some submodules measured, some estimated
 
 
 _LEAST_COSTS = ("untraced_low_ns", "operators_low_ns", "operator_event_low_ns")
 
 
 class Overhead(Fields, frozen=True, kw_only=True):
-    """What tracing cost, as far as it is known; `docs/file-format.md` describes each field."""
+    """The profiling overhead, as far as known; `docs/file-format.md` describes each field."""
 
     traced_ns: _Count | None = None
     untraced_ns: _Whole | None = None
@@ -613,38 +612,38 @@ class Overhead(Fields, frozen=True, kw_only=True):
     conversion_ns: _Count | None = None
 
     def __post_init__(self) -> None:
-        """Intervals end at 0, whatever the noise: no run and no recording takes less."""
+        """Raise negative lower bounds to 0: no run and no recording takes less."""
         for name in _LEAST_COSTS:
             value = getattr(self, name)
             if value is not None and value < 0:
                 msgspec.structs.force_setattr(self, name, 0)
 
 
-# --- What a manifest says of the files of several recorders that are one run: their clocks, and
-# what they recorded twice.
+# --- A run from the files of several recorders: their clocks, and what they recorded twice.
 
 
 class RelatedBy(StrEnum):
-    """What relates the clock of some files to that of the run."""
+    """What relates the clock of some files to the run's."""
 
-    REFERENCE = "reference"  # it is the run's
+    REFERENCE = "reference"  # it is the run's clock
     EPOCH = "epoch"  # both count from 1970
-    LOCAL_TIME = "local_time"  # that of the start, which a file's name tells
-    EVENTS = "events"  # that both recorded
+    LOCAL_TIME = "local_time"  # the start's local time in a file's name
+    EVENTS = "events"  # events that both recorded
 
 
 class WhyApart(StrEnum):
-    """Why files that lay beside a run are not of it."""
+    """Why files beside a run are not part of it."""
 
-    ANOTHER_TIME = "another_time"  # both clocks count from 1970
-    UNRELATED = "unrelated"  # neither a clock nor three events in common
+    ANOTHER_TIME = "another_time"  # both count from 1970, and do not overlap
+    UNRELATED = "unrelated"  # no common clock, and fewer than three common events
 
 
 class PartOfRun(Fields, frozen=True, kw_only=True):
     """The `files` of one recorder, read by the importer `producer`. `offset_ns` was added to their
-    times; if events tell it, `pairs` of them do, which then differ by `residual_ns` in the
-    median and `worst_ns` at most; if a name does, it is known to `within_ns`. Of its `commands`
-    on devices `twice` are in another part as well, and left out here; `calls` are those kept."""
+    times. If it comes from events, there are `pairs` of them, which then differ by `residual_ns`
+    (median) and `worst_ns` (maximum); if from a file name, it is known to `within_ns`. `twice` of
+    its device `commands` are in another part, too, and were left out; `calls` counts the calls that
+    were kept."""
 
     files: tuple[str, ...]
     producer: str
@@ -660,7 +659,7 @@ class PartOfRun(Fields, frozen=True, kw_only=True):
 
 
 class Apart(Fields, frozen=True, kw_only=True):
-    """Files that are another run, or whose clock nothing relates to this run's."""
+    """Files that are another run, or whose clock cannot be related to this run's."""
 
     files: tuple[str, ...]
     producer: str
@@ -668,28 +667,28 @@ class Apart(Fields, frozen=True, kw_only=True):
 
 
 class LeftOut(Fields, frozen=True, kw_only=True):
-    """A file that was not read, and what it is or looks like."""
+    """A file that was not read, and what it is or seems to be."""
 
     file: str
     what: str
 
 
 class Parts(Fields, frozen=True, kw_only=True):
-    """The parts of a run, that whose clock it has first; what lay beside them."""
+    """The parts of a run, first the one with the run's clock, and the files beside it."""
 
     parts: tuple[PartOfRun, ...] = ()
     apart: tuple[Apart, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
-# --- What a manifest says of a job of several processes: ranks, their clocks, collectives.
+# --- A job of several processes: ranks, their clocks, collectives.
 
 
 _Rank = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class MatchedBy(StrEnum):
-    """What tells that collectives of several ranks are one and the same."""
+    """How the same collective was recognized on several ranks."""
 
     SEQUENCE = "sequence"  # process group and number
     GROUP_ORDER = "group_order"  # process group, and order within it
@@ -698,12 +697,11 @@ class MatchedBy(StrEnum):
 
 class Rank(Fields, frozen=True, kw_only=True):
     """One process of a job. `source` is its file; `local_rank` counts the processes on its machine,
-    and `machine` is equal for those that share a clock. `offset_ns`, and `drift_ppm` µs a second
-    from the job's start on, were added to its times; `pairs` collectives tell them, `left_out` were
-    more than 1 ms off. The ends of the collectives then differ by `residual_ns` in the median and
-    by `worst_ns` at most. `aligned` is False if too few collectives relate its clock to others. Its
-    trace begins at `begin_ns` and ends at `end_ns`, if it is known to be recorded for a part of the
-    time only."""
+    and `machine` is equal for those that share a clock. `offset_ns`, and `drift_ppm` µs per second
+    since the job's start, were added to its times. They come from `pairs` collectives; `left_out`
+    more were over 1 ms off. The ends of the collectives then differ by `residual_ns` (median) and
+    `worst_ns` (maximum). `aligned` is False if too few collectives relate its clock to others.
+    `begin_ns` and `end_ns` are known if its trace covers only a part of the time."""
 
     rank: _Rank
     source: str = ""
@@ -721,8 +719,8 @@ class Rank(Fields, frozen=True, kw_only=True):
 
 
 class Collective(Fields, frozen=True, kw_only=True):
-    """One collective: its kind, process group and the number of that group's ranks, the bytes
-    that a rank gave and got, and for each rank that was recorded the start of its command."""
+    """One collective: its kind, process group and number of ranks in the group, the bytes that a
+    rank sent and received, and the start of its command on each recorded rank."""
 
     kind: str
     group: str = ""
@@ -733,8 +731,8 @@ class Collective(Fields, frozen=True, kw_only=True):
 
 
 class Job(Fields, frozen=True, kw_only=True):
-    """A job of `world_size` processes, as far as their files were given; `reference` is the rank on
-    whose clock all times are, `name` what the launcher calls the job."""
+    """A job of `world_size` processes, of which some or all were imported; `reference` is the rank
+    on whose clock all times are, `name` what the launcher calls the job."""
 
     world_size: _Count
     name: str = ""
@@ -745,10 +743,10 @@ class Job(Fields, frozen=True, kw_only=True):
     collectives: tuple[Collective, ...] = ()
 
 
-# --- What a manifest says of how submodules and pipeline calls were set up: read from the objects
-# that ran, for comparison with another run.
+# --- How submodules and pipeline calls were set up: read from the objects that ran, for comparison
+# with another run.
 #
-# What nobody could tell is absent. `docs/file-format.md` describes the keys.
+# Unknown values are absent. `docs/file-format.md` describes the keys.
 
 
 _Share = Annotated[float, Meta(ge=0, le=1)]
@@ -757,17 +755,17 @@ Parameters = dict[str, Setting]
 
 
 class WeightType(Fields, frozen=True, kw_only=True):
-    """Weights of one type of elements: their bytes as they are stored, and the share of these in
-    the submodule's."""
+    """Weights of one element type: their bytes as stored, and the share of the submodule's
+    bytes."""
 
     bytes: _Count
     share: _Share
 
 
 class Attention(Fields, frozen=True, kw_only=True):
-    """What computes attention. `backends` are those of diffusers' dispatcher that the processors
-    name, or its own if they name none; `processors` counts their classes; `implementations` are
-    those of transformers' models; `sdpa` are torch's kernels that are switched on."""
+    """How attention is computed. `backends` are the diffusers dispatcher backends of the
+    processors, or its default if they name none; `processors` counts their classes;
+    `implementations` are those of transformers models; `sdpa` are torch's enabled kernels."""
 
     backends: tuple[str, ...] = ()
     processors: dict[str, _Count] = field(default_factory=dict)
@@ -776,7 +774,7 @@ class Attention(Fields, frozen=True, kw_only=True):
 
 
 class StepCache(Fields, frozen=True, kw_only=True):
-    """A cache of diffusers' that lets steps skip blocks, and its configuration."""
+    """A diffusers cache that lets steps skip blocks, and its configuration."""
 
     name: str
     parameters: Parameters = field(default_factory=dict)
@@ -792,7 +790,7 @@ class OffloadKind(StrEnum):
 
 
 class Offload(Fields, frozen=True, kw_only=True):
-    """Weights that do not stay where they are needed. `device_map` counts modules by device."""
+    """Weights that are not kept where they are needed. `device_map` counts modules by device."""
 
     kind: OffloadKind
     execution_device: str = ""
@@ -801,8 +799,8 @@ class Offload(Fields, frozen=True, kw_only=True):
 
 
 class Compiled(Fields, frozen=True, kw_only=True):
-    """torch.compile: of the whole submodule, or of so many `modules` in it. `mode` is known where
-    the compiler's options are those of one."""
+    """torch.compile of the whole submodule, or of `modules` modules in it. `mode` is known if the
+    compiler's options match one."""
 
     whole: bool = False
     modules: _Count = 0
@@ -813,8 +811,8 @@ class Compiled(Fields, frozen=True, kw_only=True):
 
 
 class Adapter(Fields, frozen=True, kw_only=True):
-    """A LoRA or another adapter of peft's on so many `modules`: its ranks and the factors by which
-    what it computes is scaled, each value once. `fused` into the weights it computes nothing."""
+    """A LoRA or another peft adapter on `modules` modules: its distinct ranks and scaling factors.
+    An adapter `fused` into the weights computes nothing."""
 
     kind: str = ""
     modules: _Count = 0
@@ -825,10 +823,10 @@ class Adapter(Fields, frozen=True, kw_only=True):
 
 
 class SubmoduleSettings(Fields, frozen=True, kw_only=True):
-    """How a submodule was set up from the pipeline call `since` on, -1 for from the beginning.
+    """How a submodule was set up from the pipeline call `since` on, -1 for the start.
 
-    `weights` are by type of elements; `inputs` are types of a session's inputs by name;
-    `providers` are ONNX Runtime's, in order, with their options.
+    `weights` are by type of elements; `inputs` are types of a session's inputs by name; `providers`
+    are ONNX Runtime's, in order, with their options.
     """
 
     since: _Number = -1
@@ -843,21 +841,21 @@ class SubmoduleSettings(Fields, frozen=True, kw_only=True):
 
 
 class Scheduler(Fields, frozen=True, kw_only=True):
-    """A scheduler's class, and what of its configuration is not its class's default."""
+    """A scheduler's class, and the configuration that differs from the class's default."""
 
     name: str
     config: Parameters = field(default_factory=dict)
 
 
 class Generation(Fields, frozen=True, kw_only=True):
-    """What pipeline calls made, and how: the calls of these numbers, all alike.
+    """What some equal pipeline calls generated, and how; `pipelines` are their numbers.
 
-    `steps` are those that the scheduler took, `scheduled_steps` what it was set to. `width` and
+    `steps` is how many the scheduler took, `scheduled_steps` how many it was set to. `width` and
     `height` are in pixels, `frames` a video's, `batch` images or videos of the result.
 
-    Of a script's own loop `pipelines` is empty, `batch` counts the latents that the scheduler
-    steps, and `denoiser_passes` says how often each of them goes through the denoiser in a step:
-    twice with classifier-free guidance, whose scale no object tells.
+    For a script's own loop, `pipelines` is empty, `batch` counts the latents that the scheduler
+    steps, and `denoiser_passes` is how often each latent goes through the denoiser in a step: twice
+    with classifier-free guidance. Its scale is not known then.
     """
 
     pipelines: tuple[_Number, ...] = ()

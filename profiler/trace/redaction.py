@@ -1,10 +1,10 @@
-"""Secrets and prompts in what is recorded of a run: command lines, settings, and messages.
+"""Remove secrets and prompts from command lines, settings and messages of a run.
 
     redacted_arguments(["run.py", "--hf-token", "hf_abc", "--num-inference-steps", "28"])
     == ("run.py", "--hf-token", "***", "--num-inference-steps", "28")
 
 The one place that decides what a secret is. It errs towards hiding: an argument too many is `***`.
-What was redacted stays as it is when it is redacted again. Prompts and paths of images are hidden
+What was redacted stays as it is when it is redacted again. Prompts and paths of images are replaced
 by their length:
 
     without_prompts(["run.py", "--prompt", "a cat", "--image", "cat.png", "--steps", "28"])
@@ -55,7 +55,7 @@ _AFTER_THE_NAME = frozenset(("value", "string", "plain"))  # --token-value
 _OPTION = re.compile(r"--[A-Za-z][^\s]*|-[A-Za-z]")
 _ASSIGNMENT = re.compile(r"(?P<name>[-+]*[A-Za-z_][\w.+/-]*)=(?P<value>.*)", re.DOTALL)
 
-# Lengths are bounded if a text that only starts so would be read again and again.
+# Lengths are bounded where a partial match would be retried again and again.
 _URL = re.compile(r"""(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?P<rest>[^\s"'<>]*)""")
 _ONE_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?P<rest>.*)", re.DOTALL)
 _HOST = re.compile(r"(?:[\w.~%*-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
@@ -98,8 +98,9 @@ _PEM = re.compile(
 def redacted_arguments(
     arguments: Iterable[str], homes: Iterable[str] | None = None
 ) -> tuple[str, ...]:
-    """A command line without secrets: what follows the name of one, what looks like one, users
-    and queries of URLs; home folders, `own_homes()` by default, are `~`."""
+    """A command line with secrets replaced by `***`: values of options with secret names, values
+    that look like secrets, users and queries of URLs. Home folders, `own_homes()` by default,
+    become `~`."""
     return tuple(_arguments(arguments, own_homes() if homes is None else tuple(homes)))
 
 
@@ -124,8 +125,8 @@ def _arguments(arguments: Iterable[str], homes: tuple[str, ...]) -> Iterator[str
 def redacted_settings(
     settings: Mapping[str, object], homes: Iterable[str] | None = None
 ) -> dict[str, object]:
-    """Settings by name without secrets; numbers and switches stay unless their name says
-    password or secret."""
+    """Settings by name without secrets. Numbers and switches are kept unless the name is a
+    password's or secret's."""
     homes = own_homes() if homes is None else tuple(homes)
     return {name: _setting(name, value, homes) for name, value in settings.items()}
 
@@ -162,7 +163,7 @@ def _redacted(text: str, homes: tuple[str, ...]) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what follows `name` is a secret: --hf-token, HF_TOKEN, auth.apiKey, not --max-tokens,
+    """Whether the value of `name` is a secret: --hf-token, HF_TOKEN, auth.apiKey, not --max-tokens,
     --tokenizer, --key-frames, --sort-key, --token-file."""
     words = name_words(name)
     if not words or name == "PWD":
@@ -186,7 +187,7 @@ def name_words(name: str) -> list[str]:
 
 
 def own_homes() -> tuple[str, ...]:
-    """The home folder of who runs this, as it is called and as it is reached without links."""
+    """The current user's home folder, as it is named and with links resolved."""
     home = os.path.expanduser("~")  # noqa: PTH111  # Path.home() raises where there is none
     found = (Path(home), Path(os.path.realpath(home)))
     below = (str(one) for one in found if one.is_absolute() and one.parent != one)
@@ -199,7 +200,7 @@ def _without_user_and_query(found: re.Match[str]) -> str:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     after = rest[len(authority) :]
     user, at, host = authority.rpartition("@")
-    if not _HOST.fullmatch(host):  # a password with a sign that ends a host
+    if not _HOST.fullmatch(host):  # a password that contains the end of a host
         return f"{scheme}{HIDDEN}"
     ends = re.search(r"[?#]", after)
     if ends is not None:
@@ -208,10 +209,10 @@ def _without_user_and_query(found: re.Match[str]) -> str:
 
 
 def _without_values(text: str) -> str:
-    """What stands behind names of secrets and a colon or an equals sign, hidden."""
+    """`text` with the values of secret names (after a colon or an equals sign) hidden."""
     found, at = [], 0
     for separator in _SEPARATOR.finditer(text):
-        if separator.start() < at:  # within what is hidden
+        if separator.start() < at:  # inside a hidden value
             continue
         named = _NAME.search(text[max(at, separator.start() - _NAME_AND_QUOTE) : separator.start()])
         if named is None or not is_secret_name(named[0]):
@@ -250,7 +251,7 @@ _IMAGES = frozenset(
 )
 _OF_NAMES = frozenset(("dir", "file", "files", "folder", "list", "path", "paths", "string", "url"))
 _OF_NUMBERS = frozenset(("max", "min", "num", "number", "per", "n"))
-_SHORT = ("-p",)  # options of one letter that scripts take prompts by
+_SHORT = ("-p",)  # one-letter options for prompts
 _ENDS = "png|jpe?g|webp|bmp|gif|tiff?|heic|avif|mp4|mov|webm|mkv|avi|wav|mp3|flac"
 _IMAGE_PATH = re.compile(rf"\.(?:{_ENDS})(?:\?.*)?\Z", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|true|false|none|null", re.IGNORECASE)
@@ -286,7 +287,7 @@ def names_prompt(name: str) -> bool:
 
 
 def _looked_at(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each argument as it is shown, and what of it is hidden, "" if nothing."""
+    """Yield each argument as shown, and its hidden part, "" if nothing is hidden."""
     option, first = "", True  # the last option, which the next words may belong to
     for argument in arguments:
         assigned = _NAME_AND_VALUE.fullmatch(argument)
@@ -320,7 +321,8 @@ def _identifies(name: str, value: str) -> bool:
 
 
 def _last_word(name: str) -> str:
-    """What an option is of, "" if it is a number of them."""
+    """The last word of a name without "file", "path" and the like; "" for a number, as
+    num_images."""
     words = name_words(name)
     while len(words) > 1 and words[-1] in _OF_NAMES:
         words.pop()

@@ -1,8 +1,8 @@
-"""What devices of a recording did, and the calls of the runtime that launched it or waited for it.
+"""Work of devices, and the runtime calls that launched it or waited for it, as columns.
 
     launches, syncs = host_calls(names, name, start, end, process, thread, correlation)
 
-Each importer gives the check of a recording (`trace/health`) what it read in these columns.
+Importers pass these columns to the check of a recording (`trace/health`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KERNEL, GRAPH, OTHER = range(3)
 _LAUNCH = re.compile(
     r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))"
 )
-_EXTENDED = re.compile("(?:cuda|cu)LaunchKernelEx")  # with attributes: dependent, perhaps
+_EXTENDED = re.compile("(?:cuda|cu)LaunchKernelEx")  # with attributes, which may make it dependent
 _DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 _CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
 
@@ -61,9 +61,9 @@ class DeviceRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostLaunches:
-    """m calls of the runtime that launched work: `row` is the place of each among the calls that
-    were given, `kind` `KERNEL`, `GRAPH` or `OTHER`; what is `captured` becomes a node of a graph
-    and runs nothing, and `dependent` ones may start before the work ahead of them has ended."""
+    """m runtime calls that launched work: `row` is the index of each among the given calls, `kind`
+    is `KERNEL`, `GRAPH` or `OTHER`. A `captured` call becomes a node of a graph and runs nothing.
+    Work of a `dependent` call may start before the work ahead of it has ended."""
 
     row: Int64s
     start: Int64s
@@ -80,8 +80,8 @@ class HostLaunches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSyncs:
-    """Calls in which a process waited for all that it had launched on `device`, -1 if the file
-    does not say on which."""
+    """Calls in which a process waited for all work that it had launched on `device`; -1 if the file
+    does not name the device."""
 
     start: Int64s
     end: Int64s
@@ -138,16 +138,17 @@ def _captured(mark: npt.NDArray[np.int8], thread: Int64s, start: Int64s) -> Bool
 
 
 def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int64s) -> Int64s:
-    """Return for each key that is asked for the row of the last call with it that had begun `at` a
-    time, the first if none had; -1 if no call has it. Only a number that is used again has several:
-    a call within one of its key is its part, as the driver's in the runtime's."""
+    """Return for each key in `asked` the row of its last call that had started at time `at`, the
+    first if none had; -1 if no call has the key. A key has several calls only if its number is
+    reused: a call inside another one with its key, as a driver's in the runtime's, is a part of
+    it."""
     if not len(keys):
         return np.full(len(asked), -1, dtype=np.int64)
     calls = np.lexsort((-end, start, keys))
     part = (keys[calls[1:]] == keys[calls[:-1]]) & (start[calls[1:]] < end[calls[:-1]])
     calls = calls[np.append(True, ~part)]
     first = np.minimum(np.searchsorted(keys[calls], asked), len(calls) - 1)
-    kind = np.repeat((0, 1), (len(calls), len(asked)))  # calls come before what asks for them
+    kind = np.repeat((0, 1), (len(calls), len(asked)))  # calls come before queries
     order = np.lexsort((kind, np.append(start[calls], at), np.append(keys[calls], asked)))
     begun = np.maximum.accumulate(np.where(order < len(calls), order, -1))
     last = np.empty(len(order), dtype=np.int64)
@@ -158,20 +159,22 @@ def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int6
 
 # --- Replays of a graph of which the recording lost some work.
 #
-# All replays of a graph run the same kernels. Nothing tells which graph a launch replays, so that
-# what several launches ran alike stands for a graph.
+# All replays of a graph run the same kernels. Recordings do not say which graph a launch replays,
+# so a set of kernels that several launches ran is taken as a graph.
 
 
-_REPEATED = 3  # launches of the same kernels are of one graph
+_REPEATED = 3  # launches of the same kernels make a graph
 _MOST_OF_A_GRAPH = 0.5  # of a graph's rows: fewer may be of another graph
-_MOST, _MOST_GRAPHS = 2_000, 64  # replays and graphs that are looked at
+_MOST, _MOST_GRAPHS = 2_000, 64  # replays and graphs that are compared
 
 
 def incomplete_replays(replay: Int64s, kernel: Int64s) -> tuple[int, int, int]:
-    """How many replays lack work that others of their graph have, how much, and of how much.
+    """How many replays lack work that other replays of their graph have, how many rows they lack,
+    and how many they should have.
 
-    `replay` and `kernel` are those of each row of graphs, replays numbered in order of their
-    launch, of which the last may have been cut."""
+    `replay` and `kernel` are given per row of graph work. Replays are numbered in order of launch;
+    the last one may be cut.
+    """
     if not len(replay):
         return 0, 0, 0
     order = np.argsort(replay, kind="stable")
@@ -180,7 +183,7 @@ def incomplete_replays(replay: Int64s, kernel: Int64s) -> tuple[int, int, int]:
         return 0, 0, 0
     count = np.diff(heads, append=len(order))
     weights = np.random.default_rng(0).integers(1, 1 << 62, int(kernel.max()) + 2)
-    alike = np.add.reduceat(weights[kernel[order]], heads)  # sums of what ran, modulo 2^64
+    alike = np.add.reduceat(weights[kernel[order]], heads)  # sums over the kernels, modulo 2^64
     _, first, times = np.unique(alike, return_index=True, return_counts=True)
     whole = first[times >= _REPEATED]
     odd = np.flatnonzero(~np.isin(alike, alike[whole]))
@@ -206,24 +209,24 @@ def incomplete_replays(replay: Int64s, kernel: Int64s) -> tuple[int, int, int]:
 
 # --- Whether the clock of a device gains or loses against that of the host.
 #
-# Work that waits for nothing starts some µs after its launch. If that least latency grows or
-# shrinks steadily over the recording, one of the clocks runs at another rate.
+# Work that does not wait starts some µs after its launch. If that minimum latency grows or shrinks
+# steadily over the recording, the clocks run at different rates.
 
 
 _MS = 1_000_000
 _WINDOWS, _LEAST_ROWS = 64, 64
-_LEAST_SPAN_NS = 300 * _MS  # shorter ones of healthy recordings have 3,000 ppm by chance
+_LEAST_SPAN_NS = 300 * _MS  # shorter healthy recordings have 3,000 ppm by chance
 _LEAST_DRIFT, _MOST_DRIFT = 1e-4, 5e-3  # healthy ones have 2.9e-5; more is a queue that fills
 _NEAR_NS = 15_000
 _LEAST_WINDOWS, _NEAR_SPAN_NS = 5, 100 * _MS
-_HALF, _EVEN = 0.5, 0.8  # of the windows: a queue does not fill so evenly
+_HALF, _EVEN = 0.5, 0.8  # share of windows near the line: a queue does not fill so evenly
 _NEVER = 1 << 62
 _Numbers = npt.NDArray[np.float64]
 
 
 def latency_slope(launched: Int64s, latency: Int64s, *, early: bool) -> float | None:
-    """By how much the least latency changes over time, a ratio; None if the clocks agree or
-    nothing tells. `early` is whether work begins before its launch, which no queue explains."""
+    """The change of the minimum latency per time, a ratio; None if the clocks agree or it cannot be
+    determined. `early`: work starts before its launch, which a queue cannot explain."""
     if len(launched) < _LEAST_ROWS:
         return None
     first, span = int(launched.min()), int(np.ptp(launched))
@@ -234,7 +237,7 @@ def latency_slope(launched: Int64s, latency: Int64s, *, early: bool) -> float | 
     np.minimum.at(least, window, latency)
     used = np.flatnonzero(least < _NEVER)
     place, lowest = used.astype(np.float64) * (span / _WINDOWS), least[used].astype(np.float64)
-    near = np.flatnonzero(lowest <= lowest.min() + _NEAR_NS)  # whatever the queue did elsewhere
+    near = np.flatnonzero(lowest <= lowest.min() + _NEAR_NS)  # regardless of the queue elsewhere
     if len(near) < _LEAST_WINDOWS or np.ptp(place[near]) < _NEAR_SPAN_NS:
         near = _near_line(place, lowest, early=early)
     if not len(near):
@@ -245,8 +248,8 @@ def latency_slope(launched: Int64s, latency: Int64s, *, early: bool) -> float | 
 
 
 def _near_line(place: _Numbers, lowest: _Numbers, *, early: bool) -> Int64s:
-    """The windows whose least latency lies on the line below all of them; none if that does not
-    explain most of them."""
+    """The windows whose minimum latency is near the line below all of them; none if most are
+    not."""
     low, high = _longest_edge(place, lowest)
     slope = (lowest[high] - lowest[low]) / (place[high] - place[low]) if high > low else 0.0
     line = lowest[low] + slope * (place - place[low])

@@ -1,8 +1,8 @@
 """The message classes of the trace format, from `schemas/`, in a pool of our own.
 
-A private pool keeps us clear of the `perfetto` package, which registers messages of the same
-shape in the default pool. Classes and extensions are made when one is first asked for: traces are
-read and written without protobuf, whose import takes up to 40 ms.
+A private pool avoids conflicts with the `perfetto` package, which registers the same messages in
+the default pool. Classes and extensions are made on first use: reading and writing traces does not
+need protobuf, whose import takes up to 40 ms.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _varint(number: int) -> bytes:
 
 
 def __getattr__(name: str) -> Any:
-    """What is made at its first use; all of it then."""
+    """A message class or extension; the first use makes all of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals().update(_made())

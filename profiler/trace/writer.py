@@ -54,12 +54,12 @@ class SpanSlice(Struct, frozen=True):
 
 _CALL, _SPAN = 9901, 9902  # extensions of TrackEvent; their fields: schemas/profile_sd3.proto
 _CORRELATION = (
-    53  # slices of one have one colour in the Perfetto UI, whatever digits names end with
+    53  # slices with one value share a colour in the Perfetto UI, whatever digits end their names
 )
 
 
 def call_slice(call: Call) -> SpanSlice:
-    """A call on the track of its device's calls."""
+    """The slice of a call on its device's track of calls."""
     fields: list[tuple[int, int | str | bytes]] = [
         (1, call.index),
         (2, call.submodule),
@@ -83,8 +83,8 @@ def call_slice(call: Call) -> SpanSlice:
 
 
 def span_slice(span: Span, device: str) -> SpanSlice:
-    """A pipeline, stage or step on the pipeline track of the root `device`; our own work on a track
-    beside it, for it need not nest with them."""
+    """The slice of a pipeline, stage or step on the pipeline track of the root `device`. Profiling
+    overhead gets its own track, because it need not nest with them."""
     fields: list[tuple[int, int | str]] = [(1, span.kind), (2, span.stage), (3, span.step)]
     if span.pipeline != NO_PIPELINE:
         fields.append((4, span.pipeline))
@@ -101,8 +101,8 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "
 
 
 def begin_file(path: Path, chunks: Iterable[bytes], begun: int) -> int:
-    """Append to what will be `path`, of which `begun` bytes are written, under its temporary name;
-    returns how many are now. What an OutputError leaves behind them is overwritten."""
+    """Append to the temporary file of `path`, which has `begun` bytes. Return how many it has now.
+    Bytes left after an OutputError are overwritten next time."""
     try:
         with _opened(_part_of(path), begun) as file:
             return begun + sum(map(file.write, chunks))
@@ -111,8 +111,8 @@ def begin_file(path: Path, chunks: Iterable[bytes], begun: int) -> int:
 
 
 def finish_file(path: Path, chunks: Iterable[bytes], begun: int, *, sync: bool = False) -> int:
-    """Write the rest of what `begin_file` has started, and give it its name; returns its size in
-    bytes. `sync` forces it to the disk before. Raises OutputError, and leaves nothing then."""
+    """Write the rest of the file that `begin_file` started, and rename it to `path`. Return its
+    size in bytes. `sync` forces it to disk first. After an OutputError no file is left."""
     part = _part_of(path)
     try:
         with _opened(part, begun) as file:
@@ -135,7 +135,7 @@ def _part_of(path: Path) -> Path:
 
 
 def _opened(part: Path, begun: int) -> BinaryIO:
-    """A file to write behind its first `begun` bytes, which alone are kept."""
+    """Open a file for writing after its first `begun` bytes; the rest is removed."""
     file = os.fdopen(os.open(part, _FLAGS, file_mode()), "wb")
     try:
         file.truncate(begun)
@@ -150,7 +150,7 @@ def _opened(part: Path, begun: int) -> BinaryIO:
 
 
 HOST_SEQUENCE: Final = 1  # calls use their index + 2
-_FIRST_PIECE: Final = 1 << 27  # pieces of host.pb, above all calls
+_FIRST_PIECE: Final = 1 << 27  # sequences of pieces of host.pb, above those of calls
 _FIRST_TEXT: Final = 1 << 21  # numbers take four bytes from here on, five from 1 << 28
 _TEXT_RANGES: Final = ((1 << 28) - _FIRST_TEXT >> 14) - 16
 _COUNTER_RANK: Final = 1_000_000  # below every queue
@@ -160,13 +160,14 @@ _NUMBER = re.compile(r"\d+")
 
 
 def track_uuid(*path: str) -> int:
-    """The uuid of a device or counter from its names: equal in every file, above all lanes."""
+    """The uuid of a device or counter, from its names: equal in every file, above those of
+    lanes."""
     digest = hashlib.blake2b("\x00".join(path).encode("utf-8", "replace"), digest_size=6).digest()
     return int.from_bytes(digest, "little") | 1 << 62
 
 
 def text_table(*, run: bool = False) -> _core.TextTable:
-    """Numbers of texts; files that share a table never give two texts one number.
+    """A table that numbers texts; files that share it never give two texts one number.
 
     The table of a run counts from a number of its own, drawn at random: that compresses best, and
     other runs hardly ever use the same. Otherwise numbers are hashes, so that files written apart
@@ -212,7 +213,7 @@ def call_chunks(
     texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> Iterator[bytes]:
-    """`encode_call` in pieces of whole packets, each made when it is asked for."""
+    """Yield `encode_call` in pieces of whole packets, each made when needed."""
     writer = _Writer(sequence or call.index + 2, commands, texts)
     writer.add(call_slice(call))
     return compressed(writer.chunks(counters), compress)
@@ -238,7 +239,7 @@ def host_chunks(
 
 
 class _Writer:
-    """Describes one file and has the core write its events: one packet sequence."""
+    """Describes one file, one packet sequence, and has the core write its events."""
 
     def __init__(
         self, sequence: int, commands: CommandColumns, texts: _core.TextTable | None

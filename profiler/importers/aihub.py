@@ -1,4 +1,4 @@
-"""A model's `perf.yaml` of AI Hub → a bundle of one column of its measurements.
+"""Import one column of measurements of a model's `perf.yaml` of AI Hub.
 
     options = {"device": "Samsung Galaxy S24", "runtime": "qnn_context_binary"}
     import_trace(Path("perf.yaml"), Path("traces"), options=options)
@@ -45,7 +45,8 @@ _NAMED = 8  # columns that an error names
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`unit` is the device on which most layers run; `layers` counts them by device."""
+    """One measurement; `unit` is the device on which most layers run, `layers` counts layers by
+    device."""
 
     precision: str
     component: str
@@ -69,12 +70,12 @@ def read_run(
     steps: int = 0,
     guidance: str = "",
 ) -> ForeignRunBuilder:
-    """Read the measurements of one device, runtime and precision; if several are left, those of
-    the first that measured most components, in the order of the file's devices. If nothing was
-    chosen, those of all others are further runs. With `steps` they make a pipeline: encoders, that
-    many steps of the denoiser, the rest; `guidance` above 1 adds a pass without the prompt.
+    """Read the measurements of one device, runtime and precision. If several match, take the first
+    that measured most components, in the file's order of devices; if nothing was chosen, all others
+    become further runs. With `steps` the components make a pipeline: encoders, that many denoising
+    steps, the rest. `guidance` above 1 adds a pass without the prompt.
 
-    Raises InputError if the file cannot be read, or has no measurement of what was asked for.
+    Raises InputError if the file cannot be read, or has no matching measurement.
     """
     path = only_path(paths, "one perf.yaml")
     document = _document(path)
@@ -104,7 +105,8 @@ def read_run(
 
 
 def measurements_in(document: Any) -> Iterator[Measurement]:
-    """All that have a time, in the order of the file: failed jobs and language models have none."""
+    """Yield all measurements with a time, in the order of the file; failed jobs and language models
+    have none."""
     for precision, parts in _entries(_get(document, "precisions")):
         for name, one in _entries(_get(parts, "components")):
             for device, runtimes in _entries(_get(one, "performance_metrics")):
@@ -149,7 +151,8 @@ def _entries(mapping: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _chosen(left: Sequence[Measurement], document: Any) -> tuple[str, str, str]:
-    """The first column, by the order of supported devices, that has most components."""
+    """The device, runtime and precision that measured most components; ties go to the file's order
+    of devices."""
     supported = _get(document, "supported_devices")
     order = [str(name) for name in supported] if isinstance(supported, list) else []
     counts: dict[tuple[str, str, str], int] = {}
@@ -161,7 +164,7 @@ def _chosen(left: Sequence[Measurement], document: Any) -> tuple[str, str, str]:
 
 
 def _passes(path: Path, steps: int, guidance: str) -> int:
-    """How often a step runs the denoiser."""
+    """The number of denoiser passes per step."""
     if not guidance:
         return 1
     scale = real(guidance)
@@ -179,7 +182,7 @@ def _name(one: Measurement) -> str:
 def _executions(
     taken: Sequence[Measurement], steps: int, passes: int
 ) -> Iterator[tuple[Measurement, CallLabels]]:
-    """What runs after what, with its place: everything once if no steps are given."""
+    """Yield what runs in order, with its labels; everything once if no steps are given."""
     if not steps:
         for one in taken:
             yield one, CallLabels(stage=RUN_STAGE)
@@ -244,8 +247,8 @@ def _others(
     steps: int,
     passes: int,
 ) -> Iterator[ForeignRunBuilder]:
-    """Yield a run for what each other device, runtime and precision measured, if it can make the
-    same pipeline."""
+    """Yield a run for each other device, runtime and precision, if its measurements make the same
+    pipeline."""
     for column in dict.fromkeys(one.column for one in every):
         taken = [one for one in every if one.column == column]
         if column != chosen and (not steps or any(is_denoiser(_name(one)) for one in taken)):
@@ -255,7 +258,7 @@ def _others(
 
 
 def _settings(taken: Sequence[Measurement]) -> dict[str, Setting]:
-    """What was chosen, and how many layers of each component run where."""
+    """The chosen column, and how many layers of each component run on which device."""
     first = taken[0]
     found: dict[str, Setting] = {
         "device": first.device,

@@ -1,7 +1,7 @@
-"""Files of one run in a zip or tar: read as the folder that they were.
+"""Import a zip or tar of one run's files: they are read as the folder that they were.
 
-No importer of its own, as `mixed` is none: it has no `IMPORTER`, since it needs all the others.
-`importing` makes one of them for archives with a trace of any of them.
+Like `mixed`, this has no `IMPORTER`, because it needs all the others: `importing` makes one for
+archives that contain a trace of any format.
 
     import_trace(Path("run.zip"), Path("traces"))      # nsys, Kineto and ORT files of one run
 
@@ -41,7 +41,7 @@ ACCEPTS = "a zip or tar of the files of one run"
 
 
 def is_archive(path: Path, head: bytes) -> bool:
-    """Whether a file is a zip or a tar, by the start of what it is, unpacked."""
+    """Whether a file is a zip or a tar, from its start, unpacked."""
     return not path.is_dir() and packed_as(head) in ("zip", "tar")
 
 
@@ -61,15 +61,15 @@ _BROKEN = (
 
 
 class _Member(NamedTuple):
-    """A file in an archive, and what it holds."""
+    """A file in an archive, and its content."""
 
     name: str
     content: BinaryIO
 
 
 def heads_in(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The name and the first MiB of each file in an archive, unpacked if it is gzip; hidden ones
-    are left out. Raises InputError if the archive cannot be read."""
+    """Yield the name and the first MiB of each file in an archive, unpacked if it is gzip. Hidden
+    files are skipped. Raises InputError if the archive cannot be read."""
     with _opened(path) as members:
         for name, content in members:
             head = content.read(_HEAD)
@@ -83,8 +83,8 @@ def heads_in(path: Path) -> Iterator[tuple[str, bytes]]:
 def unpack(path: Path, folder: Path) -> None:
     """Write the files in an archive into an empty folder.
 
-    Raises InputError if the archive cannot be read, holds more than it may, or has a name that
-    leads out of the folder or stands for two files.
+    Raises InputError if the archive cannot be read, exceeds the limits, or has a name that leads
+    out of the folder or names two files.
     """
     left = may_unpack_to(path.stat().st_size)
     with _opened(path) as members:
@@ -161,13 +161,13 @@ def _check(path: Path, number: int) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Of a system that packed it, or hidden: `.DS_Store`, `__MACOSX/`."""
+    """Whether a member is hidden or added by the packing system: `.DS_Store`, `__MACOSX/`."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     return any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in parts)
 
 
 def _parts(path: Path, name: str) -> tuple[str, ...]:
-    """The folders and the name of a member, which lie in the folder that it is written to."""
+    """The folders and the name of a member, checked to stay in the target folder."""
     found = PurePosixPath(name.replace("\\", "/"))
     parts = found.parts
     if found.is_absolute() or not parts or ".." in parts or ":" in parts[0] or "\0" in name:
@@ -190,7 +190,7 @@ _ENDINGS = (".zip", ".tar.gz", ".tgz", ".tar")
 
 
 class _Scratch:
-    """A temporary folder that goes with this object, or with the process."""
+    """A temporary folder that is removed with this object, or with the process."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="profile-sd3-"))
@@ -199,7 +199,7 @@ class _Scratch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchiveRun:
-    """What an importer read of the files in an archive, which lie in `scratch`."""
+    """The run that an importer read from an archive's files, which are in `scratch`."""
 
     path: Path
     run: ForeignRun
@@ -215,7 +215,7 @@ class ArchiveRun:
 
     @property
     def others(self) -> tuple[ArchiveRun, ...]:
-        """The runs of files that nothing relates to the first."""
+        """The runs of files that are not related to the first."""
         found = getattr(self.run, "others", ())
         return tuple(ArchiveRun(self.path, one, self.scratch) for one in found)
 
@@ -269,8 +269,8 @@ def _read(
 
 
 def _inmost(folder: Path) -> Path:
-    """What a folder holds, if that is one folder or one file: archives have their name once
-    more, and what is alone is read as itself."""
+    """The folder, or, while it contains a single entry, that entry: archives often repeat their
+    name as a folder, and a single file is read by itself."""
     while folder.is_dir() and len(found := list(folder.iterdir())) == 1:
         folder = found[0]
     return folder

@@ -1,14 +1,14 @@
-"""Import Ascend traces: trace_view.json of torch_npu or msprof with the table of kernels beside,
-or their database.
+"""Import Ascend traces: trace_view.json of torch_npu or msprof, with the table of kernels beside
+it, or their database.
 
     import_trace(Path("host_123_ascend_pt"), Path("traces"))
 
-Work is what the process `Ascend Hardware` did, and the collectives of `Communication` (`HCCL`);
-waits for events and notifications are none. A flow `HostToDevice` leads from work to the call of
-CANN that launched it, mostly on the thread of torch's task queue (`Dequeue@…`); the program only
-put it there (`Enqueue`). A flow `async_npu` leads to the operator. Shapes and kinds of cores come
-from kernel_details.csv or op_summary_*.csv, which are read alone, too.
-Sources: Ascend/pytorch, torch_npu/profiler/analysis; the reference of msprof's data files.
+Work are the events of the process `Ascend Hardware`, and the collectives of `Communication`
+(`HCCL`), without waits for events and notifications. A flow `HostToDevice` connects work with the
+CANN call that launched it, mostly on the thread of torch's task queue (`Dequeue@…`); the program
+only enqueued it (`Enqueue`). A flow `async_npu` connects it with the operator. Shapes and kinds of
+cores come from kernel_details.csv or op_summary_*.csv, which can also be read alone. Sources:
+Ascend/pytorch, torch_npu/profiler/analysis; the reference of msprof's data files.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from profiler.kineto.trace_file import Header, KinetoTrace
 _HARDWARE, _CANN, _COLLECTIVES = "Ascend Hardware", "CANN", ("Communication", "HCCL")
 _RUNTIME = "privateuse1_runtime"
 _CALLS = ("aclnn", "aclop")
-_PLANE = "Plane"  # threads of the parts of collectives, which the hardware has once more
+_PLANE = "Plane"  # threads of parts of collectives, which the hardware has, too
 _AI_CPU = "AI_CPU"
-_LOOKED_BACK = 16  # ranges that began before a time, to find the one that is open then
+_LOOKED_BACK = 16  # earlier ranges that are searched for the one open at a time
 
 # --- The table of kernels: kernel_details.csv (torch_npu), op_summary_*.csv (msprof).
 
@@ -53,7 +53,7 @@ _MOST_DEVICES = 4  # digits of a device's number
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A row of the table; `device` is -1 if the table does not say it."""
+    """A row of the table of kernels; `device` is -1 if not known."""
 
     name: str
     core: str
@@ -65,8 +65,8 @@ class _Kernel:
 
 
 def _kernels(path: Path) -> list[_Kernel]:
-    """The rows of a table that have a time. Columns are known by their names: which there are, and
-    in which order, differs between versions. Raises InputError if it is no table."""
+    """The rows of a table that have a time. Columns are found by name, because versions differ in
+    columns and their order. Raises InputError if it is not such a table."""
     text = content_of(path).decode("utf-8-sig", "replace")
     try:
         found = [_kernel(cells) for cells in csv.DictReader(io.StringIO(text, newline=""))]
@@ -108,7 +108,7 @@ def _json(values: object) -> msgspec.Raw:
 
 
 def _rows_of(kernels: Iterable[_Kernel]) -> Iterator[Row]:
-    """Rows of work as a trace would have them; the process stands for the device."""
+    """Turn kernels of a table into rows as of a trace; the process stands for the device."""
     for one in kernels:
         pid, stream = max(one.device, 0), one.stream or "communication"
         args = RowArgs(dims=one.dims, types=one.types, task=one.core)
@@ -132,7 +132,7 @@ _RANGE = re.compile(r"ProfilerStep#\d+|Optimizer\.|enumerate\(")
 
 @dataclass(slots=True)
 class _Ranges:
-    """Rows of one thread by start: `at` finds the innermost that is open at a time."""
+    """Ranges of one thread by start; `at` finds the innermost one that is open at a time."""
 
     starts: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -155,7 +155,7 @@ def _by_thread(rows: Iterable[Row]) -> dict[str, _Ranges]:
 
 
 class _TraceView:
-    """The complete rows of a trace by what they are, and what leads from one to another."""
+    """The complete events of a trace, grouped by process, and the flows between them."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.processes: dict[Scalar, str] = {}
@@ -179,18 +179,19 @@ class _TraceView:
         self.host = [row for row in complete if row.cat in _HOST]
         self.runtime = [row for row in complete if self._is(row, _CANN)]
         self.work = [row for row in complete if self._is_work(row)]
-        self._sources = {  # by kind of flow, and the place and time at which it ends
+        self._sources = {  # by kind of flow, and its end: process, thread, time
             (kind, str(end.pid), str(end.tid), end.start_ns): flows["s"][kind, number]
             for (kind, number), end in flows["f"].items()
             if (kind, number) in flows["s"]
         }
 
     def source(self, kind: str, work: Row) -> Row | None:
-        """Where the flow that ends at the start of some work begins."""
+        """The row from which a flow of this kind leads to the start of `work`; None if there is
+        none."""
         return self._sources.get((kind, str(work.pid), str(work.tid), work.start_ns))
 
     def lead(self, kind: str, source: Row, work: Row) -> None:
-        """Note a flow that the trace does not have as one."""
+        """Add a flow that the trace does not contain."""
         self._sources[kind, str(work.pid), str(work.tid), work.start_ns] = source
 
     @property
@@ -201,11 +202,11 @@ class _TraceView:
         return self.processes.get(row.pid) in names
 
     def _is_work(self, row: Row) -> bool:
-        """Whether a device computes or copies in it: of a collective the row of the whole."""
+        """Whether a row is device work; of a collective only the row of the whole is."""
         if self._is(row, *_COLLECTIVES):
             return self._thread(row).endswith("Communication")
         task = str(row.args.task or "") if row.args is not None else ""
-        # a file that was cut lacks the names of processes, which stand at its end
+        # a cut file lacks the names of processes, which are at its end
         on_device = self._is(row, _HARDWARE) or (bool(task) and row.pid not in self.processes)
         part = row.name in (task, "") and row.start_ns in self._parts
         return on_device and not part and not _NO_WORK.search(f"{row.name} {task}")
@@ -214,8 +215,7 @@ class _TraceView:
         return self.threads.get((row.pid, row.tid), "")
 
     def devices(self, known: Sequence[_Kernel]) -> dict[Scalar, str]:
-        """The device that each process of work stands for, by the number that its label or the
-        table says, else by their order."""
+        """The device of each process of work, numbered by its label or the table, else by order."""
         pids = list(dict.fromkeys(row.pid for row in self.work if not self._is(row, *_COLLECTIVES)))
         labels = [_LABEL.search(self.labels.get(pid, "")) for pid in pids]
         device_numbers = {one.device for one in known if one.device >= 0}
@@ -237,9 +237,9 @@ class _TraceView:
 def _categorized(
     path: Path, view: _TraceView, kernels: Sequence[_Kernel]
 ) -> tuple[list[Row], dict[Scalar, str]]:
-    """The rows under Kineto's categories, and the devices that processes stand for; `kernels` are
-    the table's. Raises InputError if there are none."""
-    if not view.work:  # an export that was cut, or the table alone
+    """The rows with Kineto's categories, and the devices of processes; `kernels` are the table's
+    rows. Raises InputError if there is neither host nor device work."""
+    if not view.work:  # a cut export, or only the table
         view.work = [*_rows_of(kernels)]
     devices = view.devices(kernels)
     known = {(one.name, one.time.start_ns): one for one in kernels}
@@ -259,7 +259,7 @@ def _categorized(
         if row.cat == "enqueue":
             row.cat = _RUNTIME
         elif row.cat == "cpu_op" and (_RANGE.match(row.name) or component(row.name)):
-            row.cat = "user_annotation"  # which torch_npu does not tell from operators
+            row.cat = "user_annotation"  # torch_npu does not distinguish it from operators
         elif row.cat == "cpu_op" and row.name.startswith(_CALLS):
             row.cat = _RUNTIME  # a call within torch's operator
     host = [row for row in view.host if row.cat != "dequeue"]
@@ -272,7 +272,7 @@ def _categorized(
 
 
 def _link(view: _TraceView) -> None:
-    """Give work and its launch a number in common, and work and its operator another."""
+    """Give work and its launch a common number, and work and its operator another."""
     calls = _by_thread(view.runtime)
     connected = {} if view.has_launches else {_connected(row): row for row in view.runtime}
     operators = _by_thread(row for row in view.host if row.cat == "cpu_op" and "::" in row.name)
@@ -308,8 +308,8 @@ _INFO = re.compile(r"profiler_info_(\d{1,6})\.json")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What one process wrote: its place, its trace and its table, or its database; `rank` if a
-    folder says it."""
+    """The files of one process: their place, and its trace and table, or its database; `rank` is
+    from the folder's name, if it has one."""
 
     path: Path
     trace: Path | None
@@ -319,9 +319,9 @@ class _Source:
 
 
 def read_run(paths: Sequence[Path]) -> KinetoRun | JobRun:
-    """Read what one process wrote, or the ranks of a job: a trace, a table or a folder each.
+    """Read the files of one process, or the ranks of a job: a trace, a table or a folder each.
 
-    Raises InputError if a file is damaged or nothing of an NPU is there.
+    Raises InputError if a file is damaged or there is no work of an NPU.
     """
     sources = [source for path in paths for source in _sources(path)]
     if len(sources) == 1:
@@ -367,7 +367,7 @@ def _rank(folder: Path) -> int | None:
 
 
 def _of_database(found: Database) -> tuple[_TraceView, list[_Kernel]]:
-    """What a database has, as the trace and the table that it stands for."""
+    """The content of a database, in the form of a trace and a table of kernels."""
     view = _TraceView(())
     view.host, view.runtime = found.host, found.runtime
     view.work, kernels = [], []
@@ -420,7 +420,7 @@ _SCALAR = "0"  # the shape of a tensor without dimensions
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a device did: its row, whose process is the device, and what is known of a kernel."""
+    """One piece of device work: its row, whose process is the device, and its kernel's details."""
 
     row: Row
     device: int
@@ -431,8 +431,8 @@ class Task:
 
 @dataclass(slots=True)
 class Database:
-    """The rows of one process: those of the host under torch_npu's categories, calls of CANN, work,
-    and by connection the operator that led to it."""
+    """The rows of one process: host events with torch_npu's categories, CANN calls, work, and
+    operators by connection id."""
 
     host: list[Row] = field(default_factory=list)
     runtime: list[Row] = field(default_factory=list)
@@ -441,7 +441,7 @@ class Database:
 
 
 def read_database(path: Path) -> Database:
-    """Read one file. Raises InputError if it is damaged."""
+    """Read one database. Raises InputError if it is damaged."""
     found = Database()
     with open_sqlite(path, _AGAIN) as file:
         texts = {
@@ -483,15 +483,15 @@ def _add_host(found: Database, file: SqliteFile, texts: dict[int, str]) -> None:
             found.operators.setdefault(connection, row)
     for event in file.rows("MSTX_EVENTS", (*_TIMES, "globalTid", "message")):
         *times, thread, message = map(_number, event)
-        if times[1] > times[0]:  # others are moments
+        if times[1] > times[0]:  # others are instants
             found.host.append(
                 _row("user_annotation", texts.get(message, ""), times, _thread(thread))
             )
 
 
 def _listed_inputs(listed: list[str]) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """Shapes and types of what an operator took, as Kineto has them; versions of torch_npu have
-    them in each other's columns."""
+    """Shapes and types of an operator's inputs, as in Kineto; some versions of torch_npu swap the
+    two columns."""
     dims = of_type = msgspec.Raw(b"")
     for text in listed:
         parts = [part.strip(' "\r\n') for part in text.split(";")]
@@ -504,13 +504,13 @@ def _listed_inputs(listed: list[str]) -> tuple[msgspec.Raw, msgspec.Raw]:
 
 
 def dims_of(text: str) -> list[int]:
-    """The sizes in a text such as `32,3,224,224`; none if it is another."""
+    """The sizes in a text such as `32,3,224,224`; empty for other texts."""
     sizes = [one.strip() for one in text.split(",")]
     return [int(one) for one in sizes] if all(one.isdecimal() for one in sizes) else []
 
 
 def _tasks(file: SqliteFile, texts: dict[int, str]) -> Iterator[Task]:
-    """Tasks that are no part of a collective and hold no others."""
+    """Yield device tasks, without parts of collectives and without tasks that contain others."""
     kernels = {
         _number(key): tuple(texts.get(_number(one), "") for one in values)
         for key, *values in file.rows(
@@ -534,7 +534,7 @@ def _tasks(file: SqliteFile, texts: dict[int, str]) -> Iterator[Task]:
 
 
 def _collectives(file: SqliteFile, texts: dict[int, str], tasks: list[Task]) -> Iterator[Task]:
-    """Yield collectives as wholes; old files do not say their device, which is the only one."""
+    """Yield whole collectives. Old files do not name their device, which is then the only one."""
     alone = {task.device for task in tasks}
     groups: dict[int, int] = {}
     columns = (*_TIMES, "opName", "connectionId", "groupName", "deviceId")
@@ -560,12 +560,12 @@ def _microseconds(time_ns: int) -> bytes:
 
 
 def _thread(number: int) -> tuple[int, int]:
-    """Process and thread of a global one."""
+    """Process and thread of a global thread id."""
     return number >> 32, number & 0xFFFFFFFF
 
 
 def _number(value: object) -> int:
-    """A whole number, which some columns have as text; -1 for none."""
+    """A whole number, which some columns have as text; -1 if it is none."""
     try:
         return int(value) if isinstance(value, int | float | str) else _NONE
     except (ValueError, OverflowError):

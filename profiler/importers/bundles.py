@@ -2,8 +2,8 @@
 
     import_trace([Path("traces/run"), Path("traces/run-2")], Path("job"))
 
-Ranks on one machine share CLOCK_MONOTONIC, and a bundle says how far its times are from that: so
-their clocks are related exactly. Others are related by collectives, as ranks of torch.profiler are.
+Ranks on one machine share CLOCK_MONOTONIC, and each bundle has its offset from that, so these
+clocks are aligned exactly. Others are aligned by collectives, as ranks of torch.profiler are.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from profiler.trace.events import (
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.manifest_fields import MatchedBy, Rank
 
-# --- A trace of ours → its commands and samples, as they were before they were written.
+# --- A trace of ours → its commands and samples, as before they were written.
 
 
 def _devices(trace: TraceColumns) -> list[str]:
@@ -68,7 +68,7 @@ def _devices(trace: TraceColumns) -> list[str]:
 
 
 def commands_in(trace: TraceColumns, prefix: str, clock: AlignedRank) -> CommandColumns:
-    """The commands of a trace, on devices whose names start with `prefix`, by the job's clock."""
+    """The commands of a trace on the job's clock; `prefix` is prepended to device names."""
     slices, devices = trace.slices, _devices(trace)
     count = max(len(trace.strings), 1)
     places, track = np.unique(
@@ -104,7 +104,7 @@ _TAKEN = (
 
 
 def counters_in(trace: TraceColumns, prefix: str, clock: AlignedRank) -> list[Counter]:
-    """The samples of a trace, by device and name."""
+    """The samples of a trace on the job's clock, by device and name."""
     devices, samples = _devices(trace), trace.counters
     times = clock.moved(samples.time_ns)
     found = []
@@ -129,7 +129,7 @@ def counters_in(trace: TraceColumns, prefix: str, clock: AlignedRank) -> list[Co
 
 @dataclass(frozen=True, eq=False)
 class RankBundle:
-    """The bundle of a rank; `lost` gets what of it cannot be read."""
+    """The bundle of a rank; `lost` collects drops for what cannot be read."""
 
     path: Path
     manifest: Manifest
@@ -138,7 +138,7 @@ class RankBundle:
 
     @property
     def rank(self) -> Rank:
-        """Which rank it is."""
+        """The rank and its clock, as in the manifest."""
         job = self.manifest.info.job
         if job is None or len(job.ranks) != 1:
             raise InputError(f"{self.path} is not the bundle of one rank: give those of all ranks")
@@ -146,21 +146,21 @@ class RankBundle:
 
     @property
     def prefix(self) -> str:
-        """What the names of its devices start with."""
+        """The prefix of the names of its devices."""
         return device_of_rank(self.rank.rank, "")
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """The name of the run."""
         return self.manifest.run_id
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What was recorded."""
+        """The codes of what was recorded."""
         return self.manifest.info.capabilities
 
     def extent(self) -> tuple[int, int]:
-        """Start of its first call and end of its last."""
+        """Start of the first call and end of the last."""
         calls = [entry.call for entry in self.manifest.calls]
         first = min((call.start_ns for call in calls), default=0)
         return first, max((call.end_ns for call in calls), default=first)
@@ -171,7 +171,7 @@ class RankBundle:
         return self._moved(ends)
 
     def call(self, number: int, index: int) -> PlacedCall:
-        """Return one of its calls, as that `index` of the job."""
+        """Return one of its calls with `index` as its number in the job."""
         entry = self.manifest.calls[number]
         trace = self._read(entry.file)
         call = entry.call
@@ -191,13 +191,13 @@ class RankBundle:
         return moved
 
     def host(self) -> CommandColumns:
-        """What ran in no call."""
+        """The commands outside calls."""
         if self._host is None:
             return CommandBuilder().build()
         return commands_in(self._host, self.prefix, self.clock)
 
     def free_counters(self) -> list[Counter]:
-        """The samples in no call."""
+        """The samples outside calls."""
         return [] if self._host is None else counters_in(self._host, self.prefix, self.clock)
 
     def spans(self) -> Iterator[tuple[int, Span]]:
@@ -211,14 +211,14 @@ class RankBundle:
         return self._read(HOST_NAME) if HOST_NAME in self.manifest.files else None
 
     def traces(self) -> Iterator[TraceColumns]:
-        """The traces of its calls, and of what ran in none."""
+        """Yield the traces of its calls, and of what ran outside."""
         for name in (*(entry.file for entry in self.manifest.calls), HOST_NAME):
             trace = self._read(name)
             if trace is not None:
                 yield trace
 
     def _read(self, name: str) -> TraceColumns | None:
-        """A file of the bundle; None if it cannot be read, which is then `lost`."""
+        """A file of the bundle; None, and a drop in `lost`, if it cannot be read."""
         path, where = self.path / name, self.prefix + name
         try:
             trace = read_trace(path)
@@ -236,7 +236,7 @@ class RankBundle:
         self.lost.extend(drop for drop in drops if drop not in self.lost)
 
     def info(self, calls: Sequence[Call]) -> RunInfo:
-        """What its manifest says, with the job's names of devices and numbers of calls."""
+        """The manifest, with the job's device names and call numbers."""
         info = self.manifest.info
         numbers = {
             entry.call.index: call.index
@@ -330,7 +330,7 @@ def _in_job(one: RankBundle) -> InJob:
 
 
 def _by_machine(one: RankBundle, first: RankBundle, clock: AlignedRank) -> AlignedRank:
-    """The clock of a rank: if it ran on the first one's machine, by the clock that both share."""
+    """The clock of a rank, aligned by the clock of the machine if the first rank ran there, too."""
     own, other = (each.manifest.info.clocks.monotonic_offset_ns for each in (one, first))
     same_machine = one.rank.machine and one.rank.machine == first.rank.machine
     if one is first or not same_machine or own is None or other is None:
@@ -346,8 +346,8 @@ def _by_machine(one: RankBundle, first: RankBundle, clock: AlignedRank) -> Align
 
 
 def _collectives(one: RankBundle) -> Iterator[RankCollective]:
-    """The collectives of a rank in order of their begins, by stream, kind and order. Only devices
-    have any, so that bundles of CPUs are not read for them."""
+    """Yield the collectives of a rank in order of start, by stream, kind and order. Bundles of CPUs
+    are not read: they have none."""
     if all(re.match(CPU_DEVICE, device) for device in one.manifest.info.devices):
         return
     found = []
@@ -375,6 +375,6 @@ def _collective_rows(commands: CommandColumns) -> Iterator[tuple[int, int, int]]
 
 
 def _name(commands: CommandColumns, row: int) -> str:
-    """The kernel's name, else the layer's."""
+    """The name of a command's kernel, else its layer."""
     kernel = commands.kernel[row] if commands.kernel is not None else 0
     return commands.strings[kernel] or commands.strings[commands.layer[row]]

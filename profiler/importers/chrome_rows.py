@@ -1,11 +1,12 @@
-"""Chrome JSON of profilers other than torch's, as rows, and a Kineto trace made of chosen rows.
+"""Read Chrome JSON of profilers other than torch's as rows, and build a Kineto trace from chosen
+rows.
 
     rows, notes = read_rows(path)
     trace = kineto_trace(path, kept, {800: "npu:0"}, names_of_threads, health=notes)
 
-An importer says of each row which of Kineto's categories it has (`kernel`, `gpu_memcpy`,
+An importer gives each row one of Kineto's categories (`kernel`, `gpu_memcpy`,
 `privateuse1_runtime`, `cpu_op`, …) and links work to its launch by `correlation`. Calls, steps,
-modules and checks are then those of the importer of torch.profiler.
+modules and checks then come from the importer of torch.profiler.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from profiler.kineto.trace_file import Header, KinetoTrace, readable
 from profiler.trace.columns import Int32s
 from profiler.trace.manifest_fields import HealthNote
 
-_PART = 4 << 20  # bytes of a damaged text that are looked at together
+_PART = 4 << 20  # bytes of a damaged text that are parsed together
 _NO_TIME = -1
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -40,7 +41,7 @@ class RowArgs(
     gc=False,
     rename={"connection": "connection_id", "task": "Task Type"},
 ):
-    """What is read of a row's `args` beside what Kineto's have."""
+    """The fields that are read from a row's `args`, besides Kineto's."""
 
     connection: Scalar = None
     task: Scalar = None
@@ -63,17 +64,17 @@ class Row(msgspec.Struct, gc=False):
 
     @property
     def start_ns(self) -> int:
-        """When it started, in ns of the file; -1 if the file does not say so."""
+        """The start in ns of the file; -1 if missing."""
         return _ns(self.ts)
 
     @property
     def duration_ns(self) -> int:
-        """How long it took, in ns, 0 if the file does not say so; -1 for what is no length."""
+        """The length in ns, 0 if missing, -1 if invalid."""
         return _ns(self.dur) if bytes(self.dur) else 0
 
     @property
     def named(self) -> str:
-        """What a row of metadata (`process_name`, `thread_name`) says."""
+        """The name in a row of metadata (`process_name`, `thread_name`)."""
         found = self.args.name if self.args is not None else None
         return "" if found is None else str(found).strip()
 
@@ -97,7 +98,8 @@ class _File(msgspec.Struct):
 
 
 def _ns(raw: msgspec.Raw) -> int:
-    """A time in µs, exactly: `"1704161511420306.491"` has more digits than a float64."""
+    """Convert a time in µs to ns exactly: `"1704161511420306.491"` has more digits than a
+    float64."""
     text = bytes(raw).strip(b'" \t').decode("ascii", "replace")
     try:
         found = Decimal(text) * 1000
@@ -107,16 +109,17 @@ def _ns(raw: msgspec.Raw) -> int:
 
 
 def read_rows(path: Path) -> tuple[list[Row], tuple[HealthNote, ...]]:
-    """The events of a file, and what of its text could not be read. Raises InputError if none can
-    be."""
+    """The events of a file, and notes on text that could not be read. Raises InputError if no event
+    can be read."""
     return read_events(path, Row, _File)
 
 
 def read_events(
     path: Path, event: type[_Event], file: type[_Listed[_Event]]
 ) -> tuple[list[_Event], tuple[HealthNote, ...]]:
-    """The events of a file as `event`, and what of its text could not be read: a list of them, or
-    the object `file` that lists them, plain or gzip. Raises InputError if none can be read."""
+    """The events of a file as `event`, and notes on text that could not be read. The file, plain or
+    gzip, is a list of events or an object `file` that contains the list. Raises InputError if none
+    can be read."""
     text = content_of(path).removeprefix(BYTE_ORDER_MARK)
     try:
         if text.lstrip()[:1] == b"[":
@@ -141,8 +144,8 @@ def kineto_trace(
     health: Iterable[HealthNote] = (),
     header: Header | None = None,
 ) -> KinetoTrace:
-    """A trace of the complete events of some rows, which have Kineto's categories already;
-    `devices` are the names of those that processes stand for, `threads` the names of threads."""
+    """Build a trace of the complete events among `rows`, which already have Kineto's categories.
+    `devices` has the device names of processes, `threads` the names of threads."""
     times = np.array([(row.start_ns, row.duration_ns) for row in rows], dtype=np.int64)
     start, duration = times.reshape(-1, 2).T
     timed = (start != _NO_TIME) & (duration != _NO_TIME)
@@ -182,7 +185,7 @@ def kineto_trace(
 
 
 def _codes(rows: Iterable[Row], of: Callable[[Row], _Key]) -> tuple[Int32s, list[_Key]]:
-    """The code of what each row has, int32, and what the codes stand for."""
+    """The code of each row's key, int32, and the keys."""
     known: dict[_Key, int] = {}
     codes = [known.setdefault(of(row), len(known)) for row in rows]
     return np.array(codes, dtype=np.int32), [*known]

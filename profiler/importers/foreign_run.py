@@ -86,17 +86,17 @@ def is_denoiser(submodule: str) -> bool:
 
 
 def component(text: str) -> str:
-    """The component that a name is of: `VAE.decode` → `vae`; "" for other names."""
+    """The component that a name stands for: `VAE.decode` → `vae`; "" if none."""
     plain = _METHOD.sub("", text)
     return plain.lower() if _COMPONENT.fullmatch(plain) else ""
 
 
 def stages(submodules: Sequence[str], iterations: Sequence[int]) -> list[tuple[str, int, int]]:
-    """Stage, step and iteration of calls in their order, by the names of their submodules.
+    """The stage, step and iteration of calls in order, by the names of their submodules.
 
-    What is no denoiser is of stage `encode` before the first call of one, `decode` behind the last,
-    `denoise` between. A denoiser's iterations, or else its calls, are its steps. Without a
-    denoiser all is of stage `run`, and keeps its iterations.
+    Other calls are `encode` before the first call of a denoiser, `decode` after the last, `denoise`
+    between. A denoiser's iterations, or else its calls, are the steps. Without a denoiser all calls
+    are of stage `run` and keep their iterations.
     """
     denoising = [at for at, name in enumerate(submodules) if _DENOISERS.match(name)]
     if not denoising:
@@ -117,7 +117,7 @@ def stages(submodules: Sequence[str], iterations: Sequence[int]) -> list[tuple[s
 
 
 Bools = npt.NDArray[np.bool_]
-_AROUND = "inference"  # what the host calls the time around the layers of a call
+_AROUND = "inference"  # name of the host's time around the layers of a call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +132,7 @@ class PlacedCall:
 def drops_of(
     kind: DropKind, count: int, unit: str, reason: NoteCode, where: str, **values: Value
 ) -> tuple[Drop, ...]:
-    """Return what is missing as a drop; none for a count of 0."""
+    """Return a drop for missing data; none for a count of 0."""
     return (Drop(kind, where, count, unit, Note.of(reason, **values)),) if count else ()
 
 
@@ -140,13 +140,13 @@ def drops_of(
 class ForeignRunBuilder:
     """A `ForeignRun` that an importer fills, and that writes the bundle.
 
-    `model` is the model that the files name. `pipeline` is equal for runs that may be compared, by
-    default the run's name. `host` is work in no call. Large traces set `make_calls` and
-    `make_host`, to build the commands of one call at a time while the bundle is written. Without
-    `spans` they follow from the calls, in order of their starts; the first begins at `begin_ns` or
-    earlier, the last ends at `end_ns` or later. `submodules` has what is known of each but its
-    device; `all_traced` means that operators of each were recorded. `others` are further runs of
-    the file: `import` makes a bundle of each.
+    `model` is as named in the files. `pipeline` is equal for runs that may be compared, by default
+    the run's name. `host` is work outside calls. Large traces set `make_calls` and `make_host`, to
+    build the commands of one call at a time while the bundle is written. If `spans` is empty, spans
+    are made from the calls in order of start, the first from `begin_ns` or earlier, the last to
+    `end_ns` or later. `submodules` has what is known of each except its device; `all_traced`: the
+    operators of all were recorded. `others` are further runs of the file: `import` makes a bundle
+    of each.
     """
 
     producer: str
@@ -184,7 +184,7 @@ class ForeignRunBuilder:
     others: Sequence[ForeignRunBuilder] = ()
 
     def capability(self, **recorded: object) -> None:
-        """Add the capabilities that are recorded: `shapes=True`."""
+        """Add the capabilities whose value is true: `shapes=True`."""
         self.capabilities |= {name for name, there in recorded.items() if there}
 
     def drop(
@@ -196,7 +196,7 @@ class ForeignRunBuilder:
         where: str = "",
         **values: Value,
     ) -> None:
-        """Report what is missing, by default in the source file; a count of 0 is no drop."""
+        """Report missing data, by default in the source file; a count of 0 is ignored."""
         self.drops += drops_of(kind, count, unit, reason, where or self.source.name, **values)
 
     def call(
@@ -229,13 +229,13 @@ class ForeignRunBuilder:
         pipeline: int,
         step: int = NO_STEP,
     ) -> None:
-        """Add a span of a pipeline call; a stage's name is its stage."""
+        """Add a span of a pipeline call; the name of a stage span is its stage."""
         stage = {"pipeline": "", "stage": name}.get(kind, _DENOISE)
         self.spans.append(Span(kind, name, stage, step, start_ns, duration_ns, pipeline))
 
     def timeline(self, calls: Sequence[PlacedCall], name: str = "") -> None:
-        """Add calls as the next pipeline call, called `name` or as the first of them. Each but the
-        first starts when the one before it ends: they have no clock in common."""
+        """Add calls as the next pipeline call, named `name` or like the first of them. They have no
+        common clock, so each starts when the one before ends."""
         number, by = 0, 0
         if self.spans:
             last = self.spans[-1]
@@ -251,7 +251,7 @@ class ForeignRunBuilder:
         self.run_span(moved, number, name)
 
     def run_span(self, calls: Sequence[PlacedCall], pipeline: int = 0, name: str = "") -> None:
-        """Add the spans around calls: the pipeline, and the stage `run` that all of it is."""
+        """Add spans around calls: the pipeline, and one stage `run`."""
         begin, end = _extent(calls)
         self.span("pipeline", name or calls[0].call.submodule, begin, end - begin, pipeline)
         self.span("stage", RUN_STAGE, begin, end - begin, pipeline)
@@ -273,7 +273,7 @@ class ForeignRunBuilder:
         return self.info(calls)
 
     def info(self, calls: Sequence[Call]) -> RunInfo:
-        """Return what the manifest says of the run beside its calls."""
+        """Return the manifest's fields besides the calls."""
         return RunInfo(
             producer=self.producer,
             pipeline=self.name if self.pipeline is None else self.pipeline,
@@ -313,14 +313,15 @@ class ForeignRunBuilder:
 
 
 def without_work(launching: Int64s, working: Int64s) -> list[int]:
-    """The calls of which some launches have no work, of these calls those in which nothing else
-    did; negative ones are none."""
+    """The calls in `launching`, whose launches lack work, that are not in `working`. Negative
+    numbers are no calls."""
     calls: list[int] = np.setdiff1d(launching, working).tolist()
     return [call for call in calls if call >= 0]
 
 
 def _counted(notes: Iterable[HealthNote], calls: int) -> Iterator[HealthNote]:
-    """Yield notes; that of the most launches without work says how many calls have none at all."""
+    """Yield notes; the one with most launches without work gets the number of calls without any
+    work."""
     notes = list(notes)
     without = (HealthRule.LOST, HealthRule.LATE, HealthRule.CUT)
     lost = (one for one in notes if one.rule in without)
@@ -332,8 +333,8 @@ def _counted(notes: Iterable[HealthNote], calls: int) -> Iterator[HealthNote]:
 def attribution_of(
     durations: Int64s, inside: Bools, unlaunched: Bools, rows: Int64s
 ) -> Attribution:
-    """Return how much of the time of the commands in `rows` is `inside` calls, and the number of
-    those of which no launch is known."""
+    """Return how much of the commands' time in `rows` is `inside` calls, and how many have no known
+    launch."""
     inside = inside[rows]
     total, attributed = int(durations[rows].sum()), int(durations[rows][inside].sum())
     return Attribution(
@@ -348,7 +349,7 @@ def attribution_of(
 
 
 class CallLabels(TypedDict, total=False):
-    """What a call was for, as far as the producer knows."""
+    """The labels of a call, as far as the producer knows them."""
 
     stage: str
     step: int
@@ -384,7 +385,7 @@ def call_at(
 
 @dataclass(frozen=True, slots=True)
 class TimedLayer:
-    """A layer of which a file tells how long it takes, and not when."""
+    """A layer with a known duration but no start."""
 
     name: str
     duration_ns: int
@@ -402,8 +403,8 @@ def end_to_end(
     start_ns: int = 0,
     lasts_ns: int = 0,
 ) -> PlacedCall:
-    """One call whose commands are laid end to end, in their order, from `start_ns` on. If it is
-    known that it `lasts_ns`, longer than these, a command of the host around them says so."""
+    """A call whose commands are laid end to end, in order, from `start_ns` on. If it lasts
+    `lasts_ns`, longer than its commands, a host command around them shows it."""
     builder, at = CommandBuilder(), start_ns
     if lasts_ns > sum(one.duration_ns for one in layers):
         host = Track(ROOT_DEVICE, _AROUND, "host")
@@ -424,7 +425,7 @@ def end_to_end(
 
 
 def _extent(calls: Sequence[PlacedCall]) -> tuple[int, int]:
-    """When the first of some calls and their commands starts, and the last ends."""
+    """The first start and the last end of some calls and their commands."""
     begins = [time for one in calls for time in (one.call.start_ns, one.call.end_ns)]
     ends = [0, *(one.call.end_ns for one in calls)]
     for one in calls:
@@ -439,12 +440,9 @@ def _extent(calls: Sequence[PlacedCall]) -> tuple[int, int]:
 def spans(
     name: str, calls: Sequence[Call], end_ns: int = 0, begin_ns: int | None = None
 ) -> list[Span]:
-    """The pipeline from the first call's start, or from `begin_ns` if that is earlier, to the later
-    of the last end of a call and `end_ns`; the stages, each from the first of successive calls of
-    it; the steps, each to the next one.
-
-    `calls` stand in order of their begins.
-    """
+    """Spans of calls, which are in order of start: the pipeline from the first start, or `begin_ns`
+    if earlier, to the last end, or `end_ns` if later; stages from the first of successive calls of
+    a stage to the next stage; steps from each to the next."""
     if not calls:
         return []
     begin = min(call.start_ns for call in calls)
@@ -461,7 +459,7 @@ def spans(
 
 
 def _steps(calls: Sequence[Call]) -> list[Span]:
-    """A span a step, if the steps follow each other: ranks of a job run theirs side by side."""
+    """The step spans, if steps follow each other: ranks of a job run theirs side by side."""
     denoising = [call for call in calls if call.step != NO_STEP]
     numbers = [call.step for call in denoising]
     if not numbers or numbers != sorted(numbers):
@@ -485,17 +483,17 @@ def _steps(calls: Sequence[Call]) -> list[Span]:
 # those behind it to end with the request. What lies between two stages (a transfer) is host work.
 
 
-_DEVICE = "gpu:0"  # of a kind that nobody tells
+_DEVICE = "gpu:0"  # of an unknown kind
 _LARGEST_MS = 1e9
 _DENOISE = "denoise"
 _BETWEEN = "between stages"
-_ROUNDING = 0.01  # of a request by which the sum of its stages may be longer
+_ROUNDING = 0.01  # share of a request by which its stages together may be longer
 
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Work of the host between stages; `size` is what it moved, -1 if not known. `waits`: it is
-    waiting in the queue of the stage behind it, and no work."""
+    """Host work between stages; `size` is the bytes it moved, -1 if not known. `waits`: it is
+    waiting in the next stage's queue, not work."""
 
     name: str
     duration_ns: int
@@ -505,9 +503,9 @@ class HostTime:
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """`stage` is a phase of the pipeline. A denoising loop has its `steps_ns`, each a call of its
-    own. `peak_bytes` is the most memory up to its end, -1 if not known. `ahead` is what the host
-    did between the stage before it and this one. `device` is what computes it."""
+    """One stage of a pipeline. A denoising loop has `steps_ns`, each a call of its own.
+    `peak_bytes` is the peak memory up to its end, -1 if not known. `ahead` is the host work before
+    it, since the stage before. `device` computes it."""
 
     name: str
     duration_ns: int
@@ -520,8 +518,8 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """`total_ns` is that of the whole request, 0 if not known; `end_ns` when it ended, in
-    CLOCK_REALTIME, 0 if unknown."""
+    """The times of one request: `total_ns` of the whole, 0 if not known; `end_ns` in
+    CLOCK_REALTIME, 0 if not known."""
 
     name: str
     stages: tuple[StageTime, ...]
@@ -530,14 +528,14 @@ class RequestTimes:
 
     @property
     def _lengths(self) -> list[int]:
-        """Of each stage with what is ahead of it."""
+        """The length of each stage with the host work ahead of it."""
         return [
             stage.duration_ns + sum(one.duration_ns for one in stage.ahead) for stage in self.stages
         ]
 
     @property
     def overlaps(self) -> bool:
-        """Whether the request is shorter than its stages one after the other."""
+        """Whether the request is shorter than its stages together, so that they overlap."""
         return self.total_ns > 0 and sum(self._lengths) > self.total_ns * (1 + _ROUNDING)
 
     @property
@@ -546,7 +544,7 @@ class RequestTimes:
         return max(self.total_ns, *lengths) if self.overlaps else max(self.total_ns, sum(lengths))
 
     def begins(self) -> list[int]:
-        """When each stage, with what is ahead of it, starts in the request."""
+        """The start of each stage, with the host work ahead of it, within the request."""
         lengths = self._lengths
         ends = [*accumulate(lengths)]
         latest = [self.duration_ns - length for length in lengths]
@@ -558,9 +556,9 @@ class RequestTimes:
 def stage_run(
     producer: str, name: str, paths: Sequence[Path], requests: Sequence[RequestTimes]
 ) -> ForeignRunBuilder:
-    """Return a run of the requests at their recorded times, or, if the file has none, one after the
-    other in its order. The pipeline is called after the producer: files of one server are compared,
-    whatever they are called."""
+    """Return a run of the requests at their recorded times; without times, one after the other in
+    the file's order. The pipeline is named after the producer, so that files of one server can be
+    compared."""
     dated = all(one.end_ns > one.duration_ns for one in requests)
     run = ForeignRunBuilder(
         producer, name, min(paths), len(paths), pipeline=producer, capabilities={"stages"}
@@ -590,7 +588,7 @@ def stage_run(
 def _add_request(
     run: ForeignRunBuilder, number: int, one: RequestTimes, begin: int
 ) -> Iterator[tuple[int, int]]:
-    """Add a request and yield when the memory of each stage was at its peak, and the peak."""
+    """Add a request, and yield the time and the value of each stage's peak memory."""
     end = begin + one.duration_ns
     run.span("pipeline", one.name, begin, one.duration_ns, number)
     turns: list[tuple[str, int]] = []
@@ -621,8 +619,8 @@ def _add_request(
 
 
 def _steps_of_stage(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]:
-    """Yield step, start and duration of each call of a stage: what a loop spent outside of its
-    steps is before them. Only steps of denoising have numbers."""
+    """Yield step, start and duration of each call of a stage. What a loop spent outside its steps
+    comes before them. Only denoising steps have numbers."""
     steps = stage.steps_ns if sum(stage.steps_ns) <= stage.duration_ns else ()
     if not steps:
         yield NO_STEP, at, stage.duration_ns
@@ -634,7 +632,7 @@ def _steps_of_stage(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]
 
 
 def nanoseconds(milliseconds: object) -> int | None:
-    """A time of a foreign file, None if it is none: below 0 or above 11 days, too."""
+    """A time of a foreign file in ns; None if it is invalid, negative, or above 11 days."""
     if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
         return None
     if not 0 <= milliseconds < _LARGEST_MS:  # nor NaN

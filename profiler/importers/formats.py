@@ -1,7 +1,7 @@
-"""How files of a producer are recognised, what is said of them, and which file here reads them.
+"""How files of each producer are recognized, described, and assigned to an importer.
 
-Those of a producer in a folder of its own are recognised there. None of this imports a library:
-all of it is looked through for each file.
+Producers with a folder of their own have this there. Nothing here imports a library, because all of
+it runs for each file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ASCEND_KERNELS = (
 
 
 class AscendForm(StrEnum):
-    """What a file holds."""
+    """The form of an Ascend file."""
 
     TRACE = "trace"  # trace_view.json, msprof_*.json
     KERNELS = "kernels"  # kernel_details.csv, op_summary_*.csv
@@ -87,7 +87,7 @@ def ascend_form(head: bytes) -> AscendForm | None:
 
 
 def ascend_outputs(folder: Path) -> list[Path]:
-    """The folders with exports in a folder, or in those up to two levels below, by name."""
+    """The folders with exports: the folder itself, or those up to two levels below, by name."""
     if folder.name in _ASCEND_FOLDERS:
         return [folder]
     for pattern in ("*", "*/*"):
@@ -100,7 +100,7 @@ def ascend_outputs(folder: Path) -> list[Path]:
 
 
 def ascend_files(folder: Path) -> dict[AscendForm, Path]:
-    """One file of each form that lies in a folder, the first by name."""
+    """One file per form in a folder, the first by name."""
     found: dict[AscendForm, Path] = {}
     for path in sorted(folder.iterdir()):
         form = (
@@ -136,8 +136,8 @@ ASCEND = Importer(
 
 
 def ranks_in(path: Path) -> list[Path]:
-    """The bundles of one run at a path: itself, if it is of a rank, else those in a folder if the
-    newest is; none for other paths."""
+    """The bundles of one run at a path: itself if it is of a rank, those in a folder if the newest
+    is; empty for other paths."""
     from profiler.trace.bundle import search
     from profiler.trace.manifest import job_of, ranks_of_newest
 
@@ -248,7 +248,7 @@ _ORT_NODE = (b'"op_name"', b'"provider"')
 
 
 def ort_profiles_in(folder: Path) -> list[Path]:
-    """The profiles that lie in a folder, by name."""
+    """The ONNX Runtime profiles in a folder, by name."""
     files = (path for path in folder.iterdir() if path.is_file())
     named = (path for path in files if path.name.endswith((".json", ".json.gz")))
     return sorted(path for path in named if _is_ort_profile(head_of(path)))
@@ -290,7 +290,7 @@ def _is_openvino(_path: Path, head: bytes) -> bool:
 
 
 def is_genai_metrics(head: bytes) -> bool:
-    """Whether it starts as the JSON of a pipeline's metrics."""
+    """Whether a file starts as the JSON of an OpenVINO GenAI pipeline's metrics."""
     known = _GENAI_METRICS.search(head) and _GENAI_STEPS.search(head)
     return head.lstrip()[:1] == b"{" and bool(known)
 
@@ -360,12 +360,12 @@ _QNN_SUMMARY = re.compile(rb'"artifact_type"\s*:\s*"QHAS"')
 
 
 def is_qnn_csv(head: bytes) -> bool:
-    """Whether a file is a profile as CSV."""
+    """Whether a file is a QNN profile as CSV."""
     return any(QNN_HEADER.match(line) for line in head.split(b"\n", _QNN_LINES)[:_QNN_LINES])
 
 
 def is_qnn_summary(head: bytes) -> bool:
-    """Whether a file is a summary of an HTP."""
+    """Whether a file is a QNN summary of an HTP."""
     return head.lstrip()[:1] == b"{" and _QNN_SUMMARY.search(head[:4096]) is not None
 
 
@@ -417,7 +417,7 @@ _TENSORRT_LAYERS = re.compile(rb"\s*\{\s*\"Layers\"\s*:\s*\[")
 
 
 class TensorRtKind(StrEnum):
-    """What a file tells."""
+    """The kind of an export of trtexec."""
 
     PROFILE = "profile"  # average time of each layer
     TIMES = "times"  # start and end of each inference
@@ -426,7 +426,7 @@ class TensorRtKind(StrEnum):
 
 
 def tensorrt_kind(head: bytes) -> TensorRtKind | None:
-    """What a file is, by its first MiB; None for one of no kind."""
+    """The kind of a trtexec export, from its first MiB; None for other files."""
     if head.lstrip()[:1] == b"[":
         if b'"startEnqMs"' in head:
             return TensorRtKind.TIMES
@@ -439,7 +439,7 @@ def tensorrt_kind(head: bytes) -> TensorRtKind | None:
 
 
 def tensorrt_exports(folder: Path) -> list[Path]:
-    """The exports that lie in a folder, by name; a summary alone is none."""
+    """The trtexec exports in a folder, by name; empty if it is only a summary."""
     files = (path for path in folder.iterdir() if path.is_file())
     named = sorted(path for path in files if path.name.endswith((".json", ".json.gz")))
     kinds = {path: tensorrt_kind(head_of(path)) for path in named}
@@ -566,7 +566,7 @@ _PLANE_NAME = re.compile(rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d+)')
 
 
 def is_xplane_view(head: bytes) -> bool:
-    """Whether a file that starts so is what the profiler writes for its viewer."""
+    """Whether a file with this start is what XLA's profiler writes for its viewer."""
     text = head.lstrip()
     return text[:1] == b"{" and b'"process_name"' in text and bool(_PLANE_NAME.search(text))
 

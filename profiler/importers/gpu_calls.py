@@ -1,10 +1,10 @@
-"""GPU work, launches and NVTX or roctx ranges of a recording, placed in submodule calls.
+"""Place GPU work, launches and NVTX or roctx ranges of a recording in submodule calls.
 
 Work and its launch share process and correlation id; the id alone is not unique. Ranges name
-operators (`aten::mm, seq = 12, sizes = [[2, 3], [3, 4]]`), modules
-(`{'Module': 'model.layers.0'}`), iterations (`ProfilerStep#3`) or submodules (`vae.decode`).
-The outermost submodule range is a call. Without one, each process is one call. A range of a
-named NVTX domain is `text@domain`.
+operators (`aten::mm, seq = 12, sizes = [[2, 3], [3, 4]]`), modules (`{'Module':
+'model.layers.0'}`), iterations (`ProfilerStep#3`) or submodules (`vae.decode`). The outermost
+submodule range is a call. Without one, each process is one call. A range of a named NVTX domain is
+`text@domain`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,19 @@ Bools = npt.NDArray[np.bool_]
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
 _NONE = -1
 NO_TIME = NO_END
-_EXACT_NS = 1_000  # clocks of µs round a start down to that of its launch
+_EXACT_NS = 1_000  # µs clocks may round a start below its launch
 """Where the file has no time."""
 OPEN = (1 << 61) - 1
 """The end of a range that has none."""
 LATEST = 1 << 61
 """ns, the year 2043: times are before it, so that a session's start can be added."""
-Integers = npt.NDArray[np.signedinteger[Any]]  # int32 where there are millions
-_MASK = 0xFFFFFF  # of a process or thread in a global id
+Integers = npt.NDArray[np.signedinteger[Any]]  # int32 if there are millions
+_MASK = 0xFFFFFF  # bits of a process or thread in a global id
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Timed:
-    """n rows, of each a number in every column: `name` indexes `names`, `pid` is -1 if the file
-    does not say it."""
+    """n rows with a number in every column: `name` indexes `names`, `pid` is -1 if not known."""
 
     name: Integers
     start: Int64s
@@ -71,13 +70,13 @@ class _Timed:
         return replace(self, **{name: one[rows] for name, one in self.columns().items()})
 
     def timed(self) -> Self:
-        """The rows that have a start, and an end that is not before it."""
+        """The rows with valid times: a start, and an end that is not before it."""
         kept = in_time(self.start, self.end)
         return self if kept.all() else self.select(kept)
 
     @classmethod
     def joined(cls, parts: Sequence[Self], names: Names) -> Self:
-        """The rows of all parts, one after the other; their names are codes of `names`."""
+        """Concatenate the rows of all parts; their names become codes of `names`."""
         several = [part.columns() for part in parts if len(part)] or [parts[0].columns()]
         if len(several) == 1:
             return replace(parts[0], **several[0], names=tuple(names.codes))
@@ -87,8 +86,8 @@ class _Timed:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Work(_Timed):
-    """Kernels, copies, sets and replayed graphs: `kind` indexes `KINDS`; `bytes` is -1 for kernels,
-    `stream` if the file does not say it. `lane` is what a stream is called."""
+    """Kernels, copies, memory sets and replayed graphs: `kind` indexes `KINDS`; `bytes` is -1 for
+    kernels, `stream` is -1 if not known. `lane` is the word for a stream."""
 
     kind: Integers
     device: Int64s
@@ -99,27 +98,27 @@ class Work(_Timed):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Api(_Timed):
-    """Calls of the runtime and the driver: `thread` is the global id of the thread (`global_ids`),
-    `waits` whether the host waited in it for a device."""
+    """Calls of the runtime and the driver: `thread` is the global thread id (`global_ids`), `waits`
+    is whether the host waited for a device in it."""
 
     thread: Int64s
     waits: Bools
 
 
 def in_time(start: Int64s, end: Int64s) -> Bools:
-    """Which rows have a start, and an end that is not before it; NO_TIME, and what the epoch moves
-    out of 64 bits, is none."""
+    """Whether each row has a start, and an end that is not before it. NO_TIME and times that
+    overflow after adding the epoch are not valid."""
     return (start > -LATEST) & (end >= start) & (end < LATEST)
 
 
 class Names:
-    """Texts as positions in one tuple."""
+    """Assigns codes to texts; the texts are in one tuple."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
 
     def of(self, texts: Sequence[str], place: Int64s) -> Int32s:
-        """The code of each of `texts[place]`."""
+        """The codes of `texts`, one per entry of `place`."""
         codes = [self.codes.setdefault(text, len(self.codes)) for text in texts]
         return np.array(codes, dtype=np.int32)[place] if codes else np.zeros(0, dtype=np.int32)
 
@@ -130,7 +129,7 @@ def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
 
 
 def process_of(identity: Int64s) -> Int32s:
-    """The process in global ids of processes or threads, -1 if there is none."""
+    """The process of global process or thread ids, -1 for none."""
     return np.where(identity == _NONE, _NONE, (identity >> 24) & _MASK).astype(np.int32)
 
 
@@ -140,9 +139,9 @@ def keys_of(pid: Integers, correlation: Int64s) -> Int64s:
 
 
 def launches(work: Work, api: Api) -> Int64s:
-    """For each piece of work the row of the call that launched it, int64 [n]; -1 if the file
-    has none. If it does not tell the process of the work, the id alone decides, if one call
-    alone has it. Of a number that is used again it is the last call ahead of the work."""
+    """For each piece of work the row of the call that launched it, int64 [n]; -1 for none. Without
+    the work's process, the id decides if only one call has it. If an id is reused, the last call
+    before the work counts."""
     known = bool((work.pid != _NONE).any()) or not len(work)
     if known:
         asked, keys = keys_of(work.pid, work.correlation), keys_of(api.pid, api.correlation)
@@ -188,7 +187,7 @@ _PASS = re.compile(
 
 
 class MarkTexts:
-    """Texts of ranges as numbers: of what names a range in `names`, of its shapes in `shapes`."""
+    """Codes for texts of ranges: `names` without shapes, and `shapes`."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -207,12 +206,12 @@ class MarkTexts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """n ranges: start and end in ns and global id of the thread, int64 [n], and positions in
-    `texts` and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: its `domain` ("" for
-    the default one), `operators`, `modules` (the path, "" for none), `passes` (the number, -1 for
-    none), `submodules` ("" for none). `unclosed` ranges have no end, which
-    is then that of the recording (`OPEN` until it is known), or none that can be, and are left
-    out."""
+    """n ranges: start and end in ns and global thread id, int64 [n], and codes of `texts` and
+    `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. Per text: `domains` ("" for the default
+    one), `operators`, `modules` (the path, "" for none), `passes` (the number, -1 for none),
+    `submodules` ("" for none). A range without an end lasts to the end of the recording (`OPEN`
+    until that is known). `unclosed` counts ranges without a valid end; those with an impossible one
+    are left out."""
 
     start: Int64s
     end: Int64s
@@ -241,8 +240,8 @@ class Marks:
         unclosed: int = 0,
         named: Sequence[tuple[int, str]] = (),
     ) -> Marks:
-        """Ranges whose texts are numbers of `known`; behind these are the `named`, numbers of
-        texts with the domain that ranges of these numbers are of."""
+        """Ranges whose texts are codes of `known`. The codes after these are of `named`: a code of
+        `known` and a domain."""
         own = tuple(known.names)
         domains = ("",) * len(own) + tuple(domain for _, domain in named)
         names = own + tuple(own[code] for code, _ in named)
@@ -272,13 +271,13 @@ class Marks:
         return len(self.start)
 
     def plain(self, code: int) -> str:
-        """A text without its domain."""
+        """The text of a code without its domain."""
         domain = self.domains[code]
         return self.texts[code].removesuffix(_DOMAIN + domain) if domain else self.texts[code]
 
     @property
     def speaking(self) -> tuple[str, ...]:
-        """The named domains whose ranges say what ran."""
+        """The named domains whose ranges name operators, modules, passes or submodules."""
         if not any(self.domains):
             return ()
         said = (self.operators, there(self.modules), self.passes >= 0, there(self.submodules))
@@ -287,7 +286,7 @@ class Marks:
         return tuple(sorted({self.domains[code] for code in codes} - {""}))
 
     def check(self, path: Path, given: Sequence[str], what: str) -> None:
-        """Raises InputError if one of the texts that were asked for is there in no range."""
+        """Raise InputError if a requested text is in no range."""
         there = {*self.texts, *map(self.plain, range(len(self.texts)))}
         missing = [name for name in given if name not in there]
         if missing:
@@ -296,15 +295,16 @@ class Marks:
             )
 
     def ranges(self, texts: Bools, codes: Int64s) -> Ranges:
-        """The ranges whose text is marked, of one domain of each process, nested by thread: `row`
-        is that of the range, the thread its position in the sorted global ids `codes`."""
+        """The ranges with marked texts, of one domain per process, nested by thread. `row` is the
+        range's row, the thread its index in the sorted global ids `codes`."""
         rows = np.flatnonzero(texts[self.text]) if len(self) else np.zeros(0, dtype=np.int64)
         rows = self._of_one_domain(rows[np.isin(self.thread[rows], codes)])
         thread = np.searchsorted(codes, self.thread[rows]).astype(np.int32)
         return Ranges.of(rows, thread, self.start[rows], self.end[rows])
 
     def _of_one_domain(self, rows: Int64s) -> Int64s:
-        """Of some rows those of one domain of each process."""
+        """The given rows of one domain per process: the default domain, else the one with most
+        ranges."""
         if not any(self.domains) or not len(rows):
             return rows
         known = ["", *sorted(set(self.domains) - {""})]
@@ -319,7 +319,7 @@ class Marks:
 
 
 def there(texts: Sequence[str]) -> Bools:
-    """Which of some texts are not empty."""
+    """Whether each text is not empty."""
     return np.array([bool(text) for text in texts], dtype=np.bool_)
 
 
@@ -329,12 +329,12 @@ def threads_of(marks: Marks, api: Api) -> Int64s:
 
 
 def asked_for(submodules: str) -> tuple[str, ...]:
-    """The texts in an option: with commas."""
+    """The texts in an option, separated by commas."""
     return tuple(name.strip() for name in submodules.split(",") if name.strip())
 
 
 def _name(text: str) -> str:
-    """A range's text without what torch writes behind an operator."""
+    """The text of a range without what torch appends to an operator."""
     first = text.find(", ")
     if first < 0 or text.startswith(_TAILS, first):
         return text if first < 0 else text[:first]
@@ -368,8 +368,8 @@ def _with_domain(text: str, domain: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placing:
-    """The calls in order of their start, and for each host call and piece of work the position of
-    its call in them, `NO_CALL` for none."""
+    """The calls in order of start, and for each host call and piece of work the index of its call,
+    `NO_CALL` for none."""
 
     calls: tuple[Call, ...]
     api: Int64s
@@ -385,13 +385,13 @@ def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
     of_api = ranges.innermost(np.searchsorted(threads, api.thread).astype(np.int32), api.start)
     _lend(api, ranges, threads, of_api)
     of_work = np.where(launch >= 0, of_api[launch] if len(api) else NO_CALL, NO_CALL)
-    if not (launch >= 0).any():  # without any launch: the call that was open at its own start
+    if not (launch >= 0).any():  # without any launch: the call open at the work's start
         no_thread = np.zeros(max(len(ranges), len(work)), dtype=np.int32)
         rows = np.arange(len(ranges), dtype=np.int64)
         together = Ranges.of(rows, no_thread[: len(rows)], ranges.start_ns, ranges.end_ns)
         open_then = together.innermost(no_thread[: len(work)], work.start)
         of_work = np.append(together.row, NO_CALL)[open_then]
-    # the pass of the program's loop in which each call is; a single one is no loop
+    # the iteration of the program's loop of each call; a single one is no loop
     passes = marks.ranges(marks.passes >= 0, threads)
     numbers = np.full(len(ranges), NO_ITERATION, dtype=np.int64)
     if len(passes) > 1:
@@ -413,8 +413,8 @@ def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
 
 
 def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
-    """A call for each process that had work, numbered by pid; one of all, if the file does not say
-    whose work was whose."""
+    """One call per process that had work, numbered by pid; a single call if the processes of work
+    are not known."""
     pids = np.unique(work.pid)
     separate = len(pids) > 1 or bool((pids >= 0).all())
     launching = np.isin(np.arange(len(api)), launch)
@@ -437,8 +437,8 @@ def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
 
 
 def _before(work: Work, api: Api, launch: Int64s) -> Bools:
-    """Which work was launched before the recording: its number is below those of all calls of its
-    process that were recorded."""
+    """Whether work was launched before the recording: its number is below all recorded numbers of
+    its process."""
     least = np.full(len(work), -1, dtype=np.int64)
     numbered = np.flatnonzero(api.correlation > 0)
     for pid in np.unique(api.pid[numbered]).tolist():
@@ -448,8 +448,8 @@ def _before(work: Work, api: Api, launch: Int64s) -> Bools:
 
 
 def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:
-    """Give what threads without calls of their own asked to the one call that is open in their
-    process at that time."""
+    """Assign runtime calls of threads without submodule calls to the only call that is open in
+    their process."""
     calling = threads[np.unique(ranges.thread)]
     rows = np.flatnonzero(~np.isin(api.thread, calling))
     of_range = (threads[ranges.thread] >> 24) & 0xFFFFFF

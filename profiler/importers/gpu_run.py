@@ -80,7 +80,8 @@ _TEXTS = ("layer", "op_type", "shapes", "kernel", "module")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Devices:
-    """The devices of a recording: `code` of each piece of work, int64 [n], indexes `names`."""
+    """The devices of a recording: `code` is an index in `names` for each piece of work, int64
+    [n]."""
 
     code: Int64s
     names: tuple[str, ...]
@@ -88,9 +89,9 @@ class Devices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Commands:
-    """All k commands of a recording by number, the work before the host's calls; texts index
-    `strings`, tracks `tracks`. `sorts` has a row of texts for each sort of command, `sort` is that
-    of each piece of work; `functions` has the text of each of the host's functions."""
+    """All k commands of a recording by number, first the work, then the host's calls; texts index
+    `strings`, tracks `tracks`. `sorts` has a row of texts per sort of work, `sort` is the sort of
+    each piece of work, `functions` the text of each host function."""
 
     work: Work
     api: Api
@@ -114,7 +115,8 @@ class Commands:
         launch: Int64s,
         call: Int64s,
     ) -> Commands:
-        """`launch` is the row in `api` of each piece of work, `call` the call of each command."""
+        """Build the commands. `launch` is the row in `api` of each piece of work, `call` the call
+        of each command."""
         texts = {"": 0}
         sorts, sort = _sorts(work, api, marks, launch, texts)
         functions = np.array([_code(texts, name) for name in api.names], dtype=np.int64)
@@ -135,7 +137,7 @@ class Commands:
         )
 
     def columns(self, call: int) -> CommandColumns:
-        """The commands of a call, those of none for `NO_CALL`."""
+        """The commands of a call, those outside calls for `NO_CALL`."""
         rows = self._rows(call)
         did = rows < len(self.work)
         work, api = rows[did], rows[~did] - len(self.work)
@@ -170,8 +172,8 @@ class Commands:
         )
 
     def lengths(self, recorded: Int64s) -> Iterator[tuple[Track, int, int, int]]:
-        """Yield track, start and length of the work of which `recorded` has another length, and
-        that."""
+        """Yield track, start, length and recorded length of work whose `recorded` length
+        differs."""
         work = np.flatnonzero(recorded >= 0)
         length = self.work.end[work] - self.work.start[work]
         columns = (self.track[work], self.work.start[work], length, recorded[work])
@@ -188,8 +190,8 @@ class Commands:
         return self.order[first:last]
 
     def _flows(self, did: Bools, work: Int64s, api: Int64s) -> Int64s:
-        """From each launch to what it launched, if both are in a call: positions in it, if
-        `did` says which of its commands are work."""
+        """Flows from each launch to its work, if both are in the call, as positions in it. `did`
+        says which of the call's commands are work."""
         launch = self.launch[work]
         order = np.argsort(api)
         at = np.minimum(np.searchsorted(api, launch, sorter=order), max(len(api) - 1, 0))
@@ -201,7 +203,8 @@ class Commands:
 
 
 def _used(texts: Int32s, count: int) -> tuple[Int64s, Int32s]:
-    """Which of `count` strings are used, the first one always, and their numbers among these."""
+    """The codes of the used strings among `count`, always with the first, and the new codes of
+    `texts`."""
     there = np.zeros(count, dtype=np.bool_)
     there[0] = True
     there[texts] = True
@@ -210,14 +213,14 @@ def _used(texts: Int32s, count: int) -> tuple[Int64s, Int32s]:
 
 
 def _of_both(did: Bools, work: Int64s, api: Int64s) -> Int64s:
-    """A column of work and host calls in the order in which `did` has them."""
+    """Merge a column of work and one of host calls; `did` says which rows are work."""
     column = np.empty(len(did), dtype=np.int64)
     column[did], column[~did] = work, api
     return column
 
 
 def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
-    """The track of each piece of work: its stream, apart by what queue it is on."""
+    """The track of each piece of work, by stream and kind of queue."""
     sort = work.kind * max(len(work.names), 1) + work.name
     sorts, of_sort = np.unique(sort, return_inverse=True)
     queues: dict[tuple[str, str], int] = {}
@@ -238,7 +241,7 @@ def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
 
 
 def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
-    """The track of each host call: its thread, apart if the host waits."""
+    """The track of each host call, by thread, with waits on a separate track."""
     found, track = distinct(api.thread, api.waits.astype(np.int64))
     several = len(np.unique(api.pid)) > 1
     tracks = []
@@ -258,7 +261,8 @@ def _code(texts: dict[str, int], text: str) -> int:
 def _sorts(
     work: Work, api: Api, marks: Marks, launch: Int64s, texts: dict[str, int]
 ) -> tuple[Int64s, Int32s]:
-    """The texts of each sort of work, int64 [sorts, texts], and which sort each piece of it is."""
+    """The distinct rows of texts of work, int64 [sorts, texts], and the index of each piece's
+    row."""
     threads, launched = threads_of(marks, api), launch >= 0
     thread = np.searchsorted(threads, api.thread[launch[launched]]).astype(np.int32)
     start = api.start[launch[launched]]
@@ -303,8 +307,8 @@ def _command(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """What the files hold, in their times. `drops` are what of them is left out already,
-    `lost_dispatches` how many numbers of dispatches lack between others, of how many."""
+    """The content of the files, with their times. `drops` are data already left out;
+    `lost_dispatches` is how many dispatch numbers are missing, of how many."""
 
     work: Work
     api: Api
@@ -313,9 +317,8 @@ class Recorded:
     lost_dispatches: tuple[int, int] = (0, 0)
 
     def timed(self, where: str) -> Recorded:
-        """What has a start, and an end that is not before it; the rest is a drop. Work without an
-        end, or that ends before its start, stays: the check of a recording sets it aside, and so
-        knows of it."""
+        """The content with valid times; the rest becomes a drop. Work without an end, or with an
+        end before its start, stays, so that the check of the recording can count and reject it."""
         start, end = self.work.start, self.work.end
         odd = (end == NO_END) | ((end >= 0) & in_time(end, end))
         inside = in_time(start, end) | (odd & in_time(start, start))
@@ -334,7 +337,7 @@ class Recorded:
         return replace(self, work=work, api=api, marks=marks, drops=drops)
 
     def _closed_marks(self, work: Work, api: Api) -> Marks:
-        """The ranges, those without an end closed at that of the recording."""
+        """The ranges; those without an end are closed at the end of the recording."""
         marks = self.marks
         ongoing = marks.end == OPEN
         if not ongoing.any():
@@ -343,7 +346,8 @@ class Recorded:
         return replace(marks, end=np.where(ongoing, np.maximum(max(ends), marks.start), marks.end))
 
     def move(self, base_ns: int) -> None:
-        """Put the times `base_ns` later, in place: a second copy of a large file's is too much."""
+        """Add `base_ns` to all times, in place: a copy of a large file's would take too much
+        memory."""
         for part in (self.work, self.api, self.marks):
             np.add(part.start, base_ns, out=part.start)
             np.add(part.end, base_ns, out=part.end)
@@ -351,8 +355,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """`base_ns` is to be added to the files' times, which are those of `clock` then; `placed` has
-    the device of each piece of work. `counters` are on the run's clock already."""
+    """The machine and its clock: `base_ns` is added to the files' times to get those of `clock`;
+    `placed` has the device of each piece of work. `counters` are already on the run's clock."""
 
     base_ns: int
     clock: ClockName | None
@@ -363,7 +367,7 @@ class Machine:
 
 
 def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Checked]:
-    """Return what was recorded with its times put right, and without rows that cannot be."""
+    """Return the recording with corrected times and without impossible rows."""
     work, api = recorded.work, recorded.api
     pids = np.unique(np.append(api.pid, work.pid))
     pids = pids[pids != UNKNOWN]
@@ -372,7 +376,7 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
         for rows in (work, api)
     ]
     streams, stream = distinct(placed.code, work.pid, work.stream)
-    # a driver moves pages of unified memory beside what a stream runs
+    # a driver moves unified memory's pages concurrently with a stream
     of_driver = np.array(["(unified memory)" in name for name in work.names], dtype=np.bool_)
     on_host = np.array([name == ROOT_DEVICE for name in placed.names], dtype=np.bool_)
     rows = DeviceRows(
@@ -399,7 +403,7 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
 
 
 def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Iterator[HealthNote]:
-    """A note that dispatches are not in the file, unless the check has counted their launches."""
+    """Yield a note of missing dispatches, unless the check already counted their launches."""
     count, total = dispatches
     if count and not any(note.rule is HealthRule.LOST for note in checked.notes):
         devices = ", ".join(name for name in placed.names if name != ROOT_DEVICE)
@@ -410,7 +414,8 @@ def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Ite
 
 
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
-    """Fill `run` and return it. `recorded` is timed, contains work, and is moved in place."""
+    """Fill `run` and return it. `recorded` has valid times, contains work, and is shifted in
+    place."""
     recorded, placed, checked = _checked(recorded, machine.placed)
     if not len(recorded.work):
         raise InputError(

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 """What such files start with."""
 _HEAD = 1 << 20  # bytes of decompressed text
-_LARGEST = 1 << 30  # bytes of what is read at once, unpacked
+_LARGEST = 1 << 30  # bytes of files that are read at once, unpacked
 
 
 def head_of(path: Path) -> bytes:
-    """The first MiB of a file, of a `.gz` unpacked, and b"" of a folder.
+    """The first MiB of a file, unpacked if it is a `.gz`; b"" for a folder.
 
     Raises InputError if it cannot be read.
     """
@@ -53,7 +53,7 @@ def head_of(path: Path) -> bytes:
 
 
 def content_of(path: Path, largest: int = _LARGEST) -> bytes:
-    """All of a file, of a `.gz` unpacked, as far as it can be unpacked.
+    """The whole content of a file; a `.gz` is unpacked as far as possible.
 
     Raises InputError if it cannot be read or is larger than `largest` bytes.
     """
@@ -64,10 +64,10 @@ def content_of(path: Path, largest: int = _LARGEST) -> bytes:
 
 
 def bytes_of(path: Path, most: int = -1) -> tuple[bytes, bool]:
-    """The first bytes of a file, about `most` or all, of a `.gz` unpacked as far as possible; and
-    whether unpacking ended early.
+    """The first bytes of a file, about `most` or all, and whether unpacking ended early. A `.gz` is
+    unpacked as far as possible.
 
-    Raises InputError if it cannot be read, or is packed and holds more than it may.
+    Raises InputError if it cannot be read, or unpacks to more than is allowed.
     """
     try:
         with opened(path) as file:
@@ -100,7 +100,7 @@ def real(text: str | None) -> float:
 # --- What an importer is: data and two functions.
 
 
-_DIGITS = 18  # of a number that an option takes
+_DIGITS = 18  # of a number in an option
 
 
 class Option(Struct, frozen=True):
@@ -115,7 +115,8 @@ class Option(Struct, frozen=True):
     least: int = 0
 
     def read(self, value: object) -> str | int | Path:
-        """`value`, a text or already of the option's type. Raises InputError for another."""
+        """`value`, a text or a value of the option's type, as the type. Raises InputError if it
+        does not fit."""
         if self.type is not int:
             if not isinstance(value, str | os.PathLike) or not os.fspath(value):
                 raise InputError(f"{self.name}={value!r} is no text: give {self.meaning}")
@@ -130,42 +131,42 @@ class Option(Struct, frozen=True):
 
 
 class ForeignRun(Protocol):
-    """What an importer has read; nothing of it is written yet."""
+    """What an importer has read; nothing is written yet."""
 
     @property
     def name(self) -> str:
-        """What to call the run if the user gives no name."""
+        """The run's name if the user gives none."""
 
     @property
     def capabilities(self) -> Collection[str]:
-        """What these files tell, of the importer's `capabilities`: `shapes` if they have any."""
+        """Those of the importer's `capabilities` that these files have: `shapes` if they contain
+        any."""
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write calls and host work into `bundle`; what else the manifest says."""
+        """Write calls and host work into `bundle`. Return the rest of the manifest."""
 
 
 @runtime_checkable
 class Landmarked(Protocol):
-    """A run that also tells of ranges which the program named: other recorders may have seen them,
-    too, and that relates their clocks."""
+    """A run with ranges that the program named. Other recorders may have them, too, which relates
+    their clocks."""
 
     def landmarks(self) -> Iterable[tuple[str, int]]:
-        """Name and start of each, on the clock of what it writes."""
+        """The name and start of each range, on the clock of the written run."""
 
 
 class Importer(Struct, frozen=True):
     """Turns the files of one producer into bundles.
 
-    `accepts` says in words what to give, `title` what a list of formats calls it: `name` if it
-    is "". `recognises` sees one file and its first MiB, unpacked, or one folder and b"". `read`
-    takes the files that belong together and the options that were given, each read by its
-    `Option`; it raises InputError for what it cannot use.
-    `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
-    (`analysis.dropped_data` says what they mean). `seen` names the versions of the
-    producer whose files were read. `beside` names further files that `read` looks at beside one
-    that it is given, and that are no trace by themselves. `together` parts files of one folder into
-    those that `read` takes as one run: all of them where it is None. One that is `if_asked`
-    reads what it recognises only if one of its options is given.
+    `accepts` says in words what to give, `title` is its name in a list of formats: `name` if it is
+    "". `recognises` sees one file and its first MiB, unpacked, or one folder and b"". `read` takes
+    the files that belong together and the options that were given, each read by its `Option`; it
+    raises InputError for what it cannot use. `capabilities` are codes of what its runs may have:
+    timeline, launches, shapes, memory, … (`analysis.dropped_data` says what they mean). `seen`
+    names the versions of the producer whose files were read. `beside` names further files that
+    `read` uses beside a given one and that are no trace by themselves. `together` groups the files
+    of a folder into runs; None means that all are one run. An importer with `if_asked` reads what
+    it recognises only if one of its options is given.
     """
 
     name: str
@@ -193,8 +194,8 @@ class Importer(Struct, frozen=True):
 def reader(
     package: str, one: str = "", reads: str = "read:read_run"
 ) -> Callable[[Sequence[Path], Mapping[str, Any]], Any]:
-    """What reads files by a function in a module of a package, which is imported when it is needed:
-    `reads` names both. If a run is a single path, `one` says what to give."""
+    """A function that reads files by one in a module of `package`, imported on use; `reads` names
+    module and function. If a run is a single path, `one` says what to give."""
     module, _, function = reads.partition(":")
 
     def read(paths: Sequence[Path], options: Mapping[str, Any]) -> Any:
@@ -205,8 +206,8 @@ def reader(
 
 
 def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
-    """Whether an importer recognises a path; one that fails on what it does not know does not, nor
-    one that has to be asked for."""
+    """Whether an importer recognises a path. False if it raises an error on unknown content, or
+    must be asked for."""
     try:
         return not getattr(importer, "if_asked", False) and bool(importer.recognises(path, head))
     except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback

@@ -4,7 +4,7 @@
     import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "steps": 28})
 
 Importers are those of `formats.py`, the folders of this package with an `IMPORTER`, and those of
-the entry point group `profile_sd3.importers`. Looking for them imports no library.
+the entry point group `profile_sd3.importers`. Finding them imports no library.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def import_all(
     *,
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[Path, ...]:
-    """`import_trace`, with the bundles of other runs whose files lie in the same folder behind it:
-    what no clock and no event relates to the first."""
+    """Do `import_trace`, and also import other runs in the same folder, those that no clock and no
+    event relates to the first. Return all bundles."""
     given = (paths,) if isinstance(paths, Path) else tuple(paths)
     importer = choose(given, options)
     return import_all_with(importer, given, options, out, name, compress)
@@ -77,8 +77,8 @@ def import_all_with(
     leave: Callable[[object], None] | None = None,
     alone: bool = False,
 ) -> tuple[Path, ...]:
-    """`import_all` by this importer, without other runs if `alone`; `leave` is given what it
-    read."""
+    """Do `import_all` with this importer, without other runs if `alone`; `leave` is called with
+    what it read."""
     from profiler.trace.bundle import BundleWriter, place_bundle
 
     if name is not None:
@@ -89,7 +89,7 @@ def import_all_with(
     others = () if alone else getattr(run, "others", ())
     is_new, folder = not out.exists(), out
     try:
-        with scratch_folder(out / "run") as folder:  # of a process that is killed no run is seen
+        with scratch_folder(out / "run") as folder:  # a killed process leaves no run
             made = []
             for one, given in ((run, name), *((other, None) for other in others)):
                 called = given or run_name_of(one.name) or importer.name
@@ -102,7 +102,7 @@ def import_all_with(
         raise OutputError(str(error).replace(str(folder), str(out))) from error
     finally:
         if is_new:
-            with suppress(OSError):  # it has runs
+            with suppress(OSError):  # it contains runs
                 out.rmdir()
 
 
@@ -111,8 +111,8 @@ def import_all_with(
 
 GROUP = "profile_sd3.importers"
 MIXED = "mixed"
-"""What reads a folder with files of several recorders: no importer of its own, since it needs all
-the others. So it is with archives."""
+"""The name of the importer of a folder with files of several recorders. Like that of archives, it
+is no `IMPORTER`, because it needs all the others."""
 ACCEPTS_MIXED = "a folder with files of several of these that are of one run"
 _NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "values")
 
@@ -131,7 +131,7 @@ def built_in() -> tuple[Importer, ...]:
 
 
 def of_others() -> tuple[Importer, ...]:
-    """The importers of other packages, each name once and none of ours."""
+    """The importers of other packages, without repeated names and names of ours."""
     by_name: dict[str, Importer] = {}
     for importer in plugins(GROUP, *_NEEDS):
         by_name.setdefault(importer.name, importer)
@@ -145,15 +145,15 @@ def importers() -> tuple[Importer, ...]:
 
 
 def recognised(paths: Sequence[Path]) -> Importer | None:
-    """The first importer that recognises every path, None if none does. Raises InputError
-    if one cannot be read, or is of a kind for which something else must be given."""
+    """The first importer that recognises every path, None if none does. Raises InputError if one
+    cannot be read, or another file must be given instead of it."""
     heads = [head_of(path) for path in paths]
-    if len(paths) == 1:  # among several it may be what another needs beside it
+    if len(paths) == 1:  # among several, it may belong to another
         refuse(paths, heads)
     given = list(zip(paths, heads, strict=True))
     matching = (
         one
-        for there in (built_in, of_others)  # plug-ins are looked for if none of ours reads it
+        for there in (built_in, of_others)  # plug-ins only if none of ours reads it
         for one in there()
         if all(recognised_by(*each, one) for each in given)
     )
@@ -168,7 +168,8 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
 
 
 def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
-    """The importer that reads such a file only if one of its options is given, as it is here."""
+    """The importer that reads such a file only on request, if `options` contain one of its
+    options."""
     head = head_of(path)
     return next(
         (
@@ -183,12 +184,13 @@ def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
 
 
 def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
-    """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
+    """The importer for a folder: `whole`, which recognises it, unless it contains other importers'
+    files, too."""
     from profiler.importers.mixed_align import contents_of
 
     there = contents_of(folder, importers()).files
     if whole is not None and there.keys() <= {whole.name}:
-        together = getattr(whole, "together", None)  # later than other packages' importers may be
+        together = getattr(whole, "together", None)  # older packages' importers lack it
         if together is None or len(together(there.get(whole.name, ()))) < 2:
             return whole
     if not there:
@@ -203,8 +205,8 @@ def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
 
 
 def _of_archive(path: Path, whole: Importer | None) -> Importer | None:
-    """What reads an archive: `whole`, which reads the only trace in it where it lies, else what
-    unpacks it; None if no importer recognises any of its files."""
+    """The importer for an archive: `whole`, which reads the archive's only trace in place, else one
+    that unpacks it; None if no importer recognises any of its files."""
     holders = [
         found
         for name, head in heads_in(path)
@@ -230,7 +232,7 @@ def _of_all(
     recognises: Callable[[Path, bytes], bool],
     read: Callable[[Sequence[Path], Mapping[str, Any]], Any],
 ) -> Importer:
-    """What reads files of any of the importers; its options are theirs."""
+    """An importer for files of all importers, with all their options."""
     there, options = importers(), dict[str, Option]()
     for option in (option for one in there for option in one.options):
         options.setdefault(option.name, option)
@@ -239,8 +241,8 @@ def _of_all(
 
 
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
-    """The importer that recognises `paths`; if none does, the only one that has the `options`
-    that were given. Raises InputError if there is none, with what the first looks like."""
+    """The importer that recognises `paths`; if none does, the only one that has all given
+    `options`. Raises InputError, with what the first path looks like, if there is none."""
     found = recognised(paths) or (asked_for(paths[0], options) if len(paths) == 1 else None)
     if found is not None:
         return found
@@ -257,8 +259,8 @@ def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
 
 
 def unread(path: Path) -> InputError:
-    """What to raise for a path that nobody reads: what it looks like, which formats are read, and
-    if it says what to give of each."""
+    """The error for a path that no importer reads: what it looks like, which formats are read, and
+    what to give instead if known."""
     formats = ", ".join(getattr(one, "title", "") or one.name for one in importers())
     return InputError(
         f"{path} looks like {likeness(path, head_of(path))}, which is not read here. Formats: "

@@ -1,10 +1,10 @@
-"""The ranks of one job as one run, whoever recorded them.
+"""Combine the ranks of one job into one run, whichever recorder they have.
 
     run = JobRun(name, (run_of_rank_0, run_of_rank_1), job)
     run.write(bundle)
 
-Calls stand in the order in which they returned on the job's clock. A pipeline call of the job
-lasts from the first rank's start to the last one's end.
+Calls are in the order in which they returned on the job's clock. A pipeline call of the job lasts
+from the first rank's start to the last one's end.
 """
 
 from __future__ import annotations
@@ -50,38 +50,37 @@ from profiler.trace.manifest_fields import (
 
 
 class RankRun(Protocol):
-    """What one rank recorded, on the job's clock and with the job's names of devices."""
+    """The run of one rank, on the job's clock and with the job's device names."""
 
     @property
     def path(self) -> Path:
-        """Its file or bundle."""
+        """The rank's file or bundle."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name of the run."""
 
     @property
     def capabilities(self) -> Iterable[str]:
-        """What it knows."""
+        """The codes of what was recorded."""
 
     def call_ends(self) -> Sequence[int]:
         """When each of its calls returned."""
 
     def call(self, number: int, index: int) -> PlacedCall:
-        """Return one of its calls, as that `index` of the job."""
+        """Return one of its calls with `index` as its number in the job."""
 
     def host(self) -> CommandColumns:
-        """Return what ran in no call."""
+        """Return the commands outside calls."""
 
     def free_counters(self) -> Sequence[Counter]:
-        """Return the samples in no call."""
+        """Return the samples outside calls."""
 
     def spans(self) -> Iterable[tuple[int, Span]]:
         """Yield its spans, with the numbers of their pipeline calls."""
 
     def info(self, calls: Sequence[Call]) -> RunInfo:
-        """Return what its manifest says; these are its calls, in their order, as the job has
-        them."""
+        """Return its manifest; `calls` are its calls, in order, as they are in the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class JobRun:
 
     @property
     def capabilities(self) -> set[str]:
-        """What any of the ranks knows."""
+        """The capabilities of all ranks."""
         return set[str]().union(*(run.capabilities for run in self.runs))
 
     def landmarks(self) -> Iterator[tuple[str, int]]:
@@ -104,7 +103,7 @@ class JobRun:
                 yield from run.landmarks()
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, in the order in which all of them returned."""
+        """Write one file per call, in the order in which all calls returned."""
         places = [
             (end_ns, rank, number)
             for rank, run in enumerate(self.runs)
@@ -126,7 +125,8 @@ class JobRun:
 
 
 def name_of(paths: Sequence[Path], runs: Sequence[RankRun]) -> str:
-    """What the files are called alike; their folder if that is nothing."""
+    """The name of the job's run: that of the folder with all files, else the runs' common name,
+    else that of the folder above the first file's."""
     folders = {path.resolve().parent for path in paths}
     if len(folders) == 1:
         return folders.pop().name
@@ -135,7 +135,7 @@ def name_of(paths: Sequence[Path], runs: Sequence[RankRun]) -> str:
 
 
 def check_one_job(paths: Sequence[Path], jobs: Sequence[InJob]) -> None:
-    """Raises InputError if these are not of one job, or if a rank is there twice."""
+    """Raise InputError if these are not of one job, or if a rank is given twice."""
     owner: dict[int, Path] = {}
     for path, one in zip(paths, jobs, strict=True):
         if (one.world_size, one.backend, one.name) != (
@@ -157,8 +157,8 @@ def check_one_job(paths: Sequence[Path], jobs: Sequence[InJob]) -> None:
 def placed_ranks(
     times: Sequence[tuple[int, int]], aligned: Sequence[AlignedRank]
 ) -> list[AlignedRank]:
-    """`aligned`, if ranks on a clock of their own start with the job if by that clock they did
-    not run at the same time: nobody knows when they did. `times` are start and end of each."""
+    """`aligned`, with unaligned ranks moved to the job's start if by their own clock they did not
+    run at the same time. `times` are start and end of each rank."""
     first, last = times[0]
     found = []
     for (begin, end), clock in zip(times, aligned, strict=True):
@@ -168,8 +168,8 @@ def placed_ranks(
 
 
 def _spans(runs: Sequence[RankRun]) -> list[Span]:
-    """The spans of the job: each from the first rank's start to the last one's end. What recording
-    took is each rank's own."""
+    """The spans of the job, each from the first rank's start to the last rank's end. Profiling
+    overhead stays per rank."""
     found: dict[tuple[str, str, str, int, int], Span] = {}
     own: list[Span] = []
     for run in runs:
@@ -187,7 +187,7 @@ def _spans(runs: Sequence[RankRun]) -> list[Span]:
 
 
 def _on_rank(rank: int, devices: str) -> str:
-    """Devices of a rank, of which a note is, by their names in the job; for none the rank."""
+    """The devices of a rank's note by their names in the job; the rank itself if there are none."""
     named = [device_of_rank(rank, one) for one in devices.split(", ") if one]
     return ", ".join(named) or device_of_rank(rank, "").rstrip("/")
 
@@ -197,7 +197,7 @@ _Value = TypeVar("_Value")
 
 
 def _first(several: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
-    """All entries, each as the first has it that has one."""
+    """All entries; for a repeated key the first mapping's value."""
     found: dict[_Key, _Value] = {}
     for one in several:
         found = {**one, **found}
@@ -205,7 +205,7 @@ def _first(several: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
 
 
 def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
-    """What the manifest says of the whole job."""
+    """The manifest of the whole job."""
     first, job = infos[0], run.job
     devices: dict[str, Device] = {}
     of_rank: dict[int, str] = {}
@@ -260,7 +260,7 @@ def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
 
 
 def _submodules(infos: Sequence[RunInfo]) -> dict[str, Submodule]:
-    """Each as the first rank has it, with the calls of all ranks."""
+    """The submodules, each as on the first rank that has it, with the calls of all ranks."""
     found: dict[str, Submodule] = {}
     for info in infos:
         again = {
@@ -277,8 +277,8 @@ def _submodules(infos: Sequence[RunInfo]) -> dict[str, Submodule]:
 
 
 def _attribution(infos: Sequence[RunInfo]) -> dict[str, Attribution]:
-    """What was attributed on all ranks together: by submodule if they recorded themselves; devices
-    are of one rank."""
+    """The attribution of all ranks together: by submodule if they recorded themselves, by device if
+    imported."""
     found: dict[str, Attribution] = {}
     for info in infos:
         for name, one in info.attribution.items():
@@ -297,12 +297,12 @@ def _attribution(infos: Sequence[RunInfo]) -> dict[str, Attribution]:
 
 
 def _overhead(infos: Sequence[RunInfo]) -> Overhead:
-    """What recording cost the rank that took the longest: for it the job waited."""
+    """The profiling overhead of the slowest rank, for which the job waited."""
     return max((info.overhead for info in infos), key=lambda one: one.traced_ns or 0)
 
 
 def _coverage(infos: Sequence[RunInfo]) -> Coverage | None:
-    """How much of what all ranks executed lies in their calls."""
+    """The coverage of calls on all ranks together."""
     known = [info.coverage for info in infos if info.coverage is not None]
     if not known:
         return None
@@ -328,8 +328,9 @@ Among = tuple[str, ...]
 
 
 class RankCollective(Struct, frozen=True):
-    """One collective on one rank, in ns of its file. `among` says which others it is counted with,
-    `number` its place among them; `size` is that of the group. None is what nobody tells."""
+    """One collective on one rank, with times in ns of its file. `among` is the key of the
+    collectives with which it is counted, `number` its place among them; `size` is the group's. None
+    if not known."""
 
     start_ns: int
     end_ns: int
@@ -344,7 +345,7 @@ class RankCollective(Struct, frozen=True):
 
     @property
     def has_details(self) -> bool:
-        """Whether its producer recorded more than the name of its kernel."""
+        """Whether more than the kernel's name was recorded."""
         return self.matched_by is not MatchedBy.STREAM_ORDER
 
 
@@ -356,12 +357,12 @@ class RankCollective(Struct, frozen=True):
 # most; a drift is added if a line through them leaves at most half of what the offset leaves.
 
 
-FEWEST = 3  # collectives in common, from which on two clocks are related
+FEWEST = 3  # common collectives needed to relate two clocks
 _OFF_NS = 1_000_000
-_SHIFTS = tuple(sorted(range(-8, 9), key=abs))  # recordings may start some collectives apart
+_SHIFTS = tuple(sorted(range(-8, 9), key=abs))  # one recording may start some collectives later
 _FOR_A_LINE = 8  # pairs
-_MOST_POINTS = 200  # of the pairs, between which slopes are taken
-_APART = (  # kinds whose ranks may end apart: who has sent is done
+_MOST_POINTS = 200  # pairs used for slopes
+_APART = (  # kinds whose ranks may end at different times: senders are done first
     CollectiveKind.BROADCAST,
     CollectiveKind.REDUCE,
     CollectiveKind.GATHER,
@@ -374,10 +375,10 @@ Key = tuple[Among, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignedRank:
-    """A rank whose times become those of the job by `moved`: `offset_ns`, and `drift` ns a ns from
-    `origin_ns` on. `pairs` collectives tell them, `left_out` do not fit; the ends then differ by
-    `residual_ns` in the median and `worst_ns` at most. `matched` are its collectives by what they
-    are called in the whole job. `aligned` is None of the rank whose clock is the job's."""
+    """The clock of a rank: `moved` converts its times to the job's by `offset_ns`, and `drift` ns
+    per ns from `origin_ns` on. These come from `pairs` collectives; `left_out` others do not fit.
+    The ends then differ by `residual_ns` (median) and `worst_ns` (maximum). `matched` are its
+    collectives by their key in the job. `aligned` is None for the rank whose clock is the job's."""
 
     offset_ns: int = 0
     drift: float = 0.0
@@ -391,7 +392,7 @@ class AlignedRank:
 
     @property
     def quality(self) -> tuple[int, int]:
-        """How good a way of matching it is: the more pairs, then the nearer the clocks."""
+        """The sort key of fits: more pairs, then closer clocks."""
         return self.pairs, -abs(self.offset_ns)
 
     def moved(self, times_ns: Int64s) -> Int64s:
@@ -402,8 +403,8 @@ class AlignedRank:
 
 
 def aligned_ranks(ranks: Sequence[Sequence[RankCollective]]) -> list[AlignedRank]:
-    """The ranks of a job, by their collectives, on the clock of the first one. Each is aligned with
-    the first of those that already are with which it has enough in common."""
+    """The ranks of a job aligned with the clock of the first, by their collectives. Each is aligned
+    with the first aligned rank with which it has enough in common."""
     found: dict[int, AlignedRank] = {0: AlignedRank(matched=_named(ranks[0]))}
     tried: set[tuple[int, int]] = set()
     while pairs := [
@@ -421,7 +422,7 @@ def aligned_ranks(ranks: Sequence[Sequence[RankCollective]]) -> list[AlignedRank
 
 
 def _named(own: Sequence[RankCollective], shift: int = 0) -> dict[Key, RankCollective]:
-    """Collectives by what they are called; those known by order alone `shift` places further."""
+    """Collectives by key. Those that are only known by order are shifted by `shift` places."""
     return {
         (one.among, one.number + (0 if one.matched_by is MatchedBy.SEQUENCE else shift)): one
         for one in own
@@ -429,10 +430,10 @@ def _named(own: Sequence[RankCollective], shift: int = 0) -> dict[Key, RankColle
 
 
 def _aligned(own: Sequence[RankCollective], other: AlignedRank) -> AlignedRank | None:
-    """`own` on the clock on which `other` is; None if too few collectives relate them.
+    """The clock of `own`, aligned with `other`; None if too few collectives relate them.
 
-    If order alone tells which are the same, and one has some that the other lacks, either may
-    have lost the first ones: of equally good ways the one with the nearest clocks counts.
+    If collectives are matched by order only, either rank may lack some at the start, so several
+    shifts are tried. Of equally good ones, the shift with the closest clocks is taken.
     """
     best: AlignedRank | None = None
     theirs = {one.among for one in own}
@@ -452,7 +453,8 @@ def _aligned(own: Sequence[RankCollective], other: AlignedRank) -> AlignedRank |
 def _fitted(
     named: Mapping[Key, RankCollective], other: AlignedRank, common: Sequence[Key]
 ) -> AlignedRank | None:
-    """The rank with these collectives, aligned by those that are `common`."""
+    """The clock of a rank with the collectives `named`, fitted to the `common` ones; None if too
+    few fit."""
     if len(common) < FEWEST:
         return None
     ends = np.array([named[key].end_ns for key in common], dtype=np.int64)
@@ -474,7 +476,7 @@ def _fitted(
         residual_ns=round(float(np.median(np.abs(left[fits])))),
         worst_ns=int(np.abs(left[fits]).max()),
         aligned=True,
-        matched={  # by number; by order only if the ends agree, or if nobody else has it
+        matched={  # by number; by order only if the ends agree, or the other lacks it
             key: one
             for key, one in named.items()
             if one.matched_by is MatchedBy.SEQUENCE or key in kept or key not in other.matched
@@ -483,7 +485,7 @@ def _fitted(
 
 
 def _line(at: Int64s, apart: Int64s) -> tuple[int, float]:
-    """The offset and the drift that differences at some moments tell."""
+    """The offset and the drift, as fitted to the differences `apart` at times `at`."""
     near = _most(apart)
     offset = round(float(np.median(apart[near])))
     if len(at) < _FOR_A_LINE or at.max() <= 0:
@@ -492,7 +494,7 @@ def _line(at: Int64s, apart: Int64s) -> tuple[int, float]:
     order = np.argsort(at, kind="stable")[chosen]
     x, y = at[order].astype(np.float64), apart[order].astype(np.float64)
     first, last = np.triu_indices(len(x), 1)
-    wide = x[last] - x[first] > at.max() / 10  # slopes between neighbours are all noise
+    wide = x[last] - x[first] > at.max() / 10  # slopes between neighbours are noise
     if not wide.any():
         return offset, 0.0
     drift = float(np.median((y[last] - y[first])[wide] / (x[last] - x[first])[wide]))
@@ -504,8 +506,8 @@ def _line(at: Int64s, apart: Int64s) -> tuple[int, float]:
 
 
 def _most(apart: Int64s) -> Int64s:
-    """Where the most differences lie within 1 ms of each other's middle; of several such places
-    the one nearest to none at all."""
+    """The indices of the most differences within ±1 ms of a common middle; ties go to the middle
+    nearest 0."""
     order = np.argsort(apart, kind="stable")
     values = apart[order]
     last = np.searchsorted(values, values + 2 * _OFF_NS, side="right")
@@ -519,7 +521,7 @@ def _most(apart: Int64s) -> Int64s:
 
 
 class InJob(msgspec.Struct, frozen=True):
-    """Which of how many processes of a job something is of; `name` is the launcher's of the job."""
+    """The rank of a file and the size of its job; `name` is the launcher's name of the job."""
 
     rank: int
     world_size: int
@@ -528,7 +530,7 @@ class InJob(msgspec.Struct, frozen=True):
 
     @property
     def size_and_name(self) -> str:
-        """How many ranks the job has, and what tells it from others."""
+        """The size and the name of the job, which identify it."""
         return f"{self.world_size} ranks ({self.backend or self.name or 'no backend'})"
 
 
@@ -538,8 +540,8 @@ def job_of_ranks(
     aligned: Sequence[AlignedRank],
     recorded: Sequence[tuple[int, int]] = (),
 ) -> Job:
-    """The job of several ranks, in the order of their numbers; `recorded` says from when to when
-    each was, if that is known."""
+    """The job of several ranks, in order of rank; `recorded` is the start and end of each rank's
+    recording, if known."""
     times: Sequence[tuple[int | None, int | None]] = recorded or [(None, None)] * len(jobs)
     ranks = tuple(
         Rank(
@@ -563,15 +565,15 @@ def job_of_ranks(
         name=jobs[0].name,
         backend=jobs[0].backend,
         reference=jobs[0].rank,
-        matched_by=max(ways, key=list(MatchedBy).index, default=None),  # the weakest
+        matched_by=max(ways, key=list(MatchedBy).index, default=None),  # the weakest way
         ranks=ranks,
         collectives=tuple(_of_job(jobs, aligned)),
     )
 
 
 def _of_job(jobs: Sequence[InJob], aligned: Sequence[AlignedRank]) -> Iterable[Collective]:
-    """The collectives that more than one rank recorded, or of which their producer tells more than
-    their kernels' names, in order of their first begin."""
+    """The collectives that several ranks recorded, or that have more details than kernel names, in
+    order of first start."""
     found: dict[Key, list[tuple[int, RankCollective, int]]] = {}
     for one, clock in zip(jobs, aligned, strict=True):
         own = list(clock.matched.items())
@@ -584,8 +586,8 @@ def _of_job(jobs: Sequence[InJob], aligned: Sequence[AlignedRank]) -> Iterable[C
 
 
 def matched_collective(own: Sequence[RankCollective], members: list[tuple[int, int]]) -> Collective:
-    """One collective of the job, as all ranks have it that recorded it; `members` has their starts
-    by rank."""
+    """One collective of the job, combined from all ranks that recorded it; `members` has the start
+    on each rank."""
     first = own[0]
     sent = [one.sent_bytes for one in own if one.sent_bytes is not None]
     received = [one.received_bytes for one in own if one.received_bytes is not None]
@@ -600,7 +602,7 @@ def matched_collective(own: Sequence[RankCollective], members: list[tuple[int, i
 
 
 def job_drops(job: Job, devices: Mapping[int, str]) -> Iterable[Drop]:
-    """What of a job is missing or on a clock of its own; `devices` has one of each rank."""
+    """Drops for ranks that are missing or not aligned; `devices` has one device of each rank."""
     missing = job.world_size - len(job.ranks)
     if missing > 0:
         detail = Note.of(DropReason.RANKS_NOT_GIVEN, given=len(job.ranks), size=job.world_size)

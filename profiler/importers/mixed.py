@@ -68,20 +68,20 @@ from profiler.trace.manifest_fields import (
 
 _NAME = "mixed"  # as `importing` has it
 
-# --- Work that one part has in no call of its own, and another part's calls asked for.
+# --- Work that one part recorded and that belongs to another part's calls.
 #
-# Where nothing in a part tells calls apart, all of it is one call of its process. What was launched
-# during a call that another part tells (a session of ONNX Runtime) is that call's.
+# If a part cannot distinguish calls, it has one call per process. Work launched during a call that
+# another part recorded (a session of ONNX Runtime) belongs to that call.
 
 
-_PROCESS = "run"  # what the only process's call is called, if nothing tells calls apart
-_EXACT = 10  # times longer than what its start may be off a call must be
+_PROCESS = "run"  # name of the call of a single process
+_EXACT = 10  # a call must last this many times the error of its start
 
 
 def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
-    """The parts, with the work of calls that nothing distinguishes in those during which it was
-    launched; `within_ns` is how far the times of each part may be off. If recorded calls overlap,
-    nobody can tell whose it was, and all stays."""
+    """Move work from parts that cannot distinguish calls to the calls during which it was launched,
+    and return the parts. `within_ns` is the error of each part's times. Nothing is moved if
+    recorded calls overlap, because the owner is then ambiguous."""
     capabilities = sorted(
         (call.start_ns, call.end_ns, part, place)
         for part, own in enumerate(parts)
@@ -120,7 +120,8 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
 
 
 def long_enough(call: Call, within_ns: int) -> bool:
-    """Whether a call is so long that it does not matter how far its start may be off."""
+    """Whether a call is so long that the error of its start, at most `within_ns`, does not
+    matter."""
     return call.duration_ns >= _EXACT * within_ns
 
 
@@ -132,7 +133,7 @@ def _lacks_work(part: Part, call: Call) -> bool:
 
 
 def _with(one: Written, shares: Sequence[CommandColumns]) -> Written:
-    """A call with what it got, on the device that most of its work ran on."""
+    """A call with additional commands, on the device on which most of its work ran."""
     commands = joined([one.commands, *shares])
     call = one.call
     if call is None:
@@ -147,7 +148,8 @@ def _with(one: Written, shares: Sequence[CommandColumns]) -> Written:
 def _without_empty(
     writings: Sequence[Written], part: int, gave: Set[tuple[int, int]]
 ) -> list[Written]:
-    """Without calls that gave all work of devices: what else they have is in no call."""
+    """Drop calls from which all device work was moved; the rest of their commands is then outside
+    calls."""
     kept: list[Written] = []
     loose: list[Written] = []
     for place, one in enumerate(writings):
@@ -167,9 +169,9 @@ _SAMPLED = frozenset({"metrics", "memory"})  # capabilities that are counters
 
 @dataclass(frozen=True)
 class MixedRun:
-    """The parts of a run, that whose clock it has first. `others` are the runs of files that lay
-    beside it and are not of it, `left_out` files that nobody reads, `unread` what could not be,
-    `front_ends` what was read of processes that launched nothing, beside one that did."""
+    """The parts of a run, first the one with the run's clock. `others` are runs of files in the
+    same folder that are not related to it, `left_out` files that no importer reads, `unread` files
+    that could not be read, `front_ends` notes of processes that launched nothing."""
 
     name: str
     placed: tuple[Placed, ...]
@@ -192,12 +194,12 @@ class MixedRun:
 
     @cached_property
     def _order(self) -> list[Part]:
-        """The parts, first that which has most to tell of what is left of it."""
+        """The parts, sorted by the device time that is left in them, largest first."""
         return sorted((one.part for one in self._parts), key=device_time, reverse=True)
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What any of the parts tells, of what is left of it."""
+        """The capabilities of all parts that still have calls or counters."""
         found = set[str]()
         for part in self._order:
             sampled = any(one.counters for one in part.writings)
@@ -206,7 +208,7 @@ class MixedRun:
         return frozenset(found)
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, in the order in which they returned."""
+        """Write one file per call, in the order in which calls returned."""
         writings = [one for part in self._order for one in part.writings]
         found = [(one.call, one) for one in writings if one.call is not None]
         found.sort(key=lambda pair: pair[0].end_ns)
@@ -221,8 +223,8 @@ class MixedRun:
         return self._info()
 
     def _spans(self, numbered: Sequence[Call], calls: Sequence[Call]) -> list[Span]:
-        """Those of the only part with calls, if these are its own; else one pipeline around the
-        calls of all."""
+        """The spans of the only part with calls, if the calls are unchanged; else one pipeline
+        around all calls."""
         telling = [part for part in self._order if part.calls]
         if len(telling) == 1 and list(numbered) == list(calls):
             return list(telling[0].spans)
@@ -266,7 +268,7 @@ class MixedRun:
         )
 
     def _submodules(self) -> dict[str, Submodule]:
-        """Those that have calls, each on the device of most of these."""
+        """The submodules that have calls, each on the device of most of its calls."""
         devices: dict[str, Counted[str]] = {}
         for part in self._order:
             for call in part.calls:
@@ -336,8 +338,8 @@ def _names(part: Part) -> tuple[str, ...]:
 
 
 def _staged(calls: Sequence[Call]) -> list[Call]:
-    """The calls, in their order, with the stages that their parts alone could not tell: what was a
-    denoiser's, in whichever part, shows what came before and behind it."""
+    """The calls in order, with stages that their parts alone did not know: a denoiser call in any
+    part separates calls before and after."""
     if any(call.stage == "denoise" for call in calls):
         return list(_around_denoising(calls))
     if any(call.stage != RUN_STAGE for call in calls):
@@ -360,21 +362,21 @@ def _around_denoising(calls: Sequence[Call]) -> Iterator[Call]:
         yield replace(call, stage=stage) if known else call
 
 
-# --- A folder with files of several recorders → a run, and those beside it.
+# --- A folder with files of several recorders → a run, and unrelated other runs.
 #
 # import_trace(Path("recorded"), Path("traces"))      # nsys, Kineto and ORT files of one run
 
 
 def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str, Any]) -> MixedRun:
-    """Read all files in a folder that any of `importers` reads; each gets those options of `given`
-    that it has.
+    """Read all files in a folder that any of `importers` recognizes; each importer gets those of
+    the `given` options that it has.
 
     Raises InputError if none can be read.
     """
     contents = contents_of(folder, importers)
     by_name = {importer.name: importer for importer in importers}
     parts, errors, unread = list[Part](), [], []
-    alone: list[tuple[Part, int]] = []  # of processes that launched nothing, and their operators
+    alone: list[tuple[Part, int]] = []  # processes without launches; their operators
     launches = False
     for name, files in contents.files.items():
         importer = by_name[name]
@@ -408,8 +410,8 @@ def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str,
 def _runs(
     importer: Importer, files: Sequence[Path], given: Mapping[str, Any]
 ) -> Iterator[tuple[Sequence[Path], ForeignRun | InputError]]:
-    """The runs of an importer's files, or why there is none; each file alone if those that
-    should be one run are not."""
+    """Yield the runs of an importer's files, or the error. If files that should be one run fail
+    together, each is read alone."""
     names = {option.name for option in importer.options}
     options = {name: value for name, value in given.items() if name in names}
     together = getattr(importer, "together", None)

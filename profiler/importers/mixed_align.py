@@ -51,14 +51,14 @@ from profiler.trace.manifest_fields import ClockName, LeftOut, RelatedBy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
-    """A call, or `None` for what stands in `host.pb`, with its commands and samples."""
+    """A call with its commands and samples; call is None for the content of `host.pb`."""
 
     call: Call | None
     commands: CommandColumns
     counters: tuple[Counter, ...] = ()
 
     def moved(self, offset_ns: int) -> Written:
-        """The same `offset_ns` later."""
+        """The same, `offset_ns` later."""
         call, commands = self.call, self.commands
         if call is not None:
             call = replace(call, start_ns=call.start_ns + offset_ns)
@@ -67,7 +67,7 @@ class Written:
         return Written(call, commands, counters)
 
     def on(self, names: Mapping[str, str]) -> Written:
-        """The same with other names of devices."""
+        """The same, with renamed devices."""
 
         def renamed(one: Any) -> Any:
             return replace(one, device=names.get(one.device, one.device))
@@ -79,9 +79,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """The files that one importer read as one run, and all that it wrote. `writings` are its calls
-    and, last, what is in none; `landmarks` what else happened at moments that another recorder may
-    have seen, too: names with times."""
+    """The files that one importer read as one run, and all that it would write. `writings` are its
+    calls and, last, what is outside calls. `landmarks` are named moments that another recorder may
+    have seen, too."""
 
     importer: str
     files: tuple[Path, ...]
@@ -94,23 +94,23 @@ class Part:
 
     @property
     def label(self) -> str:
-        """What to call it: its file, the first of several."""
+        """The name of the part in messages: its first file."""
         return self.files[0].name
 
     @property
     def calls(self) -> list[Call]:
-        """Its calls, in order."""
+        """The calls of the part, in order."""
         return [one.call for one in self.writings if one.call is not None]
 
     def extent(self) -> tuple[int, int]:
-        """When the first of what it recorded started, and the last ended; (0, 0) for nothing."""
+        """The start of the first and the end of the last recorded item; (0, 0) for none."""
         commands = [one.commands for one in self.writings if len(one.commands)]
         times = [(int(one.start_ns.min()), int(one.end_ns.max())) for one in commands]
         times += [(one.start_ns, one.start_ns + max(one.duration_ns, 0)) for one in self.calls]
         return (min(begin for begin, _ in times), max(end for _, end in times)) if times else (0, 0)
 
     def moved(self, offset_ns: int) -> Part:
-        """The same `offset_ns` later."""
+        """The same, `offset_ns` later."""
         if not offset_ns:
             return self
         return replace(
@@ -122,7 +122,7 @@ class Part:
         )
 
     def on(self, names: Mapping[str, str]) -> Part:
-        """The same with other names of devices."""
+        """The same, with renamed devices."""
         if all(name == other for name, other in names.items()):
             return self
         info = self.info
@@ -139,7 +139,7 @@ class Part:
 
 
 class _Kept(BundleWriter):
-    """Takes what an importer writes, and writes nothing."""
+    """A bundle writer that keeps what an importer writes in memory."""
 
     def __init__(self) -> None:
         super().__init__(Path())
@@ -190,7 +190,7 @@ def collected(importer: Importer, files: Sequence[Path], run: ForeignRun) -> Par
 
 
 def _moved_info(info: RunInfo, offset_ns: int) -> RunInfo:
-    """What of the manifest has times."""
+    """Shift the times in a manifest by `offset_ns`."""
     activities, job = info.host_activities, info.job
     if job is not None:
         job = structs.replace(
@@ -211,29 +211,30 @@ def selected(commands: CommandColumns, kept: npt.NDArray[np.bool_]) -> CommandCo
 
 
 def joined(parts: Sequence[CommandColumns]) -> CommandColumns:
-    """The commands of several files as those of one, in order of their begins."""
+    """The commands of several files as one table, in order of start."""
     parts = [one for one in parts if len(one)]
     return parts[0] if len(parts) == 1 else join_commands(parts)
 
 
-# --- Whose each file of a folder is.
+# --- Which importer reads each file of a folder.
 
 
-_LOOKED_AT = 256  # files, before a folder is none of one run
-_CAPTURES = "capture_traces"  # of replayed graphs: read with the trace beside them
+_LOOKED_AT = 256  # files of a folder, at most
+_CAPTURES = "capture_traces"  # captures of replayed graphs, read with the trace beside them
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The files of each importer, by its name, and those of nobody."""
+    """The files in a folder: those of each importer, by its name, and those that none
+    recognizes."""
 
     files: dict[str, tuple[Path, ...]]
     left_out: tuple[LeftOut, ...]
 
 
 def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
-    """The files in a folder, and in those directly below, by the first importer that recognises
-    each."""
+    """The files in a folder, and in its direct subfolders, grouped by the first importer that
+    recognizes each."""
     found: dict[str, list[Path]] = {}
     others: dict[Path, str] = {}
     for path in islice(_files(folder), _LOOKED_AT):
@@ -267,7 +268,7 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Files by name, those of the folder itself first."""
+    """The files by name; those of the folder itself come first."""
     entries = _entries(folder)
     below = [one for one in entries if one.is_dir() and one.name != _CAPTURES]
     inside = [file for one in below for file in _entries(one)]
@@ -275,7 +276,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is not hidden, by name; nothing of a folder that may not be read."""
+    """The entries that are not hidden, by name; none for a folder that cannot be read."""
     try:
         return sorted(one for one in folder.iterdir() if not one.name.startswith("."))
     except OSError:
@@ -289,16 +290,16 @@ def _entries(folder: Path) -> list[Path]:
 # known.
 
 
-FEWEST = 3  # events in common, from which on two clocks are related
-_CANDIDATES = 400_000  # differences of times that are looked at
+FEWEST = 3  # common events needed to relate two clocks
+_CANDIDATES = 400_000  # differences of times that are compared
 _TRIED = 12  # offsets, those with the most such differences
 _MOST_OF = 0.5  # of the events that could be in common
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """n events: `name` is a code, int64 [n], of names that are the same for all recorders (`of`);
-    `time_ns` when each started, int64 [n]."""
+    """n events: `name` is a code, int64 [n], of names that all recorders share (see `of`);
+    `time_ns` is the start, int64 [n]."""
 
     name: Int64s
     time_ns: Int64s
@@ -311,7 +312,7 @@ class Events:
 
     @classmethod
     def joined(cls, parts: Sequence[Events]) -> Self:
-        """All events of some, in their order."""
+        """Concatenate events, in order of `parts`."""
         none = np.zeros(0, dtype=np.int64)
         return cls(
             np.concatenate([none, *(one.name for one in parts)]),
@@ -322,19 +323,19 @@ class Events:
         return len(self.name)
 
     def among(self, names: Int64s) -> Events:
-        """Those of these names."""
+        """The events whose name is one of `names`."""
         kept = np.isin(self.name, names)
         return Events(self.name[kept], self.time_ns[kept])
 
     def within(self, first: int, last: int) -> int:
-        """How many started then."""
+        """How many events started from `first` to `last`."""
         return int(((self.time_ns >= first) & (self.time_ns <= last)).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`offset_ns` is to be added to the own times; `pairs` events are in common then, apart by
-    `residual_ns` in the median and by `worst_ns` at most."""
+    """How to align two recorders: with `offset_ns` added to the own times, `pairs` events coincide,
+    to within `residual_ns` (median) and `worst_ns` (maximum)."""
 
     offset_ns: int
     pairs: int
@@ -343,7 +344,7 @@ class Fit:
 
     @property
     def quality(self) -> tuple[int, int]:
-        """What is larger if it relates more events, or as many more exactly."""
+        """The sort key of fits: more pairs first, then smaller residuals."""
         return self.pairs, -self.residual_ns
 
 
@@ -355,13 +356,13 @@ def fit(
     *,
     of_all: bool = False,
 ) -> Fit | None:
-    """How far `own` is to be moved for its events to be `other`'s; events may differ by `within_ns`
-    then. `near` is an offset that is known to lie within so many ns of the true one.
+    """The offset that aligns the events of `own` with those of `other`, to within `within_ns`.
+    `near` is an approximate offset and its error in ns, if known.
 
-    None if fewer than three moments are in common, if another offset fits as well, since what
-    repeats evenly tells none, or if the events in common are not half of what both could have
-    seen: of names that both have, while both recorded; if no offset is known in advance, of all
-    that one of them has of these names, or `of_all` names.
+    None if fewer than three moments coincide, if another offset fits as well (evenly repeated
+    events are ambiguous), or if less than half of the events that both could have seen coincide.
+    Those are the events with common names while both recorded; without `near`, also all events of
+    one recorder with these names, or with any name if `of_all`.
     """
     smaller = min(len(own), len(other)) if of_all else 0
     names = np.intersect1d(own.name, other.name)
@@ -383,7 +384,8 @@ def fit(
 
 
 def _is_most(own: Events, other: Events, best: Fit, within_ns: int) -> bool:
-    """Whether most of what either saw while both were recording was seen by the other."""
+    """Whether at least half of the events coincide, of those that one recorder has while both
+    recorded."""
     moved = own.time_ns + best.offset_ns
     first = max(int(moved.min()), int(other.time_ns.min())) - within_ns
     last = min(int(moved.max()), int(other.time_ns.max())) + within_ns
@@ -394,8 +396,8 @@ def _is_most(own: Events, other: Events, best: Fit, within_ns: int) -> bool:
 def _candidates(
     own: Events, other: Events, within_ns: int, near: tuple[int, int] | None
 ) -> list[int]:
-    """Offsets at which many events may be in common, the likeliest first: differences of times of
-    the same name, of the rarest names first."""
+    """Offsets at which many events may coincide, likeliest first: differences of times of equal
+    names, rarest names first."""
     parts: list[Int64s] = []
     room = _CANDIDATES
     names, counts = np.unique(own.name, return_counts=True)
@@ -418,8 +420,8 @@ def _candidates(
 
 
 def _densest(values: Int64s, within_ns: int, centre: int) -> list[int]:
-    """The middles of the places where the most values lie, of equal ones those nearest the centre;
-    `values` are sorted."""
+    """The medians of the densest places in the sorted `values`; ties go to the one nearest
+    `centre`."""
     end = np.searchsorted(values, values + 2 * within_ns, side="right")
     count = end - np.arange(len(values))
     chosen: list[int] = []
@@ -433,7 +435,8 @@ def _densest(values: Int64s, within_ns: int, centre: int) -> list[int]:
 
 
 def _differences(own: Int64s, other: Int64s, room: int) -> Int64s:
-    """All differences, of some of the own events if they would be too many."""
+    """All differences between other and own events; if there are too many, of a sample of the own
+    events."""
     most = max(room // max(len(other), 1), 1)
     if len(own) > most:
         own = own[np.linspace(0, len(own) - 1, most).astype(np.int64)]
@@ -441,7 +444,7 @@ def _differences(own: Int64s, other: Int64s, room: int) -> Int64s:
 
 
 def _refined(own: Events, other: Events, offset: int, within_ns: int) -> Fit | None:
-    """The fit near an offset: the median of what the events in common are apart."""
+    """The fit near an offset, refined to the median difference of coinciding events."""
     for _ in range(3):
         mine, theirs = pairs_at(own, other, offset, within_ns)
         if len(mine) < FEWEST:
@@ -452,14 +455,14 @@ def _refined(own: Events, other: Events, offset: int, within_ns: int) -> Fit | N
             break
         offset = median
     if len(np.unique(own.time_ns[mine] // max(within_ns, 1))) < FEWEST:
-        return None  # all at one moment, which says less
+        return None  # all at one moment: not enough
     left = np.abs(apart - offset)
     return Fit(offset, len(mine), round(float(np.median(left))), int(left.max()))
 
 
 def pairs_at(own: Events, other: Events, offset_ns: int, within_ns: int) -> tuple[Int64s, Int64s]:
-    """The rows of events that are the same, `own` moved by an offset: each is the other's nearest
-    of its name, within so many ns."""
+    """The rows of coinciding events, with `own` moved by an offset: each is the other's nearest
+    event of its name, within `within_ns`."""
     time = np.concatenate((own.time_ns + offset_ns, other.time_ns))
     name = np.concatenate((own.name, other.name))
     theirs = np.arange(len(time)) >= len(own)
@@ -473,8 +476,8 @@ def pairs_at(own: Events, other: Events, offset_ns: int, within_ns: int) -> tupl
 
 
 def _nearest(time: Int64s, name: Int64s, theirs: npt.NDArray[np.bool_]) -> Int64s:
-    """For each event, in order of name and time, the row of the nearest of the other recorder's of
-    that name; -1 for none. Of two as near it is the earlier."""
+    """For each event, sorted by name and time, the row of the other recorder's nearest event with
+    that name; -1 for none. Ties go to the earlier one."""
     before = np.where(theirs, _last(~theirs), _last(theirs))
     after = len(time) - 1 - np.where(theirs, _last(~theirs[::-1])[::-1], _last(theirs[::-1])[::-1])
     after = np.where(after >= len(time), -1, after)
@@ -486,15 +489,16 @@ def _nearest(time: Int64s, name: Int64s, theirs: npt.NDArray[np.bool_]) -> Int64
 
 
 def _last(there: npt.NDArray[np.bool_]) -> Int64s:
-    """For each row the last one up to it that is `there`; -1 for none."""
+    """For each row the last row up to it for which `there` is true; -1 for none."""
     return np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
 
 
-# --- Commands of devices as events, and those that two parts both have.
+# --- Device commands as events, and duplicates in two parts.
 
 
 WITHIN_NS = 10_000
-"""By which starts of work may differ that two recorders saw: both have them from the device."""
+"""The largest difference of starts of the same work in two recorders, which both got from the
+device."""
 _UNNAMED_NS = 1_000
 _NEARLY_ALL = 0.8
 _CPU = re.compile(CPU_DEVICE)
@@ -502,8 +506,8 @@ _HOST = ("host", "sync")
 
 
 def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
-    """The rows of commands that a device worked on, the host's CPU if it computes for itself;
-    not that `beside_host`."""
+    """The rows of commands on which a device worked. Computation on the host's CPU counts, unless
+    `beside_host`."""
     own = [
         number
         for number, track in enumerate(commands.tracks)
@@ -513,7 +517,7 @@ def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
 
 
 def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events, Int64s]:
-    """A device's work as events, under its kernel's name where there is one; their rows."""
+    """Device work as events, named by kernel if known, and their rows."""
     rows = work_rows(commands)
     text = commands.layer[rows]
     if commands.kernel is not None:
@@ -531,8 +535,8 @@ def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Once:
-    """A part without what a part that tells more has, too: `commands` of devices it had, of which
-    `twice` were left out."""
+    """A part without the work that a more detailed part has, too: `twice` of its `commands` on
+    devices were left out."""
 
     part: Part
     commands: int
@@ -541,7 +545,7 @@ class Once:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """The work of one device of a part: where it stands, by place of its writing and row."""
+    """The work of one device of a part, with the writing and the row of each event."""
 
     events: Events
     writing: Int64s
@@ -553,11 +557,11 @@ class _Work:
 
 
 def once(parts: Sequence[Part]) -> list[Once]:
-    """The parts of a run, in their order, with everything that devices did in one of them alone.
+    """Remove duplicates, so that each device command is in one part only. Return the parts in
+    order.
 
-    Of two that have a command it is left to the one that tells of ranks, or more of its commands
-    (modules, shapes), or else has more of them. If they name a device differently, it gets that
-    one's name.
+    A command stays in the part that knows the rank, else has more details (modules, shapes), else
+    has more commands. If the parts name a device differently, that part's name is used.
     """
     codes: dict[str, int] = {}
     works = [_by_device(part, codes) for part in parts]
@@ -575,7 +579,8 @@ def once(parts: Sequence[Part]) -> list[Once]:
 
 
 def _detail(part: Part) -> tuple[bool, int, int]:
-    """How much a part tells of its work, and how much of it there is."""
+    """The sort key of a part's detail: knows the job, count of shapes and modules, count of
+    commands."""
     named = count = 0
     for one in part.writings:
         rows = work_rows(one.commands)
@@ -610,7 +615,8 @@ def _mark(
     other: Mapping[str, _Work],
     alike: Callable[[Events, Events], tuple[Int64s, int]],
 ) -> dict[str, str]:
-    """Mark what the other part has as well; the other's name of each device on which that is."""
+    """Mark work that the other part has, too. Return the other part's names of the devices, by own
+    name."""
     found = []
     for name, work in own.items():
         for theirs, their_work in other.items():
@@ -626,15 +632,16 @@ def _mark(
 
 
 def _copied(own: Events, other: Events) -> tuple[Int64s, int]:
-    """All rows, if the other is a copy. No recorder writes what ran into two files: processes
-    of a job do the same at nearly the same time, each on a device of its own."""
+    """All rows if the other part is a copy, else none. A recorder never writes the same work into
+    two files; processes of a job do similar work at nearly the same time, but on different
+    devices."""
     same = np.array_equal(own.time_ns, other.time_ns) and np.array_equal(own.name, other.name)
     return np.arange(len(own) if same else 0), 0
 
 
 def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
-    """The rows of what the other has as well, and how far that is apart in the median: by names,
-    else, if recorders name work differently, by starts that nearly all agree to 1 µs."""
+    """The rows that the other part has, too, and the median difference in ns. They are matched by
+    name, or, if recorders name work differently, by starts that nearly all agree to 1 µs."""
     found = fit(own, other, WITHIN_NS, (0, WITHIN_NS))
     if found is not None:
         return pairs_at(own, other, 0, WITHIN_NS)[0], found.residual_ns
@@ -646,9 +653,9 @@ def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
 
 
 def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str]) -> Once:
-    """The part without what was seen elsewhere, its devices by their names there. A call that has
-    no work of a device left goes, and if no call is left what is in none goes, too: the host's
-    part of it is in the other part as well."""
+    """The part without work that another part has, with devices named as there. Calls without any
+    device work left are dropped. If no call is left, so is the work outside calls: the other part
+    has the host's part, too."""
     commands = sum(len(work.events) for work in works.values())
     twice = sum(int(work.seen.sum()) for work in works.values())
     if not twice:
@@ -670,7 +677,7 @@ def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str])
 
 
 def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | None:
-    """What of a call is left; None if no work of a device is that was there."""
+    """A call without duplicate work; None if it had device work and none is left."""
     gone = np.zeros(len(one.commands), dtype=np.bool_)
     for work in works.values():
         gone[work.row[work.seen & (work.writing == number)]] = True
@@ -680,14 +687,14 @@ def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | No
     if one.call is not None and gone[work_left].all():
         return None
     flows = one.commands.flows
-    if len(flows):  # launches of nothing but what goes
+    if len(flows):  # launches of removed work only
         launching = np.unique(flows[gone[flows[:, 1]], 0])
         still = np.unique(flows[~gone[flows[:, 1]], 0])
         gone[np.setdiff1d(launching, still)] = True
     return replace(one, commands=selected(one.commands, ~gone))
 
 
-# --- Which parts are of one run, by their clocks.
+# --- Which parts are of one run, by their events and clocks.
 #
 # Two parts are related by events that both recorded (`matching`), else by clocks that both count
 # from 1970, if they recorded at the same time or with less than a second between: files of one
@@ -704,7 +711,7 @@ _ZONES = 14 * 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """A part on its run's clock, and how it came there."""
+    """A part on its run's clock, and how it was aligned."""
 
     part: Part
     related_by: RelatedBy
@@ -715,7 +722,7 @@ class Placed:
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """A part with its events by kind: work of devices, ranges."""
+    """A part with its events: device work, and ranges."""
 
     part: Part
     work: Events
@@ -723,9 +730,9 @@ class _Seen:
 
 
 def groups(parts: Sequence[Part]) -> list[list[Placed]]:
-    """The parts of each run, on its clock, the run first that most recorders saw, or else has the
-    most work of devices. The first of a run's is the one whose clock counts, one that counts from
-    1970 if there is any."""
+    """The parts grouped into runs, each on its run's clock. The run with most parts comes first,
+    ties by device time. The first part of a run provides the clock; it counts from 1970 if any part
+    does."""
     codes: dict[str, int] = {}
     waiting = [_Seen(part, *_events(part, codes)) for part in parts]
     waiting.sort(key=lambda one: (_clock(one.part) is not ClockName.REALTIME, -len(one.work)))
@@ -738,7 +745,7 @@ def groups(parts: Sequence[Part]) -> list[list[Placed]]:
 
 
 def _group(waiting: list[_Seen]) -> list[Placed]:
-    """The first of those that wait and all that are related to it, which wait no longer."""
+    """Remove from `waiting` its first part and all parts related to it, and return them."""
     first = waiting.pop(0)
     group, seen = [Placed(first.part, RelatedBy.REFERENCE)], [first]
     while True:
@@ -757,13 +764,13 @@ def _group(waiting: list[_Seen]) -> list[Placed]:
 
 
 def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
-    """A part on the clock of some that are placed, of which the first has it from its own; None
-    if nothing relates them."""
+    """The part aligned with some that are already placed; None if it cannot be related to them.
+    `others[0]` has the clock."""
     best: Fit | None = None
     near = (0, _EPOCH_NS) if _counts_from_1970(own.part, others[0].part) else None
     for other in others:
         if other.part.importer == own.part.importer:
-            continue  # what one recorder wrote into two files are two processes
+            continue  # two files of one recorder are two processes
         found = fit(own.work, other.work, WITHIN_NS, near, of_all=True)
         if found is None:
             found = fit(own.ranges, other.ranges, _RANGES_NS, near)
@@ -810,7 +817,7 @@ def _counts_from_1970(*parts: Part) -> bool:
 
 
 def _recorded(part: Part) -> tuple[int, int]:
-    """From when to when it recorded, or the first and the last of what it saw."""
+    """The start and the end of the recording, as far as known."""
     first, last = part.extent()
     base = part.info.clocks.base_ns
     if _clock(part) is ClockName.LOCAL_TIME and base is not None:
@@ -827,8 +834,8 @@ def _meet(own: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def device_time(part: Part) -> tuple[int, int]:
-    """How long devices beside the host worked, and all else: which of two parts has more to
-    tell."""
+    """The total time of device commands and of host commands: a sort key for how much a part
+    has."""
     work = host = 0
     for one in part.writings:
         rows = work_rows(one.commands, beside_host=True)
@@ -839,7 +846,7 @@ def device_time(part: Part) -> tuple[int, int]:
 
 
 def _events(part: Part, codes: dict[str, int]) -> tuple[Events, Events]:
-    """The events of a part by which it may be related to others."""
+    """The device work and the ranges of a part, as events for alignment."""
     work = [work_events(one.commands, codes)[0] for one in part.writings]
     ranges = [*part.landmarks, *((call.submodule, call.start_ns) for call in part.calls)]
     names = [f"range {name}" for name, _ in ranges]

@@ -3,10 +3,10 @@
     import_trace(Path("report.sqlite"), Path("traces"))
     import_trace(Path("report.sqlite"), Path("traces"), options={"submodules": "encoder,dit"})
 
-Tables and columns exist only if data was recorded. Times are ns from the session's start.
-Memory counters start at zero, because earlier allocations are not recorded. Process names,
-thread names and the environment are not read. Source: docs.nvidia.com/nsight-systems/UserGuide,
-"SQLite schema reference".
+Tables and columns exist only if their data was recorded. Times are ns from the session's start.
+Memory counters start at zero, because earlier allocations are not recorded. Process names, thread
+names and the environment are not read. Source: docs.nvidia.com/nsight-systems/UserGuide, "SQLite
+schema reference".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _AGAIN = "`nsys export --type sqlite`"
 
 
 def shared_texts(database: SqliteFile, ids: Iterable[int]) -> dict[int, str]:
-    """What `StringIds` has for these ids; those that it lacks are left out."""
+    """The texts of `StringIds` for these ids, without ids that it lacks."""
     return database.texts("StringIds", "value", ids)
 
 
@@ -81,8 +81,8 @@ _MEMORY_COLUMNS = {
 def read_memory(
     database: SqliteFile, base_ns: int, gpus: Mapping[tuple[int, int], int]
 ) -> Iterator[Counter]:
-    """What all processes hold of each device; `gpus` has the number of a GPU by process and what
-    that calls it, `base_ns` is added to times."""
+    """Yield counters of the memory that all processes hold on each device. `gpus` has the number of
+    a GPU by process and the process's own number for it; `base_ns` is added to times."""
     found = database.numbers("CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY_COLUMNS)
     kept = in_time(found["start"], found["start"]) & np.isin(found["memKind"], _ON_DEVICE)
     kept &= np.isin(found["memoryOperationType"], (_ALLOCATED, _RELEASED))
@@ -107,7 +107,7 @@ _MAX_METRIC_NAME = 200  # characters of a name
 
 
 def read_metrics(database: SqliteFile, base_ns: int) -> Iterator[Counter]:
-    """A counter for each metric of each device, in its own unit; `base_ns` is added to times."""
+    """Yield a counter per metric and device, in its own unit; `base_ns` is added to times."""
     columns = {"timestamp": NO_TIME, "typeId": 0, "metricId": -1, "value": 0}
     found = database.numbers("GPU_METRICS", columns)
     kept = in_time(found["timestamp"], found["timestamp"])
@@ -138,8 +138,8 @@ _SHORT = 64  # characters of a version, 200 of a device's name
 
 
 def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
-    """What the file tells of the session; `work` and `api` have the times of the file."""
-    rows = database.rows("META_DATA_EXPORT", ("name", "value"))  # nothing else of it is kept
+    """The machine and the session's clock; `work` and `api` have the times of the file."""
+    rows = database.rows("META_DATA_EXPORT", ("name", "value"))  # nothing else is kept
     versions = {str(n): str(value) for n, value in rows if n in (_NORMALIZED, *_VERSIONS)}
     begins = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     begun = next((one for (one,) in begins if type(one) is int and 0 < one < LATEST), None)
@@ -182,7 +182,7 @@ def _devices(database: SqliteFile, names: tuple[str, ...]) -> dict[str, Device]:
 
 
 def _whole(value: object) -> int:
-    """A number of the file, whose texts `rows` has cut as text; -1 for none."""
+    """A whole number from the file, which `rows` returns as text; -1 for none."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
@@ -200,13 +200,13 @@ _NVTX_COLUMNS = {**_KEPT, "eventType": 0, "textId": -1}
 
 
 def read_nvtx(database: SqliteFile, submodules: Collection[str] = ()) -> Marks:
-    """The ranges of an export. `submodules` are the texts of those that are calls, instead of the
+    """The ranges of an export. `submodules` are the texts of ranges that are calls, by default the
     names of components."""
     return _Ranges(database).marks(submodules)
 
 
 class _Ranges:
-    """The ranges of an export; their texts stay as numbers."""
+    """Reads the ranges of an export; their texts stay codes."""
 
     def __init__(self, database: SqliteFile) -> None:
         self._database = database
@@ -214,7 +214,7 @@ class _Ranges:
         self._domains: dict[tuple[int, int], str] = {}  # by process and number
 
     def marks(self, submodules: Collection[str]) -> Marks:
-        """All of them."""
+        """All ranges."""
         found, texts, place = self._database.with_texts("NVTX_EVENTS", _NVTX_COLUMNS, "text")
         kind = found.pop("eventType")
         for row in np.flatnonzero(kind == _DOMAIN).tolist():
@@ -238,8 +238,8 @@ class _Ranges:
     def _with_domains(
         self, text: Int32s, process: Int64s, domain: Int64s
     ) -> tuple[Int32s, list[tuple[int, str]]]:
-        """The numbers of texts, those of ranges in named domains behind all others: what each of
-        these is of."""
+        """The codes of texts. Ranges in named domains get codes after all others; the list has the
+        text and the domain of each of these."""
         rows = np.flatnonzero(domain)
         if not len(rows):
             return text, []
@@ -264,7 +264,7 @@ class _Ranges:
             self._domains.setdefault(key, text[:_MAX_DOMAIN_NAME])
 
     def _numbered(self, own: list[str], place: Int32s, ids: Int64s) -> tuple[Int32s, Int32s]:
-        """The numbers of the texts of some ranges, written in the table itself or in
+        """The codes of some ranges' texts and shapes, which are in the table itself or in
         `StringIds`."""
         ids, shared = np.unique(ids[place < 0], return_inverse=True)
         texts = shared_texts(self._database, ids.tolist())
@@ -281,7 +281,7 @@ class _Ranges:
 
 
 _NONE = -1
-_NO_TEXT = re.compile(r"(?:kernel|runtime call) \d+")  # what has its number for a name
+_NO_TEXT = re.compile(r"(?:kernel|runtime call) \d+")  # a name made from its number
 _COMMON = {
     "start": NO_TIME,
     "end": NO_TIME,
@@ -300,8 +300,8 @@ _WAIT = re.compile("synchronize", re.IGNORECASE)
 
 
 def read_work(database: SqliteFile) -> Work:
-    """Everything that devices did, as the file has it. A replayed graph whose kernels were
-    recorded one by one is left out."""
+    """All device work in the file. A replayed graph is left out if its kernels were recorded
+    individually."""
     names = Names()
 
     def read(table: str, **columns: int) -> dict[str, Int64s]:
@@ -331,7 +331,7 @@ def read_work(database: SqliteFile) -> Work:
 
 
 def _copy_name(kind: int, source: int, target: int) -> str:
-    """`Memcpy HtoD (Pinned -> Device)`, as Kineto calls it."""
+    """The name of a copy as in Kineto: `Memcpy HtoD (Pinned -> Device)`."""
     name = f"Memcpy {_COPIES[kind] if 0 <= kind < len(_COPIES) else ''}".strip()
     memory = _MEMORY.get(source), _MEMORY.get(target)
     return f"{name} ({memory[0]} -> {memory[1]})" if all(memory) and "(" not in name else name
@@ -376,14 +376,14 @@ def read_api(database: SqliteFile) -> Api:
 
 
 def _nameless(recorded: Recorded, where: str) -> tuple[Drop, ...]:
-    """The names of kernels and calls that the file's table of texts lacks, as a drop."""
+    """A drop for names of kernels and calls that `StringIds` lacks."""
     texts = (*recorded.work.names, *recorded.api.names)
     count = sum(bool(_NO_TEXT.fullmatch(text)) for text in texts)
     return drops_of(DropKind.DROPPED_EVENTS, count, "names", DropReason.DAMAGED, where)
 
 
 def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int32s:
-    """The text of each id in `StringIds`; `what` and the id if it is not there."""
+    """The code of the text of each id in `StringIds`; `what` and the id if it is missing."""
     unique, place = np.unique(ids, return_inverse=True)
     texts = shared_texts(database, unique.tolist())
     found = [texts.get(one) or f"{what} {one}" for one in unique.tolist()]
@@ -398,9 +398,10 @@ def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int32
 
 
 def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
-    """Read an export; `submodules` are the texts of the NVTX ranges that are calls, with commas.
+    """Read an export; `submodules` are the texts of NVTX ranges that are calls, separated by
+    commas.
 
-    Raises InputError if the file is none, is damaged, or holds no work of a device.
+    Raises InputError if the file is not an export, is damaged, or has no device work.
     """
     given = asked_for(submodules)
     with open_sqlite(path, _AGAIN) as database:

@@ -4,7 +4,7 @@
     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
 
 Nodes of asynchronous providers (CUDA, TensorRT, ROCm) have times of the host that launches: they
-are work of `cpu:0` where nothing of a device is recorded, else host commands. Builds with CUPTI or
+are work of `cpu:0` if no device work is recorded, else host commands. Builds with CUPTI or
 roctracer add the kernels. Wall time is only in the file name.
 """
 
@@ -67,7 +67,7 @@ from profiler.trace.manifest_fields import (
     HealthRule,
 )
 
-# --- The devices of providers, as far as a profile tells them: no session is there to be asked.
+# --- The devices of providers, as far as a profile shows them: there is no session to ask.
 
 
 _LAUNCHING = ("cuda", "rocm", "tensorrt", "dml", "webgpu", "js")
@@ -76,13 +76,13 @@ _UNKNOWN_DEVICE = "npu:0"
 
 @lru_cache(maxsize=256)
 def device_of(provider: str) -> str:
-    """The device of a provider; those that are not known here run on `npu:0`."""
+    """The device of a provider; `npu:0` for unknown providers."""
     device = device_of_provider(provider, {})
     return device if device == ROOT_DEVICE or provider in KNOWN else _UNKNOWN_DEVICE
 
 
 def launches(provider: str) -> bool:
-    """Whether its nodes only launch what its device runs."""
+    """Whether a provider's nodes only launch work of its device."""
     return device_of(provider).partition(":")[0] in _LAUNCHING
 
 
@@ -94,18 +94,18 @@ def launches(provider: str) -> bool:
 
 
 _SLACK = 2_000  # ns: starts and durations are cut to whole µs
-_ENDS = re.compile(r"(Host|Device)(?:Array)?To(Host|Device)")  # of a copy
+_ENDS = re.compile(r"(Host|Device)(?:Array)?To(Host|Device)")  # the ends of a copy
 _COPY = re.compile(r"Mem(cpy|set)")
 _NO_THREAD = 0
 _NEVER = 1 << 62
-_TOGETHER = 64  # runs that overlap, of which one is looked for
+_TOGETHER = 64  # overlapping runs that are searched
 _NO_TRACK = Track("", "", "other")
 _NO_FLOWS: Int64s = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelKind(NodeKind):
-    """What executions of a kernel for a node on a stream have in common."""
+    """The common properties of a kernel's executions for a node on a stream."""
 
     track: Track = _NO_TRACK
     kernel: str = ""
@@ -113,8 +113,9 @@ class KernelKind(NodeKind):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launched:
-    """The runs with the kernels among their nodes, and the flows from nodes to kernels of each,
-    int64 [m, 2]. `lost` kernels have no place, of `by_end` the starts are computed."""
+    """The runs with their kernels added to the nodes, and each run's flows from nodes to kernels,
+    int64 [m, 2]. `lost` counts kernels without a run, `by_end` those whose starts were computed
+    from ends."""
 
     runs: tuple[ProfiledRun, ...]
     flows: tuple[Int64s, ...]
@@ -125,8 +126,8 @@ class Launched:
 def add_kernels(
     runs: Sequence[ProfiledRun], kernels: Sequence[KernelEvent], device_of: Callable[[str], str]
 ) -> Launched:
-    """The runs with their kernels. `device_of` tells the device that a provider launches on, ""
-    if it launches nothing."""
+    """Add kernels to their runs. `device_of` returns the device on which a provider launches, "" if
+    it launches nothing."""
     if not runs or not kernels:
         return Launched(tuple(runs), (_NO_FLOWS,) * len(runs), lost=len(kernels))
     known = [kernel for kernel in kernels if kernel.duration_ns >= 0]
@@ -147,9 +148,8 @@ def add_kernels(
 
 
 def _told_by_end(kernels: Sequence[KernelEvent]) -> bool:
-    """Whether times are those of ends, as ONNX Runtime wrote up to 1.9: a stream executes one
-    kernel after the other, so the reading by which fewer of them overlap is the right one. Files
-    that name parents are newer."""
+    """Whether the kernels' times are ends, as in ONNX Runtime up to 1.9. A stream runs one kernel
+    at a time, so the reading with fewer overlaps is taken. Files that name parents are newer."""
     if any(kernel.parent for kernel in kernels):
         return False
     streams: dict[str, list[tuple[int, int]]] = {}
@@ -164,8 +164,8 @@ def _told_by_end(kernels: Sequence[KernelEvent]) -> bool:
 
 
 class _Placing:
-    """Gives kernels to runs: `rows` are those of each run, with their device and the row of the
-    node that launched them, -1 if that is not known."""
+    """Assigns kernels to runs: `rows` has the kernels of each run, with their device and the row of
+    the node that launched them, -1 if not known."""
 
     def __init__(self, runs: Sequence[ProfiledRun], device_of: Callable[[str], str]) -> None:
         self._runs = runs
@@ -213,7 +213,7 @@ class _Placing:
         return replace(run, nodes=NodeColumns.joined([nodes, of_kernels])), flows
 
     def _codes_of(self, number: int) -> Iterator[int]:
-        """The kinds of a run's kernels: those that one node launched are parts of its work."""
+        """Yield the kinds of a run's kernels. Several kernels of one node are numbered as parts."""
         nodes, rows = self._runs[number].nodes, self.rows[number]
         several = Counter(row for kernel, _, row in rows if _lane(kernel)[1] == "compute")
         seen: Counter[int] = Counter()
@@ -227,8 +227,8 @@ class _Placing:
             yield self._code(kernel, node, device, shapes)
 
     def _run_at(self, time_ns: int, parent: tuple[int, str] | None) -> tuple[int, int]:
-        """The run around a moment and the row of the parent in it; -1 for none. Of runs that
-        overlap it is the one that has the parent."""
+        """The run around a time, and the row of the parent node in it; -1 for none. If runs
+        overlap, it is the one with the parent."""
         around: list[int] = []
         place = bisect_right(self._begins, time_ns + _SLACK) - 1
         while place >= 0 and self._latest[place] >= time_ns - _SLACK and len(around) < _TOGETHER:
@@ -243,7 +243,7 @@ class _Placing:
         return (around[0], -1) if len(around) == 1 else (-1, -1)
 
     def _rows_of(self, number: int) -> dict[tuple[int, str], int]:
-        """The nodes of a run by start and name."""
+        """The rows of a run's nodes by start and name."""
         if number not in self._nodes:
             nodes = self._runs[number].nodes
             names = (kind.name for kind in nodes.each())
@@ -253,7 +253,7 @@ class _Placing:
 
     def _code(self, kernel: KernelEvent, node: NodeKind | None, device: str, shapes: str) -> int:
         lane, category = _lane(kernel)
-        stream = kernel.stream  # CUDA's own number; addresses, as ROCm has them, are numbered
+        stream = kernel.stream  # CUDA's own number; ROCm's addresses are numbered
         if not (stream.isascii() and stream.isdigit() and len(stream) < 6):
             stream = self._streams.setdefault(stream, str(len(self._streams)))
         kind = KernelKind(
@@ -281,7 +281,7 @@ def _lane(kernel: KernelEvent) -> tuple[str, Category]:
     return (" copy", "copy") if _COPY.search(kernel.name) else queue("kernel", kernel.name)
 
 
-# --- The sessions whose profiles were given: whose each file is, and when it began.
+# --- The sessions of the given profiles: the session of each file, and its start.
 #
 # ONNX Runtime's times count from the start of a session's profile, and wall time stands in the
 # file's name alone, to the millisecond (`vae_decoder_2026-05-01_10-11-12_301.json`), in older
@@ -295,10 +295,10 @@ _DEFAULT = "onnxruntime_profile"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One profile: `name` is what the session is called, `begin_ns` when its profile started by the
-    file's name, to within `within_ns`; None if that does not tell. `damaged` lines are no
-    events, `twice` nodes were recorded a second time, and a `full` profile has as many as ONNX
-    Runtime records. The runs stand in `launched`, with what GPUs executed in them."""
+    """One profile. `name` is the session's name. `begin_ns` is the start by the file's name, to
+    within `within_ns`; None if the name has none. `damaged` counts lines that are not events,
+    `twice` duplicate nodes; a `full` profile has as many events as ONNX Runtime records. The runs
+    are in `launched`, with the kernels of GPUs."""
 
     path: Path
     name: str
@@ -315,14 +315,14 @@ class Session:
 
     @property
     def kinds(self) -> Sequence[NodeKind]:
-        """Its nodes, each once."""
+        """The distinct kinds of its nodes."""
         return self.runs[0].nodes.kinds if self.runs else ()
 
 
 def read_sessions(paths: Sequence[Path]) -> list[Session]:
-    """The sessions in some files and folders, in order of their begins.
+    """The sessions in some files and folders, in order of start.
 
-    Raises InputError if none has a run, or if of several one does not tell when it began.
+    Raises InputError if none has a run, or if there are several and one has no start.
     """
     files = [
         file for path in paths for file in (ort_profiles_in(path) if path.is_dir() else [path])
@@ -369,7 +369,7 @@ def _read(path: Path) -> Session:
     name = "session" if name in ("", _DEFAULT) else component(name) or name
     begin, within = None, _SECOND
     if found:
-        with suppress(ValueError):  # UTC is assumed: no name says of which zone its time is
+        with suppress(ValueError):  # UTC is assumed: names have no time zone
             begun = datetime.strptime(found["time"], "%Y-%m-%d_%H-%M-%S").replace(tzinfo=UTC)
             begin = int(begun.timestamp()) * _SECOND
     if begin is not None and found and found["ms"]:
@@ -384,8 +384,8 @@ def _read(path: Path) -> Session:
 
 
 def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
-    """The runs without what a file has a second time: a thread starts a node, or a run, once at a
-    time and not again before it ended."""
+    """The runs without duplicates. A thread starts a node, or a run, once at a time and not again
+    before it ended."""
     seen: set[tuple[int, int, int]] = set()
     found = []
     for run in runs:
@@ -406,7 +406,7 @@ def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
 
 
 def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
-    """The runs with a name for each node: those that old versions left without one are called after
+    """The runs with a name for each node. Nodes that old versions left without one are named after
     their type and their place in the run."""
     kinds = list(runs[0].nodes.kinds) if runs else []
     nameless = np.array([not kind.name for kind in kinds], dtype=np.bool_)
@@ -438,7 +438,7 @@ _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A run of a session with its labels and when it started, on the run's clock."""
+    """A run of a session with its labels, and its start on the run's clock."""
 
     session: Session
     run: ProfiledRun
@@ -487,7 +487,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     run.devices |= _devices(sessions)
     within = max(session.within_ns for session in sessions)
     begun = sessions[0].begin_ns
-    if begun is not None:  # the clock of the files' names, which have no zone
+    if begun is not None:  # the clock of the files' names, without a time zone
         run.clocks = Clocks(clock=ClockName.LOCAL_TIME, base_ns=begun, within_ns=within)
     _add_drops(run, sessions)
     if len(sessions) > 1:
@@ -509,7 +509,7 @@ def _call(tables: Mapping[str, CommandTable], number: int, one: _Placed) -> Plac
     """Return a run as a call with the commands of its nodes."""
     commands = tables[one.session.name].commands(one.run.nodes, one.origin_ns, one.flows)
     duration = one.run.duration_ns
-    if duration < 0:  # the run was under way when the profile ended
+    if duration < 0:  # the run had not ended when the profile did
         duration = int(commands.end_ns.max()) - one.start_ns
     device, traced = _busiest(commands), len(commands) > 0
     name, labels = one.session.name, one.labels
@@ -518,7 +518,7 @@ def _call(tables: Mapping[str, CommandTable], number: int, one: _Placed) -> Plac
 
 
 def _landmarks(placed: Sequence[_Placed]) -> Iterator[tuple[str, int]]:
-    """Yield nodes with their starts: a build of ONNX Runtime with NVTX marks them so."""
+    """Yield nodes with their starts: builds of ONNX Runtime with NVTX mark nodes as ranges."""
     for one in placed:
         nodes = one.run.nodes
         for kind, start in zip(nodes.each(), nodes.start_ns.tolist(), strict=True):
@@ -527,7 +527,7 @@ def _landmarks(placed: Sequence[_Placed]) -> Iterator[tuple[str, int]]:
 
 
 def _devices(sessions: Sequence[Session]) -> dict[str, Device]:
-    """Return the devices that commands ran on, with the provider that used each."""
+    """Return the devices on which commands ran, with the provider of each."""
     found: dict[str, Device] = {}
     for provider in sorted(_providers(sessions)):
         device = device_of(provider)
@@ -557,7 +557,7 @@ def _add_drops(run: ForeignRunBuilder, sessions: Sequence[Session]) -> None:
 
 
 def _has_host_times_alone(sessions: Sequence[Session]) -> bool:
-    """Whether nodes launch work of a device, and no work of any device is recorded."""
+    """Whether nodes launch device work, but no device work is recorded."""
     providers = _providers(sessions)
     others = (device_of(one) for one in providers if not launches(one))
     launching = any(map(launches, providers)) and not _worked(sessions)
@@ -565,7 +565,7 @@ def _has_host_times_alone(sessions: Sequence[Session]) -> bool:
 
 
 def _twice(sessions: Sequence[Session]) -> Iterator[HealthNote]:
-    """A note for each session of which nodes were recorded a second time."""
+    """Yield a note for each session with duplicate nodes."""
     for session in sessions:
         if session.twice:
             total = session.twice + sum(len(run.nodes) for run in session.runs)
@@ -600,13 +600,13 @@ def _providers(sessions: Sequence[Session]) -> set[str]:
 
 
 def _worked(sessions: Sequence[Session]) -> set[str]:
-    """The devices whose work is recorded kernel by kernel."""
+    """The devices with recorded kernels."""
     kinds = [kind for session in sessions for kind in session.kinds]
     return {kind.track.device for kind in kinds if isinstance(kind, KernelKind)}
 
 
 def _busiest(commands: CommandColumns) -> str:
-    """The device that worked longest, but for what the host launched."""
+    """The device that worked longest, not counting host launches."""
     time = Counted[str]()
     spent = np.bincount(commands.track, commands.duration_ns, len(commands.tracks))  # to 2^53
     for track, length in zip(commands.tracks, spent.tolist(), strict=True):
@@ -616,8 +616,8 @@ def _busiest(commands: CommandColumns) -> str:
 
 
 def _command(node: NodeKind, launched: Category) -> Placed:
-    """The command of a node: on the track of its provider; if that only launches, on one of the
-    host, as `launched` says."""
+    """The command of a node, on its provider's track; if the provider only launches, on a host
+    track of category `launched`."""
     if isinstance(node, KernelKind):
         return Placed(node.track, node.name, kernel=node.kernel)
     provider = node.provider or "provider unknown"

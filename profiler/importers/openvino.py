@@ -57,8 +57,8 @@ _FIGURES = {
 
 
 def report_beside(path: Path) -> Path | None:
-    """`benchmark_report.csv` of the inferences whose counters `path` has; None if it is not
-    there."""
+    """The path of `benchmark_report.csv` for the same inferences as the counters in `path`; None if
+    it does not exist."""
     beside = path.with_name("benchmark_report.csv")
     for ending in COUNTERS:
         if ending in path.name:
@@ -69,13 +69,13 @@ def report_beside(path: Path) -> Path | None:
 
 
 def milliseconds(text: str) -> float | None:
-    """A time, None if it is none: `nan` and what is below 0 or above 11 days, too."""
+    """A time; None if it is invalid: `nan`, negative or above 11 days."""
     value = real(text)
     return value if 0 <= value < _LARGEST_MS else None
 
 
 def _report(path: Path) -> dict[str, str]:
-    """What the report beside counters says by its keys, with `_` for spaces."""
+    """The entries of the report beside counters, with `_` for spaces in keys."""
     found = report_beside(path)
     text = content_of(found, _LARGEST).decode("utf-8", "replace") if found else ""
     pairs = (row for line in text.splitlines() if len(row := line.split(";")) == 2)
@@ -104,7 +104,7 @@ def _settings(report: dict[str, str]) -> dict[str, Setting]:
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")
 _TOTAL = "Total"
 _LINE = re.compile(r"\r?\n|\r")
-_GRAIN_MS = 0.0005  # of a time with three decimals
+_GRAIN_MS = 0.0005  # the resolution of a time with three decimals
 _DEVICE = "openvino:0"
 
 
@@ -122,7 +122,8 @@ class _Section:
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file, of metrics several. Raises InputError if it holds no time of a layer."""
+    """Read one file of counters, or several of metrics. Raises InputError if there is no layer
+    time."""
     if any(is_genai_metrics(head_of(one)) for one in paths):
         return read_metrics(paths)
     counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
@@ -141,7 +142,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     hardware = report.get("target_device", "")[:200]
     run.devices[_DEVICE] = Device(hardware=hardware, provider="OpenVINO")
     run.settings = _settings(report)
-    # the median latency of an inference; of several at once, each waits for others
+    # the median latency of an inference; concurrent ones wait for each other
     alone = len(sections) == 1 and report.get(_REQUESTS, "1") == "1"
     lasts = round((milliseconds(report.get(_LATENCY, "")) or 0) * 1e6) if alone else 0
     track, submodule = Track(_DEVICE, "layers", "compute"), component(name) or name
@@ -154,7 +155,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
 
 
 def _sections(text: str) -> Iterator[_Section]:
-    """One table after the other: `detailed_counters` repeats its header for each request."""
+    """Yield one table after the other: `detailed_counters` repeats its header for each request."""
     section = _Section()
     for line in _LINE.split(text):
         cells = [cell.strip() for cell in line.split(";")]
@@ -197,7 +198,7 @@ def _add_drops(run: ForeignRunBuilder, sections: Sequence[_Section]) -> None:
 
 
 def _name(path: Path) -> str:
-    """The file's name without what the tool adds to it."""
+    """The file's name without the tool's additions."""
     name = path.name.removesuffix(".gz").removesuffix(".csv")
     for ending in COUNTERS:
         name = name.removesuffix(ending)
@@ -205,17 +206,17 @@ def _name(path: Path) -> str:
     return name.removesuffix("benchmark").rstrip("_") or path.absolute().parent.name or "openvino"
 
 
-# --- YAML of untrusted files: plain values alone, bounded in depth.
+# --- YAML of untrusted files: plain values only, with a limited depth.
 
 
-_DEEPEST = 20  # mappings and lists in each other
+_DEEPEST = 20  # nested mappings and lists
 
 
 def plain_yaml(data: bytes, deepest: int = _DEEPEST) -> Any:
-    """The document; ValueError if it is no plain YAML.
+    """The parsed document. Raises ValueError if it is not plain YAML.
 
-    Aliases and deep nesting are refused before anything is built: a few hundred bytes of the one
-    expand without end, and the other takes time that grows with its square.
+    Aliases and deep nesting are refused before anything is built: a few hundred bytes of aliases
+    expand without end, and nesting takes quadratic time.
     """
     import yaml
 
@@ -287,8 +288,8 @@ def _stages(document: Mapping[str, Any], total: int) -> Iterator[StageTime]:
 
 
 def _durations(given: Any, total: int) -> tuple[int, ...]:
-    """Times of steps in ns, of what the object has in µs; in ms if these fit into the whole, as
-    somebody may have written them so."""
+    """Times of steps in ns. The object has µs; if only ms fit into the total, a user may have
+    written ms."""
     times = [nanoseconds(one) for one in given] if isinstance(given, list) else []
     known = [one for one in times if one is not None]
     if len(known) < len(times):

@@ -1,10 +1,9 @@
-"""Import a Perfetto trace of any producer, some tracks of which are those of devices.
+"""Import a Perfetto trace of any producer, with some tracks as devices.
 
     import_trace(Path("app.pftrace"), Path("traces"), options={"device": r"GPU (\\d+)"})
 
-Slices of these tracks are work, each track is a stream. All other slices are ranges of host
-threads; those from which a flow leads to work are its launches. Nothing is guessed by the look
-of a name.
+Slices on these tracks are work, and each track is a stream. All other slices are ranges of host
+threads; those with a flow to work are its launches. Nothing is inferred from names.
 """
 
 from __future__ import annotations
@@ -35,12 +34,13 @@ from profiler.trace.manifest_fields import Device
 
 _NAMED = 8  # tracks in a message
 _NONE = -1
-_LONGEST = 1000  # characters of a name in which the expression is searched
+_LONGEST = 1000  # characters of a name that the expression is matched with
 
 
 def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBuilder:
-    """Read one trace; `device` says which tracks are those of devices, `submodules` which slices
-    are calls, with commas. Raises InputError if it cannot be read or no track matches."""
+    """Read one trace. `device` matches the tracks of devices, `submodules` are the names of slices
+    that are calls, separated by commas. Raises InputError if it cannot be read or no track
+    matches."""
     trace = read_trace(path)
     number = _devices(path, trace, device)
     given = asked_for(submodules)
@@ -75,7 +75,7 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
 
 
 def _devices(path: Path, trace: TraceColumns, device: str) -> Int64s:
-    """The number of the device that each track is of, -1 for those of the host."""
+    """The device number of each track, -1 for host tracks."""
     try:
         pattern = re.compile(device)
     except re.error as error:
@@ -113,7 +113,7 @@ def _pids(trace: TraceColumns, rows: Int64s) -> Int64s:
 
 
 def _threads(trace: TraceColumns, rows: Int64s) -> Int64s:
-    """Global ids of the threads; a track that is of none is one by itself."""
+    """The global thread id of each row; a track without a thread counts as one."""
     known = [at if track.tid is None else track.tid for at, track in enumerate(trace.tracks)]
     tid = np.array([*known, 0], dtype=np.int64)[trace.slices.track[rows]]
     return global_ids(_pids(trace, rows), tid)

@@ -3,8 +3,8 @@
     import_trace(Path("qnn_profile.csv"), Path("traces"))
     import_trace([Path("qnn_profile.csv"), Path("qhas.json")], Path("traces"))
 
-An execution is a call: `QNN (execute) time` on the host, `Accelerator (execute) time` on
-`qnn:0`. Nodes have only cycles, spent by concurrent threads. Their times are shares of the
+An execution is a call: `QNN (execute) time` on the host, `Accelerator (execute) time` on `qnn:0`.
+Nodes have only cycles, spent by concurrent threads. Their times are estimated as shares of the
 execution time without waiting, in file order, and reports say so.
 """
 
@@ -50,7 +50,7 @@ from profiler.trace.manifest_fields import Device
 
 
 _LINE = re.compile(r"\r?\n|\r")
-_COLUMNS = 7  # newer versions of ONNX Runtime have more behind them
+_COLUMNS = 7  # newer versions of ONNX Runtime append more
 _LINES = 10
 _NODE = re.compile(r"(.+?)(?:\s+|:)OpId_(\d+)\s*(?:\((cycles|us)\))?$")
 _UNIT = re.compile(r"\s*\((?:cycles|us)\)$")
@@ -69,7 +69,7 @@ _LARGEST_US = 10**12  # 11 days
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`amount` counts cycles, or microseconds if `timed`."""
+    """One node of an execution; `amount` counts cycles, or microseconds if `timed`."""
 
     name: str
     op_id: int
@@ -79,8 +79,8 @@ class Node:
 
 @dataclass(slots=True)
 class Execution:
-    """`times_us` and `counts` are by identifier; `end_us` is 0 if the file does not tell. `led`:
-    its own time comes before what it consists of, else behind."""
+    """One execution. `times_us` and `counts` are by identifier; `end_us` is 0 if not known. `led`:
+    its own time comes before those of its parts, else after them."""
 
     graph: str = ""
     end_us: int = 0
@@ -93,7 +93,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Loading or unloading; `end_us` is 0 if the file does not tell when it ended."""
+    """Loading or unloading; `end_us` is 0 if not known."""
 
     name: str
     time_us: int
@@ -102,9 +102,9 @@ class Step:
 
 @dataclass(slots=True)
 class Profile:
-    """`steps` are the outermost of loading and unloading in the order of the file; `unread` counts
-    rows that are no rows, `cut` says whether the last execution has no end; `version` is that of
-    the backend, "" if not known."""
+    """The content of a profile. `steps` are the outermost steps of loading and unloading in file
+    order; `unread` counts rows that could not be read; `cut`: the last execution has no end.
+    `version` is the backend's, "" if not known."""
 
     executions: list[Execution] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -125,7 +125,7 @@ class _Row:
 
 
 def read_profile(text: str) -> Profile:
-    """The rows below the header, in executions."""
+    """Read the rows below the header, grouped into executions."""
     profile = Profile()
     current: Execution | None = None
     loading: list[_Row] = []
@@ -140,7 +140,7 @@ def read_profile(text: str) -> Profile:
         if row.message in _LOADING or around:  # loading or unloading
             loading += [row] * (row.unit == "US" and row.level == "ROOT")
             continue
-        # the next execution is of another message, or of the next graph
+        # the next execution has another message, or the next graph
         if current is None or row.time_us != current.end_us or (current.ended and graph):
             current = Execution(end_us=row.time_us)
             profile.executions.append(current)
@@ -156,7 +156,7 @@ def read_profile(text: str) -> Profile:
             current.counts[row.name] = row.value
         if current.ended and not row.time_us and not current.led:
             current = None
-    # of a message qnn-net-run's time, else QNN's own, which has the others in it
+    # per message qnn-net-run's time, else QNN's own, which includes the others
     known = {row.time_us for row in loading if row.source == _NETRUN}
     for row in loading:
         if row.source == _NETRUN or (row.name.startswith("QNN (") and row.time_us not in known):
@@ -169,7 +169,7 @@ def read_profile(text: str) -> Profile:
 
 
 def _node(row: _Row, place: int) -> Node | None:
-    """The node that a row tells of; one without an id is known by its place."""
+    """The node of a row, None for other rows; a node without an id is identified by its place."""
     if row.level != "SUB-EVENT":
         return None
     named, timed = _NODE.match(row.name), row.unit == "US"
@@ -181,7 +181,7 @@ def _node(row: _Row, place: int) -> Node | None:
 
 
 def _rows(text: str, profile: Profile) -> Iterator[_Row]:
-    """Rows with a value; objects and rates are none. The header may come again: ONNX Runtime
+    """Yield rows with a value, without objects and rates. The header may be repeated: ONNX Runtime
     appends to its file."""
     lines = _LINE.split(text)
     head = islice(lines, _LINES)
@@ -203,7 +203,7 @@ def _rows(text: str, profile: Profile) -> Iterator[_Row]:
 
 
 def _row(cells: Sequence[str]) -> _Row | None:
-    """A row; of an unknown unit if its value is none (`UNKNOWN`, `INF/SEC`)."""
+    """The row of some cells; its unit is unknown if its value is (`UNKNOWN`, `INF/SEC`)."""
     if len(cells) < _COLUMNS:
         return None
     stamp = 0 if cells[0] == _NO_VALUE else _number(cells[0])
@@ -237,9 +237,8 @@ _ENDS = ("Input", "Output")  # nodes of QNN's own
 
 
 def layers(nodes: Sequence[Node]) -> dict[str, str]:
-    """How nodes are called by their names, without what QNN appends to the names of the model:
-    `/a/Conv_token_1_2` → `/a/Conv`. A number ends every name if QNN appended it, else it is the
-    model's."""
+    """The layers of nodes by their names: the model's own names, without what QNN appends:
+    `/a/Conv_token_1_2` → `/a/Conv`. A number is only removed if every name ends with one."""
     own = [node.name for node in nodes if node.name not in _ENDS]
     behind = _NUMBER if all(_NUMBER.search(name) for name in own) else _TOKEN
     names = {node.name: _TOKEN.sub("", node.name) for node in nodes}
@@ -247,8 +246,9 @@ def layers(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def op_type(layer: str) -> str:
-    """`Conv` of `/a/convolution/Conv`, `QuantizeLinear` of `pixel_values_QuantizeLinear`, `Reshape`
-    of `_MatMul_2_pre_reshape`, which Qualcomm's converter puts in."""
+    """The op type in a layer's name: `Conv` of `/a/convolution/Conv`, `QuantizeLinear` of
+    `pixel_values_QuantizeLinear`, `Reshape` of `_MatMul_2_pre_reshape`, which Qualcomm's converter
+    adds."""
     last = layer.rstrip("/").rpartition("/")[2]
     inserted = next((kind for pattern, kind in _INSERTED if pattern.search(last)), "")
     if inserted:
@@ -267,7 +267,7 @@ _MAX_SUMMARY_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A thread of HMX or HVX, in cycles from the first unit's begin."""
+    """A thread of HMX or HVX, in cycles since the start of the first unit."""
 
     kind: str
     number: int
@@ -278,7 +278,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One of the costliest operations of QNN; bytes are those of DRAM, -1 if not known."""
+    """One of the listed most expensive operations; bytes are of DRAM, -1 if not known."""
 
     op_type: str
     cycles: int
@@ -288,7 +288,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One execution; `operations` are by name. -1 is what is not known."""
+    """The summary of one execution; `operations` are by name. -1 if not known."""
 
     time_us: int
     cycles: int
@@ -300,7 +300,7 @@ class Summary:
 
 
 def read_summary(path: Path) -> Summary:
-    """Read a file. Raises InputError if it is damaged or has no time."""
+    """Read one summary. Raises InputError if it is damaged or has no time."""
     try:
         document = msgspec.json.decode(content_of(path, _MAX_SUMMARY_BYTES))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -371,7 +371,7 @@ _EXECUTE_METRICS = (
     "QNN (execute) time",
     "Graph",
     "RPC (execute) time",
-)  # on the host, the outermost first
+)  # on the host, outermost first
 _COMPUTED = "Accelerator (execute excluding wait) time"
 _ACCELERATOR = ("Accelerator (execute) time", _COMPUTED, "QNN accelerator (execute) time")
 _NESTED = ("QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time")
@@ -417,8 +417,8 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
     counters = _Counters()
     nodes = [node for one in profile.executions for node in one.nodes]
     names = layers(nodes)
-    # what has no graph's name has a number by its nodes, since ONNX Runtime appends sessions of
-    # several models to one file
+    # executions without a graph's name are numbered by their nodes, because ONNX Runtime appends
+    # sessions of several models to one file
     seen: dict[tuple[tuple[str, int], ...], int] = {}
     for one in profile.executions:
         number = seen.setdefault(tuple((n.name, n.op_id) for n in one.nodes), len(seen) + 1)
@@ -450,13 +450,13 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
 
 
 def _first(one: Execution, names: Sequence[str]) -> int:
-    """The first of these times that is known, in us."""
+    """The first known time of these names, in µs."""
     return next((one.times_us[name] for name in names if name in one.times_us), 0)
 
 
 def _add_loading(builder: CommandBuilder, profile: Profile, base: int) -> int:
-    """Add what was done around the executions, on the host: when it was, else ahead of them, one
-    step behind the other; return when the latter had ended."""
+    """Add loading and unloading on the host: at their recorded times, else before the executions,
+    one after the other. Return the end of the latter."""
     at = 0
     track = Track(ROOT_DEVICE, "QNN loading", "host")
     for step in profile.steps:
@@ -507,8 +507,8 @@ def _add_execution(
 
 
 def _shared(nodes: Sequence[Node], at: int, length: int) -> Iterator[tuple[Node, int, int]]:
-    """Each node with a start and a length: its own if it is timed, else its share of `length`,
-    all of which the shares take."""
+    """Yield each node with a start and a length: its own if it is timed, else its share of
+    `length`."""
     total = sum(node.amount for node in nodes if not node.timed)
     spent, begin = 0, at
     for node in nodes:
@@ -527,7 +527,7 @@ def _stem(path: Path) -> str:
 
 
 class _Counters:
-    """Samples of the device by name: what an execution counted, and the cycles of each node."""
+    """Samples of the device by name: the counts of an execution, and the cycles of each node."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -560,7 +560,7 @@ class _Counters:
 
 
 def _of_summary(path: Path, summary: Summary) -> ForeignRunBuilder:
-    """A summary alone: one execution, with the threads of the units as tracks."""
+    """The run of a summary alone: one execution, with the threads of units as tracks."""
     called = _stem(path)
     submodule, lasted = component(called) or called or "model", summary.time_us * _US
     builder, counters, used = CommandBuilder(), _Counters(), []

@@ -1,4 +1,4 @@
-"""What a file looks like that no importer reads, and what to give instead of it.
+"""Identify files that no importer reads, and what to give instead.
 
 Entries of `REFUSALS` are checked before the importers, so an entry must not match a file that an
 importer reads.
@@ -41,7 +41,7 @@ class Known(Struct, frozen=True):
 
 
 def _is(begin: bytes, *words: bytes, without: bytes | None = None) -> _Matches:
-    """Whether a file starts with a pattern and has all of these words."""
+    """A test whether a file starts with a pattern and contains all of these words."""
     pattern = re.compile(begin, re.DOTALL)
 
     def matches(_path: Path, head: bytes) -> bool:
@@ -56,7 +56,7 @@ def _packed(form: str) -> _Matches:
 
 
 def _header(*columns: str) -> _Matches:
-    """Whether the header of a CSV file starts with these columns, quoted or not."""
+    """A test whether the header of a CSV file starts with these columns, quoted or not."""
     wanted = list(columns)
 
     def matches(_path: Path, head: bytes) -> bool:
@@ -68,7 +68,7 @@ def _header(*columns: str) -> _Matches:
 
 
 def _columns(*names: str) -> _Matches:
-    """Whether the header of a CSV file has all of these columns."""
+    """A test whether the header of a CSV file has all of these columns."""
 
     def matches(_path: Path, head: bytes) -> bool:
         line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
@@ -78,7 +78,8 @@ def _columns(*names: str) -> _Matches:
 
 
 def _lies_beside_xplane(path: Path, head: bytes) -> bool:
-    """What TensorBoard's profiler writes for its viewer, beside the trace that it is made from."""
+    """Whether a file is what TensorBoard's profiler writes for its viewer, beside the original
+    trace."""
     if b'"traceEvents"' not in head or not path.name.endswith((".trace.json", ".trace.json.gz")):
         return False
     return next(path.parent.glob("*.xplane.pb"), None) is not None
@@ -119,12 +120,12 @@ _OTHERS = (
 
 
 def producer(head: bytes) -> str | None:
-    """The known kind of file that starts so, if there is an own format behind it."""
+    """The name of the known kind of file with this start; None if it has no format of its own."""
     return next((known.what for known in _PRODUCERS if known.matches(Path(), head)), None)
 
 
 def likeness(path: Path, head: bytes) -> str:
-    """What the file or folder looks like, from its first MiB, unpacked; nothing of it is run.
+    """What the file or folder looks like, from its first MiB, unpacked; nothing in it is executed.
 
     Text of the file is shown as plain text, shortened.
     """
@@ -176,7 +177,7 @@ def _named(what: str, of: str, names: list[bytes]) -> str:
 
 
 def refuse(paths: Sequence[Path], heads: Sequence[bytes]) -> None:
-    """Raises InputError, with what to give, for the first file that no importer can read."""
+    """Raise InputError, with what to give instead, for the first file that no importer can read."""
     for path, head in zip(paths, heads, strict=True):
         refusal = refusal_of(path, head)
         if refusal is not None:
@@ -184,7 +185,7 @@ def refuse(paths: Sequence[Path], heads: Sequence[bytes]) -> None:
 
 
 def refusal_of(path: Path, head: bytes) -> Known | None:
-    """The refusal that a file meets, None for one that may be read."""
+    """The matching refusal of a file, None if it may be read."""
     return next((refusal for refusal in REFUSALS if refusal.matches(path, head)), None)
 
 

@@ -1,9 +1,9 @@
-"""A file of SQLite as columns of numbers and texts.
+"""Read an SQLite file as columns of numbers and texts.
 
-Tables and columns that are not there are no error: a missing column has its default in every row.
-Nothing of the file is executed: it is opened read-only and immutable, virtual tables and views are
-not read, texts are cut at 64 KiB. Tables of plain values are read from their pages by the core,
-which takes a tenth of the time of SQLite's rows as objects.
+Missing tables and columns are no error: a missing column has its default in every row. Nothing of
+the file is executed: it is opened read-only and immutable, virtual tables and views are not read,
+texts are cut at 64 KiB. Tables of plain values are read from their pages by the core, 10 × faster
+than SQLite's rows as objects.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from profiler.trace.compression import may_unpack_to, too_small
 _SIZE_LIMIT = 16 << 30  # bytes of an unpacked file
 _TEXT_LIMIT = 1 << 16  # characters
 _CHUNK = 1 << 20
-_ASKED = 500  # ids in one question
+_ASKED = 500  # ids in one query
 _BATCH = 1 << 15  # rows that are Python objects at once
-_BROKEN = (  # the last is SQLite's own message, with what it could not read in it
+_BROKEN = (  # the last is raised for SQLite's own message if it quotes unreadable text
     *(sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError),
     UnicodeDecodeError,
 )
 
 
 class Lead(NamedTuple):
-    """A column of another table, found by the id that `key` has; `missing` for those that lead
-    nowhere."""
+    """A column of another table, looked up by the id in column `key`; `missing` if the id is not
+    there."""
 
     key: str
     table: str
@@ -98,7 +98,7 @@ class SqliteFile:
         return frozenset(self._columns.get(table, ()))
 
     def keyed(self, table: str) -> bool:
-        """Whether rows are found by `id` at once, and each id is one row's."""
+        """Whether `id` is a unique key of the table's rows."""
         return table in self._keyed
 
     def numbers(
@@ -107,9 +107,9 @@ class SqliteFile:
         columns: Mapping[str, int],
         leads: Mapping[str, Lead] = MappingProxyType({}),
     ) -> dict[str, Int64s]:
-        """Columns of a table in the order of its rows, int64 each; the mapping has what stands for
-        a missing column and for null. No rows where the table does not exist. `leads` are columns
-        of other tables, which are `keyed`."""
+        """Columns of a table in row order, int64 each; `columns` has the value for null, or for a
+        missing column. No rows if the table does not exist. `leads` are columns of other tables,
+        which are `keyed`."""
         there = self._there(table, columns)
         if not there:
             return {name: np.zeros(0, dtype=np.int64) for name in (*columns, *leads)}
@@ -128,8 +128,8 @@ class SqliteFile:
     def with_texts(
         self, table: str, columns: Mapping[str, int], text: str
     ) -> tuple[dict[str, Int64s], list[str], Int32s]:
-        """Columns of numbers as `numbers` has them, and one of texts: some texts, and which of them
-        each row has, -1 for none. Texts may lack the numbers that torch gives operators."""
+        """Columns of numbers as from `numbers`, and one column of texts: some texts, and the index
+        of each row's text, -1 for none. Texts may lack the numbers that torch gives operators."""
         there = self._there(table, columns)
         if not self._columns.get(table):
             return self.numbers(table, columns), [], np.zeros(0, dtype=np.int32)
@@ -142,13 +142,13 @@ class SqliteFile:
         return _filled(dict(zip(there, numbers, strict=True)), columns, len(place)), texts, place
 
     def _there(self, table: str, columns: Iterable[str]) -> list[str]:
-        """Those of some columns that a table has."""
+        """The columns among `columns` that a table has."""
         return [name for name in columns if name in self.columns_of(table)]
 
     def _plain(
         self, table: str, columns: Mapping[str, int], text: str = ""
     ) -> tuple[list[Int64s], list[bytes], Int32s] | None:
-        """Columns that a table has, read from its pages; None for a table that is not plain."""
+        """Existing columns of a table, read from its pages; None if the table is not plain."""
         places = self._columns[table]
         root = self._roots.get(table, 0)
         if root < 1 or (text and text not in places):
@@ -160,14 +160,14 @@ class SqliteFile:
             return _core.sqlite_columns(self._data, root, asked, at, key, self._give_up)
 
     def _give_up(self) -> None:
-        """Let the system take back what was mapped of the file: it counts as memory in use."""
+        """Let the system reclaim the mapped pages of the file, which count as used memory."""
         if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self._data.madvise(mmap.MADV_DONTNEED)
 
     def _asked(
         self, table: str, columns: Mapping[str, int], there: list[str], led: Mapping[str, Lead]
     ) -> dict[str, Int64s]:
-        """Columns that are there, and those of other tables, as SQLite reads them."""
+        """Existing columns, and columns of other tables, read by SQLite."""
         asked = [f'CAST(ifnull(r."{name}", {columns[name]}) AS INTEGER)' for name in there]
         joins = ""
         for at, lead in enumerate(led.values()):
@@ -179,7 +179,7 @@ class SqliteFile:
     def _asked_texts(
         self, table: str, columns: Mapping[str, int], text: str
     ) -> tuple[list[Int64s], list[str], Int32s]:
-        """Columns that are there and one of texts, if it is, as SQLite reads them."""
+        """Existing columns of numbers and one of texts, if it exists, read by SQLite."""
         asked = [
             f'CAST(ifnull("{name}", {missing}) AS INTEGER)' for name, missing in columns.items()
         ]
@@ -199,7 +199,8 @@ class SqliteFile:
         return [*map(np.concatenate, parts)], found, np.concatenate(places)
 
     def rows(self, table: str, columns: Iterable[str]) -> Iterator[tuple[object, ...]]:
-        """The rows of a table, with None for a column that is not there; none without the table."""
+        """Yield the rows of a table, with None for missing columns; none if the table does not
+        exist."""
         there = self.columns_of(table)
         if not there:
             return
@@ -211,7 +212,7 @@ class SqliteFile:
             yield from self._connection.execute(f'SELECT {asked} FROM "{table}"')  # noqa: S608
 
     def texts(self, table: str, column: str, ids: Iterable[int]) -> dict[int, str]:
-        """The texts that a table has for these ids (`id`); those that it lacks are left out."""
+        """The texts of a table for these ids (`id`), without ids that it lacks."""
         wanted = sorted(set(ids))
         if not wanted or not self.columns_of(table) >= {"id", column}:
             return {}
@@ -228,7 +229,8 @@ class SqliteFile:
         return found
 
     def _numbers(self, question: str, width: int) -> list[Int64s]:
-        """Rows of `width` numbers as columns; what is in memory beside them is one column."""
+        """The result of a query, with rows of `width` numbers, as columns. It needs memory for one
+        more column only."""
         parts: list[list[Int64s]] = [[np.zeros(0, dtype=np.int64)] for _ in range(width)]
         with self._reading():
             rows = self._connection.execute(question)
@@ -244,7 +246,7 @@ class SqliteFile:
 def _filled(
     found: Mapping[str, Int64s], missing: Mapping[str, int], count: int
 ) -> dict[str, Int64s]:
-    """All columns, those that were not found with what stands for them in each row."""
+    """All columns; missing ones are filled with their default."""
     return {
         name: found[name] if name in found else np.full(count, default, dtype=np.int64)
         for name, default in missing.items()
@@ -252,15 +254,15 @@ def _filled(
 
 
 def _value(column: str, others: str) -> str:
-    """What is asked for a column: texts, cut, and of `others` what SQL says."""
+    """The SQL expression for a column: texts are cut, `others` is for values of other types."""
     text = f'substr("{column}", 1, {_TEXT_LIMIT})'
     return f"CASE typeof(\"{column}\") WHEN 'text' THEN {text} {others} END"
 
 
 @contextmanager
 def open_sqlite(path: Path, again: str) -> Iterator[SqliteFile]:
-    """The file at `path`, plain or gzip. Raises InputError, naming the command `again`, if it
-    cannot be read."""
+    """Open the file at `path`, plain or gzip. Raises InputError, with the command `again` that
+    writes it, if it cannot be read."""
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         plain = _unpacked(path, Path(folder) / "plain.sqlite", again)
         name = f"file:{quote(os.fsencode(plain.absolute()))}?mode=ro&immutable=1"
@@ -280,7 +282,7 @@ def open_sqlite(path: Path, again: str) -> Iterator[SqliteFile]:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """The bytes of a file, which is not copied."""
+    """The bytes of a file, mapped without a copy."""
     with opened(path) as file:
         if not size_of(file):
             yield b""
@@ -290,7 +292,7 @@ def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
 
 
 def _unpacked(path: Path, place: Path, again: str) -> Path:
-    """The file itself, or what is in it where it is gzip, written to `place`."""
+    """The path itself, or, for gzip, `place` with the unpacked content."""
     try:
         with opened(path) as file:
             if file.read(2) != GZIP:

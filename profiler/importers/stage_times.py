@@ -1,6 +1,5 @@
-"""Stage times that programs told of themselves → bundles without commands: SGLang's diffusion
-runtime, FastVideo, diffusers' benchmarks.
-"""
+"""Import stage times that programs report themselves, as bundles without commands: SGLang's
+diffusion runtime, FastVideo, diffusers' benchmarks."""
 
 from __future__ import annotations
 
@@ -36,15 +35,15 @@ _LONGEST = 200  # characters of a name
 
 
 _DENOISE = re.compile(r"(?:Denoising|Refinement)Stage$")
-_BEFORE = "BeforeDenoisingStage"  # prepares the loop, and is none
+_BEFORE = "BeforeDenoisingStage"  # prepares the loop, and is not one
 _LARGEST_FILE = 256 << 20
 _MIB = 1 << 20
 _HASH = re.compile(r"[0-9a-f]{7,40}")
 
 
 def read_sglang(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read dumps or logs; each request is a pipeline call. Raises InputError if none has a time
-    of a stage."""
+    """Read dumps or logs; each request is a pipeline call. Raises InputError if there is no stage
+    time."""
     requests: list[RequestTimes] = []
     settings: dict[str, str] = {}
     models: set[str] = set()
@@ -58,7 +57,7 @@ def read_sglang(paths: Sequence[Path]) -> ForeignRunBuilder:
             requests.append(request)
             commit = document.get("commit_hash")
             if isinstance(commit, str) and _HASH.fullmatch(commit):
-                settings["sglang_commit"] = commit  # no version: runs of several are compared
+                settings["sglang_commit"] = commit  # no version: commits can be compared
             models.add(_model(document.get("meta")))
     path = sorted(paths)[0]
     if not requests:
@@ -74,7 +73,7 @@ def read_sglang(paths: Sequence[Path]) -> ForeignRunBuilder:
 
 
 def _model(meta: Any) -> str:
-    """The model's name; of a path of somebody's machine the last part."""
+    """The model's name; for a local path its last part."""
     model = meta.get("model") if isinstance(meta, dict) else None
     if not isinstance(model, str) or "\n" in model:
         return ""
@@ -83,7 +82,7 @@ def _model(meta: Any) -> str:
 
 
 def _documents(data: bytes) -> Iterator[Any]:
-    """The object, or that of each line; None for one that is damaged."""
+    """Yield the JSON object of a file, or of each line; None for a damaged one."""
     whole = decoded(data)
     if whole is not None:
         yield whole
@@ -92,7 +91,7 @@ def _documents(data: bytes) -> Iterator[Any]:
 
 
 def decoded(data: bytes) -> Any | None:
-    """The JSON of a text, None if it is none."""
+    """The parsed JSON, None if it is invalid."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -128,8 +127,8 @@ def _step(one: Any) -> int | None:
 def placed_stages(
     stages: Sequence[tuple[str, int]], steps: tuple[int, ...] = (), peaks: Any = None
 ) -> Iterator[StageTime]:
-    """Stages before the first loop encode, those behind the last decode; of several loops nobody
-    tells whose the steps are."""
+    """Yield stages with their place: those before the first loop encode, those after the last
+    decode. If there are several loops, it is not known to which the steps belong."""
     loops = [at for at, (name, _) in enumerate(stages) if _is_loop(name)]
     for at, (name, time) in enumerate(stages):
         stage = "run"
@@ -245,7 +244,7 @@ def _scenario(given: Any) -> RequestTimes:
 
 
 def _request_of_stages(stages: Mapping[str, Any], total: int) -> RequestTimes:
-    """What stage logging has of one request."""
+    """The times in the stage log of one request."""
     times = [
         (_text(one.get("stage_class")) or name, _seconds(one.get("execution_time")))
         for name, one in stages.items()
@@ -260,7 +259,8 @@ def _placed(times: Sequence[tuple[str, int | None]]) -> tuple[StageTime, ...]:
 
 
 def _class_name(name: str) -> str:
-    """`ltx2_refine_denoising_stage` → `Ltx2RefineDenoisingStage`, as other files call it."""
+    """The class name of a stage, as in other files: `ltx2_refine_denoising_stage` →
+    `Ltx2RefineDenoisingStage`."""
     name = name[:_LONGEST]
     return "".join(part.capitalize() for part in name.split("_")) if "_" in name else name
 

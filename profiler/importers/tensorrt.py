@@ -62,8 +62,8 @@ class LayerTime(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of `--exportTimes`: an inference. Enqueueing is on the host's clock, all else is by
-    events of the GPU; both count from trtexec's start."""
+    """A row of `--exportTimes`: an inference. Enqueueing is timed by the host's clock, everything
+    else by GPU events; both count from trtexec's start."""
 
     startEnqMs: _Milliseconds  # noqa: N815
     endEnqMs: _Milliseconds  # noqa: N815
@@ -76,13 +76,13 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Export(Struct, frozen=True):
-    """A file: what it has of its kind, and how many entries could not be read; `cut` if it does
-    not end as JSON does."""
+    """One file: its entries, and how many could not be read; `cut` if it does not end as JSON
+    does."""
 
     path: Path
     kind: TensorRtKind
     times: tuple[LayerTime, ...] = ()
-    count: int = 1  # inferences over which times of layers are summed
+    count: int = 1  # inferences over which layer times are summed
     rows: tuple[Row, ...] = ()
     layers: tuple[dict[str, Any], ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Export(Struct, frozen=True):
 
     @property
     def engine(self) -> str:
-        """The engine's name: the file's, without the endings that tell what it is."""
+        """The engine's name: the file's name without the endings for its kind."""
         name = self.path.name
         while _ENDINGS.search(name):
             name = _ENDINGS.sub("", name)
@@ -99,16 +99,14 @@ class Export(Struct, frozen=True):
 
 
 def read_export(path: Path) -> Export:
-    """Read one file. Raises InputError if it is of no kind or cannot be read."""
+    """Read one file. Raises InputError if it is not an export or cannot be read."""
     data = content_of(path)
     kind = tensorrt_kind(data[: 1 << 20])
     if kind is None:
         raise InputError(
             f"{path} is no export of trtexec: give --exportProfile's or --exportTimes'"
         )
-    if (
-        kind is TensorRtKind.LAYERS
-    ):  # one after the other, so that of a cut file the whole ones are read
+    if kind is TensorRtKind.LAYERS:  # one by one, so that the whole entries of a cut file are read
         text = paired(data.decode("utf-8", "replace"))
         found = [layer for layer in _whole_objects(text) if isinstance(layer.get("Name"), str)]
         return Export(path, kind, layers=tuple(found), cut=not text.rstrip().endswith("}"))
@@ -146,7 +144,7 @@ def _whole_objects(text: str) -> Iterator[dict[str, Any]]:
             return
 
 
-# --- Layers of an engine: how long each took, joined with what the layer file says of it.
+# --- Layers of an engine: their times, joined with the layer file's details.
 
 
 _TYPES = {  # words of "Format/Datatype" and of weights → type, bits
@@ -182,8 +180,8 @@ _DECONVOLUTION = "deconv"
 
 
 def layers_of(profile: Export | None, described: Export | None) -> list[TimedLayer]:
-    """The layers in order of execution: those of the profile, with what the layer file says of
-    each by its name, the first of equal names for the first; of the layer file alone, untimed."""
+    """The layers in order of execution: those of the profile, with details from the layer file by
+    name (repeated names in order). Without a profile, those of the layer file, untimed."""
     by_name: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for layer in described.layers if described is not None else ():
         by_name[layer["Name"]].append(layer)
@@ -201,7 +199,7 @@ def layers_of(profile: Export | None, described: Export | None) -> list[TimedLay
 def _layer(name: str, average_ns: int, details: dict[str, Any]) -> TimedLayer:
     inputs, outputs = _tensors(details.get("Inputs")), _tensors(details.get("Outputs"))
     weights = _weights(details, inputs)
-    if weights is not None:  # then what is added to the result, if that is fused
+    if weights is not None:  # then fused inputs that are added to the result
         inputs = [*inputs[:1], weights, *inputs[1:]]
     known = inputs and outputs and (weights is not None or "Weights" not in details)
     text = " ".join(t.text for t in inputs) + " -> " + " ".join(t.text for t in outputs)
@@ -228,7 +226,7 @@ def _by_name(name: str) -> str:
 
 
 def _types_in(name: str) -> Sequence[str]:
-    if unnamed := _UNNAMED.findall(name):  # that TensorRT added, or no ONNX file describes
+    if unnamed := _UNNAMED.findall(name):  # layers that TensorRT added, or without an ONNX file
         named = _FUSED.join(one for one in name.split(_FUSED) if not _UNNAMED.search(one))
         types = [_API_TYPES.get(one, one.replace(" ", "")) for one in unnamed]
         return [*(_types_in(named) if named else ()), *types]
@@ -259,7 +257,7 @@ def _tensor(dims: Sequence[int], described: str) -> _Tensor | None:
 
 
 def _tensors(given: object) -> list[_Tensor]:
-    """None at all if one of them cannot be read: what is left would not be the operation's."""
+    """The tensors; empty if any of them cannot be read, because the rest would be incomplete."""
     found = []
     for one in given if isinstance(given, list) else []:
         dims = _dims(one.get("Dimensions")) if isinstance(one, dict) else None
@@ -271,7 +269,8 @@ def _tensors(given: object) -> list[_Tensor]:
 
 
 def _weights(details: dict[str, Any], inputs: Sequence[_Tensor]) -> _Tensor | None:
-    """Of a convolution [M, C/groups, k…], of its transpose [C, M/groups, k…]."""
+    """The weights of a convolution, [M, C/groups, k…], or a transposed one, [C, M/groups, k…]; None
+    for other layers."""
     weights, kernel = details.get("Weights"), _dims(details.get("Kernel"))
     maps, groups = _size(details.get("OutMaps")), _size(details.get("Groups")) or 1
     if not isinstance(weights, dict) or not kernel or not maps or not inputs:
@@ -302,14 +301,13 @@ def _text(given: object) -> str:
     return given if isinstance(given, str) else ""
 
 
-# --- What trtexec measured of TensorRT engines → a bundle.
+# --- Measurements of trtexec → a bundle.
 #
 #     import_trace(Path("resnet.profile.json"), Path("traces"))
-#     import_trace(Path("exports"), Path("traces"))          # all that it exported, of any
-# engines
+#     import_trace(Path("exports"), Path("traces"))          # all exports, of any engines
 #
 # An inference is a call: the host enqueues it, the device copies and computes. Layers were timed in
-# inferences of their own, of which averages are left: they are one call more, laid end to end.
+# separate inferences, of which only averages remain: they are one more call, laid end to end.
 
 
 _DEVICE = "cuda:0"
@@ -323,7 +321,7 @@ _INFERENCE = "inference"  # its layer: an engine's file name would be read as a 
 
 @dataclass(frozen=True, slots=True)
 class _Engine:
-    """The inferences that count, the layers, and what ran before them."""
+    """One engine: the inferences that count, its layers, and the inferences of the warm-up."""
 
     name: str
     rows: tuple[Row, ...]
@@ -333,8 +331,8 @@ class _Engine:
 
     @property
     def layered(self) -> str:
-        """The submodule of the layers: one of its own beside inferences, whose times they are not
-        part of."""
+        """The submodule of the layers. Beside inferences it is a separate one, because layer times
+        are not part of theirs."""
         return f"{self.name}.layers" if self.rows else self.name
 
 
@@ -368,7 +366,7 @@ def read_run(paths: Sequence[Path], warmup: int | None = None) -> ForeignRunBuil
 
 
 def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> ForeignRunBuilder:
-    """The timelines of all engines one behind the other: each has a clock of its own."""
+    """The timelines of all engines, one after the other: each has its own clock."""
     first = exports[0].path
     name = engines[0].name if len(engines) == 1 else first.absolute().parent.name
     run = ForeignRunBuilder("tensorrt", name, first, len(exports))
@@ -428,7 +426,7 @@ def _engine(name: str, exports: Sequence[Export], warmup: int | None) -> _Engine
 
 
 def _is_whole(row: Row) -> bool:
-    """Whether its times can be times."""
+    """Whether the times of an inference are valid."""
     times = (row.startEnqMs, row.startComputeMs, row.startH2dMs, row.startD2hMs)
     ends = (row.endEnqMs, row.endComputeMs, row.endH2dMs, row.endD2hMs)
     return all(0 <= a <= b < _LATEST_MS for a, b in zip(times, ends, strict=True))
@@ -454,9 +452,9 @@ def _device(summary: dict[str, object]) -> Device:
 
 
 def _inferences(engine: _Engine) -> list[PlacedCall]:
-    """A call an inference, with its copies and its computing. trtexec enqueues each while the one
-    before computes: the first that counts starts when the last of the warm-up has ended, else it
-    would wait for work that is left out."""
+    """One call per inference, with its copies and its computing. trtexec enqueues each while the
+    one before computes. The first one that counts starts when the last of the warm-up has ended;
+    otherwise it would wait for work that is left out."""
     free = max((_ns(row.endD2hMs) for row in engine.warm_up), default=0)
     found = []
     for iteration, row in enumerate(engine.rows):

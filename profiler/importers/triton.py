@@ -63,7 +63,7 @@ class _Fragment(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class Request:
     """One request of a model. `at` are nanoseconds of the server's steady clock by today's names
-    (`QUEUE_START`); `parent` is the id of the request that it belongs to, 0 for none."""
+    (`QUEUE_START`); `parent` is the id of the calling request, 0 for none."""
 
     id: int
     model: str = ""
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def whole(self) -> bool:
-        """Whether it has a model, a start and an end behind it, and its parts in their order."""
+        """Whether it has a model, a start, a later end, and its parts in order."""
         named = ("REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END")
         times = [self.at[name] for name in (*named, *_LAST) if name in self.at]
         there = self.model and "REQUEST_START" in self.at and "REQUEST_END" in self.at
@@ -80,7 +80,7 @@ class Request:
         return bool(there) and computed and times == sorted(times)
 
     def between(self, first: str, last: str) -> tuple[int, int] | None:
-        """Two times, if both are known."""
+        """Two of its times, None if one is not known."""
         if first not in self.at or last not in self.at:
             return None
         return self.at[first], self.at[last]
@@ -91,8 +91,8 @@ _LAST = ("COMPUTE_OUTPUT_START", "COMPUTE_END", "REQUEST_END")
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The requests in order of their ids; `unread` counts fragments that are none, `cut` names the
-    files that do not end as JSON does."""
+    """The requests in order of id; `unread` counts fragments that could not be read, `cut` names
+    the files that do not end as JSON does."""
 
     requests: tuple[Request, ...]
     unread: int
@@ -100,7 +100,7 @@ class Requests:
 
 
 def read_requests(paths: Iterable[Path]) -> Requests:
-    """Read files of one server. Raises InputError if one cannot be read."""
+    """Read the files of one server. Raises InputError if one cannot be read."""
     found: dict[int, Request] = {}
     unread, cut = 0, []
     for path in paths:
@@ -127,7 +127,7 @@ def read_requests(paths: Iterable[Path]) -> Requests:
 
 
 def _one_by_one(data: bytes) -> tuple[list[_Fragment], int]:
-    """The fragments that can be read, and how many cannot."""
+    """The readable fragments of damaged JSON, and how many are not readable."""
     found, unread = [], 0
     for one in _objects(paired(data.decode("utf-8", "replace"))):
         try:
@@ -138,8 +138,8 @@ def _one_by_one(data: bytes) -> tuple[list[_Fragment], int]:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """Objects of an array, one after the other; behind one that is damaged goes on with the next
-    that starts as a fragment does."""
+    """Yield the objects of an array one by one; after a damaged one, continue with the next that
+    starts as a fragment does."""
     decoder, at = json.JSONDecoder(), text.find("[") + 1
     while (at := text.find("{", at)) >= 0:
         try:
@@ -165,7 +165,7 @@ _PARTS = (
     ("infer", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START"),
     ("output", "COMPUTE_OUTPUT_START", "COMPUTE_END"),
 )
-_COMPUTE = ("infer", "COMPUTE_START", "COMPUTE_END")  # if it is not broken down
+_COMPUTE = ("infer", "COMPUTE_START", "COMPUTE_END")  # if there is no breakdown
 _FRONT = (
     ("receive", "HTTP", "HTTP_RECV_START", "HTTP_RECV_END"),
     ("send", "HTTP", "HTTP_SEND_START", "HTTP_SEND_END"),
@@ -179,8 +179,8 @@ _INCOMPLETE, _NOT_COMPUTED = DropReason.REQUESTS_INCOMPLETE, DropReason.REQUESTS
 
 @dataclass(frozen=True, slots=True)
 class _Pipeline:
-    """A request from outside; `inner` are ensembles and BLS models, itself among them where it is
-    one, `leaves` those that compute and call no other."""
+    """A request from outside. `inner` are its requests to ensembles and BLS models, including
+    itself if it is one; `leaves` are those that compute and call no other."""
 
     number: int
     root: Request
@@ -198,7 +198,7 @@ class _Pipeline:
 
 
 def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
-    """Read the files of one server. Raises InputError if they hold no complete request."""
+    """Read the files of one server. Raises InputError if there is no complete request."""
     read = read_requests(sorted(paths))
     pipelines, incomplete, idle = _pipelines(read.requests)
     if not pipelines:
@@ -226,9 +226,9 @@ def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
 def _pipelines(
     requests: Sequence[Request],
 ) -> tuple[list[_Pipeline], list[Request], list[Request]]:
-    """Requests from outside in order of their starts, and what is left out: requests without an
-    end, with all that they called, and those whose caller is not in the files; and whole ones for
-    which no model computed."""
+    """Requests from outside in order of start, and two lists of those left out: requests without an
+    end or without their caller, with all that they called; and complete ones for which no model
+    computed."""
     children: dict[int, list[Request]] = {}
     for one in requests:
         if one.parent:
@@ -262,7 +262,8 @@ def _pipelines(
 
 
 def _instances(pipelines: Sequence[_Pipeline], model: str) -> int:
-    """How many batches of a model ran at once at most: it has that many instances or more."""
+    """The most batches of a model that ran at the same time: it has at least that many
+    instances."""
     batches = {
         (one.at["COMPUTE_START"], one.at["COMPUTE_END"])
         for pipeline in pipelines
@@ -273,7 +274,8 @@ def _instances(pipelines: Sequence[_Pipeline], model: str) -> int:
 
 
 def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
-    """When the number of ranges under way changes, and what it is from then on; int64 each."""
+    """The times at which the number of open ranges changes, and the number from then on; int64
+    each."""
     pairs = np.array(list(ranges), dtype=np.int64).reshape(-1, 2)
     times = np.concatenate((pairs[:, 1], pairs[:, 0]))  # what ends goes before what starts
     change = np.concatenate((np.full(len(pairs), -1), np.ones(len(pairs), dtype=np.int64)))
@@ -284,8 +286,8 @@ def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
 
 
 def _add_pipeline(run: ForeignRunBuilder, pipeline: _Pipeline, devices: dict[str, str]) -> None:
-    """Add the calls of a request, and its spans: stages last from the first of successive calls of
-    them to that of the next."""
+    """Add the calls of a request, and its spans. A stage lasts from its first call to that of the
+    next stage."""
     names = [component(one.model) or one.model for one in pipeline.leaves]
     labels = stages(names, [NO_ITERATION] * len(names))
     begin, end, number = pipeline.begin, pipeline.end, pipeline.number
@@ -326,7 +328,7 @@ def _add(
 
 
 def _add_host(builder: CommandBuilder, pipeline: _Pipeline) -> None:
-    """Add the endpoint's work, and what BLS models compute between their calls."""
+    """Add the endpoint's work, and the BLS models' computing between their calls."""
 
     def add(track: Track, layer: str, part: str, times: tuple[int, int]) -> None:
         begin, end = times
@@ -348,7 +350,7 @@ def _add_host(builder: CommandBuilder, pipeline: _Pipeline) -> None:
 
 
 def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterator[Counter]:
-    """How many requests were under way, and how many waited for each model."""
+    """Yield how many requests were open, and how many waited for each model."""
     times, running = _running((one.begin, one.end) for one in pipelines)
     yield Counter(ROOT_DEVICE, "requests in flight", "count", times, running)
     for model, device in devices.items():

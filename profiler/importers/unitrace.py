@@ -4,8 +4,8 @@
 
 A process `DEVICE<name>` is a GPU, its threads are queues (`L0 CCS<0,0>`); a process `HOST<name>`
 has calls of the runtime (`ze…`, `cl…`) and ranges of ITT. Work has the `id` of the call that
-appended it. Kernels are named with the width and sizes of their groups:
-`gemm[SIMD16 {128;1;1} {256;1;1}]`. Source: intel/pti-gpu, tools/unitrace/README.md.
+appended it. Kernel names include SIMD width and group sizes: `gemm[SIMD16 {128;1;1} {256;1;1}]`.
+Source: intel/pti-gpu, tools/unitrace/README.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BYTES = re.compile(r"\[(\d{1,18}) bytes\]")
 
 
 def read_run(path: Path) -> KinetoRun:
-    """Read one file. Raises InputError if it cannot be read or no GPU did anything in it."""
+    """Read one file. Raises InputError if it cannot be read or has no GPU work."""
     (trace,) = without_gaps([checked_trace(_trace(path))])
     return run_of(trace, path, importer="unitrace")
 
@@ -70,7 +70,7 @@ def _trace(path: Path) -> KinetoTrace:
 
 
 def _number(row: Row) -> Scalar:
-    """What a call and its work have in common, from 1 on."""
+    """The number, from 1, that a call and its work share."""
     number = row.args.id if row.id is None and row.args is not None else row.id
     text = str(number)
     return int(text) + 1 if text.isdecimal() and len(text) < 12 else None
@@ -85,7 +85,7 @@ def _host_row(row: Row) -> Row:
 
 
 def _is_work(row: Row) -> bool:
-    """Whether a GPU computes or copies in a row, which gets its category, name and size."""
+    """Whether a row is GPU work; if so, set its category, name and size."""
     args = row.args = row.args or RowArgs()
     args.correlation = _number(row)
     if _COPY.search(row.name):

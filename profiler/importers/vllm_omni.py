@@ -63,7 +63,7 @@ _HANDOFF = re.compile(r"Stage (\d{1,4}) -> Stage (\d{1,4}) Handoff")
 
 @dataclass(slots=True)
 class Section:
-    """A stage of a request, or the hand-off to the `following` one: its lines by label."""
+    """The lines of a stage of a request, or of the hand-off to the `following` stage, by label."""
 
     stage: int
     following: int = -1
@@ -72,8 +72,8 @@ class Section:
 
 @dataclass(slots=True)
 class SummaryBlock:
-    """What one request of a block tells; `identity` is "" if the block does not name it, `total`
-    that of all its requests, "" if there are several. `at` is where the block begins."""
+    """The lines of one request in a block; `identity` is "" if the block does not name it, `total`
+    is the block's total time, "" if it has several requests. `at` is the start of the block."""
 
     at: int
     identity: str = ""
@@ -83,7 +83,7 @@ class SummaryBlock:
 
 
 def blocks_of(text: str) -> Iterator[SummaryBlock]:
-    """The requests of all blocks of a log, in its order; those that tell no stage are left out."""
+    """Yield the requests of all blocks of a log, in order, without those that have no stage."""
     begins = [match.start() for match in _BEGIN.finditer(text)]
     for begin, end in pairwise((*begins, len(text))):
         requests, total = _requests(text, begin, end)
@@ -94,8 +94,8 @@ def blocks_of(text: str) -> Iterator[SummaryBlock]:
 
 
 def _requests(text: str, begin: int, end: int) -> tuple[list[SummaryBlock], str]:
-    """The requests of one block: each starts where it is named, or if its first stage is told
-    again; and the time of all."""
+    """The requests of one block, and its total time. A request starts where it is named, or where
+    its first stage is repeated."""
     current = SummaryBlock(begin)
     found, into = [current], dict[str, str]()
     total = ""
@@ -125,7 +125,7 @@ def _requests(text: str, begin: int, end: int) -> tuple[list[SummaryBlock], str]
     return found, total
 
 
-# --- What a log or records of vLLM-Omni tell of each request, whatever form they have.
+# --- The times of each request in logs or records of vLLM-Omni, in all their forms.
 #
 # By the source of vllm-project/vllm-omni (entrypoints/log_utils.py, metrics/stats.py):
 #
@@ -166,12 +166,13 @@ _SHORT = re.compile(r"^(.{1,80})[=:]([\d.]{1,20})s$")
 _HOP = re.compile(r"(\d{1,4})->(\d{1,4})(?:=([\d.]{1,20})ms)?")
 _MOVED = ("tx_time_ms", "rx_decode_time_ms", "in_flight_time_ms")
 _SECONDS = 1e3
-_GRAIN_NS = 10_000_000  # of what `[OmniTiming]` rounds
+_GRAIN_NS = 10_000_000  # the resolution of `[OmniTiming]`
 
 
 @dataclass(slots=True)
 class Edge:
-    """From a stage to the next: how long it took, in its parts; -1 bytes if not known."""
+    """The hand-off from one stage to the next: its times by part, and its bytes, -1 if not
+    known."""
 
     parts_ns: dict[str, int] = field(default_factory=dict)
     size: int = -1
@@ -179,8 +180,8 @@ class Edge:
 
 @dataclass(slots=True)
 class Request:
-    """`stages` are ns by number, `rounded` those that are known to 10 ms alone, `queued` how long
-    each waited before, `processed` what its output took behind it."""
+    """The times of one request in ns, by stage: `stages`; `rounded`, known to 10 ms only; `queued`,
+    the wait before the stage; `processed`, the processing of its output."""
 
     stages: dict[int, int] = field(default_factory=dict)
     rounded: dict[int, int] = field(default_factory=dict)
@@ -192,20 +193,20 @@ class Request:
     preprocess: int = 0
 
     def edge(self, *ends: int) -> Edge:
-        """That of two stages."""
+        """Return the hand-off between two stages, and create it if missing."""
         return self.edges.setdefault(ends, Edge())
 
     def times(self) -> dict[int, int]:
-        """Of each stage, in their order."""
+        """The time of each stage, in order of stages."""
         return dict(sorted((self.rounded | self.stages).items()))
 
 
 @dataclass(slots=True)
 class Requests:
-    """By id; `names` are what stages are called, by number, `unread` counts records that are none.
+    """The requests by id; `names` are the names of stages by number, `unread` counts records that
+    could not be read.
 
-    found = Requests()
-    found.read(text)
+    found = Requests() found.read(text)
     """
 
     by_id: dict[str, Request] = field(default_factory=dict)
@@ -213,7 +214,7 @@ class Requests:
     unread: int = 0
 
     def read(self, text: str) -> None:
-        """What a file tells, beside what others have."""
+        """Add the times in a file to those of the files before."""
         self._records(text)
         self._tables(text)
         self._lines(text)
@@ -235,7 +236,7 @@ class Requests:
                 known.total = _time(time_text) or known.total
 
     def _record(self, kind: str, entry: Mapping[str, str], request: Request) -> bool:
-        """Whether a record tells a time."""
+        """Add a record's time to its request, and return whether it has one."""
         if kind == "orchestrator_request_e2e":
             request.total = _time(entry.get("e2e_time_ms")) or request.total
             return bool(request.total)
@@ -320,7 +321,7 @@ class Requests:
                     edge.parts_ns.setdefault("total", time)
 
     def _summaries(self, text: str) -> None:
-        """Blocks of a summary, each of one or more requests."""
+        """Add the blocks of summaries, each of one or more requests."""
         named = [
             (line.start(), line[1], _time(line[2], _SECONDS))
             for line in _REQUEST_LINE.finditer(text)
@@ -339,7 +340,7 @@ class Requests:
                 self._section(request, section)
 
     def _section(self, request: Request, section: Section) -> None:
-        """What a summary tells of a stage, or of the way to the next."""
+        """Add a summary's times of a stage, or of the hand-off to the next."""
         entries = section.values
         if section.following >= 0:
             length = _time(entries.get("Handoff total time (ms)"))
@@ -358,8 +359,8 @@ class Requests:
             self.names.setdefault(section.stage, entries["Stage name"].strip())
 
     def _stage(self, stage: str, place: int) -> int:
-        """The number of a stage by what it is called (`0`, `stage 0`, `0:ar`, `ar`), else its
-        place; its name is kept."""
+        """The number of a stage by its name (`0`, `stage 0`, `0:ar`, `ar`), else by its place. The
+        name is kept."""
         found = _REQUEST_STAGE.match(stage.strip())
         if found is None:
             return place
@@ -378,7 +379,8 @@ def _number(text: str | None) -> int:
 
 
 def _time(text: str | None, scale: float = 1.0) -> int | None:
-    """`13.490 (n=51)`, `238,895.491` → ns, of milliseconds times `scale`."""
+    """Parse a time in milliseconds times `scale` into ns: `13.490 (n=51)`, `238,895.491`; None if
+    there is none."""
     return nanoseconds(real((text or "").partition("(")[0].replace(",", "")) * scale)
 
 
@@ -393,8 +395,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read files of one server; what they tell of a request is joined by its id. Raises InputError
-    if none has a time of a stage."""
+    """Read files of one server; the times of a request are joined by its id. Raises InputError if
+    there is no stage time."""
     found = Requests()
     for path in sorted(paths):
         found.read(_ANSI.sub("", content_of(path, _LARGEST_FILE).decode("utf-8", "replace")))
@@ -405,7 +407,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             f"{path} holds no time of a stage: run vLLM-Omni with --log-stats, and give its log or "
             "its *.stats.jsonl"
         )
-    often = Counter(found.names.values())  # with its number if several are called so
+    often = Counter(found.names.values())  # with its number if several share the name
     unique_names = {
         n: name if often[name] == 1 else f"{name} {n}" for n, name in found.names.items()
     }
@@ -438,14 +440,14 @@ def _stages(request: Request, names: Mapping[int, str]) -> Iterator[StageTime]:
 
 
 def _between(request: Request, before: int | None, number: int) -> Iterator[HostTime]:
-    """What is ahead of a stage: the preparation of the request, or what the host did with the
-    output of the stage before, and a transfer; its queue."""
+    """Yield the host's work before a stage: preparing the request, or processing the output of the
+    stage before, and a transfer; then the stage's queue."""
     if before is None and request.preprocess:
         yield HostTime("preprocess", request.preprocess)
     if before is not None and request.processed.get(before):
         yield HostTime(f"output {before}", request.processed[before])
     for (first, second), edge in sorted(request.edges.items()):
-        # the sum of its parts, else what is known of all of it
+        # the sum of its parts, else the total
         parts = [edge.parts_ns[key] for key in _MOVED if key in edge.parts_ns]
         length = sum(parts) if parts else edge.parts_ns.get("total", 0)
         if second == number and length:

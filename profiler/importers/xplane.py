@@ -2,9 +2,9 @@
 
     import_trace(Path("host.xplane.pb"), Path("traces"))
 
-On TPUs each executed module is a call. GPU traces have no such line; a call there is the work
-of one module on a device until its first operation repeats. Host lines that launched nothing
-are kept only for gaps. Sources: openxla/xla, xplane.proto and xplane_schema.h.
+On TPUs each executed module is a call. GPU traces have no such line; a call there is the work of
+one module on a device until its first operation repeats. Host lines without launches are kept only
+for the longest gaps. Sources: openxla/xla, xplane.proto and xplane_schema.h.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from profiler.trace.manifest_fields import (
 )
 from profiler.trace.runtime_calls import DeviceRows, host_calls
 
-# --- What the name and the statistics of an XLA operation say: its module, tensors, work, category.
+# --- Module, tensors, work and category of an XLA operation, from its name and statistics.
 #
 # Source of the statistics: openxla/xla, xla/tsl/profiler/utils/xplane_schema.h.
 
@@ -102,8 +102,8 @@ _DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a command is called and does; `suffix` is what follows the name of its line in that of
-    its track. `contains` is whether it only holds others of its line."""
+    """The name and the work of a command; `suffix` is appended to its line's name to get its track.
+    `contains`: it only contains others of its line."""
 
     layer: str
     op_type: str
@@ -119,7 +119,8 @@ class Operation:
 
 
 def on_tpu(event: Event) -> Operation:
-    """An event of `XLA Ops`: `copy-done` and its like wait for what another operation started."""
+    """The operation of an event of `XLA Ops`. `copy-done` and the like wait for what another
+    operation started."""
     stats = event.stats
     return _tpu_operation(
         event.name,
@@ -138,7 +139,7 @@ def _tpu_operation(
     module, op = _path(path)
     category, suffix = _category(stated or name)
     layer, op_type = name or stated or "operation", op or stated or name
-    if category == "sync" or stated == "copy-start":  # what that starts moves behind it
+    if category == "sync" or stated == "copy-start":  # the copy that it starts runs after it
         return Operation(layer, op_type, module, "", category, suffix)
     shapes, result = _shapes(text)
     written = result if 0 <= result <= moved else UNKNOWN
@@ -158,7 +159,8 @@ def _tpu_operation(
 
 
 def on_gpu(event: Event, line: str) -> Operation:
-    """An event of a stream: a kernel, under the operation that launched it, or a copy."""
+    """The operation of a stream's event: a kernel, named after the operation that launched it, or a
+    copy."""
     kernel = event.name.removesuffix(_KERNEL_DESCRIPTOR)
     module, op = _path(str(event.stats.get("tf_op", "")))
     copied = _LINE_KIND.search(line)
@@ -179,8 +181,8 @@ def on_gpu(event: Event, line: str) -> Operation:
 
 
 def _path(tf_op: str) -> tuple[str, str]:
-    """The module and the operation of a path such as `jit(f)/jit(main)/Encoder/layers_0/dot:`: what
-    is between the functions that were compiled and the primitive."""
+    """The module and the operation in a path such as `jit(f)/jit(main)/Encoder/layers_0/dot:`. The
+    module is between the compiled functions and the primitive."""
     if "/" not in tf_op:
         return "", ""
     *parts, op = tf_op.rstrip(":").partition(":")[0].split("/")
@@ -227,7 +229,7 @@ def _shapes(hlo: str) -> tuple[str, int]:
 
 
 def _within(text: str) -> str:
-    """Up to the parenthesis that closes."""
+    """The text up to the closing parenthesis."""
     depth = 0
     for at, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -257,8 +259,8 @@ _ONLY = "run"
 
 @dataclass(slots=True)
 class _Work:
-    """A command before it has a call: `module` is the one that it is of, "" for none. What was
-    shortened was recorded as `recorded_ns` long."""
+    """A command that has no call yet: `module` is its XLA module, "" for none. If it was shortened,
+    it was recorded as `recorded_ns` long."""
 
     track: Track
     operation: Operation
@@ -271,7 +273,7 @@ class _Work:
 
 @dataclass(slots=True)
 class _Range:
-    """A call to be: what of it ran lies in `works`."""
+    """A future call; `works` is what ran in it."""
 
     submodule: str
     device: str
@@ -283,8 +285,8 @@ class _Range:
 
 @dataclass(slots=True)
 class _Found:
-    """What the planes hold; `launches` are the host's calls by their correlation id, `program` the
-    lines of the program's own threads, `others` those of other threads."""
+    """The content of the planes. `launches` are host calls by correlation id, `program` the lines
+    of the program's own threads, `others` those of other threads."""
 
     ranges: list[_Range] = field(default_factory=list)
     outside: list[_Work] = field(default_factory=list)
@@ -299,7 +301,7 @@ class _Found:
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file. Raises InputError if it cannot be read or no device did anything."""
+    """Read one file. Raises InputError if it cannot be read or has no device work."""
     path = only_path(paths, XPLANE.accepts)
     space = _space(path)
     found = _Found()
@@ -346,7 +348,7 @@ def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Foun
 
 
 def _of_gpus(found: _Found, start_ns: int) -> None:
-    """Check what ran on GPUs, and make calls of it."""
+    """Check the work of GPUs, and make calls of it."""
     found.health, kept = _checked([*chain(*found.on_gpus.values())], found, start_ns)
     for device, works in found.on_gpus.items():
         there = [one for one in works if id(one) in kept]
@@ -360,7 +362,7 @@ def _of_gpus(found: _Found, start_ns: int) -> None:
 def _checked(
     works: Sequence[_Work], found: _Found, start_ns: int
 ) -> tuple[tuple[HealthNote, ...], set[int]]:
-    """Put the times of works right; return what was noted, and which works are kept."""
+    """Correct the times of works. Return the notes, and the ids of the works that are kept."""
     tracks, names = dict[Track, int](), dict[str, int]()
     devices, calls = {name: at for at, name in enumerate(found.on_gpus)}, found.launches.values()
     rows = [
@@ -409,8 +411,8 @@ def _checked(
 
 
 def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found) -> None:
-    """Operations in the modules in which they started; what only holds others of its line is
-    none."""
+    """Add the modules of a TPU as calls with their operations, without operations that only contain
+    others."""
     modules, ops, flights = (lines.get(one, Line(one, (), 0)) for one in (_MODULES, _OPS, _ASYNC))
     ranges = [
         _Range(_submodule(event.name), device, *_times(event, start_ns), traced=bool(ops.events))
@@ -434,7 +436,8 @@ def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found
 
 
 def _in_flight(event: Event) -> Operation:
-    """What was started and not waited for yet: beside what the device does, never busy itself."""
+    """The operation of an event that was started and not yet waited for. It is concurrent with
+    other work, and never counts as busy."""
     name = str(event.stats.get("hlo_category", "")) or event.name
     return replace(
         on_tpu(event),
@@ -449,8 +452,8 @@ def _in_flight(event: Event) -> Operation:
 
 
 def _by_module(device: str, works: Sequence[_Work]) -> tuple[list[_Range], list[_Work]]:
-    """What follows each other of one module, cut where its first operation comes again after
-    another; and what is of no module."""
+    """Calls made of successive work of one module, cut when its first operation repeats after
+    another; and work without a module."""
     ranges: list[_Range] = []
     outside: list[_Work] = []
     before = ("", "")
@@ -471,8 +474,8 @@ def _by_module(device: str, works: Sequence[_Work]) -> tuple[list[_Range], list[
 
 
 def _of_host(plane: Plane, start_ns: int, found: _Found) -> None:
-    """The host's calls that launched something, the first of each correlation id; and what the
-    program's threads did."""
+    """Add the host calls that launched work, the first per correlation id, and sort lines into the
+    program's threads and others."""
     for line in plane.lines():
         if any(event.name.startswith((FRAME, COMPILED)) for event in line.events):
             found.program.append(line)
@@ -505,7 +508,8 @@ def _times(event: Event, start_ns: int) -> tuple[int, int]:
 
 
 def _submodule(module: str) -> str:
-    """`jit_forward(243)` → `jit_forward`; a component's name where the function has it."""
+    """The submodule's name of an XLA module: `jit_forward(243)` → `jit_forward`, or the component
+    in the function's name."""
     name = _FINGERPRINT.sub("", module)
     plain = name.removeprefix("jit_").removeprefix("pjit_")
     return component(plain) or name or _ONLY
@@ -517,7 +521,7 @@ _ENDINGS = re.compile(r"(?:\.xplane)?\.pb$|(?:\.trace)?\.json(?:\.gz)?$")
 def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     ranges = sorted(found.ranges, key=lambda one: (one.start_ns, one.device))
     outside = found.outside
-    if not ranges:  # nothing names what devices worked for: all that one did is a call
+    if not ranges:  # no modules: everything on a device is one call
         by_device: dict[str, list[_Work]] = {}
         for work in outside:
             by_device.setdefault(work.track.device, []).append(work)
@@ -568,7 +572,7 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
 
 
 def _worked(works: Sequence[_Work], found: _Found) -> Iterator[DeviceWork]:
-    """Yield what each device did, but waiting."""
+    """Yield the work of each device, without waits."""
     by_device: dict[str, list[_Work]] = {}
     for work in works:
         if work.operation.category != "sync":
@@ -602,7 +606,7 @@ def _add_call(
 
 
 def _add(builder: CommandBuilder, work: _Work, found: _Found) -> None:
-    """The command, and what of the host launched it."""
+    """Add the command, and the host call that launched it."""
     one = work.operation
     row = builder.add(
         work.track,

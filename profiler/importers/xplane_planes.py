@@ -1,4 +1,5 @@
-"""A profile of XLA as planes, lines and events: the file itself, or the view of it."""
+"""Read an XLA profile as planes, lines and events: the file itself, or the viewer's version of
+it."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ _TASK = "Task Environment"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Times are picoseconds from the profile's begin. `text` is the name; of an operation on a TPU
-    that is its HLO, and `name` the short one. `stats` are the event's own over its kind's."""
+    """One event; times are picoseconds from the profile's start. `text` is the name; for a TPU
+    operation it is the HLO, and `name` is short. `stats` are the event's own, then its kind's."""
 
     name: str
     text: str
@@ -54,7 +55,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`untimed` counts events that tell no start, or one that cannot be."""
+    """One line; `untimed` counts events without a valid start."""
 
     name: str
     events: tuple[Event, ...]
@@ -63,7 +64,7 @@ class Line:
 
 @dataclass(slots=True)
 class Plane:
-    """Lines are read when they are asked for."""
+    """One plane; its lines are read when used."""
 
     name: str
     stats: Mapping[str, Stat]
@@ -76,7 +77,7 @@ class Plane:
         """The lines in the order of the file."""
         for message in self._message.lines:
             base = message.timestamp_ns
-            if base >= self._start_ns > 0:  # counts from 1970, others from the profile's start
+            if base >= self._start_ns > 0:  # it counts from 1970, others from the profile's start
                 base -= self._start_ns
             events, untimed = [], 0
             for one in message.events:
@@ -150,8 +151,8 @@ def _message() -> Any:
 
 
 def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
-    """The whole fields of a message: the content of a plane, None of another field; and if the
-    next one begins. Ends where a field is not whole."""
+    """Yield the whole fields of a message: the content of a plane, None for other fields; and the
+    offset of the next field. Ends at an incomplete field."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -168,7 +169,7 @@ def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number and where it ends, -1 if it does not."""
+    """A number and its end, -1 if it is incomplete."""
     value = shift = 0
     while 0 <= at < len(data) and shift < 64:
         byte = data[at]
@@ -180,7 +181,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, Stat]:
-    """Values by their names; those of bytes are left out."""
+    """The values by name, without values of bytes."""
     found: dict[str, Stat] = {}
     for one in messages:
         kind = one.WhichOneof("value")
@@ -197,7 +198,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-# --- The view of a profile that XLA's profiler writes for its viewer (`*.trace.json.gz`).
+# --- The file that XLA's profiler writes for its viewer (`*.trace.json.gz`).
 #
 # Processes are planes (`/device:GPU:0`, `/host:CPU`), threads are lines (`Stream #13(Compute)`,
 # `XLA Ops`). Times are µs from the profile's start. The viewer's file has at most a million events,
@@ -225,13 +226,13 @@ class _File(msgspec.Struct):
 
 @dataclass(slots=True)
 class _ViewPlane(Plane):
-    """A plane whose lines are rows of the view."""
+    """A plane whose lines are rows of the viewer's file."""
 
     rows: dict[Scalar, list[_Row]] = field(default_factory=dict)
     names: dict[Scalar, str] = field(default_factory=dict)
 
     def lines(self) -> Iterator[Line]:
-        """The threads in the order of the file."""
+        """Yield the threads in the order of the file."""
         for thread, rows in self.rows.items():
             events = [_event(row) for row in rows]
             timed = tuple(event for event in events if event is not None)
@@ -270,33 +271,32 @@ def _picoseconds(us: float | None) -> int | None:
 
 
 def _stat(value: object) -> Stat:
-    """A value; the view writes numbers as texts."""
+    """Convert a value: the viewer's file has numbers as texts."""
     if isinstance(value, int | float):
         return value
     text = str(value)
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else text
 
 
-# --- What the host did while devices had nothing to run: kept of a profile's lines, of which the
-# bundle holds only what launched something.
+# --- What the host did while devices were idle. Of other host events, the bundle has only those
+# that launched something.
 #
 # Lines with Python frames (`$file.py:12 function`) or calls of compiled functions
-# (`PjitFunction(f)`) are the program's own threads; the runtime's launch for it on others. Of a
-# gap, what the thread that launched its end was in (`Build buffer allocations`) is closer than what
-# the program was. On GPUs that thread is two lines: its launches, and what XLA did, such as the
-# operation of a launch.
+# (`PjitFunction(f)`) are the program's own threads; the runtime's threads launch for it. For a gap,
+# the thread that launched its end (`Build buffer allocations`) says more than the program's. On
+# GPUs that thread is two lines: its launches, and what XLA did, such as the operation of a launch.
 
 
 _Times = npt.NDArray[np.int64]
 FRAME, COMPILED = "$", "PjitFunction("
-_GAPS = 32  # of a device
-_LAUNCHES = 16  # of a line, whose operations are looked for
+_GAPS = 32  # per device
+_LAUNCHES = 16  # per line, whose operations are searched
 _LEAST_NS = 100_000  # no launch takes so long
 
 
 class DeviceWork(NamedTuple):
-    """When each piece of a device's work started and ended, int64, and the line of the host that
-    launched it, "" if not known."""
+    """Starts and ends of a device's work, int64, and the host line that launched each piece, "" if
+    not known."""
 
     start: _Times
     end: _Times
@@ -306,10 +306,10 @@ class DeviceWork(NamedTuple):
 def activities(
     program: Sequence[Line], others: Sequence[Line], start_ns: int, worked: Iterable[DeviceWork]
 ) -> tuple[HostActivity, ...]:
-    """What the host was in during the longest gaps of each device, each once and whole: on the line
-    that launched the end of the gap the innermost that covers at least half of it; without one, on
-    the `program`'s lines the innermost that does, else the one that covers most. `start_ns` is when
-    the profile began."""
+    """What the host did in the longest gaps of each device, each once and with its full length. On
+    the line that launched the end of the gap, it is the innermost event that covers at least half
+    of the gap. Otherwise, on the `program`'s lines, the innermost that does, else the one that
+    covers most. `start_ns` is the profile's start."""
     own = _Host.of(program, start_ns, HOST_TRACK)
     threads = {
         lines[0].name: _Host.of(lines, start_ns, lines[0].name) for lines in _same_threads(others)
@@ -325,8 +325,8 @@ def activities(
 
 
 def _same_threads(others: Sequence[Line]) -> Iterator[list[Line]]:
-    """Yield each line that launched operations of XLA with the one, if there is one, on which these
-    run around most of its launches."""
+    """Yield each line that launched XLA operations, followed by the line, if any, on which these
+    operations enclose most of its launches."""
     launching = {}
     for line in others:
         calls = [e for e in line.events if e.stats.get("correlation_id") and "hlo_op" in e.stats]
@@ -351,8 +351,8 @@ def _same_threads(others: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _gaps(work: DeviceWork) -> Iterator[tuple[int, int, str]]:
-    """Start and end of the longest times between pieces of work, in any order, and the line that
-    launched what ended each."""
+    """Yield start and end of the longest gaps between pieces of work, in any order, and the line
+    that launched the end of each."""
     order = np.argsort(work.start, kind="stable")
     dry, wet = np.maximum.accumulate(work.end[order])[:-1], work.start[order][1:]
     long = np.flatnonzero(wet - dry > _LEAST_NS)
@@ -362,8 +362,8 @@ def _gaps(work: DeviceWork) -> Iterator[tuple[int, int, str]]:
 
 
 class _Host(Struct, frozen=True, eq=False):
-    """What was recorded of some lines, with start and end of each in ns; `thread` is what their
-    activities are said to be of."""
+    """The events of some lines, with start and end of each in ns; `thread` is the thread name of
+    their activities."""
 
     names: list[str]
     begin: _Times
@@ -378,8 +378,8 @@ class _Host(Struct, frozen=True, eq=False):
         return cls([event.name for event in events], begin, begin + length, thread)
 
     def activity(self, first: int, last: int, least: float = 0) -> HostActivity | None:
-        """What they were in from `first` to `last`, for that part of it at least; None if nothing
-        tells."""
+        """What the host did from `first` to `last`, if it covers at least the share `least` of
+        that; None if not known."""
         there = np.flatnonzero((self.begin < last) & (self.end > first))
         if not len(there):
             return None

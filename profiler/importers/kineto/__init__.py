@@ -1,4 +1,4 @@
-"""Traces of torch.profiler (Kineto): Chrome JSON or Perfetto packets, plain or packed."""
+"""Recognize traces of torch.profiler (Kineto): Chrome JSON or Perfetto packets, plain or packed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOKED_AT = 64  # files of a folder, before it is none of a job
 
 
 def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
-    """The traces in a folder that say of which rank they are; with a `limit` at most the first."""
+    """The traces in a folder that name their rank; with a `limit`, at most that many."""
     named = sorted(path for path in folder.iterdir() if path.name.endswith(_RANK_FILE_ENDINGS))
     found = []
     for path in named if limit is None else named[:_LOOKED_AT]:
@@ -27,7 +27,7 @@ def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
 
 
 def says_its_rank(path: Path) -> bool:
-    """Whether a trace says of which rank of a job it is."""
+    """Whether a trace names its rank in a job."""
     return _JOB in head_of(path)
 
 
@@ -43,7 +43,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _together(paths: Sequence[Path]) -> list[list[Path]]:
-    """The traces that say of which rank they are; each of the others alone."""
+    """The files grouped into runs: all traces that name their rank, and each other trace alone."""
     ranks = [path for path in paths if says_its_rank(path)]
     return [*([ranks] if ranks else []), *([path] for path in paths if path not in ranks)]
 

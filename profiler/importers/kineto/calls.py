@@ -1,10 +1,9 @@
 """Submodule calls of a Kineto trace: modules, annotations, iterations, training phases.
 
-A call is an outermost `nn.Module` range, or an outermost `encode` or `decode` of an
-autoencoder. A module that itself contains a scheduler step or a pipeline's `__call__` is the
-pipeline. Without modules, calls are the script's annotations, or repetitions of the same
-kernels. Class names only choose between names that the structure leaves open. A section is one
-call of a pipeline.
+A call is an outermost `nn.Module` range, or an outermost `encode` or `decode` of an autoencoder. A
+module that itself contains a scheduler step or a pipeline's `__call__` is the pipeline. Without
+modules, calls are the script's annotations, or repetitions of the same kernels. Class names only
+choose between names if the structure is ambiguous. A section is one call of a pipeline.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ _CLASS_IN_FOLDER = {
 
 
 class Ran(StrEnum):
-    """Whether what a call launched ran: all but what a graph captured did, a warm-up of its capture
-    for nobody's sake."""
+    """Whether the work that a call launched ran: in the run, only to warm up a graph capture, or
+    not at all, because it was captured."""
 
     EXECUTED = "executed"
     WARM_UP = "warm_up"
@@ -81,10 +80,10 @@ class CallRange(Struct, frozen=True):
     """One submodule call on the host.
 
     `instance` tells submodules apart ("T5EncoderModel_0"; "vae" for autoencoder methods);
-    `class_name` is the module's class, a wrapper's inner one if the trace shows it, and the
-    file (`autoencoder_kl`) for an autoencoder's method. `guessed` calls are those of a diffusion
-    pipeline that operators show, `inputs` how many they had at once, 0 if not known, and
-    `same_step` those in the step of the denoiser's call before.
+    `class_name` is the module's class, a wrapper's inner one if the trace shows it, and the file
+    (`autoencoder_kl`) for an autoencoder's method. `guessed` calls of a diffusion pipeline were
+    inferred from operators, with `inputs` as their batch size, 0 if not known. `same_step`: it is
+    in the same step as the denoiser's call before.
     """
 
     thread: int
@@ -102,7 +101,7 @@ class CallRange(Struct, frozen=True):
 
 
 class Section(Struct):
-    """One call of a pipeline: its frame, and in order of time what ran in it.
+    """One pipeline call: its frame, and what ran in it in order of time.
 
     `steps` are the (start, end) of its scheduler steps, `prompts` of its `encode_prompt` frames.
     """
@@ -142,9 +141,9 @@ def find_calls(frames: Frames) -> list[CallRange]:
 
 
 def backward_calls(trace: KinetoTrace, calls: list[CallRange]) -> list[CallRange]:
-    """The outermost `backward` frames of torch that lie in none of these calls of modules, as calls
-    of their own: else the time of a module would last until its backward had ended, with all that
-    the modules behind it did meanwhile."""
+    """The outermost `backward` frames of torch outside the given module calls, as calls of their
+    own. Otherwise a module's time would last until its backward ended, and include all later
+    modules."""
     rows = trace.rows_of(PYTHON)
     rows = rows[trace.events.named(rows, lambda name: bool(_BACKWARD.match(name)))]
     if not len(rows):
@@ -175,7 +174,7 @@ def call_ranges(calls: list[CallRange]) -> Ranges:
 def guessed_call(
     thread: int, start_ns: int, end_ns: int, instance: str, class_name: str, inputs: int = 0
 ) -> CallRange:
-    """A call that operators show."""
+    """A call inferred from operators."""
     return CallRange(
         *(thread, start_ns, end_ns, instance, class_name, instance == "vae"),
         class_known=False,
@@ -185,7 +184,8 @@ def guessed_call(
 
 
 def _holds_pipeline(frames: Frames) -> Bools:
-    """Which modules are no submodule because the pipeline itself runs in them, bool [modules]."""
+    """Whether each module is not a submodule because the pipeline itself runs in it, bool
+    [modules]."""
     holds = np.zeros(len(frames.modules), dtype=np.bool_)
     for kind in (Kind.STEP, Kind.PIPELINE):
         inner = frames.of_kind(kind)
@@ -198,10 +198,10 @@ def _holds_pipeline(frames: Frames) -> Bools:
 
 
 def _unwrapped(frames: Frames, index: int) -> tuple[str, tuple[int, ...]]:
-    """The module's class, and the ranges that are the submodule as a whole.
+    """The module's class, and the indices of the ranges that are the whole submodule.
 
     For a wrapper (torch.compile's `OptimizedModule`, data parallelism) the class is that of the
-    module it holds, as far as the trace tells.
+    wrapped module, if the trace has it.
     """
     parents = frames.modules.parent
     chain = [index]
@@ -221,7 +221,8 @@ def _unwrapped(frames: Frames, index: int) -> tuple[str, tuple[int, ...]]:
 
 
 def _class_from_files(frames: Frames, index: int) -> str:
-    """What kind of model a compiled module is, from the files whose code runs in it; or ""."""
+    """The kind of model of a compiled module, from the files whose code runs in it; "" if
+    unknown."""
     modules, trace = frames.modules, frames.trace
     start_ns = trace.start_ns[frames.rows]
     inside = (trace.thread[frames.rows] == modules.thread[index]) & (
@@ -236,10 +237,10 @@ def _class_from_files(frames: Frames, index: int) -> str:
 
 # --- Calls of a trace without modules: the ranges that its script named (`record_function`, NVTX).
 #
-# A call is an outermost such range of a thread. A range around all others tells nothing apart: it
-# is left for those in it. Ranges that torch itself opens (`Optimizer.step#SGD.step`, those of
-# collectives and of compiled graphs) are none, nor are what profilers write of operators; if
-# nothing else is named, profiler steps are calls.
+# A call is an outermost such range of a thread. A range around all others distinguishes nothing and
+# is replaced by those in it. Ranges that torch itself opens (`Optimizer.step#SGD.step`, those of
+# collectives and of compiled graphs) do not count, nor do ranges of operators that profilers write.
+# If nothing else is named, profiler steps are calls.
 
 
 _OWN = re.compile(
@@ -252,7 +253,8 @@ _MAX_WRAPPERS = 8  # ranges around all others, at most
 
 
 def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The ranges that the script named, in order of time; none if one holds all it named."""
+    """The ranges that the script named as calls, in order of time; none if they are only nested in
+    each other."""
     rows = trace.rows_of("user_annotation")
     named = [row for row in rows.tolist() if not _OWN.match(trace.events.name_of(row))]
     ranges = trace.ranges(np.array(named, dtype=np.int64))
@@ -272,16 +274,15 @@ def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
 
 
 def has_devices_alone(trace: KinetoTrace) -> bool:
-    """Whether the trace has work of devices, and nothing of the host that could have launched
-    it."""
+    """Whether the trace has device work, and no host events that could have launched it."""
     if any(len(trace.rows_of(name)) for name in (*RUNTIME, "cpu_op")):
         return False
     return bool(len(trace.rows_of("kernel", "gpu_memcpy", "gpu_memset")))
 
 
 def device_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The ranges of devices that the script named, else those of the profiler's steps, in order of
-    time; one that several streams have at the same time is one call."""
+    """The device ranges that the script named, else those of profiler steps, as calls in order of
+    time. A range on several streams at the same time is one call."""
     rows = trace.rows_of("gpu_user_annotation")
     names = dict(zip(rows.tolist(), trace.events.names_of(rows), strict=True))
     named = [row for row, name in names.items() if not _OWN.match(name)]
@@ -316,7 +317,8 @@ _WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
 
 
 class Window(Struct, frozen=True):
-    """From start to end of a capture on a thread; `launches` are the rows of what was captured."""
+    """A graph capture on a thread, from start to end; `launches` are the rows of the captured
+    launches."""
 
     thread: int
     start_ns: int
@@ -346,8 +348,8 @@ def capture_windows(trace: KinetoTrace) -> list[Window]:
 
 
 def only_captures_graphs(trace: KinetoTrace) -> bool:
-    """Whether a graph was captured and none was launched: between start and end of a capture,
-    launches become nodes of the graph, and nothing runs."""
+    """Whether graphs were captured and none was launched. During a capture, launches become nodes
+    of the graph and nothing runs."""
     rows = trace.rows_of(*RUNTIME)
     captured = bool(trace.events.named(rows, lambda name: _CAPTURED in name).any())
     return captured and not trace.events.named(rows, lambda name: _REPLAYED in name).any()
@@ -371,9 +373,10 @@ _LOOP_SHARE = 0.1  # of the time of all calls
 
 
 def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[int] | None:
-    """Of each call the number of the profiler step in which it starts, `NO_ITERATION` outside.
+    """For each call the number of the profiler step in which it starts, `NO_ITERATION` outside of
+    steps.
 
-    None for a trace with fewer than two profiler steps: one is no loop.
+    None for a trace with fewer than two profiler steps: one step is no loop.
     """
     steps = sorted(
         (int(trace.start_ns[row]), int(trace.end_ns[row]), int(match[1]))
@@ -392,9 +395,10 @@ def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[i
 
 
 def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int]) -> list[int]:
-    """Of each call the pass of the module that is called most often, `NO_ITERATION` before its
-    first one, and of all calls if none is called `LEAST_PASSES` times. Processes that all call it
-    are ranks, which count for themselves; `process` has that of each thread."""
+    """For each call its iteration, counted by calls of the module that is called most often.
+    `NO_ITERATION` before its first call, and for all calls if no module is called `LEAST_PASSES`
+    times. Processes that all call it are ranks and counted separately; `process` has the process of
+    each thread."""
     weight: dict[str, tuple[int, int]] = {}
     for call in calls:
         if call.instance == BACKWARD:  # which ends a pass
@@ -419,9 +423,9 @@ def iterations_by_module(calls: Sequence[CallRange], process: Mapping[int, int])
 def _without_ends(
     calls: Sequence[CallRange], passes: Sequence[tuple[int, int]], last: Collection[tuple[int, int]]
 ) -> list[int]:
-    """The iteration of each call. A module that only the `last` iteration of a rank has ends it:
-    that call and what follows are in none. Where a loop ends is not recorded, and an evaluation or
-    a decoder may follow it."""
+    """The iteration of each call, without what follows a loop. A module that only the `last`
+    iteration of a rank has marks the end: its call and all after it are in no iteration. The end of
+    a loop is not recorded, and an evaluation or a decoder may follow."""
     usual = {call.instance for call, of in zip(calls, passes, strict=True) if of not in last}
     ended = set()
     found = []
@@ -471,7 +475,7 @@ def is_denoiser(call: CallRange) -> bool:
 
 
 def is_decoder(call: CallRange) -> bool:
-    """Whether it is an autoencoder, or what checks its images."""
+    """Whether the call is of an autoencoder, or of a checker of its images."""
     return _hint(call) in ("vae", "safety_checker")
 
 
@@ -486,7 +490,7 @@ def tells_of_diffusion(call: CallRange) -> bool:
 
 
 class SubmoduleNames:
-    """Gives every module instance of a trace one name, that of its first call.
+    """Names the module instances of a trace: each gets the name of its first call.
 
     Instances that would share a name are numbered in order of their first call: `text_encoder`,
     `text_encoder_2`, `text_encoder_3`.
@@ -497,9 +501,9 @@ class SubmoduleNames:
         self._counts: dict[str, int] = {}
 
     def name(self, call: CallRange, role: str) -> str:
-        """The submodule's name. `role` is what its place in the pipeline says it is:
-        `text_encoder`, `denoiser`, `vae`, "" if that says nothing, or `class` if it is no
-        diffusion pipeline. Warm-ups of a graph's capture have a name of their own."""
+        """The submodule's name. `role` is its role by its place in the pipeline: `text_encoder`,
+        `denoiser`, `vae`, "" if unknown, or `class` if it is not a diffusion pipeline. Warm-ups of
+        a graph capture have a name of their own."""
         name = self._name(call, role)
         return f"{name} {_WARM_UP}" if call.ran is Ran.WARM_UP else name
 
@@ -527,7 +531,7 @@ class SubmoduleNames:
 
 
 def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
-    """The calls, in order of time, by the call of the pipeline that they are of."""
+    """The calls in order of time, grouped by pipeline call."""
     found: list[list[CallRange]] = [[]]
     denoised = decoded = False
     for call in calls:
@@ -560,8 +564,8 @@ _TRIED = 8  # distances, the most frequent first
 
 
 def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[CallRange]:
-    """A call for each period of the kernels in `work`, whose launches `launch` has; none without
-    a period, or if launches are not known."""
+    """One call per period of the kernels in `work`, which were launched by `launch`. None without a
+    period, or if launches are not known."""
     known = trace.events.of_category(work, "kernel")
     known &= launch >= 0
     order = np.argsort(trace.start_ns[launch[known]], kind="stable")
@@ -584,7 +588,8 @@ def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[Cal
 
 
 def period_of(names: Int64s) -> tuple[int, int] | None:
-    """Where the first pass starts and how many long a pass is; None without a loop."""
+    """The index at which the first period starts, and the length of a period; None without a
+    loop."""
     distances: Counter[int] = Counter()
     for code, count in enumerate(np.bincount(names).tolist() if len(names) else []):
         if count >= LEAST_PASSES:
@@ -600,7 +605,7 @@ def period_of(names: Int64s) -> tuple[int, int] | None:
     return None
 
 
-# --- Which call of a pipeline each submodule call is of.
+# --- The pipeline call of each submodule call.
 #
 # A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without such
 # frames each `ProfilerStep#n` that holds scheduler steps; if calls were guessed, what `passes`
@@ -610,8 +615,8 @@ def period_of(names: Int64s) -> tuple[int, int] | None:
 def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
     """The pipeline calls of a trace, each with its submodule calls, in order of time.
 
-    A call outside every section (a prompt encoded ahead, an image decoded afterwards) counts to
-    the next section, after the last one to that.
+    A call outside every section (a prompt encoded ahead, an image decoded afterwards) belongs to
+    the next section, or to the last one if there is no next.
     """
     # outermost scheduler steps; those in a call (a consistency decoder's own) are not ours
     steps = frames.of_kind(Kind.STEP).outermost()
@@ -654,7 +659,7 @@ def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
 
 
 def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
-    """One section for each profiler step, if several of them hold scheduler steps."""
+    """One section per profiler step, if several of them contain scheduler steps."""
     sections = []
     for row in trace.rows_of("user_annotation").tolist():
         name = trace.events.name_of(row)
@@ -665,7 +670,7 @@ def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
 
 
 def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
-    """The calls of a pipeline whose parts were guessed; none if there is but one."""
+    """The pipeline calls of inferred calls; none if there is only one."""
     if not any(call.guessed for call in calls):
         return []
     parts = parted(calls)
@@ -678,7 +683,8 @@ def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
 
 
 def _all_launched(trace: KinetoTrace, thread: int, start: int, end: int) -> tuple[int, int]:
-    """From the first runtime call of a thread, or device work, to the end of the last of both."""
+    """The start of the first and the end of the last of a thread's runtime calls and all device
+    work."""
     runtime = trace.rows_of(*RUNTIME)
     rows = np.append(runtime[trace.thread[runtime] == thread], trace.rows_of(*_ON_DEVICES))
     first = int(trace.start_ns[rows].min(initial=start))
@@ -686,7 +692,8 @@ def _all_launched(trace: KinetoTrace, thread: int, start: int, end: int) -> tupl
 
 
 def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
-    """The smallest annotation around a range, a profiler's step aside; without one, that range."""
+    """A section for the smallest annotation around a range, except profiler steps; without one, for
+    the range itself."""
     rows = trace.rows_of("user_annotation")
     rows = rows[(trace.start_ns[rows] <= start) & (end <= trace.end_ns[rows])]
     rows = rows[np.argsort(trace.duration_ns[rows], kind="stable")]
@@ -698,7 +705,7 @@ def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
 
 
 class Lookup:
-    """Finds sections, which are in order of time, by a time in them."""
+    """Finds the section of a time; sections are in order of time."""
 
     def __init__(self, sections: Sequence[Section]) -> None:
         self._all = _InOrder(sections)
@@ -708,8 +715,8 @@ class Lookup:
         self._of_thread = {thread: _InOrder(some) for thread, some in threads.items()}
 
     def of(self, thread: int, time_ns: int) -> Section:
-        """The first section around a time, if it can be on the same thread; else the next one,
-        behind all the last."""
+        """The first section around a time, preferably on the same thread; else the next one; else
+        the last."""
         own = self._of_thread.get(thread)
         around = own.around(time_ns) if own is not None else None
         return around or self._all.around(time_ns) or self._all.behind(time_ns)
@@ -746,9 +753,9 @@ _ENGINE = "autograd::"
 
 
 class Training(Struct, frozen=True, eq=False):
-    """`phases` has the phase of each launch, "" for none; `backward` is the row of the outermost
-    backward operator around it, `forward` that of the operator whose backward it is, int64, -1 for
-    none."""
+    """The training phase of each launch in `phases`, "" for none. `backward` is the row of the
+    outermost backward operator around it, `forward` that of the forward operator to which that
+    belongs; int64, -1 for none."""
 
     phases: tuple[str, ...]
     backward: Int64s
@@ -756,7 +763,8 @@ class Training(Struct, frozen=True, eq=False):
 
 
 def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
-    """What the launches in the rows `origin` (-1: unknown) are of; None if nothing trains."""
+    """The training phases of the launches in the rows `origin` (-1 for unknown); None if nothing
+    trains."""
     rows = trace.rows_of("cpu_op")
     kinds, index = trace.events.args.alike(rows)
     if not any(one.forward_thread for one in kinds):
@@ -798,7 +806,8 @@ def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
 
 
 def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
-    """The last forward operator with the number of each backward one, that started before it."""
+    """For each backward operator, the row of the last forward operator with its sequence number
+    that started before it; -1 for none."""
     by_number: dict[int, list[int]] = {}
     order = np.argsort(trace.start_ns[forwards], kind="stable")
     forwards = forwards[order]

@@ -69,14 +69,14 @@ PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 
 
 def _coded(values: Sequence[Hashable]) -> Int64s:
-    """The number of each value, int64: equal ones have equal numbers."""
+    """A number for each value, int64; equal values get equal numbers."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(one, len(numbers)) for one in values], dtype=np.int64)
 
 
 def device_kind(trace: KinetoTrace) -> str:
-    """`rocm`, `xpu`, `mtia`, `cuda`, or `npu` of a PrivateUse1 backend: whose runtime was
-    recorded."""
+    """The kind of the trace's devices, by the recorded runtime: `rocm`, `xpu`, `mtia`, `cuda`, or
+    `npu` for a PrivateUse1 backend."""
     header = trace.header
     if header.hip_runtime_version is not None or header.roctracer_version is not None:
         return "rocm"
@@ -92,8 +92,7 @@ def device_kind(trace: KinetoTrace) -> str:
 
 
 def device_name(kind: str, trace: KinetoTrace, event: Event) -> str:
-    """`cuda:1`: the device that an event says it ran on; `rbln:1` if the file calls its process
-    so."""
+    """The device that an event names: `cuda:1`, or `rbln:1` if the file calls its process so."""
     if event.pid in trace.device_names:
         return trace.device_names[event.pid]
     device = event.args.device if event.args else None
@@ -107,7 +106,7 @@ def thread_name(trace: KinetoTrace, row: int) -> str:
 
 
 class _Work(NamedTuple):
-    """A command of a device, but for when it ran."""
+    """A device command without its times."""
 
     track: Track
     layer: str
@@ -135,7 +134,7 @@ class _Work(NamedTuple):
 
 @dataclass(slots=True)
 class CommandWriter:
-    """Turns launches into commands, one builder a call and one for work of no call."""
+    """Turns launches into commands, with one builder per call and one for work outside calls."""
 
     trace: KinetoTrace
     launches: Launches
@@ -198,7 +197,7 @@ class CommandWriter:
         return distinct(*columns, replayed)[1]
 
     def by_device(self) -> dict[str, Int64s]:
-        """The places among the launches of the work of each device, ascending."""
+        """The indices of the launches of each device's work, ascending."""
         found: dict[str, list[int]] = {}
         for place, name in enumerate(self.devices):
             found.setdefault(name, []).append(place)
@@ -206,18 +205,18 @@ class CommandWriter:
 
     @property
     def root(self) -> str:
-        """The device of the host."""
+        """The name of the host device."""
         return f"{self.prefix}{ROOT_DEVICE}"
 
     def _device(self, event: Event) -> str:
-        """`cuda:1`: the device that an event says it ran on, the root device of the host's."""
+        """The device that an event names, as `cuda:1`; the root device for host events."""
         if event.cat not in DEVICE_WORK:
             return self.root
         return f"{self.prefix}{device_name(self.kind, self.trace, event)}"
 
     def _parts_of_operators(self) -> tuple[Int64s, Int64s]:
-        """Which of its operator's kernels each piece of work is, from 1, and of how many: both 0
-        unless there are several."""
+        """Which kernel of its operator each piece of work is, from 1, and how many the operator
+        has; both 0 unless there are several."""
         kernels = self.trace.events.of_category(self.launches.row, "kernel")
         members = np.flatnonzero(kernels & (self.launches.operator >= 0))
         number, count = np.zeros((2, len(self.launches)), dtype=np.int64)
@@ -230,8 +229,8 @@ class CommandWriter:
         return number, count
 
     def write(self, call: int, builder: CommandBuilder, place_at: PlaceAt | None = None) -> None:
-        """Add the commands of a call; of none (-1) with stage and step by the time of launch. A
-        launch stands behind the first piece of its work."""
+        """Add the commands of a call; for no call (-1), with stage and step by the time of launch.
+        A launch follows the first piece of its work."""
         trace, members = self.trace, self._members(call)
         rows, launch = self.launches.row[members], self.launches.launch[members]
         launched = np.flatnonzero(launch >= 0)
@@ -280,7 +279,7 @@ class CommandWriter:
             builder.add(track, name, "", *self._times(row), stage=stage, step=step)
 
     def shortened(self) -> Iterator[Shortened]:
-        """Yield the commands whose lengths a check put right."""
+        """Yield the commands whose lengths were corrected by a check."""
         recorded = self.trace.recorded_ns
         for row in self.launches.row.tolist() if recorded else ():
             if row in recorded:
@@ -295,7 +294,7 @@ class CommandWriter:
                 )
 
     def occupancy(self) -> Iterator[Occupancy]:
-        """Yield how each kernel filled its device, the means of its executions by their time."""
+        """Yield how each kernel filled its device: means over its executions, weighted by time."""
         events, rows = self.trace.events, self.launches.row
         lengths = np.maximum(self.trace.duration_ns[rows], 0).tolist()
         alike: defaultdict[tuple[str, int, int], int] = defaultdict(int)  # their time, by kernel
@@ -436,8 +435,8 @@ class CommandWriter:
 
 
 def node_name(args: Args) -> str:
-    """What the user called the part of a CUDA graph that a node is of (`mark_kernels` of torch ≥
-    2.14): the innermost name of several; "" if nothing."""
+    """The name that the user gave to a CUDA graph node's part (`mark_kernels` of torch ≥ 2.14); the
+    innermost if there are several, "" if none."""
     if args.node is None:
         return ""
     name = args.name
@@ -452,7 +451,7 @@ def node_name(args: Args) -> str:
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    """The mean of the values that are known, by weight; None if that is nothing."""
+    """The weighted mean of the known values; None if there are none."""
     known = [
         (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
     ]
@@ -488,7 +487,7 @@ _KINDS = {
 
 
 class _Gap(NamedTuple):
-    """When a device had nothing to run, and the launch of what ended that."""
+    """A time in which a device was idle, and the launch of the work that ended it."""
 
     start_ns: int
     end_ns: int
@@ -502,8 +501,8 @@ class _Gap(NamedTuple):
 def host_activities(
     trace: KinetoTrace, launches: Launches, by_device: Mapping[str, Int64s], begin_ns: int
 ) -> tuple[HostActivity, ...]:
-    """What the host did in the longest gaps; `by_device` has the places among the launches of what
-    each device did, `begin_ns` is when the first call began."""
+    """What the host did in the longest gaps of devices. `by_device` has the indices of each
+    device's launches, `begin_ns` is the start of the first call."""
     rows = trace.rows_of(*_KINDS)
     if not len(rows) or not len(launches):
         return ()
@@ -526,7 +525,7 @@ def _place(one: HostActivity) -> tuple[str, str, int, int]:
 
 
 def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -> list[_Gap]:
-    """The longest gaps of a device, in any order; of those alone whose end was launched."""
+    """The longest gaps of a device whose end has a launch, in any order."""
     work = launches.row[here]
     start = trace.start_ns[work]
     end = start + trace.duration_ns[work]
@@ -541,8 +540,8 @@ def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -
 
 
 class _Thread(Struct, frozen=True, eq=False):
-    """What a thread of the host was in: n `rows` of the trace in order of their starts, with start
-    and end of each, and the latest end of each `_BLOCK` of them."""
+    """Events of a host thread: n `rows` of the trace in order of start, with start and end of each,
+    and the latest end in each block of `_BLOCK` rows."""
 
     trace: KinetoTrace
     rows: Int64s
@@ -552,7 +551,7 @@ class _Thread(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, trace: KinetoTrace, rows: Int64s, thread: int) -> _Thread:
-        """Those of `rows` that are of a thread."""
+        """The events of a thread among `rows`."""
         rows = rows[trace.thread[rows] == thread]
         rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
         end = trace.start_ns[rows] + trace.duration_ns[rows]
@@ -560,7 +559,7 @@ class _Thread(Struct, frozen=True, eq=False):
         return cls(trace, rows, trace.start_ns[rows], end, latest)
 
     def activity(self, gap: _Gap) -> HostActivity | None:
-        """What the host was in during a gap; None if nothing tells."""
+        """What the host did during a gap; None if not known."""
         first, last, _ = gap
         there = self._between(first, last)
         if not len(there):
@@ -590,8 +589,8 @@ class _Thread(Struct, frozen=True, eq=False):
         )
 
     def slow_calls(self, gap: _Gap) -> list[HostActivity]:
-        """The longest runtime calls during a gap, of those that last longer than any launch and do
-        not wait for a device."""
+        """The longest runtime calls during a gap that take longer than any launch and do not wait
+        for a device."""
         first, last, _ = gap
         if last - first <= _SLOW_NS:
             return []
@@ -618,8 +617,8 @@ class _Thread(Struct, frozen=True, eq=False):
         return found
 
     def _between(self, first: int, last: int) -> Int64s:
-        """Which were open at some time from `first` to `last`. Blocks of which none was, though
-        they started before, are passed over: a thread is in few of its ranges at once."""
+        """The events that were open at some time from `first` to `last`. Blocks of rows that ended
+        before are skipped: a thread is in few ranges at a time."""
         begun = int(np.searchsorted(self.start, last))
         blocks = np.flatnonzero(self.latest[: -(-begun // _BLOCK)] > first)
         some = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
@@ -627,7 +626,7 @@ class _Thread(Struct, frozen=True, eq=False):
         return some[np.flatnonzero(self.end[some] > first)]
 
     def _repeated(self, there: Int64s) -> tuple[str, int]:
-        """The name that most of some ranges have, and how many; "" and 0 for few."""
+        """The most frequent name of some ranges, and its count; "" and 0 if it is rare."""
         names, counts = np.unique(self.trace.events.name[self.rows[there]], return_counts=True)
         times = int(counts.max(initial=0))
         if times < _REPEATED:
@@ -636,7 +635,7 @@ class _Thread(Struct, frozen=True, eq=False):
         return plain_name(max(self.trace.events.names[name] for name in most)), times
 
 
-# --- The collectives of one rank: kernels of NCCL and RCCL, what each is, and which of its kind.
+# --- The collectives of one rank: kernels of NCCL and RCCL, their kinds and numbers.
 #
 # A collective is known by its process group and number (`Seq`); by its group, kind and order, if
 # recorders write no numbers; by its stream, kind and order, if they write no groups.
@@ -653,7 +652,7 @@ _LARGEST = 1 << 50  # bytes of a message
 
 
 def collectives_of(trace: KinetoTrace) -> list[RankCollective]:
-    """The collectives of a trace, in order of their begins."""
+    """The collectives of a trace, in order of start."""
     rows = [
         row
         for row in trace.rows_of("kernel").tolist()
@@ -691,7 +690,8 @@ def _rank_collective(trace: KinetoTrace, row: int, counted: Counter[Among]) -> R
 
 
 def _among(args: CollectiveArgs, kind: CollectiveKind) -> tuple[Among, MatchedBy]:
-    """With which others a collective is counted: those of one number are few, often one."""
+    """The key of the collectives with which one is counted, and how ranks match it. With a sequence
+    number few share a key, often one."""
     if args.group is None:
         return (), MatchedBy.STREAM_ORDER
     group = (_text(args.group), _text(args.members))
@@ -714,7 +714,7 @@ def _bytes(elements: Scalar, element: int) -> int | None:
 
 
 def in_job(trace: KinetoTrace) -> InJob | None:
-    """What a trace says of its job; None if it says nothing, or what cannot be."""
+    """The rank and job that a trace names; None if it names none, or an impossible one."""
     raw = bytes(trace.header.distributedInfo)
     try:
         job = decoded(raw, InJob, strict=False) if raw else None
@@ -726,8 +726,8 @@ def in_job(trace: KinetoTrace) -> InJob | None:
 
 
 def _backend(job: InJob | None, kind: str) -> str:
-    """Which backend of c10d runs the collectives of a kind of device: `hccl` of
-    `mtia:hccl,cpu:gloo`; nccl, which RCCL is called, too, if the trace says nothing."""
+    """The c10d backend for a kind of device: `hccl` of `mtia:hccl,cpu:gloo`; nccl, also for RCCL,
+    if the trace names none."""
     named = (
         dict(part.split(":", 1) for part in job.backend.split(",") if ":" in part) if job else {}
     )
@@ -736,7 +736,8 @@ def _backend(job: InJob | None, kind: str) -> str:
 
 
 def job_of_one(trace: KinetoTrace, source: str) -> Job | None:
-    """The job of which one rank alone has a trace; None if it is no job of several."""
+    """The job of a trace that is the only one of its ranks given; None if there is no job of
+    several."""
     job = in_job(trace)
     if job is None or job.world_size < 2:
         return None

@@ -57,13 +57,13 @@ from profiler.trace.manifest_fields import CallsFrom
 
 
 _ALIGNED = 0.98  # of a replay's kernels
-_STEPS = 50  # for each kernel; holding one against another of the same name is one, of 0.1 µs
+_STEPS = 50  # for each kernel; comparing it with another of the same name is one, 0.1 µs
 _LEAST_STEPS = 10_000_000
 
 
 class Sequences(Struct, frozen=True):
-    """What a graph runs, in order: `kinds` are `kernel`, `copy` and `fill`, `names` those of
-    kernels, else the kind; `named` is whether kernels have names."""
+    """What a graph runs, in order: `kinds` are `kernel`, `copy` and `fill`; `names` are the names
+    of kernels, the kind for others. `named`: kernels have names."""
 
     kinds: tuple[str, ...]
     names: tuple[str, ...]
@@ -71,9 +71,10 @@ class Sequences(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True, eq=False):
-    """How large a `share` of a replay's kernels a capture has in order; if it is enough,
-    `captures` are the numbers of those that have it, of equal kernels, and `places` the place there
-    of each of the replay's kernels, -1 for none. `compared` is False if some were not."""
+    """How well captures fit a replay: the `share` of its kernels that a capture has in order. If it
+    suffices, `captures` are the numbers of the captures with these kernels, and `places` is the
+    index in them of each kernel of the replay, -1 for none. `compared` is False if some captures
+    were not compared."""
 
     share: float
     captures: Sequence[int] = ()
@@ -82,12 +83,12 @@ class Fit(Struct, frozen=True, eq=False):
 
     @property
     def fits(self) -> bool:
-        """Whether the share is enough."""
+        """Whether the share suffices."""
         return self.share >= _ALIGNED
 
 
 class _Alike(Struct, frozen=True):
-    """Captures of equal kernels, by their numbers: what they run, and how often each name."""
+    """Captures with equal kernels: their numbers, what they run, and the count of each name."""
 
     captures: list[int]
     sequence: tuple[str, ...]
@@ -96,7 +97,7 @@ class _Alike(Struct, frozen=True):
 
 
 class Alignments:
-    """The fits of replays, which have `kernels` kernels in all, to captures."""
+    """Fits replays, with `kernels` kernels in total, to captures."""
 
     def __init__(self, captures: Sequence[Sequences], kernels: int) -> None:
         self._alike: dict[tuple[bool, tuple[str, ...]], _Alike] = {}
@@ -109,13 +110,13 @@ class Alignments:
             alike.counts.update(alike.sequence)
         self._known: dict[Sequences, Fit] = {}
         self._steps = _Steps(kernels + sum(len(one.kinds) for one in captures))
-        self.best = 0.0  # share of a replay that nothing fits
+        self.best = 0.0  # largest share of a replay without a fit
 
     def fit(self, replay: Sequences) -> Fit:
         """The captures that fit a replay, or how far the best one does."""
         if replay not in self._known:
             same = self._alike.get((True, replay.names)) or self._alike.get((False, replay.kinds))
-            self._known[replay] = (  # the captures of the replay's kernels and no others
+            self._known[replay] = (  # captures with exactly the replay's kernels
                 Fit(1.0, same.captures, np.arange(len(replay.names)))
                 if same
                 else self._compared(replay)
@@ -140,8 +141,8 @@ class Alignments:
         return Fit(found.share, compared=found.compared)
 
     def _likely(self, replay: Sequences) -> list[tuple[float, _Alike]]:
-        """Captures with the share of a replay's kernels that they have in any order, the largest
-        first, and of equal ones that of the fewest kernels."""
+        """Captures with the share of a replay's kernels that they have in any order; the largest
+        share first, ties by fewest kernels."""
         counts = {True: Counter(replay.names), False: Counter(replay.kinds)}
         size = len(replay.names)
         found = []
@@ -154,8 +155,8 @@ class Alignments:
         return sorted(found, key=lambda one: (-one[0], len(one[1].sequence)))
 
     def _places(self, replay: Sequences, alike: _Alike) -> Int64s:
-        """The place in a capture of each of a replay's kernels, -1 for none: most captures have the
-        replay's order, and those without names are compared by kinds, as a whole."""
+        """The index in a capture of each of a replay's kernels, -1 for none. Most captures have the
+        replay's order; those without names are compared by kinds only."""
         ours, theirs = replay.names if alike.named else replay.kinds, alike.sequence
         self._steps.take(len(ours) + len(theirs))
         pairs = zip(ours, theirs, strict=False)
@@ -168,25 +169,25 @@ class Alignments:
 
 
 class _UsedUpError(Exception):
-    """Comparing on would take too long."""
+    """The limit of comparisons is reached."""
 
 
 class _Steps:
-    """What comparing so many kernels may still take."""
+    """Counts how many comparisons are left."""
 
     def __init__(self, kernels: int) -> None:
         self._left = max(_LEAST_STEPS, _STEPS * kernels)
 
     def take(self, count: int) -> None:
-        """Raises _UsedUpError if fewer are left."""
+        """Use `count` comparisons. Raises _UsedUpError if fewer are left."""
         if count > self._left:
             raise _UsedUpError
         self._left -= count
 
 
 def _matching(ours: Sequence[str], theirs: Sequence[str], steps: _Steps) -> Int64s:
-    """The place in one sequence of each of another one, -1 for none: by the longest run that both
-    have, and so on before and behind it."""
+    """The index in `theirs` of each item of `ours`, -1 for none: by the longest run in both, then
+    recursively before and after it."""
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     often = Counter(theirs)
     cost = [0, *accumulate(1 + often[name] for name in ours)]
@@ -205,24 +206,24 @@ def _matching(ours: Sequence[str], theirs: Sequence[str], steps: _Steps) -> Int6
     return places
 
 
-# --- Graph replay: kernels of a CUDA or HIP graph, which one launch runs, with what was told of
-# them when the graph was captured.
+# --- Graph replay: the kernels of a CUDA or HIP graph, which one launch runs, with the operators
+# that were recorded when the graph was captured.
 #
 # A replayed graph shows kernels and one `…GraphLaunch`. The operators ran once, when the engine
 # captured them; a trace of that has the launches in order, without kernels. A replay takes
-# operators, dims and module paths, never times, from the capture whose kernels are its own
-# (`graph_alignment`). Of several of the same kernels (one a layer) it takes the next in turn.
+# operators, dims and module paths, never times, from the capture with the same kernels
+# (`Alignments`). Of several captures with the same kernels (one per layer) it takes them in turn.
 
 
 CAPTURES = "capture_traces"
 """The folder beside a trace in which engines leave the traces of their captures."""
 
 _KINDS = {"gpu_memcpy": "copy", "gpu_memset": "fill"}
-_FILES = 64  # of a folder
+_FILES = 64  # of a folder, at most
 
 
 class Entry(Struct, frozen=True):
-    """What a capture tells of one kernel, copy or fill; `part` is which of its operator's kernels
+    """What a capture says of one kernel, copy or fill; `part` says which of its operator's kernels
     it is."""
 
     operator: Event | None
@@ -232,9 +233,9 @@ class Entry(Struct, frozen=True):
 
 
 class Capture(Struct, frozen=True):
-    """One captured graph: its launches in order, by the names of their kernels, or, if the
-    recorder tells none, by their kinds; `root` is the class of the module around them, `part` what
-    was guessed around them where no module is."""
+    """One captured graph: its launches in order, by the names of their kernels, or by their kinds
+    if names are not recorded. `root` is the class of the module around them; without modules,
+    `part` is the call inferred around them."""
 
     name: str
     root: str
@@ -251,11 +252,11 @@ class Capture(Struct, frozen=True):
 
 
 class Replays(Struct, frozen=True):
-    """`launches` are the rows of graph launches, `entries` by the place of a kernel in what
-    `launched_work` finds; by the row of a graph launch `fitting` has the capture that fits, or
-    `alike` a number that replays of the same kernels share, from 1 on. Numbers of replays, of their
-    kernels and of captures, the best alignment of a replay that none fits, and the number of those
-    that were not compared with all captures."""
+    """Graph launches and the captures that fit them. `launches` are the rows of graph launches;
+    `entries` has the entry of each kernel by its index in `launched_work`. By row of a launch,
+    `fitting` has its capture, or `alike` a number, from 1, that replays of the same kernels share.
+    Counts: replays, their kernels, captures, and replays that were not compared with all captures;
+    `best` is the largest share of a replay that no capture fits."""
 
     launches: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     entries: dict[int, Entry] = field(default_factory=dict)
@@ -274,8 +275,8 @@ def captures_beside(path: Path) -> tuple[Path, ...]:
 
 
 def captures_of(paths: Sequence[Path]) -> list[Capture]:
-    """The captured graphs of some traces, or of folders of them. Raises InputError if one is no
-    trace, or none holds a capture."""
+    """The captured graphs in some traces, or folders of traces. Raises InputError if one is not a
+    trace, or none contains a capture."""
     files = [file for path in paths for file in (_traces_in(path) if path.is_dir() else (path,))]
     found = [capture for file in files for capture in captures_in(read_kineto(file), file)]
     if paths and not found:
@@ -302,7 +303,7 @@ def graph_launches(trace: KinetoTrace) -> Int64s:
 
 
 def captures_in(trace: KinetoTrace, path: Path) -> list[Capture]:
-    """The graphs that a trace itself captured."""
+    """The graphs that were captured in this trace."""
     launches, name = [window.launches for window in capture_windows(trace)], path.name
     if not launches:
         return []
@@ -350,8 +351,8 @@ def _entries(
     paths: ModulePaths,
     kinds: Sequence[str],
 ) -> Iterable[Entry]:
-    """What is known of each launch. An operator's work is that of its kernels: what it clears or
-    copies beside them is no part of it."""
+    """Yield the entry of each launch. Only kernels count as an operator's parts, not its copies and
+    fills."""
     of_kernels = zip(operator.tolist(), kinds, strict=True)
     several = Counter(row for row, kind in of_kernels if kind == "kernel")
     seen: Counter[int] = Counter()
@@ -364,8 +365,8 @@ def _entries(
 
 
 def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) -> Replays:
-    """The kernels of each replayed graph, launched in these rows, with the entries of the capture
-    that fits it."""
+    """Match the graphs launched in the rows `launches` with captures, and return their kernels'
+    entries."""
     work, launch = launched_work(trace)
     order = np.lexsort((trace.start_ns[work], launch))
     firsts, ends = np.searchsorted(launch, (launches, launches + 1), sorter=order)
@@ -410,26 +411,26 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
     )
 
 
-# --- The calls of a trace, by the best that it tells: modules, else ranges that its script named,
-# else what its operators show, else that its kernels repeat themselves; else all of it is one.
+# --- The calls of a trace, from the best source that it has: modules, else ranges that its script
+# named, else its operators, else repeating kernels; else all of it is one call.
 #
-# What a script named comes after a guess only if that finds a whole diffusion pipeline: scripts
-# name the run, and rarely what is in it.
+# Calls inferred from operators come before named ranges if they are a whole diffusion pipeline:
+# scripts name the run, and rarely its parts.
 
 
 GRAPH = "graph"
-"""What the call of a graph of which no capture tells is called, with a number if there are
-several graphs."""
+"""The name of a call of a graph without a capture, followed by a number if there are several
+graphs."""
 
 WHOLE = "trace"
-"""What the one call is called if nothing tells calls apart."""
+"""The name of the single call if calls cannot be distinguished."""
 
 
 def calls_of(
     trace: KinetoTrace, frames: Frames, replays: Replays
 ) -> tuple[list[CallRange], CallsFrom | None]:
-    """The calls in order of their start, and what tells them; None if modules do. A graph that
-    was launched in none of them is a call as well."""
+    """The calls in order of start, and how they were determined; None for modules. A graph launched
+    outside all of them is a call, too."""
     calls, source = _recorded_calls(trace, frames)
     if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
         graphs = _graphs(trace, [], replays)
@@ -443,8 +444,8 @@ def calls_of(
 
 
 def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
-    """The launches of graphs that lie in no call, as calls of what was captured; autograd's thread
-    launches them for the call that waits for it."""
+    """Calls for the graph launches outside `calls`. Launches of autograd's thread belong to the
+    call that waits for it."""
     rows = replays.launches
     if not len(rows):
         return []
@@ -459,8 +460,8 @@ def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> lis
 
 
 def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> CallRange:
-    """One launch of a graph: a call of the part that was guessed in its capture, else named by the
-    captured module, else by its number among graphs of other kernels."""
+    """The call of one graph launch. It is named after the part inferred in its capture, else the
+    captured module, else by a number per set of kernels."""
     place = int(trace.thread[row]), int(trace.start_ns[row]), int(trace.end_ns[row])
     capture = replays.fitting.get(row)
     if capture is not None and capture.part is not None:
@@ -475,8 +476,8 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> Ca
 
 
 def _of_processes(trace: KinetoTrace, rows: Int64s, launched: Int64s) -> Int64s:
-    """Those of some rows that are of a process which launched work: what it did before its first
-    launch and after its last work is of the run, too."""
+    """Those of `rows` whose process launched work: what it did before its first launch and after
+    its last work belongs to the run."""
     pids = {trace.threads[code][0] for code in np.unique(trace.thread[launched]).tolist()}
     own = [code for code, (pid, _) in enumerate(trace.threads) if pid in pids]
     return rows[np.isin(trace.thread[rows], own)]
@@ -506,8 +507,8 @@ def _recorded_calls(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange]
     calls = periodic_calls(trace, work, launch)
     if calls:
         return calls, CallsFrom.KERNEL_PERIOD
-    # all that devices did and the processes that launched it, or, if none did anything, all that
-    # the host did, as one call
+    # one call of all device work and the processes that launched it; without device work, of all
+    # that the host did
     launched = launch[launch >= 0]
     host = _of_processes(trace, trace.rows_of(OPERATORS), launched)
     rows = np.concatenate((work, launched, host))

@@ -1,6 +1,6 @@
-"""A Kineto trace whose events were checked against each other: the columns of `trace/health`.
+"""Check the events of a Kineto trace against each other, with the rules of `trace/health`.
 
-checked_trace(read_kineto(path)).health  == (HealthNote(rule="overrun", …),)
+checked_trace(read_kineto(path)).health == (HealthNote(rule="overrun", …),)
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
 def checked_trace(trace: KinetoTrace) -> KinetoTrace:
-    """Return the trace with its times put right, without rows that cannot be, and with notes. Time
-    between two recordings is noted, and still in it (`without_gaps`)."""
+    """Return the trace with corrected times, without impossible rows, and with notes. Time between
+    two recordings is noted and stays in it (see `without_gaps`)."""
     base_ns = whole(trace.header.base_ns, 0)
     trace = _without_lengths(_with_times(trace, base_ns))
     work, runtime = _work(trace), trace.rows_of(*RUNTIME)
@@ -72,9 +72,9 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
 
 
 def without_gaps(traces: Sequence[KinetoTrace]) -> list[KinetoTrace]:
-    """Return traces on one clock without the time between two recordings in each: what comes later
-    is moved ahead, by the same in all. As they are if some have no such time, or an event of any
-    spans it."""
+    """Return traces on one clock without the time between two recordings: later events of all
+    traces are moved ahead by the same amount. Unchanged if some trace has no such gap, or an event
+    of any spans it."""
     noted = [_gap_of(trace) for trace in traces]
     if not noted or None in noted:
         return list(traces)
@@ -112,7 +112,7 @@ def _all_rows(traces: Sequence[KinetoTrace]) -> Iterator[tuple[KinetoTrace, Int6
 
 
 def processes_of(trace: KinetoTrace) -> list[int]:
-    """The process of each thread, as a number from 0 on."""
+    """A number from 0 for the process of each thread."""
     pids: dict[str, int] = {}
     return [pids.setdefault(str(pid), len(pids)) for pid, _ in trace.threads]
 
@@ -134,8 +134,8 @@ def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
 
 
 def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
-    """The trace with a note of events of the host that never ended, and with those that ended
-    before they began among what is dropped."""
+    """Note host events that never ended, and count those that ended before they started as
+    dropped."""
     if not len(trace.unfinished) and not len(trace.negative):
         return trace
     unfinished = int((~_of_devices(trace, trace.unfinished)).sum())
@@ -154,9 +154,10 @@ def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
 
 
 def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator[HealthNote]:
-    """A note of kernels whose operator, by its number, is amid those of the file and none of them.
-    Older recorders number kernels otherwise than operators: most are of none then. First some calls
-    are looked at: what these name must not be among the operators ahead of them."""
+    """Note kernels that name an operator which is missing although earlier and later ones are in
+    the file. Older recorders number kernels differently, so that most match no operator. Therefore
+    some runtime calls are sampled first: their numbers must be absent from the operators just
+    before them."""
     rows = np.append(trace.rows_of(OPERATORS), trace.unfinished)
     calls = calls[:: max(len(calls) // _SAMPLE, 1)]
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
@@ -179,7 +180,7 @@ def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator
 
 
 def _again(trace: KinetoTrace) -> Int64s:
-    """The rows of the host that a file has again, perhaps as those of another process."""
+    """The rows of host events that are duplicates in the file, perhaps under another process."""
     host = [one for name, one in trace.rows.items() if name not in DEVICE_WORK]
     rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *host]))
     tids: dict[str, int] = {}
@@ -197,19 +198,19 @@ def _again(trace: KinetoTrace) -> Int64s:
 
 
 def _work(trace: KinetoTrace) -> Int64s:
-    """The rows of devices' work, that without a length, too."""
+    """The rows of device work, including work without a length."""
     work, others = trace.rows_of(*DEVICE_WORK), np.append(trace.unfinished, trace.negative)
     return np.sort(np.append(work, others[_of_devices(trace, others)])) if len(others) else work
 
 
 def _of_devices(trace: KinetoTrace, rows: Int64s) -> Bools:
-    """Which events are the work of a device."""
+    """Whether each event is device work."""
     known = [code for code, name in enumerate(trace.events.categories) if name in DEVICE_WORK]
     return np.isin(trace.events.category[rows], known)
 
 
 def _hardware(trace: KinetoTrace) -> str:
-    """What the devices of the machine are, in the file's words."""
+    """The names of the machine's devices, as the file has them."""
     try:
         known = msgspec.json.decode(trace.header.devices or b"[]")
     except msgspec.DecodeError:
@@ -271,7 +272,7 @@ def _codes(values: Sequence[Hashable]) -> Int64s:
 
 
 def _kernels(trace: KinetoTrace, work: Int64s, grid: Int64s) -> tuple[Int64s, tuple[str, ...]]:
-    """The kernel of each row, by its name and its grid, and the names of these."""
+    """The number of each row's kernel, by its name and grid, and the kernels' names."""
     number = int(grid.max(initial=0)) + 1
     keys = trace.events.name[work].astype(np.int64) * number + grid
     known, kernel = np.unique(keys, return_inverse=True)
@@ -285,7 +286,7 @@ def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:
 
 
 def _rekey(trace: KinetoTrace, rows: Int64s, process: Int64s) -> None:
-    """Make launch numbers differ between processes."""
+    """Change launch numbers so that they differ between processes."""
     numbers = _correlations(trace, rows)
     known = numbers > 0
     unique = numbers[known] * _PROCESSES + process[known] + 1
@@ -307,19 +308,19 @@ _LAUNCHES = (
 
 
 def launches_work(trace: KinetoTrace) -> bool:
-    """Whether the trace has launches and work of a device."""
+    """Whether the trace has both launches and device work."""
     return bool(len(trace.rows_of(*DEVICE_WORK)) and len(_launches(trace)))
 
 
 def operators_alone(trace: KinetoTrace) -> int:
-    """How many operators a trace without a launch and without work of a device has; else 0."""
+    """The number of operators if the trace has neither a launch nor device work; else 0."""
     nothing = not len(trace.rows_of(*DEVICE_WORK)) and not len(_launches(trace))
     return len(trace.rows_of(OPERATORS)) if nothing else 0
 
 
 def without_front_ends(trace: KinetoTrace) -> KinetoTrace:
-    """The trace without the processes that have operators and neither launches nor work, if
-    another one has launches; a note for each."""
+    """The trace without processes that have operators but neither launches nor work, if another
+    process has launches. A note is added for each."""
     if not launches_work(trace):
         return trace
     working = {*_pids(trace, _launches(trace)), *_pids(trace, trace.rows_of(*DEVICE_WORK))}
@@ -348,7 +349,7 @@ def _launches(trace: KinetoTrace) -> Int64s:
 
 
 def _pids(trace: KinetoTrace, rows: Int64s) -> dict[str, int]:
-    """How many of some events each process has."""
+    """The number of events in `rows` of each process."""
     found: dict[str, int] = {}
     codes, counts = np.unique(trace.thread[rows], return_counts=True)
     for code, number in zip(codes.tolist(), counts.tolist(), strict=True):

@@ -61,14 +61,14 @@ _TIMES = ("start_ns", "end_ns")
 
 
 class Launches(Struct, frozen=True, eq=False):
-    """m pieces of work, all int64 [m]; -1 stands for unknown or none.
+    """m pieces of work and their launches, all int64 [m]; -1 for unknown or none.
 
     `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
-    operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
-    is when it was launched, its own start if unknown. Wrappers that torch.compile and the
-    profiler record among operators are none. `waits` are the rows of the runtime calls in which
-    the host waited for a device, `unserved` those of launches whose work is not recorded, and the
-    call in which each was made. `training` is None if nothing trains.
+    operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns` is
+    when it was launched, its own start if unknown. Wrappers of torch.compile and the profiler are
+    not operators. `waits` are the rows of runtime calls in which the host waited for a device,
+    `unserved` the rows of launches without recorded work; both with the call of each. `training` is
+    None if nothing trains.
     """
 
     row: Int64s
@@ -86,7 +86,7 @@ class Launches(Struct, frozen=True, eq=False):
 
 
 def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) -> Launches:
-    """Everything that devices did. In a trace without device work, the outermost operators."""
+    """The launches of all device work. In a trace without device work, the outermost operators."""
     annotated = trace.rows_of(OPERATORS)
     operators = real_operators(trace, annotated)
     around = call_ranges(calls)
@@ -136,7 +136,8 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
 
 
 def _unlaunched(trace: KinetoTrace, calls: list[CallRange], work: Int64s) -> Launches:
-    """What devices did in a trace without its launches: in the call open at its own start."""
+    """The work of devices in a trace without launches: it belongs to the call open at its own
+    start."""
     none = np.full(len(work), -1, dtype=np.int64)
     times = [np.array([getattr(call, name) for call in calls], dtype=np.int64) for name in _TIMES]
     places = np.arange(len(calls), dtype=np.int64)
@@ -147,7 +148,7 @@ def _unlaunched(trace: KinetoTrace, calls: list[CallRange], work: Int64s) -> Lau
 
 
 def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
-    """Operators, without the ranges of torch.compile and the profiler among them."""
+    """The operators, without ranges of torch.compile and the profiler."""
     return trace.ranges(annotated[trace.events.named(annotated, is_operator)])
 
 
@@ -173,7 +174,7 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
 
 
 def _has_unique_numbers(trace: KinetoTrace, launches: Int64s) -> bool:
-    """Whether the numbers of launches are integers, and none comes twice."""
+    """Whether all launch numbers are integers and none repeats."""
     args = trace.events.args
     if not args.has_only_integers("correlation", launches):
         return False
@@ -197,8 +198,8 @@ def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> I
 
 
 def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
-    """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
-    if recorders wrote the correlation id there."""
+    """The row of the operator with the `External id` of each piece of work, -1 for none. All are -1
+    if the recorder wrote the correlation id there."""
     ids, numbers = (trace.events.args.values(name, work) for name in ("external_id", "correlation"))
     numbered = len(ids) - ids.count(None)
     same = sum(one is not None and one == other for one, other in zip(ids, numbers, strict=True))
@@ -210,9 +211,9 @@ def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int6
 def lend(
     trace: KinetoTrace, around: Ranges, training: Training | None, origin: Int64s, call: Int64s
 ) -> None:
-    """Give what autograd launched, and threads without calls of their own, to the one call open at
-    that time; what autograd launched while several are, to the one open on the thread of the
-    forward, which waits for it."""
+    """Assign launches of autograd, and of threads without calls, to the one call open at that time.
+    If several are open, autograd's launches belong to the one on the thread of the forward, which
+    waits for them."""
     rows = np.flatnonzero((call < 0) & (origin >= 0))
     lent = ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))
     if training is not None:
@@ -242,9 +243,9 @@ def _lend_to_waiting(
     origin: Int64s,
     call: Int64s,
 ) -> None:
-    """Give what autograd launched in `rows` to the call open on the thread of the forward operator;
-    of graphs and sums of gradients none is known: theirs is the only thread that ran forward
-    ones."""
+    """Assign autograd's launches in `rows` to the call open on the thread of their forward
+    operator. Graphs and sums of gradients have none: they belong to the thread of the forward
+    operators, if it is only one."""
     known = training.forward[training.forward >= 0]
     threads = np.unique(trace.thread[known])
     if not len(threads):
@@ -257,7 +258,8 @@ def _lend_to_waiting(
 
 
 def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> None:
-    """Give work whose launch is lost to the call of the work on both sides of it, if it is one."""
+    """Assign work without a launch to the call of the work before and after it, if both are of the
+    same."""
     lost = (launch < 0) & (call < 0)
     if not lost.any():
         return
@@ -302,9 +304,9 @@ _SAME_WORK = 0.5  # of a node's time: if its operators take more, they are what 
 
 
 def _without_autograd(trace: KinetoTrace, operators: Ranges) -> Ranges:
-    """The operators without the nodes of autograd that call others for most of their time, and
-    without the engine's own records around nodes: of `…evaluate_function: AddmmBackward0` and
-    `AddmmBackward0` the `aten::mm` within them stay."""
+    """The operators without autograd nodes that spend most of their time in others, and without the
+    engine's records around nodes. Of `…evaluate_function: AddmmBackward0` and `AddmmBackward0`,
+    only the `aten::mm` within stays."""
     evaluated = trace.events.named(operators.row, lambda name: name.startswith(_EVALUATED))
     evaluated = evaluated.astype(np.bool_)
     if not evaluated.any():
@@ -339,7 +341,8 @@ def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
 
 
 def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int64s:
-    """For each event in `work` the row in `among` with the same id of this name, -1 for none."""
+    """For each event in `work`, the row in `among` with the same id in argument `name`, -1 for
+    none."""
     args = trace.events.args
     if args.has_only_integers(name, among) and args.has_only_integers(name, work):
         return _last_with(args.integers(name, among), among, args.integers(name, work))
@@ -349,7 +352,7 @@ def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int
 
 
 def _last_with(keys: Int64s, rows: Int64s, wanted: Int64s) -> Int64s:
-    """Of the rows the last with each key that is wanted, -1 for none."""
+    """For each of `wanted`, the last of `rows` with that key, -1 for none."""
     known = _is_id(keys)
     order = np.argsort(keys[known], kind="stable")
     keys, rows = keys[known][order], np.append(rows[known][order], -1)
@@ -360,13 +363,14 @@ def _last_with(keys: Int64s, rows: Int64s, wanted: Int64s) -> Int64s:
 
 
 def _is_id(numbers: Int64s) -> Bools:
-    """Which numbers name something, as `_NO_ID` has it."""
+    """Whether each number is an id: not 0, -1 or missing."""
     named: Bools = (numbers > 0) | ((numbers < -1) & (numbers != NO_NUMBER))
     return named
 
 
 def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
-    """Ids, which files write as numbers and as strings; None for none (0, -1)."""
+    """The ids in argument `name`, which files write as numbers or strings; None for none (0,
+    -1)."""
     values = trace.events.args.values(name, rows)
     return [value if type(value) is int and value > 0 else _id(value) for value in values]
 
@@ -389,7 +393,7 @@ _LAYOUT = frozenset(
     f"aten::{name}"
     for name in ("reshape", "contiguous", "clone", "einsum", "permute", "flatten", "cat", "clamp_")
 )
-"""What puts the results of a last layer into their places."""
+"""Operators that rearrange the results of a last layer."""
 
 _REGION = "Torch-Compiled Region"
 _CONVOLUTION = "aten::convolution"
@@ -403,8 +407,8 @@ _BLOCKING = frozenset(
 
 
 class Convolution(Struct, frozen=True):
-    """`batch` inputs of so many `channels`, whose results have `results`; `patch` are the numbers
-    that it reads for one of its results, `video` if its inputs have frames."""
+    """A convolution of `batch` inputs with `channels` channels into `results` channels. `patch` is
+    how many numbers it reads per result of a channel; `video`: its inputs have frames."""
 
     start_ns: int
     end_ns: int
@@ -416,17 +420,18 @@ class Convolution(Struct, frozen=True):
 
     @property
     def of_latents(self) -> bool:
-        """Whether its inputs have as many channels as latents."""
+        """Whether its inputs have a number of channels that latents have."""
         return self.channels in _LATENT
 
     @property
     def embeds_latents(self) -> bool:
-        """Whether it makes more channels of latents than latents have."""
+        """Whether it turns latents into more channels than latents have."""
         return self.of_latents and self.results > _LATENT[-1]
 
 
 class Product(Struct, frozen=True):
-    """`rows` of `features` times a matrix → `rows` of `results`; `batch` as the inputs tell."""
+    """A matrix product: `rows` of `features` → `rows` of `results`; `batch` as in the input's
+    shape."""
 
     start_ns: int
     end_ns: int
@@ -437,13 +442,13 @@ class Product(Struct, frozen=True):
 
     @property
     def embeds_latents(self) -> bool:
-        """Whether it makes the width of a transformer of patches of latents."""
+        """Whether it widens patches of latents to the width of a transformer."""
         wide = self.results >= _WIDER * self.features
         return self.features in _PACKED and wide and self.rows >= _TOKENS
 
 
 class Part(NamedTuple):
-    """The range of a call, with how many inputs it had at once, 0 if not known."""
+    """The time range of a call, and its batch size, 0 if not known."""
 
     start_ns: int
     end_ns: int
@@ -451,9 +456,9 @@ class Part(NamedTuple):
 
 
 class HostMarks(Struct, frozen=True):
-    """Of one thread, each in order of time: starts, ends and names of outermost operators that
-    launched a kernel, times of blocking calls, and what else the module's docstring names. `end_ns`
-    is when the last of its operators ended."""
+    """What the operators of one thread show, each in order of time: starts, ends and names of
+    outermost operators that launched a kernel, times of blocking calls, convolutions, products,
+    compiled regions and embeddings of tokens. `end_ns` is when the last of its operators ended."""
 
     thread: int
     end_ns: int
@@ -467,8 +472,8 @@ class HostMarks(Struct, frozen=True):
     embeddings: list[tuple[int, str]] = field(default_factory=list)
 
     def last_end(self, begin_ns: int, limit_ns: int, without: Collection[str] = frozenset()) -> int:
-        """When the last operator ended that started from `begin_ns` on and before `limit_ns`, which
-        stands where there is none; behind it there may be operators of the names in `without`."""
+        """When the last operator ended that started from `begin_ns` on and before `limit_ns`;
+        `limit_ns` if there is none. Later operators with names in `without` do not count."""
         index = bisect_left(self.begins, limit_ns) - 1
         while index >= 0 and self.begins[index] > begin_ns and self.names[index] in without:
             index -= 1
@@ -476,7 +481,7 @@ class HostMarks(Struct, frozen=True):
         return min(self.ends[index], limit_ns) if known else limit_ns
 
     def launching(self, begin_ns: int, end_ns: int) -> int:
-        """How many outermost operators started in a range and launched kernels."""
+        """How many outermost operators that launched kernels started in a range."""
         return bisect_left(self.begins, end_ns) - bisect_left(self.begins, begin_ns)
 
     def before(self, time_ns: int) -> int:
@@ -485,7 +490,7 @@ class HostMarks(Struct, frozen=True):
         return bisect_left(self.begins, time_ns) - 1
 
     def laid_out(self, end_ns: int) -> int:
-        """The end of what lays out results that were ready at a time."""
+        """When the operators ended that rearrange results which were ready at `end_ns`."""
         place = bisect_left(self.begins, end_ns)
         while place < len(self.begins) and self.names[place] in _LAYOUT:
             end_ns = self.ends[place]
@@ -493,7 +498,7 @@ class HostMarks(Struct, frozen=True):
         return end_ns
 
     def embedded(self) -> list[int]:
-        """When products embedded latents, and when tokens were embedded, ascending."""
+        """The times at which products embedded latents or tokens were embedded, ascending."""
         latents = [one.start_ns for one in self.products if one.embeds_latents]
         return sorted([*latents, *(begin for begin, _ in self.embeddings)])
 
@@ -546,7 +551,7 @@ def _launching(trace: KinetoTrace, outer: Ranges) -> Ranges:
 
 
 def _note(marks: HostMarks, event: Event, start: int, end: int) -> None:
-    """Add what one operator shows; parents come before what lies in them."""
+    """Add what one operator shows to `marks`; outer operators come before those inside."""
     if event.name.startswith(_REGION):
         if not marks.regions or start >= marks.regions[-1][1]:
             marks.regions.append((start, end))
@@ -575,13 +580,14 @@ _Mark = TypeVar("_Mark", Convolution, Product)
 
 
 def begun(marks: Sequence[_Mark], after_ns: int, before_ns: int) -> Sequence[_Mark]:
-    """Those of marks in order of time that started after one time and before another."""
+    """The marks that started after `after_ns` and before `before_ns`; `marks` are in order of
+    time."""
     start = attrgetter("start_ns")
     first = bisect_right(marks, after_ns, key=start)
     return marks[first : bisect_left(marks, before_ns, first, key=start)]
 
 
 def within(time_ns: int, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Whether a time lies in one of ranges that are in order and do not overlap."""
+    """Whether a time is in one of `ranges`, which are in order and do not overlap."""
     index = bisect_right(ranges, (time_ns, 1 << 63)) - 1
     return index >= 0 and time_ns < ranges[index][1]

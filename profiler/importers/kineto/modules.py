@@ -49,7 +49,7 @@ _INSTANCE = re.compile(r"(?P<name>.+)_(?P<number>\d+)")
 
 
 class Kind(IntEnum):
-    """What a frame says about the pipeline."""
+    """The role of a frame in a pipeline."""
 
     OTHER = 0
     MODULE = 1  # an nn.Module was called
@@ -61,7 +61,7 @@ class Kind(IntEnum):
 
 
 class Frame(Struct, frozen=True):
-    """`folder/stem.py(line): function`, with "/" in paths on every system."""
+    """A recorded frame: `folder/stem.py(line): function`, with "/" in paths on every system."""
 
     folder: str
     stem: str
@@ -93,7 +93,7 @@ class Frames(Struct, frozen=True, eq=False):
         return self.trace.ranges(self.rows[self.kinds == kind])
 
     def outermost(self, among: Bools) -> Ranges:
-        """Of the frames chosen by a mask over `rows` those that lie in no other of them."""
+        """The frames chosen by a mask over `rows` that are in no other chosen one."""
         trace, rows = self.trace, self.rows[among]
         return Ranges.outermost_of(
             rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows]
@@ -215,7 +215,7 @@ class ModulePaths:
         return path
 
     def layer(self, module: int, operator: str) -> str:
-        """The layer of a command that `operator` launched in this module range (-1: in none)."""
+        """The layer of a command launched by `operator` in this module range (-1 for none)."""
         path, whole = self.place(module)
         return operator if not path else path if whole else f"{path}/{operator}"
 
@@ -231,8 +231,9 @@ class ModulePaths:
 
 
 def _parents(frames: Frames, roots: frozenset[int]) -> list[int]:
-    """The range that each module's path continues, -1 for none: the one around it; for a module
-    that runs in none, as a recomputed forward does, the one around it in its submodule."""
+    """The range to which each module's path is appended, -1 for none: the range around it. For a
+    module outside any, such as a recomputed forward, the range around the same instance in a
+    submodule."""
     parents: list[int] = frames.modules.parent.tolist()
     below = np.zeros(len(parents) + 1, dtype=np.bool_)  # whether it is in a submodule
     home: dict[str, int] = {}
@@ -289,7 +290,7 @@ def input_dims(args: Args | None) -> list[list[int]]:
 
 
 def _collect(dims: object, found: list[list[int]]) -> None:
-    """Shapes in nested lists: tensor lists hold lists of shapes."""
+    """Add the shapes in nested lists to `found`: tensor lists contain lists of shapes."""
     if not isinstance(dims, list) or not dims:
         return
     if all(isinstance(size, int) for size in dims):
@@ -326,14 +327,14 @@ _UNKNOWN = "tensor"
 
 
 class ShapeTexts:
-    """The text of each operator's shapes; equal operators are read once."""
+    """Makes the text of each operator's shapes, once per distinct operator."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, bytes, bytes, bytes], str] = {}
 
     def of(self, operator: str, args: Args, kernel: str) -> str:
-        """The text of an operator whose `kernel` is one of those that it launched, "" if shapes
-        were not recorded."""
+        """The text of the shapes of an operator that launched `kernel`, "" if shapes were not
+        recorded."""
         asked = has_result(operator) or has_mark(operator)
         values = bytes(args.values) if asked else b""
         listed = listed_type(kernel) if is_list_copy(operator) else ""
@@ -363,7 +364,7 @@ def _text(operator: str, args: Args, listed: str) -> str:
 
 
 def _inputs(dims: Sequence[Any], types: Sequence[Any], listed: str) -> str:
-    """Tensor inputs as "bfloat16[2,77,64] …", those of a list in the type `listed`."""
+    """Tensor inputs as "bfloat16[2,77,64] …"; those in a list have the type `listed`."""
     inputs: list[str] = []
     for shape, kind in zip(dims, types, strict=False):
         if isinstance(shape, list):

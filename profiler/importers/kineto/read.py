@@ -126,7 +126,7 @@ _SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
 
 
 def _devices(trace: KinetoTrace, writer: CommandWriter) -> dict[str, Device]:
-    """Return what the trace says of each device, by the name that commands use."""
+    """Return the properties that the trace has of each device, by the device names of commands."""
     known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
     names = {_text(entry.get("name")) for entry in known.values()}
     alike = next(iter(known.values())) if len(names) == 1 else {}
@@ -155,12 +155,12 @@ def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
         yield from (entry for entry in entries if isinstance(entry, dict))
 
 
-# --- Memory that torch's allocators held, from the `[memory]` instants of `profile_memory=True`.
+# --- Memory of torch's allocators, from the `[memory]` instants of `profile_memory=True`.
 #
-# Each tells the bytes that were taken or given back (`Bytes`), and from torch 1.12 on what the
-# allocator of the device held after it (`Total Allocated`) and had reserved (`Total Reserved`). If
-# it does not, and on the host, whose allocator counts while it is recorded alone, the sum of the
-# changes is all that is known: what was held before is not in it, and the counter's name says so.
+# Each has the bytes that were allocated or freed (`Bytes`), and since torch 1.12 the bytes that the
+# device's allocator then had allocated (`Total Allocated`) and reserved (`Total Reserved`). Without
+# these, and on the host, whose allocator counts only while it is recorded, only the sum of changes
+# is known. It lacks what was allocated before, and the counter's name says so.
 
 
 _HOST = 0  # c10::DeviceType::CPU
@@ -170,7 +170,7 @@ _LARGEST = 1 << 42  # bytes; a million of them still add up in an int64
 
 
 class MemoryLevels(Struct, frozen=True, eq=False):
-    """What an allocator held: `values[i]` bytes from `times_ns[i]` on, both int64 [n], n > 0."""
+    """An allocator's memory: `values[i]` bytes from `times_ns[i]` on, both int64 [n], n > 0."""
 
     device: str
     name: str
@@ -178,8 +178,8 @@ class MemoryLevels(Struct, frozen=True, eq=False):
     values: Int64s
 
     def between(self, start_ns: int, end_ns: int) -> Counter | None:
-        """The counter of one call: the level at its start, then every change in it; None if
-        nothing is known by then."""
+        """The counter of one call: the level at its start, then every change in it; None if no
+        level is known by its end."""
         first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
         times, values = self.times_ns[first:last], self.values[first:last]
         if first:
@@ -188,7 +188,7 @@ class MemoryLevels(Struct, frozen=True, eq=False):
         return Counter(self.device, self.name, "bytes", times, values) if len(times) else None
 
     def outside(self, ranges: Iterable[tuple[int, int]]) -> Counter | None:
-        """The changes in none of some ranges; None if there are none."""
+        """The changes outside of all `ranges`; None if there are none."""
         kept = np.ones(len(self.times_ns), dtype=np.bool_)
         for start_ns, end_ns in ranges:
             first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
@@ -201,11 +201,11 @@ class MemoryLevels(Struct, frozen=True, eq=False):
 def memory_levels(
     trace: KinetoTrace, kind: str, worked: Collection[str], prefix: str = ""
 ) -> tuple[MemoryLevels, ...]:
-    """What the allocators of a trace held, by device and name; `kind` is that of its devices,
-    `worked` those that did any work, `prefix` starts the names of all.
-    Instants without a size or a device are left out.
+    """The memory of the allocators in a trace, by device and name. `kind` is the kind of its
+    devices, `worked` are the devices that did any work, `prefix` starts all device names. Instants
+    without a size or a device are left out.
 
-    Allocators count the devices that the process sees, kernels on ROCm all of the machine: if
+    Allocators number the devices that the process sees, kernels on ROCm those of the machine: if
     one device worked and one allocated, they are the same.
     """
     by_device: dict[str, list[tuple[int, Args]]] = {}
@@ -241,7 +241,7 @@ def _levels(device: str, on_host: bool, times: Int64s, args: Sequence[Args]) -> 
 
 
 def _device(args: Args, kind: str, prefix: str) -> str | None:
-    """The device whose memory it is; None if the instant does not tell."""
+    """The device of an instant's memory; None if the instant does not name one."""
     of_type, number = _bytes(args.device_type), _bytes(args.device_id)
     if of_type == _HOST:
         return f"{prefix}{ROOT_DEVICE}"
@@ -250,7 +250,7 @@ def _device(args: Args, kind: str, prefix: str) -> str | None:
 
 
 def _bytes(given: Scalar) -> int | None:
-    """A whole number of a size that memory can have; None for what is none."""
+    """A size in bytes; None if it is no whole number or impossibly large."""
     try:
         size = int(given) if given is not None else None
     except (ValueError, OverflowError):
@@ -258,15 +258,15 @@ def _bytes(given: Scalar) -> int | None:
     return size if size is not None and abs(size) < _LARGEST else None
 
 
-# --- What other counters said: power, clocks, temperature, how busy units were; any name.
+# --- Other counters: power, clocks, temperature, how busy units were; any name.
 
 
 _OF_DEVICE = re.compile(r"GPU (\d{1,4})\b")  # the process of a device's counters in torch ≥ 2.14
 
 
 def other_counters(trace: KinetoTrace, writer: CommandWriter) -> tuple[Counter, ...]:
-    """The counters of a trace that are not those of memory: of the device whose process they are
-    in, else of the host."""
+    """The counters of a trace other than memory, on the device that their process stands for, else
+    on the host."""
     samples = trace.samples
     if not samples.names:
         return ()
@@ -283,7 +283,7 @@ def other_counters(trace: KinetoTrace, writer: CommandWriter) -> tuple[Counter, 
 
 
 def _sampled(pid: Scalar, writer: CommandWriter, known: Collection[str]) -> str:
-    """The device that the counters of a process are of."""
+    """The device of the counters of a process."""
     found = _OF_DEVICE.match(str(pid))
     number = whole(found[1], 0) if found else whole(pid, NO_CALL)
     device = f"{writer.prefix}{writer.kind}:{number}"
@@ -304,7 +304,7 @@ _TRACE_ENDINGS = re.compile(
 
 
 class KinetoRun(Struct, frozen=True):
-    """The calls of a trace, and what writes their commands."""
+    """The run of one trace: its calls, and the writer of their commands."""
 
     path: Path
     trace: KinetoTrace
@@ -321,12 +321,13 @@ class KinetoRun(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The file's name without what says how it is packed."""
+        """The file's name without endings for packing."""
         return _TRACE_ENDINGS.sub("", self.path.name)
 
     @property
     def capabilities(self) -> set[str]:
-        """The timeline, what the profiler was asked to record, and whether it was of a capture."""
+        """The timeline, what the profiler was asked to record, and whether the run was a graph
+        capture."""
         launched = bool((self.writer.launches.launch >= 0).any())
         known = {
             "launches": launched,
@@ -340,12 +341,12 @@ class KinetoRun(Struct, frozen=True):
 
     @property
     def launches_work(self) -> bool:
-        """Whether it has launches and work of a device."""
+        """Whether the trace has launches and device work."""
         return launches_work(self.trace)
 
     @property
     def operators_alone(self) -> int:
-        """How many operators it has, if it has neither of these."""
+        """The number of operators, if the trace has neither launches nor device work; else 0."""
         return operators_alone(self.trace)
 
     def _has_shapes(self) -> bool:
@@ -357,17 +358,16 @@ class KinetoRun(Struct, frozen=True):
         return any(bytes(one.dims) for one in self.trace.events.args.alike(operators)[0])
 
     def landmarks(self) -> Iterator[tuple[str, int]]:
-        """The ranges that the program named, with their begins."""
+        """Yield the ranges that the program named, with their starts."""
         for row in self.trace.rows_of("user_annotation").tolist():
             yield self.trace.events[row].name, int(self.trace.start_ns[row])
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file per call, and what ran in no call as host work."""
+        """Write a file per call, and what ran outside calls as host work."""
         return self.builder().write(bundle)
 
     def builder(self) -> ForeignRunBuilder:
-        """Return the run with all that the trace says of it; commands are made one call at a
-        time."""
+        """Return the run as a builder; commands are made one call at a time."""
         trace, writer, header, stagings = self.trace, self.writer, self.trace.header, self.stagings
         launches = writer.launches
         run = ForeignRunBuilder(
@@ -426,20 +426,20 @@ class KinetoRun(Struct, frozen=True):
         return [call.range.end_ns for call in self.calls]
 
     def spans(self) -> Iterator[tuple[int, Span]]:
-        """The spans of its pipeline calls, with the numbers of these."""
+        """Yield the spans of the pipeline calls, with the numbers of these."""
         for number, staging in enumerate(self.stagings):
             for span in staging.spans():
                 yield number, span
 
     def info(self, calls: Sequence[Call]) -> RunInfo:
-        """What the manifest says; `calls` are its own, in their order, with the indices that they
-        have there."""
+        """The manifest of the run; `calls` are its own, in order, with their indices in the
+        bundle."""
         info = self.builder().info(sorted(calls, key=lambda call: call.index))
         workless = sorted(calls[number].index for number in info.workless)
         return structs.replace(info, workless=tuple(workless))
 
     def host(self) -> CommandColumns:
-        """What ran in no call as host work."""
+        """What ran outside calls, as host work."""
         builder = CommandBuilder()
 
         def place_at(time_ns: int) -> tuple[str, int]:
@@ -455,7 +455,7 @@ class KinetoRun(Struct, frozen=True):
         return builder.build()
 
     def free_counters(self) -> list[Counter]:
-        """The samples of memory in no call, and all of other counters."""
+        """The memory samples outside calls, and all samples of other counters."""
         ranges = [(call.range.start_ns, call.range.end_ns) for call in self.calls]
         counters = [one.outside(ranges) for one in self.memory]
         return [*(one for one in counters if one is not None), *self.counters]
@@ -463,11 +463,11 @@ class KinetoRun(Struct, frozen=True):
 
 def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | JobRun:
     """Read what torch.profiler recorded: one trace, plain or packed, or those of a job, or folders
-    of these. `capture` is a trace, or a folder of them, of graphs that the trace replays; without
-    it, those in `capture_traces` beside it are read.
+    of these. `capture` is a trace, or a folder of traces, with captures of the graphs that the
+    trace replays; by default the folder `capture_traces` beside it.
 
-    Raises InputError if a file is no such trace or holds nothing that ran, or if `capture` is of
-    another model.
+    Raises InputError if a file is not such a trace or contains nothing that ran, or if `capture` is
+    of another model.
     """
     files = [one for path in paths for one in (traces_in(path) if path.is_dir() else (path,))]
     if len(files) > 1:
@@ -493,7 +493,8 @@ def run_of(
     job: Job | None = None,
     importer: str = "kineto",
 ) -> KinetoRun:
-    """The run of a trace that `importer` read; `prefix` starts the names of its devices."""
+    """The run of a trace that was read by the importer `importer`; `prefix` starts the names of its
+    devices."""
     if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
         raise InputError(
             f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
@@ -532,7 +533,7 @@ def run_of(
 
 
 def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replays:
-    """The graphs that the trace replays, with what their captures tell."""
+    """The graphs that the trace replays, matched with their captures."""
     launches = graph_launches(trace)
     if not len(launches) and not captures:
         return Replays()
@@ -573,8 +574,8 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
 def run_of_job(
     paths: Sequence[Path], traces: Sequence[KinetoTrace], importer: str = "kineto"
 ) -> KinetoRun | JobRun:
-    """The run of the traces of a job's ranks, that `importer` read. Raises InputError if they are
-    not of one job."""
+    """The run of the traces of a job's ranks, which were read by the importer `importer`. Raises
+    InputError if they are not of one job."""
     traces = [checked_trace(without_front_ends(trace)) for trace in traces]
     jobs = _jobs_of(paths, traces)
     order = sorted(range(len(paths)), key=lambda number: jobs[number].rank)
@@ -599,7 +600,7 @@ def run_of_job(
 
 
 def _jobs_of(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
-    """What each trace says of its job. Raises InputError if it is not the same one."""
+    """The rank and job that each trace names. Raises InputError if the jobs differ."""
     found: list[InJob] = []
     for path, trace in zip(paths, traces, strict=True):
         job = in_job(trace)

@@ -77,7 +77,7 @@ class BatchSizes:
         self._start_ns = trace.start_ns[self._rows]
 
     def of(self, call: CallRange) -> int:
-        """How many inputs a call had at once, 0 if shapes were not recorded.
+        """The batch size of a call, 0 if shapes were not recorded.
 
         The most frequent leading dimension of the 4-dimensional inputs of attention, else of
         convolutions, else of all operators' inputs with three dimensions or more.
@@ -107,12 +107,12 @@ def branches_of(
     submodules: list[str],
     batch_of: BatchOf,
 ) -> Iterator[str]:
-    """The branch of each call of a section, "" if the notion does not apply.
+    """The branch of each call of a section, "" for calls without branches.
 
     `stages`, `steps` and `submodules` are those of the section's calls, in their order. Encoders:
-    the first pass is the prompt, a later one the negative prompt. Denoiser and ControlNet: one
-    call a step is `batched` if it holds both branches, else `cond`; of several calls a step the
-    first is `cond` and the others `uncond`, the order in which pipelines make them.
+    the first pass is the prompt, a later one the negative prompt. Denoiser and ControlNet: a single
+    call per step is `batched` if it computes both branches, else `cond`; of several calls per step
+    the first is `cond` and the others `uncond`, the order in which pipelines make them.
     """
     calls = section.calls
     passes = _encoder_passes(section, stages, submodules)
@@ -144,10 +144,10 @@ def branches_of(
 
 
 def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) -> dict[int, int]:
-    """For each text encoder call, by its index: is it the first or a later pass over the encoder.
+    """The pass of each text encoder call over the encoder, by the call's index: 0 for the first.
 
-    Passes are counted within one `encode_prompt` where that goes through the encoders twice (the
-    prompt, then the negative prompt), else over the whole section.
+    Passes are counted within one `encode_prompt` if it runs the encoders twice (the prompt, then
+    the negative prompt), else over the whole section.
     """
     encoders = [
         index
@@ -177,15 +177,16 @@ def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) 
 
 
 _IMAGE = 3  # channels
-_BETWEEN = 8  # operators from a decoder's first, narrow convolution to the one that widens
+_BETWEEN = 8  # at most, between a decoder's first, narrow convolution and the one that widens
 
 
 def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
-    """From the last convolution of latents before one to an image, to that one."""
+    """The time ranges of VAE decoders: from the last convolution of latents before each convolution
+    to an image, to the end of that."""
     eager = [one for one in marks.convolutions if not within(one.start_ns, marks.regions)]
     embedded = marks.embedded()
     found: list[tuple[int, int]] = []
-    chunk_before = False  # whether the last decoder was of frames, and nothing started since
+    chunk_before = False  # whether the last decoder made frames, and nothing started since
     begin: tuple[int, Convolution] | None = None
     for place, one in enumerate(eager):
         if one.embeds_latents:
@@ -204,8 +205,8 @@ def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
 
 
 def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) -> int:
-    """When a decoder started: with a convolution of latents to latents if one comes directly
-    before the one that widens them."""
+    """When a decoder started: with a convolution from latents to latents if one is directly before
+    the one that widens them (`place`), else with that."""
     one = convolutions[place]
     if place:
         before = convolutions[place - 1]
@@ -224,17 +225,18 @@ def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) ->
 
 _MANY_CONVOLUTIONS = 10  # of a UNet; a transformer has one, of its patches
 _PRODUCTS_OF_A_BLOCK = 12
-"""Matrix products between two that embed latents from which on a block of a denoiser lies between
-them. FLUX's have fourteen if text and image are apart; what is embedded beside latents and the
-condition of a ControlNet (timestep, guidance and pooled text by two products each, the text by one)
-has seven."""
+"""If two products that embed latents have at least this many matrix products between them, there is
+a denoiser block between them. FLUX's blocks have fourteen if text and image are separate; embedding
+the other inputs and the condition of a ControlNet (timestep, guidance and pooled text by two
+products each, the text by one) takes seven."""
 
 
 def denoisers_of(
     marks: HostMarks, decoders: Sequence[tuple[int, int]], edges: Sequence[int]
 ) -> list[Part]:
-    """From what embeds latents to where as many features come out, or to the next start; compiled
-    regions before the last decoder if these are not all in such ranges."""
+    """The calls of denoisers: from the embedding of latents to where as many features come out, or
+    to the next start. If compiled regions before the last decoder are outside of these, the regions
+    are the denoisers."""
     begins = _embedding_latents(marks, decoders)
     stops = sorted([one.start_ns for one in begins] + [begin for begin, _ in decoders])
     stops = sorted([*stops, *edges, *(begin for begin, _ in marks.embeddings)])
@@ -255,7 +257,7 @@ def denoisers_of(
 def _embedding_latents(
     marks: HostMarks, decoders: Sequence[tuple[int, int]]
 ) -> Sequence[Convolution] | Sequence[Product]:
-    """What embeds latents for a denoiser: convolutions, or products if no convolution does."""
+    """The convolutions that embed latents for a denoiser; products if there are none."""
     aside = [*marks.regions]
     convolutions = [
         one
@@ -267,7 +269,7 @@ def _embedding_latents(
     if convolutions:
         return convolutions
     found: list[Product] = []
-    since = 0  # place of the last one found
+    since = 0  # index of the last one
     for place, one in enumerate(marks.products):
         if not one.embeds_latents or within(one.start_ns, aside) or within(one.start_ns, decoders):
             continue
@@ -279,9 +281,9 @@ def _embedding_latents(
 
 
 def _layers(marks: HostMarks, first: int, last: int) -> bool:
-    """Whether the layers of a denoiser ran from one product on and before another, both of which
-    embed latents, by their places: many products, a compiled region, or what comes out at the end.
-    A ControlNet embeds its condition directly behind the latents."""
+    """Whether layers of a denoiser ran between two products that embed latents, given by index:
+    many products, a compiled region, or as many features coming out. A ControlNet embeds its
+    condition directly after the latents."""
     if last - first >= _PRODUCTS_OF_A_BLOCK:
         return True
     one, other = marks.products[first], marks.products[last]
@@ -292,8 +294,8 @@ def _layers(marks: HostMarks, first: int, last: int) -> bool:
 
 
 def _of_an_adapter(marks: HostMarks, place: int) -> bool:
-    """Whether a product widens again what the one directly before narrowed, to what a layer before
-    both has made of the same rows, as LoRA does."""
+    """Whether a product is of an adapter such as LoRA: the product directly before it narrows, it
+    widens again, to the size that a layer before both made of the same rows."""
     if place < 2:
         return False
     layer, before, one = marks.products[place - 2 : place + 1]
@@ -303,8 +305,8 @@ def _of_an_adapter(marks: HostMarks, place: int) -> bool:
 
 
 def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> int:
-    """When what was embedded came out again, in its place: the last time before `limit_ns`; 0 if
-    it did not. A denoiser that estimates variances has twice as many results."""
+    """When the embedded latents came out again and were laid out, the last time before `limit_ns`;
+    0 if they did not. A denoiser that estimates variances has twice as many results."""
     if isinstance(first, Convolution):
         sizes = {first.patch, 2 * first.patch}
         channels = {first.channels, 2 * first.channels}
@@ -332,20 +334,20 @@ def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> 
 
 
 _PRODUCTS_OF_TWO_LAYERS = 12
-"""Matrix products after which a blocking call ends a text encoder. A layer of CLIP has six (query,
-key, value, output, two of its MLP), one of T5 seven; a call before that lies within the encoder, as
-in Wan's."""
+"""A blocking call after so many matrix products ends a text encoder. A layer of CLIP has six
+(query, key, value, output, two of its MLP), one of T5 seven. An earlier blocking call is inside the
+encoder, as in Wan's."""
 
-_AHEAD_NS = 1_000_000  # of an embedding, at which the copy of its tokens may lie
+_AHEAD_NS = 1_000_000  # before an embedding, within which its tokens may be copied
 _PUT_TOGETHER = frozenset(
     f"aten::{name}"
     for name in ("cat", "pad", "stack", "repeat", "zeros", "new_zeros", "zeros_like", "randn")
 )
-"""What a pipeline makes of encoded prompts, and its first noise: of no submodule."""
+"""Operators that combine encoded prompts, or make the first noise: they belong to no submodule."""
 
 
 def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The calls in order of time; none if nothing decodes an image."""
+    """The calls inferred from operators, in order of time; none if no image is decoded."""
     rows = trace.rows_of("cpu_op")
     convolving = rows[trace.events.named(rows, "aten::convolution".__eq__)]
     windows = capture_windows(trace)
@@ -357,7 +359,7 @@ def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
             denoisers = denoisers_of(marks, decoders, edges)
             stops = [one.start_ns for one in denoisers] + [begin for begin, _ in decoders]
             calls = _encoders(marks, sorted(stops + edges))
-            if denoisers:  # what kind of model denoises
+            if denoisers:  # the kind of denoiser
                 first = denoisers[0]
                 inside = len(begun(marks.convolutions, first.start_ns - 1, first.end_ns))
                 kind = "UNet" if inside >= _MANY_CONVOLUTIONS else "Transformer"
@@ -376,7 +378,7 @@ def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
 
 
 def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
-    """Starts and ends of the captures of whole parts: of those in which something begins."""
+    """Starts and ends of graph captures of whole parts, in which a part starts."""
     begins = sorted(
         [one.start_ns for one in marks.convolutions if one.of_latents] + marks.embedded()
     )
@@ -389,8 +391,8 @@ def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
 
 
 def _captured(calls: Sequence[CallRange], windows: Sequence[Window]) -> Iterator[CallRange]:
-    """The calls, with what was captured, and what warmed up for it: the calls of the same part
-    since the capture before, or since one of another part."""
+    """Yield the calls, marked as captured or as the warm-up of a capture: calls of the same part
+    directly before it."""
     ranges = [(window.start_ns, window.end_ns) for window in windows]
     upcoming = ""
     found: list[CallRange] = []
@@ -413,10 +415,10 @@ def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
         at = bisect_left(marks.blocking, begin) - 1
         before = marks.blocking[at] if at >= 0 else begin
         place = bisect_right(begins, begin)
-        reached = begins[place - 2] if place > 1 else 0  # nothing is of two parts
+        reached = begins[place - 2] if place > 1 else 0  # calls do not overlap
         first = before if begin - before <= _AHEAD_NS and before >= reached else begin
         limit = begins[place] if place < len(begins) else marks.end_ns
-        # the first blocking call behind two layers, if none are seen the first one of all
+        # the first blocking call after two layers; without layers, the first of all
         products = begun(marks.products, begin - 1, limit)
         layers = products[_PRODUCTS_OF_TWO_LAYERS - 1 : _PRODUCTS_OF_TWO_LAYERS]
         place = bisect_right(marks.blocking, layers[0].end_ns if layers else begin)
@@ -426,11 +428,11 @@ def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
     return calls
 
 
-# --- Which guessed calls of a denoiser share a step: that with the condition, then that without it.
+# --- Which inferred calls of a denoiser share a step: the conditional, then the unconditional one.
 #
-# Between the two of a pair the host asks for less than behind it, if the two are mixed and the
-# scheduler steps. With one pair alone there is nothing to compare: then the encoders must have seen
-# two prompts, and a call as many inputs as images were decoded.
+# The host launches less between the two of a pair than after it, when the two are combined and the
+# scheduler steps. A single pair cannot be compared: then the encoders must have seen two prompts,
+# and each call as many inputs as images were decoded.
 
 
 def paired(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[CallRange]:
@@ -446,7 +448,8 @@ def paired(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[CallRange]:
 
 
 def _may_be_pairs(part: Sequence[CallRange], denoisers: Sequence[CallRange]) -> bool:
-    """Whether nothing says that a call computes both branches, or that there is but one."""
+    """Whether the denoiser's calls may be pairs: nothing shows that a call computes both branches,
+    or that there is only one."""
     if not denoisers or len(denoisers) % 2 or len({call.instance for call in denoisers}) > 1:
         return False
     if _prompts(part) == 1:
@@ -488,7 +491,7 @@ def _are_pairs(
 
 @dataclass(frozen=True, slots=True)
 class StagedCall:
-    """A call and what it is for, in the words of `profiler.trace.events.Call`."""
+    """A call with its labels, in the words of `profiler.trace.events.Call`."""
 
     range: CallRange
     submodule: str
@@ -499,11 +502,10 @@ class StagedCall:
 
 
 class Staging(Struct, frozen=True):
-    """A section parted: its calls, and the times that part it into stages and steps.
+    """A section divided into stages and steps: its calls, and the times of the division.
 
-    `steps_from` is None without a denoiser. `stages` are (stage,
-    start, end) and tile the section; `loop_start_ns` is -1 if nothing denoises;
-    `step_ends_ns` are the ends of step 0, 1, …
+    `steps_from` is None without a denoiser. `stages` are (stage, start, end) and tile the section;
+    `loop_start_ns` is -1 if nothing denoises; `step_ends_ns` are the ends of step 0, 1, …
     """
 
     section: Section
@@ -538,7 +540,7 @@ class Staging(Struct, frozen=True):
 def stage_section(
     section: Section, names: SubmoduleNames, batch_of: BatchOf, process: Mapping[int, int]
 ) -> Staging:
-    """Part a section into stages and steps and place its calls in them; `process` has that of each
+    """Divide a section into stages and steps and label its calls; `process` has the process of each
     thread."""
     calls = section.calls
     denoises = section.steps or section.prompts  # a noise scheduler, prompts, or a class
@@ -575,7 +577,7 @@ def stage_section(
 
 def _loop_instances(section: Section) -> set[str]:
     """The modules that the denoising loop calls: denoiser, ControlNet; empty without a loop."""
-    # neither encoders nor decoders, as far as classes tell
+    # neither encoders nor decoders, by their classes
     ran = [call for call in section.calls if call.ran is Ran.EXECUTED and not is_decoder(call)]
     calls = [call for call in ran if not is_encoder(call)] or (ran if section.steps else [])
     if section.steps:
@@ -608,8 +610,8 @@ def _step_ends(section: Section, loop: set[str], first: int) -> list[int]:
 
 
 def _closings(in_loop: list[CallRange]) -> list[int]:
-    """When steps ended without a scheduler: with each call of the denoiser, or with the second of
-    those that share a step."""
+    """When steps ended, without a scheduler: with each call of the denoiser, or with the second
+    call of a pair."""
     closing = [call.instance for call in in_loop if is_denoiser(call)]
     closing = closing or list(dict.fromkeys(call.instance for call in in_loop))
     closers = [
@@ -645,7 +647,7 @@ def _loop_begins(
 
 
 def _begins(section: Section, stages: list[str]) -> list[tuple[str, int]]:
-    """Without a loop a stage starts with the first of successive calls of that stage."""
+    """Starts of stages without a loop: the first of successive calls of each stage."""
     found: list[tuple[str, int]] = []
     for call, stage in zip(section.calls, stages, strict=True):
         if not found or found[-1][0] != stage:
@@ -676,7 +678,7 @@ def _place(
 
 
 def _structural_role(section: Section, call: CallRange, stage: str) -> str:
-    """What the place of a call in a pipeline says it is: the stage's usual submodule, or ""."""
+    """The role of a call by its place in the pipeline: the stage's usual submodule, or ""."""
     if stage != "denoise" and not section.steps:  # a repeated module alone is no evidence
         return ""
     if stage == "encode" and section.prompts:
@@ -687,7 +689,7 @@ def _structural_role(section: Section, call: CallRange, stage: str) -> str:
 
 # --- Host work of the pipeline itself: the Python frames outside every call.
 #
-# Of all frames in a section the largest ones are taken that neither lie in a call nor hold one:
+# These are the outermost frames of a section that are not in a call and contain none:
 # `scheduler.step`, tokenizers, `postprocess`, and whatever else the pipeline does between calls.
 # They do not overlap, and with the calls they leave only the pipeline's own bytecode unexplained.
 
@@ -715,7 +717,7 @@ def add_host_work(
 
 
 def _largest(frames: Frames, staging: Staging) -> Ranges:
-    """The outermost frames of the section that neither lie in a call nor hold one."""
+    """The outermost frames of the section that are not in a call and contain none."""
     trace, section = frames.trace, staging.section
     start, end = trace.start_ns[frames.rows], trace.end_ns[frames.rows]
     inside = (start >= section.start_ns) & (end <= section.end_ns) & (end > start)
@@ -733,7 +735,8 @@ def _largest(frames: Frames, staging: Staging) -> Ranges:
 
 
 def _layer(name: str, staging: Staging, start_ns: int) -> str:
-    """A short name: `tokenizer_2`, `scheduler.set_timesteps`, `image_processor.postprocess`."""
+    """A short name for a frame: `tokenizer_2`, `scheduler.set_timesteps`,
+    `image_processor.postprocess`."""
     frame = parse_frame(name)
     if frame is None:
         return plain_name(name)
@@ -748,7 +751,7 @@ def _layer(name: str, staging: Staging, start_ns: int) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A frame's name without what differs from run to run: line numbers and addresses."""
+    """A frame's name without line numbers and addresses, which differ from run to run."""
     match = _BUILTIN.fullmatch(name)
     if match:
         return f"{match[2]}.{match[1]}" if match[2] else match[1]

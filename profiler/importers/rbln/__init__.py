@@ -1,4 +1,4 @@
-"""Traces of RBLN's profiler: a folder of numbered files, or one of them."""
+"""Recognize traces of RBLN's profiler: a folder of numbered files, or one of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from profiler.importers.importer import Importer, Option, head_of, reader
 # --- The files that RBLN's profiler writes: numbered shards, and one aggregate of them all.
 #
 # traces/rbln_20260902_012906319_0.pb   the first runtime call of the process
-# traces/rbln_20260902_012906319_1.pb   the second, … traces/rbln_20260902_012906319.pb     all of
-# them once more: never counted beside its shards
+# traces/rbln_20260902_012906319_1.pb   the second, …
+# traces/rbln_20260902_012906319.pb     all of them again: never counted beside its shards
 
 
 _OWN_NAME = re.compile(r"(rbln_[0-9]{8}_[0-9]+)(?:_([0-9]{1,18}))?\.pb")
@@ -30,15 +30,15 @@ _TRACKS = (  # names that no other producer uses
     b"Device HDMA",
     b"Device Workload",
 )
-_ASKED = 8  # files of a folder
+_ASKED = 8  # files of a folder that are checked
 _OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones included
 
 
 class Shard(Struct, frozen=True):
-    """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered.
+    """The trace of one runtime call; `number` is the call's in the process, -1 if unnumbered.
 
-    If a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
-    and the workload that its names tell, -1 if they do not.
+    If a file holds several calls, a shard is one of them (`is_part`), with the runtime instance and
+    the workload in its names, -1 if they have none.
     """
 
     path: Path
@@ -51,8 +51,8 @@ class Shard(Struct, frozen=True):
 class Capture(Struct, frozen=True):
     """The files of one profiled process: its shards in order of their number.
 
-    `aggregate` holds what they hold, None if there is none or it is all there is. If they
-    are not `in_order`, their order is not known.
+    `aggregate` is the file with the content of all, None if there is none or it is the only file.
+    If the shards are not `in_order`, their order is not known.
     """
 
     source: Path
@@ -63,7 +63,7 @@ class Capture(Struct, frozen=True):
 
 
 def missing_numbers(shards: Sequence[Shard]) -> list[int]:
-    """The numbers that are not there between the first shard and the last, the first 1,000."""
+    """The missing numbers between the first shard and the last; at most 1,000."""
     missing: list[int] = []
     for before, after in pairwise(shard.number for shard in shards):
         missing.extend(range(before + 1, min(after, before + 1_001 - len(missing))))
@@ -76,8 +76,8 @@ def is_rbln(head: bytes) -> bool:
 
 
 def is_capture(path: Path, head: bytes) -> bool:
-    """Whether a file that starts with `head`, or one of the first traces in a folder, is RBLN's: a
-    call that was cut short leaves an empty file."""
+    """Whether a file that starts with `head`, or one of the first traces in a folder, is RBLN's. A
+    call that was cut short leaves an empty file, so several are checked."""
     if not path.is_dir():
         return is_rbln(head)
     return any(is_rbln(head_of(file)) for file in _traces(path)[:_ASKED])
@@ -98,7 +98,7 @@ def find_capture(path: Path) -> Capture:
 
 
 def _traces(folder: Path) -> list[Path]:
-    """The traces in a folder, by name: those with RBLN's own names where there are any."""
+    """The traces in a folder, by name; only those with RBLN's own names, if there are any."""
     try:
         files = sorted(file for file in folder.iterdir() if file.name.endswith(".pb"))
     except OSError as error:
@@ -139,9 +139,9 @@ def _capture(folder: Path, files: list[Path], *, own: bool) -> Capture:
 
 
 def _split(file: Path, *, own: bool) -> tuple[str, int]:
-    """Stem and number of a file; -1 for an unnumbered one.
+    """The stem and the number of a file; -1 for an unnumbered file.
 
-    The aggregate of a capture ends in digits too, in those of its time.
+    The name of an aggregate ends in digits, too: those of its time.
     """
     match = (_OWN_NAME if own else _ANY_NAME).fullmatch(file.name)
     if match is None:

@@ -1,10 +1,11 @@
-"""Label RBLN trace files with pipeline calls: by description, guess or own recording.
+"""Label RBLN trace files with pipeline calls: by a description, an inferred one, or our own
+recording.
 
     description = describe("sd3")              # or a .yaml file, see docs/rbln.md
     description.calls(28)                      # 6 encoder calls, 28 transformer steps, 1 VAE
 
-Files only record the order of runtime calls. Either all of them are labelled or none, because
-one missing call would shift every later label.
+Files only record the order of runtime calls. Either all of them are labelled or none, because one
+missing call would shift every later label.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 
 
 _SUFFIXES = (".yaml", ".yml")
-_DEEPEST = 8  # collections in each other
+_DEEPEST = 8  # nested collections
 _LARGEST = 1 << 16  # bytes of a description
 _MOST_PATTERNS = 1_000  # of one stage
 _MOST_STEPS = 100_000
@@ -61,8 +62,8 @@ class ExpectedCall:
 class CallPattern:
     """A call of one stage, made `repeat` times in a row.
 
-    In `denoise` it is made in every step, or if `steps` is given in those from `steps[0]` up
-    to `steps[1]`, both included.
+    In `denoise` it is made in every step, or, if `steps` is given, in those from `steps[0]` to
+    `steps[1]`, inclusive.
     """
 
     submodule: str
@@ -75,8 +76,9 @@ class CallPattern:
 class Description:
     """The calls of a pipeline, by stage in order.
 
-    `steps` is used if the caller names none (0: it must); `warmup` leading calls are not the
-    run's; with `allow_gaps` call numbers may be missing, because submodules were not profiled.
+    `steps` is the default number of steps (0: the caller must name it); the first `warmup` calls
+    are not part of the run; with `allow_gaps` call numbers may be missing, because submodules were
+    not profiled.
     """
 
     name: str
@@ -117,16 +119,17 @@ class Description:
 
     @property
     def around(self) -> int:
-        """How many calls are made outside of the steps."""
+        """The number of calls outside of steps."""
         return sum(pattern.repeat for pattern in (*self.encode, *self.decode))
 
     @property
     def each_step(self) -> int:
-        """How many calls each step makes, those of some steps alone among them."""
+        """The number of calls per step, including those made only in some steps."""
         return sum(pattern.repeat for pattern in self.denoise)
 
     def step_count(self, steps: int | None = None) -> int:
-        """`steps`, else the description's own, checked; 0 for a pipeline that does not denoise."""
+        """`steps`, else the description's default, after checks; 0 for a pipeline that does not
+        denoise."""
         if not self.denoise:
             return 0
         count = self.steps if steps is None else steps
@@ -141,7 +144,8 @@ class Description:
 
 
 def _built_in(name: str, encoders: int, prompts: int, denoiser: str, branch: Branch) -> Description:
-    """Every encoder for one prompt, then every encoder for the next: diffusers' order."""
+    """A description with every encoder for one prompt, then every encoder for the next: diffusers'
+    order."""
     names = ["text_encoder", *(f"text_encoder_{number}" for number in range(2, encoders + 1))]
     encode = [CallPattern(one, b) for b in ("prompt", "negative_prompt")[:prompts] for one in names]
     return Description(name, (*encode,), (CallPattern(denoiser, branch),), (CallPattern("vae"),))
@@ -161,7 +165,7 @@ BUILT_IN: dict[str, Description] = {
 
 
 def describe(pipeline: str | Path) -> Description:
-    """The built-in description of that name, or that of a `.yaml` file.
+    """The built-in description with that name, or the one in a `.yaml` file.
 
     Raises InputError if there is no such description or the file does not follow the schema.
     """
@@ -192,7 +196,7 @@ def _read(path: Path) -> Description:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """Checks a document and says in one sentence what is wrong with it, and where."""
+    """Checks a document; an error says in one sentence what is wrong with it, and where."""
 
     path: Path
 
@@ -275,7 +279,7 @@ class _Schema:
         return InputError(f"{self.path}: {what}: {advice} (docs/rbln.md)")
 
 
-# --- Which pipeline ran, guessed from its files if nobody said it.
+# --- Which pipeline ran, inferred from its files if it was not given.
 #
 # A compiled model executes the same layers in every call. So the files fall into groups of equal
 # layers, and a built-in description fits if each of its submodules is one of them, in its order and
@@ -287,7 +291,7 @@ _CONVOLUTION = "conv"
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A description with its steps, and the names of the others that fit as well."""
+    """An inferred description with its steps, and the names of others that fit as well."""
 
     description: Description
     steps: int
@@ -295,10 +299,10 @@ class Guess:
 
 
 def guess(traces: Sequence[RblnTrace | None], steps: int | None) -> Guess | None:
-    """The description that fits the files in their order, None if none does. `steps` is their
-    number if it is known; a file that holds nothing (None) is of any submodule."""
+    """The built-in description that fits the files in order, None if none does. `steps` is their
+    number if known; an empty file (None) may be of any submodule."""
     models: list[frozenset[CommandName] | None] = []
-    for trace in traces:  # the layers that ran, each with no more than its name
+    for trace in traces:  # the layers that ran, with names only
         names = [trace.strings[code] for code in np.unique(trace.name).tolist()] if trace else []
         found = (CommandName(one.layer, 0, 0) for one in map(parse_command_name, names) if one)
         models.append(None if trace is None else frozenset(found))
@@ -319,7 +323,8 @@ _Models = Sequence[frozenset[CommandName] | None]
 
 
 def _fits(description: Description, steps: int, models: _Models) -> bool:
-    """Whether all calls of a submodule have the same layers, and two submodules never."""
+    """Whether all calls of a submodule have the same layers, and different submodules have
+    different ones."""
     known: dict[str, frozenset[CommandName]] = {}
     expected = description.calls(steps)
     for call, model in zip(expected, models, strict=True):
@@ -330,8 +335,8 @@ def _fits(description: Description, steps: int, models: _Models) -> bool:
 
 
 def _is_of_kind(description: Description, steps: int, models: _Models) -> bool:
-    """Whether the denoiser convolves, as a UNet does, or does not, as FLUX's transformer (SD3's
-    does, but in SD3 alone are there three text encoders)."""
+    """Whether the denoiser has convolutions as its kind should: a UNet does, FLUX's transformer
+    does not. (SD3's does, but only SD3 has three text encoders.)"""
     expected = description.calls(steps)
     denoiser = description.denoise[0].submodule
     layers = {
@@ -351,15 +356,15 @@ def _is_of_kind(description: Description, steps: int, models: _Models) -> bool:
 
 
 UNLABELLED = ExpectedCall("unlabelled", "", "", NO_STEP, "")
-_SHOWN = 5  # numbers that are named
+_SHOWN = 5  # numbers shown in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What each shard of the run is. `why_not` says why nothing was labelled, None where it was;
-    `skipped` are the shards that are not the run's. `pipeline` is what ran, and
-    `described_as` the description or the recorded run by which it is known, "" for none; `guess`
-    is that description if it was guessed."""
+    """The label of each shard of the run. `why_not` is why nothing was labelled, None if labelled;
+    `skipped` are shards that are not part of the run. `pipeline` is what ran. `described_as` names
+    the description or the recorded run that labels come from, "" for none; `guess` is the
+    description if it was inferred."""
 
     skipped: tuple[Shard, ...]
     shards: tuple[Shard, ...]
@@ -394,7 +399,8 @@ def label_shards(
 
 
 def unlabelled(shards: Sequence[Shard]) -> tuple[ExpectedCall, ...]:
-    """Calls that nothing describes: models are distinguished if their runtime instance is known."""
+    """The calls of shards without labels; models are distinguished if their runtime instance is
+    known."""
     return tuple(
         UNLABELLED
         if shard.instance < 0
@@ -433,7 +439,7 @@ def _why_unlabelled(
 
 
 def files_found(shards: Sequence[Shard], skipped: int) -> list[Note]:
-    """How many files there are, or calls in one file, behind how many that were skipped."""
+    """Notes of how many files there are, or calls in one file, and how many were skipped before."""
     found = [Note.of(DropReason.FILES_FOUND, files=len(shards))]
     if shards[0].is_part:
         found = [Note.of(DropReason.CALLS_IN_FILE, calls=len(shards))]
@@ -443,7 +449,7 @@ def files_found(shards: Sequence[Shard], skipped: int) -> list[Note]:
 
 
 def _label_advice(description: Description, expected: Sequence[ExpectedCall], files: int) -> Note:
-    """What else would fit the number of files."""
+    """The advice of which options would fit the number of files."""
     steps = 1 + max((call.step for call in expected), default=-1)
     fitting = []
     if files > len(expected):
@@ -464,8 +470,8 @@ def _label_advice(description: Description, expected: Sequence[ExpectedCall], fi
 def spans_of(
     name: str, calls: Sequence[ExpectedCall], times: Sequence[tuple[int, int]]
 ) -> Iterator[Span]:
-    """Pipeline, stages and steps, from the (start, end) of each call in ns; no stages if the
-    calls have none.
+    """Yield pipeline, stage and step spans, from the (start, end) of each call in ns; no stages if
+    the calls have none.
 
     Nothing was recorded between calls, so stages and steps last until the next one begins.
     """
@@ -485,7 +491,7 @@ def spans_of(
 def _parts(
     calls: Sequence[ExpectedCall], times: Sequence[tuple[int, int]], *, steps: bool
 ) -> dict[tuple[str, int], list[int]]:
-    """Start and end of stages or steps, by stage and step, from the first call to the last."""
+    """Start and end of stages, or of steps, from the first call to the last, by stage and step."""
     parts: dict[tuple[str, int], list[int]] = {}
     for call, (start, end) in zip(calls, times, strict=True):
         if call.stage and not (steps and call.step == NO_STEP):
@@ -507,8 +513,8 @@ def _parts(
 
 @dataclass(frozen=True, slots=True, order=True)
 class _RuntimeCall:
-    """A runtime call that the run made; `call` is the index of the call in which, `NO_CALL` for
-    warm-up and calls that failed."""
+    """A runtime call of the run; `call` is the index of its pipeline's call, `NO_CALL` for warm-up
+    and failed calls."""
 
     number: int
     call: int
@@ -579,7 +585,7 @@ def _why_unmatched(
     more, advice = len(shards) - len(profiled), Note.of(DropReason.COPY_ALL)
     if not more:
         apart = {shard.number - one.number for shard, one in zip(shards, profiled, strict=True)}
-        if not missing_numbers(shards) or len(apart) == 1:  # numbers lie as far apart
+        if not missing_numbers(shards) or len(apart) == 1:  # the numbers are equally spaced
             return None
         found = (*found, Note.of(DropReason.OTHER_NUMBERS))
     elif not profiled:

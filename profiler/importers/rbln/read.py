@@ -90,7 +90,7 @@ def _add_label_drops(run: ForeignRunBuilder, capture: Capture, labels: Labels) -
 
 
 def _add_clock_drops(run: ForeignRunBuilder, clocks: Clocks) -> None:
-    """Report the devices whose times do not compare with the others'."""
+    """Report devices whose times cannot be compared with the others'."""
     kind, unit, reference = DropKind.UNALIGNED_CLOCK, "clocks", clocks.reference
     for device, clock in clocks.devices.items():
         within = clock.uncertainty_ns
@@ -132,13 +132,13 @@ def read_run(
     skip: int | None = None,
     run: Path | None = None,
 ) -> ForeignRunBuilder:
-    """Read the run that RBLN's profiler recorded.
+    """Read a run recorded by RBLN's profiler.
 
     `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
-    description or a `.yaml` file; `steps` the denoising steps; `skip` how many leading calls are
-    warm-up. `run`, instead of `pipeline` and `steps`, is the bundle of the same run as we recorded
-    it. If the number of files does not fit, calls stay unlabelled and the bundle's drops say
-    why. Raises InputError if nothing can be read.
+    description or a `.yaml` file; `steps` the denoising steps; `skip` the number of warm-up calls
+    at the start. `run`, instead of `pipeline` and `steps`, is the bundle of the same run as we
+    recorded it. If the number of files does not fit, calls stay unlabelled and the bundle's drops
+    say why. Raises InputError if nothing can be read.
     """
     if run is not None and (pipeline is not None or steps is not None):
         raise InputError("--run knows the calls: leave out --pipeline and --steps")
@@ -163,8 +163,7 @@ _Files = dict[Shard, tuple[RblnTrace | None, Sequence[Drop]]]
 
 
 def _read(capture: Capture) -> tuple[Capture, _Files]:
-    """What each shard holds; the capture with a shard for each call if its one file holds
-    several."""
+    """Read each shard; if the only file has several calls, the capture gets a shard per call."""
     alone = len(capture.shards) == 1
     files = {shard: _read_shard(shard, alone=alone) for shard in capture.shards}
     trace = files[capture.shards[0]][0]
@@ -189,7 +188,8 @@ def _guessed(capture: Capture, files: _Files, steps: int | None, skip: int | Non
 
 
 def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequence[Drop]]:
-    """A shard, or why there is none: raised if it is `alone`, else as a drop."""
+    """A shard's content, or None and the drops. If it is the only one (`alone`), errors are
+    raised."""
     try:
         trace = read_rbln(shard.path)
     except InputError as error:
@@ -205,7 +205,7 @@ def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequenc
 
 
 def _aggregate_drops(path: Path, shards: Sequence[RblnTrace | None]) -> Iterator[Drop]:
-    """Whether the aggregate holds what its shards hold."""
+    """Yield a drop if the aggregate differs from its shards."""
     there = [trace for trace in shards if trace is not None]
     try:
         aggregate = read_rbln(path)
@@ -229,8 +229,8 @@ def _build_run(
     traces: Sequence[RblnTrace | None],
     drops: Sequence[Drop],
 ) -> ForeignRunBuilder:
-    """Return the calls on one timeline; a call that was not read has no duration and follows the
-    one before it."""
+    """Return the calls on one timeline; a call that could not be read has no duration and follows
+    the one before."""
     rows = [trace.rows if trace is not None else () for trace in traces]
     tracks = tracks_of(rows, [call.device for call in labels.calls])
     extents = [_extents(*pair) for pair in zip(traces, tracks, strict=True)]
@@ -285,7 +285,7 @@ def _build_run(
 
 
 def _submodules(labels: Labels, read: Sequence[RblnCommands | None]) -> dict[str, Submodule]:
-    """Return the cycles of each submodule, and the workloads that its calls are."""
+    """Return the cycles and the workloads of each submodule."""
     cycles: dict[str, int] = {}
     workloads: dict[str, list[tuple[int, int, int]]] = {}
     for index, (shard, label, one) in enumerate(
@@ -350,7 +350,7 @@ def _add_call(
 
 
 def _device_of(commands: RblnCommands) -> str:
-    """The device with most of the commands, host work apart; of equals the first."""
+    """The device with most commands, not counting host work; ties go to the first."""
     columns = commands.columns
     counts = np.bincount(columns.track, minlength=len(columns.tracks)).tolist()
     by_device: Counter[str] = Counter()

@@ -5,8 +5,7 @@
     traces/rbln_20260902_012906319.pb     aggregate of all: never counted beside its shards
 
 No trace relates the device clocks. The first device keeps its times, and every other device is
-shifted to fit the order of calls. It is labelled unaligned, with the interval of its true
-offset.
+shifted to fit the order of calls. It is marked as unaligned, with the interval of its true offset.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from profiler.trace.columns import (
 from profiler.trace.events import NO_STEP, UNKNOWN, Category, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import DeviceClock, PlacedBy
 
-# --- One timeline for devices whose clocks nothing relates.
+# --- One timeline for devices whose clocks are not related.
 #
 # RBLN's traces hold no clock snapshot, and each device measures on its own clock. The first device
 # keeps its times; so do, among themselves, the calls of every other device, which is moved as a
@@ -48,15 +47,15 @@ from profiler.trace.manifest_fields import DeviceClock, PlacedBy
 
 
 Extent = tuple[int, int]  # first start and last end in ns, on the device's clock
-_OPEN = 1 << 66  # a bound that is none: more than any difference of times
-_MOST_DEVICES = 64  # whose order is worked out
-_Apart = dict[tuple[int, int], int]  # of two devices: how far apart their offsets are
+_OPEN = 1 << 66  # no bound: more than any difference of times
+_MOST_DEVICES = 64  # whose order is determined
+_Apart = dict[tuple[int, int], int]  # of two devices: the difference of their offsets
 _Extents = Sequence[Mapping[str, Extent]]  # of each call in order, by device
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """`devices` says how each clock was laid onto the run's: placed by `own_clock` (the reference),
+    """How the clocks of devices were aligned: in `devices` by `own_clock` (the reference),
     `shared_call` (its first command in a call of several devices starts that call), `call_order`,
     `run_start` (nothing else fits), or `end_to_end` (its clock starts again in every file).
     `offsets[i][device]` is what to add to the times of call i on that device."""
@@ -67,8 +66,8 @@ class Clocks:
 
 
 def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
-    """Lay all devices onto the clock of the first one, moved on where times would be negative.
-    If the calls are not `in_order`, all devices start at once."""
+    """Align all devices with the clock of the first one, and shift all if times would be negative.
+    If the calls are not `in_order`, all devices start at the same time."""
     devices = list(dict.fromkeys(device for call in calls for device in call))
     starts = [[call[device][0] for call in calls if device in call] for device in devices]
     if any(later <= earlier for one in starts for earlier, later in pairwise(one)):
@@ -85,7 +84,8 @@ def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
 
 
 def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
-    """Every call, on each of its devices, starts if the call before it ended."""
+    """Place calls one after the other: on each of its devices, a call starts when the call before
+    ended."""
     cursor = 0
     offsets: list[dict[str, int]] = []
     for call in calls:
@@ -96,7 +96,7 @@ def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
 
 
 def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceClock]:
-    """Offsets that keep calls in their order, in the middle of what that leaves."""
+    """Offsets that keep calls in order, in the middle of the possible range."""
     codes = {device: code for code, device in enumerate(devices)}
     shared = _shared(calls, codes)
     bounds = _bounds(calls, codes, shared)
@@ -123,11 +123,12 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceCloc
 
 
 def _bounds(calls: _Extents, codes: Mapping[str, int], shared: _Apart) -> list[list[int]]:
-    """`bounds[a][b]`: the most by which a's offset may exceed b's; empty if there is no way.
+    """`bounds[a][b]`: the most by which a's offset may exceed b's; empty if no offsets are
+    possible.
 
     A call ends before the next starts: end(a) + offset(a) <= start(b) + offset(b). Devices that
-    share a call start it together instead. A device that must be moved by less than itself shows
-    that calls overlapped.
+    share a call start it together instead. A negative bound of a device with itself shows that
+    calls overlapped.
     """
     count = len(codes)
     if not 0 < count <= _MOST_DEVICES:
@@ -152,7 +153,8 @@ def _bounds(calls: _Extents, codes: Mapping[str, int], shared: _Apart) -> list[l
 
 
 def _shared(calls: _Extents, codes: Mapping[str, int]) -> _Apart:
-    """What makes the devices of a call start it together, from the first call that they share."""
+    """Offsets with which the devices of a call start it together, from the first call that they
+    share."""
     shared: _Apart = {}
     for call in calls:
         for first, second in pairwise(call):
@@ -163,7 +165,7 @@ def _shared(calls: _Extents, codes: Mapping[str, int]) -> _Apart:
 
 
 def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceClock]:
-    """Every device's first event if the first device's is."""
+    """Align the first event of every device with that of the first device."""
     first = {device: min(call[device][0] for call in calls if device in call) for device in devices}
     return {
         device: DeviceClock(
@@ -202,9 +204,9 @@ _Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A track and what it hangs below: names from the outermost row to its own.
+    """A track and its parents: names from the outermost row to its own.
 
-    `key` tells outermost rows of one name apart: the pid of a process, else which of the file's
+    `key` distinguishes outermost rows of one name: the pid of a process, else which of the file's
     rows of that name it is.
     """
 
@@ -217,7 +219,7 @@ class Row:
 
 
 def track_category(name: str) -> Category:
-    """What a track of that name does; `other` for one that is not known."""
+    """The category of a track with that name; `other` if not known."""
     return _CATEGORIES.get(name.strip().casefold(), "other")
 
 
@@ -226,10 +228,10 @@ def tracks_of(
 ) -> list[tuple[Track, ...]]:
     """The tracks of each file's rows.
 
-    A device has the number that a row above its tracks names. Devices whose rows name none are
-    numbered over all files, in order of their keys. A track below no device (a common host) is
-    the file's first device's; in a file without any it is that in `defaults`, by file, or
-    `rbln:0`. Groups within a device (`Chiplet 2`) become part of the name.
+    A device has the number in the name of a row above its tracks. Devices without one are numbered
+    over all files, in order of their keys. A track without a device (a common host) belongs to the
+    file's first device; in a file without any, to that in `defaults`, by file, or `rbln:0`. Groups
+    within a device (`Chiplet 2`) become part of the name.
     """
     unnumbered = {key for rows in files for key in map(_unnumbered_device, rows) if key is not None}
     known = {n for rows in files for n in map(_device_number, rows) if n is not None}
@@ -268,14 +270,15 @@ def _device_number(row: Row) -> int | None:
 
 
 def _unnumbered_device(row: Row) -> _Key | None:
-    """What tells a device apart that no row numbers; None if no row stands for one."""
+    """The key of a row's device without a number; None if no row is a device."""
     if len(row.path) < 2 or _device_number(row) is not None or _NO_DEVICE.search(row.path[0]):
         return None
     return row.key, row.path[0]
 
 
 def _groups(row: Row) -> Iterator[str]:
-    """The rows between the device and the track; of a row that names both, the group it names."""
+    """Yield the rows between the device and the track; for a row that names both, the group in its
+    name."""
     above = row.path[:-1]
     if _unnumbered_device(row) is not None:
         above = above[1:]
@@ -317,7 +320,8 @@ class RblnTrace:
 
 
 def read_rbln(path: Path) -> RblnTrace:
-    """Read one file; a cut one up to its last whole packet. Raises InputError if it cannot."""
+    """Read one file; a cut one up to its last whole packet. Raises InputError if it cannot be
+    read."""
     trace = read_trace(path)
     used, track = np.unique(trace.slices.track, return_inverse=True)
     samples, lost = len(trace.counters.time_ns), DropKind.DROPPED_EVENTS
@@ -337,7 +341,7 @@ def read_rbln(path: Path) -> RblnTrace:
 
 
 def _arguments(trace: TraceColumns) -> Int32s:
-    """For each slice the text of its `Slice Arguments`, 0 if it has none."""
+    """The text code of `Slice Arguments` of each slice, 0 if it has none."""
     texts = np.zeros(len(trace.slices), dtype=np.int32)
     key = f"debug.{ARGUMENTS}"
     if key in trace.strings:
@@ -381,7 +385,7 @@ class _Document(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What `Slice Arguments` says of one command; `UNKNOWN` if it says nothing."""
+    """The `Slice Arguments` of one command; `UNKNOWN` if they lack a value."""
 
     bytes_read: int = UNKNOWN
     bytes_written: int = UNKNOWN
@@ -390,11 +394,11 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RblnCommands:
-    """The commands of one call, and beside them what has no column.
+    """The commands of one call, and data without a column.
 
-    `counters` hold the cycles that the device counted, cumulative within the call; `cycles` is
-    their sum, `UNKNOWN` without any. `malformed` slices have arguments that cannot be read,
-    `unnamed` ones a name that fits no grammar.
+    `counters` are the cycles that the device counted, cumulative within the call; `cycles` is their
+    sum, `UNKNOWN` without any. `malformed` slices have arguments that cannot be read, `unnamed`
+    ones a name that fits no grammar.
     """
 
     columns: CommandColumns
@@ -478,7 +482,7 @@ def commands_of(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Names:
-    """What each string of a trace says where it is a name: codes into `strings`, by string."""
+    """The parsed names: codes into `strings` for each string of a trace, used if it is a name."""
 
     strings: tuple[str, ...]
     layer: Int32s
@@ -505,7 +509,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """What each string of a trace says where it is `Slice Arguments`."""
+    """The parsed `Slice Arguments` for each string of a trace, used if it is one."""
 
     bytes_read: Int64s
     bytes_written: Int64s
@@ -527,7 +531,7 @@ class _Table:
 
 
 def _command_index(parsed: Int32s, layer: Int32s) -> Int32s:
-    """Indices as the names have them; those of other names count their layer's commands."""
+    """Command indices as in the names; commands without one are numbered within their layer."""
     index = parsed.copy()
     seen: dict[int, int] = {}
     for row in np.flatnonzero(parsed < 0).tolist():
@@ -538,7 +542,7 @@ def _command_index(parsed: Int32s, layer: Int32s) -> Int32s:
 
 
 def _cycle_counters(columns: CommandColumns, cycles: Int64s) -> Iterator[Counter]:
-    """The cycles of each track, added up at the end of the command that they were spent in."""
+    """Yield the cycles of each track, added up at the end of the command that spent them."""
     counted = cycles >= 0
     for code in np.unique(columns.track[counted]).tolist():
         rows = np.flatnonzero(counted & (columns.track == code))
@@ -560,9 +564,9 @@ def _cycle_counters(columns: CommandColumns, cycles: Int64s) -> Iterator[Counter
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """The runtime calls of one file, each with its instance and workload, `UNNAMED` if nothing
-    tells. `numbered`: the workloads count all of them in their order. If they are not
-    `in_order`, nothing tells in which they were made, because no clock is common to them."""
+    """The runtime calls in one file, with the instance and workload of each, `UNNAMED` if not
+    known. `numbered`: the workloads number all calls in order. If the calls are not `in_order`,
+    their order is not known, because they have no common clock."""
 
     traces: tuple[RblnTrace, ...]
     keys: tuple[tuple[int, int], ...]
@@ -584,7 +588,7 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Named:
-    """What the name of each slice says."""
+    """The parsed name of each slice."""
 
     instance: Int64s
     workload: Int64s
@@ -601,7 +605,7 @@ class _Named:
 
 
 def divide(trace: RblnTrace) -> Streams | None:
-    """The runtime calls that `trace` holds; None if its names tell of no more than one."""
+    """The runtime calls in `trace`; None if its names have no more than one."""
     named = _Named.of(trace)
     known = np.flatnonzero(named.workload != UNNAMED)
     pairs = np.stack((named.instance[known], named.workload[known]), axis=1)
@@ -631,7 +635,7 @@ def divide(trace: RblnTrace) -> Streams | None:
 
 
 def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:
-    """The chosen slices, with the rows that they use and the flows among them; no drops."""
+    """The trace of the chosen slices, with their rows and the flows among them; without drops."""
     index = np.flatnonzero(chosen)
     rows, track = np.unique(trace.track[index], return_inverse=True)
     position = np.full(len(trace), -1, dtype=np.int64)
@@ -682,8 +686,8 @@ def _place_others(
     device: Int64s,
     by_device: Sequence[Sequence[_Call]],
 ) -> None:
-    """Give the slices without a workload to calls of their instance on their device; those of no
-    instance to any there."""
+    """Assign slices without a workload to calls of their instance on their device; slices without
+    an instance to any call there."""
     others = np.flatnonzero(call < 0)
     groups = np.stack((device[others], named.instance[others]), axis=1)
     for where, instance in np.unique(groups, axis=0).tolist():
@@ -699,7 +703,8 @@ def _place_others(
 
 
 def _chosen(calls: Sequence[_Call], at: int, start_ns: int, sequence: int) -> _Call:
-    """Of calls in order, `at` the last that starts no later, the one that a slice is of."""
+    """The call of a slice; `calls` are in order, `at` is the last one that starts no later than the
+    slice."""
     if at < 0 or at + 1 == len(calls) or start_ns < calls[at].end_ns:
         return calls[max(at, 0)]
     before, after = calls[at], calls[at + 1]
@@ -710,7 +715,7 @@ def _order(keys: Int64s, by_device: Sequence[Sequence[_Call]]) -> tuple[list[int
     """The calls in order, whether their workloads number them, and whether the order is known.
 
     Workloads that differ in all instances, and rise on each device, count the calls of all of them
-    (inferred). Else the times of one device tell the order; those of several do not.
+    (inferred). Otherwise the times of a single device give the order; those of several do not.
     """
     instances, workloads = keys[:, 0].tolist(), keys[:, 1].tolist()
     rising = all(

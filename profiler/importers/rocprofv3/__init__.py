@@ -1,4 +1,4 @@
-"""What AMD's rocprofv3 writes: JSON, CSV files of a run, rocpd, or a Perfetto trace."""
+"""Recognize the output of AMD's rocprofv3: JSON, CSV files of a run, rocpd, or a Perfetto trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARKS = (  # of a header of CSV: the columns that one of the kinds has
 
 
 class Form(StrEnum):
-    """What rocprofv3 writes, what tells most first."""
+    """The forms of rocprofv3's output, the most complete first."""
 
     ROCPD = "rocpd"
     JSON = "json"
@@ -34,7 +34,7 @@ class Form(StrEnum):
 
 
 def form_in(head: bytes) -> Form | None:
-    """The form of a file with this start, unpacked; None for another's."""
+    """The form of a file with this start, unpacked; None for other files."""
     if head.startswith(SQLITE):
         return Form.ROCPD if _ROCPD in head else None
     if head[:1] == b"\n" and all(word in head for word in _PERFETTO) and _OURS not in head:
@@ -47,7 +47,7 @@ def form_in(head: bytes) -> Form | None:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of rocprofv3 in a folder, or in those directly below, by name."""
+    """The files of rocprofv3 in a folder, or in its direct subfolders, by name."""
     for pattern in ("*", "*/*"):
         named = (path for path in folder.glob(pattern) if path.name.endswith(_ENDINGS))
         found = sorted(path for path in named if path.is_file() and form_in(head_of(path)))

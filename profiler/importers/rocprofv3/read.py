@@ -4,9 +4,9 @@
     import_trace(Path("out/host"), Path("traces"))          # the CSV files of a run
     import_trace(Path("4242_results.db"), Path("traces"), options={"submodules": "encoder,dit"})
 
-Times count from the machine's start, and no form records wall time. Both layouts of rocpd have
-the same version number, so they are distinguished by columns. Command lines and environments
-are not read.
+Times count from the machine's start, and no form contains wall time. Both layouts of rocpd have the
+same version number, so they are distinguished by columns. Command lines and environments are not
+read.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Bank(msgspec.Struct):
 
 
 class _Extra(msgspec.Struct):
-    """What JSON texts hold: of an agent, and of what roctx was given."""
+    """The JSON texts of an agent, or of a roctx message."""
 
     cu_count: int = 0
     mem_banks: tuple[_Bank, ...] = ()
@@ -74,7 +74,7 @@ class _Extra(msgspec.Struct):
 
 
 def add_rocpd(path: Path, rows: Rows) -> None:
-    """Read one file into `rows`. Raises InputError if it is damaged or another's."""
+    """Read one file into `rows`. Raises InputError if it is damaged or not rocpd."""
     with open_sqlite(path, _AGAIN) as database:
         found = [_TABLE.fullmatch(name) for name in database.tables]
         suffixes = [one[1] for one in found if one]
@@ -110,7 +110,7 @@ class _Recording:
         return self._database.numbers(self._name(table), columns)
 
     def _texts(self, table: str, column: str, ids: Int64s, what: str) -> tuple[list[str], Int64s]:
-        """The texts that ids lead to, and which of them each row has."""
+        """The distinct texts of the ids, and the index of each row's text."""
         unique, place = np.unique(ids, return_inverse=True)
         texts = self._database.texts(self._name(table), column, unique.tolist())
         return [texts.get(one) or f"{what} {one}" for one in unique.tolist()], place.reshape(-1)
@@ -126,7 +126,7 @@ class _Recording:
         quick = {led: lead for led, lead in leads.items() if self._database.keyed(lead.table)}
         found = self._database.numbers(name, {**_ROW, **columns}, quick)
         for led, lead in leads.items():
-            if led not in quick:  # a table whose ids are no key
+            if led not in quick:  # a table without unique ids
                 columns = {"id": NO_ID, lead.column: lead.missing}
                 other = self._database.numbers(lead.table, columns)
                 found[led] = _led(found[lead.key], other, lead.column, lead.missing)
@@ -150,7 +150,7 @@ class _Recording:
         self._rows.add_copies(_times(found), device, found["size"], *names)
 
     def _add_regions(self) -> None:
-        """Calls of runtimes, and what the program marked: distinguished by their category."""
+        """Add runtime calls and roctx marks, which are distinguished by category."""
         found = self._placed("region", {"name_id": NO_ID})
         names, place = self._texts("string", "string", found["name_id"], "region")
         apart = bool(self._database.columns_of(self._name("info_category")))
@@ -159,7 +159,7 @@ class _Recording:
         marked = np.array(["marker" in text.lower() for text in texts], dtype=np.bool_)[of]
         calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
         self._rows.add_api(_times(found, calls), found["tid"][calls], names, place[calls])
-        # what roctx was given, as the older layout has it
+        # messages given to roctx, in the older layout
         events = found["event_id"][marks].tolist()
         details = self._database.texts(self._name("event"), "extdata", events)
         said = {
@@ -173,7 +173,7 @@ class _Recording:
         self._rows.add_marks(_times(found, marks), found["tid"][marks], texts)
 
     def _add_samples(self) -> None:
-        """Values of hardware counters, at the start of the dispatch whose event they have."""
+        """Add values of hardware counters, at the start of the dispatch with their event."""
         values = self._database.rows(self._name("pmc_event"), ("event_id", "pmc_id", "value"))
         numbers = [row for row in values if all(isinstance(one, int | float) for one in row)]
         if not numbers:
@@ -208,7 +208,7 @@ class _Recording:
 
 
 def _led(ids: Int64s, table: Mapping[str, Int64s], column: str, missing: int | Int64s) -> Int64s:
-    """What a table's column has for each id, `missing` for those that lead nowhere."""
+    """The value of a table's column for each id, `missing` for ids that are not in the table."""
     keys, values = table["id"], table[column]
     if not len(keys):
         return np.broadcast_to(missing, ids.shape).astype(np.int64)
@@ -249,7 +249,7 @@ _WHOLE = tuple(ARG_KINDS.index(kind) for kind in ("int", "uint"))
 
 
 def add_perfetto(path: Path, rows: Rows) -> None:
-    """Read one file into `rows`. Raises InputError if it is no Perfetto trace."""
+    """Read one file into `rows`. Raises InputError if it is not a Perfetto trace."""
     trace = read_trace(path)
     agents = sorted({_number(_AGENT, track) for track in trace.tracks} - {NO_ID})
     known = Agents.of(Agent(id=one, gpu=True, number=at) for at, one in enumerate(agents))
@@ -302,7 +302,7 @@ def _of_categories(trace: TraceColumns, names: Sequence[str]) -> Int64s:
 
 
 def _argument(trace: TraceColumns, names: Sequence[str]) -> Int64s:
-    """What the annotation with one of these names says of each slice, -1 if it has none."""
+    """The value of the annotation with one of these names for each slice, -1 if it has none."""
     found = np.full(len(trace.slices), NO_ID, dtype=np.int64)
     args = trace.args
     codes = [code for code, text in enumerate(trace.strings) if text in names]
@@ -344,7 +344,8 @@ def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
 
 
 def _add(files: Sequence[Path], rows: Rows) -> int:
-    """Read the files of the form that tells most, and say which were left; how many were read."""
+    """Read the files of the most complete form, and report the others. Return how many were
+    read."""
     forms = {file: form_in(head_of(file)) for file in files}
     for form in Form:
         chosen = [file for file in files if forms[file] is form]

@@ -29,10 +29,10 @@ from profiler.trace.columns import Counter, Int32s, Int64s, distinct
 from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 
-# --- What the files of a run have, gathered process by process and form by form, in their times.
+# --- The content of a run's files, collected process by process and form by form, in their times.
 #
-# Devices are numbers of GPUs, `HOST` for the host. Forms differ in how they tell things, not in
-# what is known, so that a run is the same run from each of them.
+# Devices are numbers of GPUs, `HOST` for the host. Forms differ in layout, not in content, so a run
+# is the same from each of them.
 
 
 Float64s = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ _WAIT = re.compile(r"synchronize|^hsa_(?:amd_)?signal_wait", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
-    """Of n rows start, end, process and correlation id, int64 [n] each."""
+    """Start, end, process and correlation id of n rows, int64 [n] each."""
 
     start: Int64s
     end: Int64s
@@ -52,12 +52,12 @@ class Times:
 
     @property
     def begun(self) -> Int64s:
-        """The starts, `NO_TIME` for those ahead of the clock's own begin."""
+        """The starts; `NO_TIME` if before the clock's own start."""
         return np.where(self.start < 0, NO_TIME, self.start)
 
 
 class Rows:
-    """Collects rows; texts are given once each, with their place in every row."""
+    """Collects rows of all forms. Texts are given once each, with the index of each row's text."""
 
     def __init__(self) -> None:
         self.devices: dict[int, Device] = {}
@@ -77,7 +77,7 @@ class Rows:
     def add_kernels(
         self, times: Times, device: Int64s, queue: Int64s, names: Sequence[str], place: Int64s
     ) -> None:
-        """Dispatches; `queue` is that of the device."""
+        """Add dispatches; `queue` is the device's."""
         name = self._work_names.of(names, place)
         size = np.full(len(name), NO_ID, dtype=np.int64)
         self._work.append(_work("kernel", times, name, device, queue, size))
@@ -85,7 +85,8 @@ class Rows:
     def add_copies(
         self, times: Times, device: Int64s, size: Int64s, names: Sequence[str], place: Int64s
     ) -> None:
-        """Copies; `names` are the recorder's of their directions, `size` is -1 if untold."""
+        """Add copies; `names` are the recorder's names of directions, `size` is -1 if not
+        recorded."""
         ends = [_COPY.search(text) for text in names]  # `MEMORY_COPY_HOST_TO_DEVICE`
         texts = [f"Memcpy {end[1][0]}to{end[2][0]}" if end else "Memcpy" for end in ends]
         name = self._work_names.of(texts, place)
@@ -93,7 +94,7 @@ class Rows:
         self._work.append(_work("gpu_memcpy", times, name, device, queue, size))
 
     def add_api(self, times: Times, tid: Int64s, names: Sequence[str], place: Int64s) -> None:
-        """Calls of a runtime."""
+        """Add runtime calls."""
         waits = np.array([bool(_WAIT.search(text)) for text in names], dtype=np.bool_)
         self._api.append(
             Api(
@@ -108,21 +109,22 @@ class Rows:
         )
 
     def add_marks(self, times: Times, tid: Int64s, texts: list[str]) -> None:
-        """What the program marked with roctx; a mark without duration is no range."""
+        """Add roctx marks; a mark without duration is not a range."""
         self._marks.append((times, global_ids(times.pid, tid), texts))
 
     def add_samples(
         self, time: Int64s, device: Int64s, names: list[str], place: Int64s, value: Float64s
     ) -> None:
-        """Values of hardware counters, each of one dispatch, at its begin."""
+        """Add values of hardware counters, each of one dispatch, at its start."""
         self._samples.append((time, device, names, place, value))
 
     def add_dispatches(self, pid: Int64s, number: Int64s) -> None:
-        """The numbers of dispatches: a process counts them one by one."""
+        """Add the numbers of dispatches, which count up by one in each process."""
         self._dispatches.append((pid, number))
 
     def _lost_dispatches(self) -> tuple[int, int]:
-        """How many dispatches lack between the first and the last of each process, of how many."""
+        """How many dispatch numbers are missing between the first and the last of each process, and
+        of how many."""
         lost = total = 0
         pids, numbers = (np.concatenate(each) for each in zip(*self._dispatches, strict=True))
         for pid in np.unique(pids).tolist():
@@ -134,7 +136,7 @@ class Rows:
         return lost, total
 
     def recorded(self, given: Collection[str]) -> Recorded:
-        """All of it. `given` are the texts of the ranges that are calls."""
+        """All rows. `given` are the texts of ranges that are calls."""
         return Recorded(
             work=Work.joined(self._work, self._work_names),
             api=Api.joined(self._api, self._api_names),
@@ -153,7 +155,7 @@ class Rows:
         self.drops += drops_of(cut, UNKNOWN, "events", reason, where)
 
     def machine(self, work: Work) -> Machine:
-        """The devices of `work`, which is timed; there is no wall time in any form."""
+        """The devices of `work`, whose times are valid; no form has wall time."""
         numbers, place = np.unique(work.device, return_inverse=True)
         names = tuple(_device(number) for number in numbers.tolist())
         known = {_device(number): device for number, device in self.devices.items()}
@@ -214,7 +216,7 @@ def _device(number: int) -> str:
     return ROOT_DEVICE if number == HOST else f"rocm:{number}"
 
 
-# --- Agents of a machine: which are GPUs, which of these each is, what it is called.
+# --- Agents of a machine: which are GPUs, their numbers and names.
 #
 # Ids differ between forms: handles in JSON, node numbers or `Agent 4` in CSV, `GPU 2` if GPUs were
 # counted alone, rows in rocpd. The number of a device is its place among the GPUs.
@@ -226,7 +228,7 @@ _NAMED = re.compile(r"(?:(Agent|GPU|CPU)[ -]?)?(\d{1,18})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`number` counts the GPUs; sizes are 0 if they are not known."""
+    """One agent; `number` is the GPU's, sizes are 0 if not known."""
 
     id: int
     gpu: bool
@@ -236,7 +238,7 @@ class Agent:
     compute_units: int = 0
 
     def device(self) -> Device:
-        """What a manifest says of it."""
+        """Its entry in the manifest."""
         return Device(
             hardware=self.name[:_LONGEST],
             memory_bytes=quantity(self.memory_bytes) if self.memory_bytes > 0 else None,
@@ -249,8 +251,8 @@ _MOST_DEVICES = 1 << 31
 
 @dataclass(slots=True)
 class Agents:
-    """The agents of one process by their id. If none is known ids are numbers of devices; an
-    unknown one among known ones gets a number of its own behind theirs."""
+    """The agents of one process by id. If none is known, ids are device numbers. An unknown agent
+    among known ones gets a number after theirs."""
 
     known: dict[int, Agent] = field(default_factory=dict)
     _others: dict[int, int] = field(default_factory=dict)
@@ -265,23 +267,24 @@ class Agents:
         return {one.number: one.device() for one in self.known.values() if one.gpu}
 
     def numbers(self, ids: Int64s) -> Int64s:
-        """The number of the device of each id; `HOST` for those of the host."""
+        """The device number of each id; `HOST` for the host's agents."""
         found, place = np.unique(ids, return_inverse=True)
         numbers = np.array([self._number(one) for one in found.tolist()], dtype=np.int64)
         return numbers[place.reshape(-1)] if len(ids) else ids
 
     def of_kernels(self, ids: Int64s) -> Int64s:
-        """The same for dispatches, none of which runs on the host."""
+        """The device number of each dispatch's agent id, never `HOST`."""
         numbers = self.numbers(ids)
         return np.where(numbers == HOST, self._unknown(HOST), numbers)
 
     def either(self, first: Int64s, second: Int64s) -> Int64s:
-        """The number of the GPU of two, of the first if both are one; `HOST` without any."""
+        """The device number of the GPU among two agents, the first if both are; `HOST` if none
+        is."""
         numbers = self.numbers(first)
         return np.where(numbers == HOST, self.numbers(second), numbers)
 
     def named(self, texts: Iterable[str]) -> Int64s:
-        """The number of the device that each text names, as CSV does."""
+        """The device number of each agent name, as CSV writes it."""
         return np.array([self._of_text(text) for text in texts], dtype=np.int64)
 
     def _of_text(self, text: str) -> int:

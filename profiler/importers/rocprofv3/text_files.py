@@ -48,8 +48,8 @@ _NOT_A_NUMBER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class CsvColumns:
-    """n whole rows; `damaged` others have too few or too many fields, or do not end. If the file
-    is `cut`, its last row is one of them."""
+    """n complete rows of a CSV; `damaged` counts other rows with too few or too many fields, or
+    without an end. If the file is `cut`, its last row is one of them."""
 
     count: int
     damaged: int
@@ -58,8 +58,8 @@ class CsvColumns:
     _texts: Mapping[str, tuple[list[str], Int64s]]
 
     def numbers(self, name: str, missing: int) -> Int64s:
-        """A column of whole numbers, int64 [n]; `missing` if there is none. It is the column itself
-        where all are there."""
+        """A column of whole numbers, int64 [n], with `missing` for missing values; not copied if
+        there are none."""
         found = self._numbers.get(name)
         if found is None:
             return np.full(self.count, missing, dtype=np.int64)
@@ -67,13 +67,13 @@ class CsvColumns:
         return np.where(wrong, missing, found) if wrong.any() else found
 
     def texts(self, name: str) -> tuple[list[str], Int64s]:
-        """A column of texts: those that differ, and which of them each row has; "" for a column
-        that is not there."""
+        """The distinct texts of a column, and the index of each row's text; "" if the column is
+        missing."""
         return self._texts.get(name) or ([""], np.zeros(self.count, dtype=np.int64))
 
 
 def header_of(head: Buffer) -> tuple[str, ...]:
-    """The names in the first line, () if it is no line of names."""
+    """The column names in the first line, () if it is not a header."""
     end = head.find(b"\n", 0, _LONGEST_HEADER)
     return _fields(head[: end if end >= 0 else _LONGEST_HEADER])
 
@@ -86,8 +86,8 @@ def _fields(line: bytes) -> tuple[str, ...]:
 
 
 def read_csv(data: Buffer, numbers: Sequence[str], texts: Sequence[str]) -> CsvColumns:
-    """Some columns of a CSV; those that the header lacks are left out. Fields may be quoted or
-    not, and hold commas, quotes and newlines where they are."""
+    """Read some columns of a CSV, without those that its header lacks. Fields may be quoted, and
+    then contain commas, quotes and newlines."""
     header = header_of(data)
     numbers, texts = ([one for one in names if one in header] for names in (numbers, texts))
     places = ([*map(header.index, names)] for names in (numbers, texts))
@@ -108,7 +108,7 @@ def read_csv(data: Buffer, numbers: Sequence[str], texts: Sequence[str]) -> CsvC
 
 @contextmanager
 def _content(path: Path) -> Iterator[tuple[Buffer, bool]]:
-    """Yield what `bytes_of` has, without a copy where the file is plain."""
+    """Yield what `bytes_of` returns, without a copy if the file is plain."""
     with opened(path) as file:
         if size_of(file) and file.read(len(GZIP)) != GZIP:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -121,7 +121,7 @@ def _text(field: bytes) -> str:
     return field.decode("utf-8", "replace").replace('""', '"')
 
 
-# --- rocprofv3's CSV files: one kind a file, told by the header; those of a process share a prefix.
+# --- rocprofv3's CSV files: one kind per file, by its header; a process's files share a prefix.
 #
 # Versions differ in their columns: those that are missing are unknown. Dispatches have no process
 # in their file, so it is that of the files beside it.
@@ -138,8 +138,8 @@ _SHARED = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id")
 
 
 class CsvKind(Enum):
-    """What a file tells: the columns by which it is known, the first whose are there, and those
-    that are read, of numbers and of texts."""
+    """The kind of a CSV file: the columns that identify it (the first kind that matches counts),
+    and the columns that are read as numbers and as texts."""
 
     COUNTERS = (
         frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id")),
@@ -178,7 +178,7 @@ class _File:
 def add_csv(paths: Sequence[Path], rows: Rows) -> None:
     """Read the files of one run into `rows`. Raises InputError if they hold no times.
 
-    If there are traces of dispatches, counters beside them are another run's and are left.
+    If there are traces of dispatches, counters beside them are of another run and skipped.
     """
     files = []
     for path in paths:
@@ -232,8 +232,8 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
 
 
 def _csv_agents(table: CsvColumns) -> list[Agent]:
-    """Their ids are numbers of nodes, logical ones if they are known. GPUs are counted in order
-    of these if the file does not count them."""
+    """The agents in a table. Their ids are node numbers, logical ones if known. GPUs are numbered
+    in order of id if the file does not number them."""
     node = table.numbers("Node_Id", NO_ID)
     ids = np.where(
         table.numbers("Logical_Node_Id", NO_ID) >= 0, table.numbers("Logical_Node_Id", 0), node
@@ -259,7 +259,7 @@ def _csv_agents(table: CsvColumns) -> list[Agent]:
 def _add_kernels(
     table: CsvColumns, kept: Int64s | slice, pid: int, agents: Agents, rows: Rows
 ) -> Int64s:
-    """The devices of the rows that are kept."""
+    """Add the dispatches of the kept rows, and return their devices."""
     names, name = table.texts("Kernel_Name")
     device = _devices(table, "Agent_Id", agents)[kept]
     queue = table.numbers("Queue_Id", NO_ID)[kept]
@@ -270,7 +270,7 @@ def _add_kernels(
 
 
 def _add_counters(table: CsvColumns, pid: int, agents: Agents, rows: Rows) -> None:
-    """A row for each dispatch and counter: each dispatch is one command."""
+    """Add rows of dispatch and counter; each dispatch becomes one command."""
     process = table.numbers("Process_Id", pid)
     key = (process << 32) | (table.numbers("Dispatch_Id", 0) & 0xFFFFFFFF)
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
@@ -296,7 +296,7 @@ def _add_copies(table: CsvColumns, pid: int, agents: Agents, rows: Rows) -> None
 
 
 def _add_csv_calls(table: CsvColumns, pid: int, rows: Rows) -> None:
-    """The calls of runtimes; what the program marked with roctx is in files of the same form."""
+    """Add runtime calls, or roctx marks, whose files have the same form."""
     domains, domain = table.texts("Domain")
     marked = np.array([one.startswith(_MARKER) for one in domains], dtype=np.bool_)[domain]
     names, name = table.texts("Function")
@@ -336,13 +336,13 @@ class Handle(msgspec.Struct, frozen=True, gc=False):
 
 
 class Correlation(msgspec.Struct, frozen=True, gc=False):
-    """Which host call a record belongs to."""
+    """The host call to which a record belongs."""
 
     internal: int = NO_ID
 
 
 class Info(msgspec.Struct, frozen=True, gc=False):
-    """Where a dispatch ran, and what."""
+    """The kernel of a dispatch and where it ran."""
 
     agent_id: Handle = Handle()
     queue_id: Handle = Handle()
@@ -351,7 +351,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """What all records have; times in ns."""
+    """The fields of all records; times in ns."""
 
     start_timestamp: int = NO_TIME
     end_timestamp: int = NO_TIME
@@ -365,7 +365,7 @@ class Dispatch(Record, frozen=True, gc=False):
 
 
 class Call(Record, frozen=True, gc=False):
-    """A call of a runtime, or what the program marked."""
+    """A runtime call, or a roctx mark."""
 
     thread_id: int = NO_ID
     kind: int = NO_ID
@@ -415,7 +415,7 @@ class AgentRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Symbol(msgspec.Struct, frozen=True, gc=False):
-    """A kernel by its id; the first has no name."""
+    """A kernel by its id; the first kernel has no name."""
 
     kernel_id: int = NO_ID
     formatted_kernel_name: str | None = None
@@ -430,14 +430,14 @@ class Kind(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """What roctx was given, by correlation id."""
+    """A roctx message, by correlation id."""
 
     key: int = NO_ID
     value: str = ""
 
 
 class Strings(msgspec.Struct, frozen=True, gc=False):
-    """Names; `buffer_records` by number of the kind."""
+    """The tables of names; `buffer_records` is indexed by kind."""
 
     buffer_records: tuple[Kind, ...] = ()
     marker_api: tuple[Message, ...] = ()
@@ -470,13 +470,13 @@ class Callbacks(msgspec.Struct):
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False):
-    """Of the recording, its process."""
+    """The recorded process."""
 
     pid: int = NO_ID
 
 
 class Process(msgspec.Struct):
-    """What one process did."""
+    """The records of one process."""
 
     metadata: Metadata = Metadata()
     agents: list[AgentRecord] = []
@@ -503,7 +503,8 @@ _RECORD_DEPTH = 6  # document, processes, a process, `buffer_records`, its array
 
 
 def add_json(path: Path, rows: Rows) -> None:
-    """Read one file into `rows`; of a cut one what is whole. Raises InputError for others."""
+    """Read one file into `rows`; of a cut file the complete records. Raises InputError for other
+    files."""
     for process in _document(path, rows).processes:
         agents = Agents.of(_json_agents(process.agents))
         rows.devices.update(agents.devices())
@@ -535,7 +536,7 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 
 def _whole(data: bytes) -> bytes:
-    """The text up to the last whole record, with what is open closed."""
+    """The text up to the last complete record, with open brackets closed."""
     stack: list[bytes] = []
     end, closing = 0, b""
     for token in _TOKEN.finditer(data):
@@ -619,7 +620,7 @@ def _add_json_calls(calls: list[Call], pid: int, strings: Sequence[Kind], rows: 
 def _operations(
     records: Sequence[Call] | Sequence[Copy], strings: Sequence[Kind]
 ) -> tuple[list[str], Int64s]:
-    """The names of the records' operations, and which of them each record has."""
+    """The distinct names of the records' operations, and the index of each record's name."""
     key = (_numbers(records, "kind") << 32) | (_numbers(records, "operation") & 0xFFFFFFFF)
     keys, place = np.unique(key, return_inverse=True)
     return [_operation(one >> 32, one & 0xFFFFFFFF, strings) for one in keys.tolist()], (
@@ -635,7 +636,7 @@ def _operation(kind: int, operation: int, strings: Sequence[Kind]) -> str:
 
 
 def _add_samples(process: Process, dispatches: list[Dispatch], agents: Agents, rows: Rows) -> None:
-    """The counters of dispatches: the value of each record, at its dispatch's begin."""
+    """Add the counter values of dispatches, each at its dispatch's start."""
     begun = {one.dispatch_info.dispatch_id: one.start_timestamp for one in dispatches}
     known = {one.id.handle: one.name for one in process.counters}
     found = [
@@ -672,6 +673,6 @@ def _numbers(records: Sequence[Any], name: str) -> Int64s:
 
 
 def _int64(numbers: Sequence[int]) -> Int64s:
-    """Numbers of 64 bits; those that do not fit, or only without a sign, count as unknown."""
+    """Numbers as int64; those that do not fit, or only as unsigned, are unknown."""
     known = (one if -_LARGEST - 1 <= one <= _LARGEST else NO_ID for one in numbers)
     return np.fromiter(known, dtype=np.int64)

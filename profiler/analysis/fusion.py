@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,25 +28,15 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.flop_shapes import Family, Tensor, Work
 from profiler.analysis.flops import KindWork
+from profiler.analysis.operators_section import computing
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.analysis.role_kernel_names import Operation, Sort, operation_of, word_set
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import NOTHING, SHORT_NS, as_declared, profiles, works
-from profiler.analysis.step_outliers import cold_calls
-from profiler.analysis.table_text import Sentences
 from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, col, schema
 from profiler.text import Said, Value, filled, joined, said
 from profiler.trace.events import CATEGORIES
-
-# --- Words of the roofline's tables: closed sets.
-
-
-class Framework(StrEnum):
-    """What compiles the operators of a run, if that is not torch."""
-
-    XLA = "xla"
-    GRAPH = "graph"  # an exported graph: ONNX, TensorRT, OpenVINO
 
 
 class FusionKind(StrEnum):
@@ -60,15 +51,11 @@ class FusionKind(StrEnum):
     ELEMENTWISE = "elementwise"
 
 
-# --- Rules about chains of operators that could be one, and data that is only moved.
+# --- Rules about chains of operators that could be one.
 
 
 _BUSY = 0.05  # of end to end, of chains on a device without profile: what fusing saves is not known
 _BUSY_MEDIUM = 0.20
-_MOVED = 0.10  # of the time of the submodule's computing commands
-_MOVES = pl.col("role") == "data_movement"
-_MOVED_OF_RUN = 0.02
-_NAMED = 3
 _MAX_CHAIN_SHARE = 0.5  # of the time of chains
 _NEXT = " → "  # between the op types of a chain
 _SLOW = 0.25  # of the roofline
@@ -87,15 +74,24 @@ def _of_chains(analysis: Analysis, rule: str, chains: pl.DataFrame) -> Iterator[
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
         if share(busy if saved is None else saved, total) < (_BUSY if saved is None else MATERIAL):
             continue
-        lost = Effect((str(submodule),), saved or 0.0, launches_of=_launches(some))
-        yield Finding(
+        evidence: dict[str, Value] = {
+            "chains": round(some["chains"].sum()),
+            "total_ns": round(busy),
+            "run_share": share(busy, total),
+            "memory_traffic_saved_bytes": round(some["saved_bytes"].sum()),
+            "longest_chain": some["op_types"][0],
+        }
+        found = Finding(
             rule=rule,
-            evidence=_evidence(some, busy, saved, total),
+            evidence=evidence,
             where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
-            cost_ns=None if saved is None else round(saved),
             severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
-            effect=None if saved is None else lost,
         )
+        if saved is not None:
+            evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
+            effect = Effect((str(submodule),), saved, launches_of=_launches(some))
+            found = replace(found, cost_ns=round(saved), effect=effect)
+        yield found
 
 
 def _launches(chains: pl.DataFrame) -> dict[str, float]:
@@ -105,21 +101,6 @@ def _launches(chains: pl.DataFrame) -> dict[str, float]:
         for name in names.split(_NEXT)[1:]:
             found[name] = found.get(name, 0.0) + times
     return found
-
-
-def _evidence(
-    chains: pl.DataFrame, busy: float, saved: float | None, total: float
-) -> dict[str, Value]:
-    evidence: dict[str, Value] = {
-        "chains": round(chains["chains"].sum()),
-        "total_ns": round(busy),
-        "run_share": share(busy, total),
-        "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
-        "longest_chain": chains["op_types"][0],
-    }
-    if saved is not None:
-        evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
-    return evidence
 
 
 _UPPER_BOUND = (
@@ -194,7 +175,7 @@ def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
     names = {name for types in rows["op_types"] for name in types.split(_NEXT)}
     norms = pl.Series([name for name in sorted(names) if _is_norm(name)], dtype=pl.String)
     taken = (
-        _computing(analysis)
+        computing(analysis)
         .with_columns(name=pl.col("op_type").cast(pl.String))
         .filter(own, pl.col("name").is_in(norms.implode()))
         .group_by("submodule", "name")
@@ -243,155 +224,16 @@ def _elementwise_chains(found: Finding) -> Words:
 def _slow_norm(found: Finding) -> Iterator[str]:
     """How long the norm takes, and why torch's norm of groups may be slow: its kernel has a block
     of threads for each of them."""
-    taken = said("{norm} alone takes {norm_total_ns}.")
-    known = "norm_of_roofline_share" in found.evidence
-    if known:
-        taken = said(
-            "{norm} alone takes {norm_total_ns}, at {norm_of_roofline_share} of its roofline."
-        )
+    if "norm_of_roofline_share" not in found.evidence:
+        yield filled(said("{norm} alone takes {norm_total_ns}."), texts(found))
+        return
+    taken = said("{norm} alone takes {norm_total_ns}, at {norm_of_roofline_share} of its roofline.")
     yield filled(taken, texts(found))
-    slow = known and number(found, "norm_of_roofline_share") < _SLOW
+    slow = number(found, "norm_of_roofline_share") < _SLOW
     if slow and found.evidence["norm"] == "aten::native_group_norm":
         yield _FEW_GROUPS
 
 
-def data_movement(analysis: Analysis) -> Iterator[Finding]:
-    """Casts, transposes and concatenations take a large part of the time in which a submodule's
-    devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
-    where not."""
-    kinds = _without_cold_calls(analysis)
-    rows = kinds.group_by("submodule", maintain_order=True).agg(
-        pl.col("commands", "total_ns").filter(_MOVES).sum(),
-        share=pl.col("total_ns").filter(_MOVES).sum() / pl.col("total_ns").sum(),
-    )
-    rows = rows.filter(pl.col("share") >= _MOVED)
-    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
-        submodule, total_ns = row["submodule"], row["total_ns"]
-        part = share(total_ns, whole_of(analysis, submodule))
-        if part < _MOVED_OF_RUN:
-            continue
-        moves = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
-        layer = next(iter(_longest(moves, "layer")), "")
-        yield Finding(
-            rule="data_movement",
-            evidence={
-                "total_ns": round(total_ns),
-                "compute_time_share": row["share"],
-                "run_share": part,
-                "commands": round(row["commands"]),
-                "op_types": ", ".join(_longest(moves, "op_type")),
-                "longest_layer": layer,
-                **_framework(analysis, submodule),
-            },
-            where=calls_of(analysis, submodule, layer=layer or None),
-            cost_ns=round(total_ns),
-            effect=Effect((submodule,), total_ns, launches_of=_commands(analysis, moves)),
-        )
-
-
-def _framework(analysis: Analysis, submodule: str) -> dict[str, Value]:
-    """What compiled the operators of a submodule; nothing if torch ran them."""
-    known = analysis.run.submodules.get(submodule)
-    if analysis.run.producer == "xplane":
-        return {"framework": Framework.XLA}
-    if analysis.run.producer in _ENGINES or (known and known.model.endswith(".onnx")):
-        return {"framework": Framework.GRAPH}
-    return {}
-
-
-def _computing(analysis: Analysis) -> pl.DataFrame:
-    """The kinds of the submodules' commands of category compute and other, with their roles."""
-    roles = analysis.kind_roles["role"].cast(pl.String)
-    computes = pl.col("category").cast(pl.String).is_in(["compute", "other"])
-    kinds = analysis.kinds.table.with_columns(role=roles)
-    return kinds.filter(computes & pl.col("submodule").is_not_null())
-
-
-def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
-    """`_computing`; of a submodule whose first call is cold, what its later traced calls say, for
-    all of these calls: a first cast may load a library or start threads, which moves no data, and
-    `first_call` counts it."""
-    kinds, frame = _computing(analysis), analysis.inputs.frame
-    cold = cold_calls(analysis)
-    traced = analysis.inputs.calls.filter("ops_traced").select(
-        pl.col("submodule").cast(pl.String), cold=pl.col("call").is_in(cold.implode())
-    )
-    scale = traced.group_by("submodule").agg(scale=pl.len() / (~pl.col("cold")).sum())
-    scale = scale.filter(pl.col("scale").is_finite())  # some later call is traced
-    inside = np.flatnonzero(frame["call"].is_in(cold.implode()).to_numpy())
-    codes, duration = analysis.kinds.of_command[inside], frame["duration_ns"].to_numpy()[inside]
-    groups = len(analysis.kinds)
-    taken = np.bincount(codes, np.maximum(duration, 0), groups).astype(np.int64)
-    first = pl.DataFrame({"first": np.bincount(codes, minlength=groups), "first_ns": taken})
-    steady = pl.col("scale").is_not_null()
-    return (
-        pl.concat([kinds, first[kinds["kind"].to_numpy()]], how="horizontal")
-        .join(scale, on="submodule", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(steady)
-            .then((pl.col(name) - pl.col(part)) * pl.col("scale"))
-            .otherwise(name)
-            .alias(name)
-            for name, part in (("commands", "first"), ("total_ns", "first_ns"))
-        )
-    )
-
-
-def _commands(analysis: Analysis, kinds: pl.DataFrame) -> dict[str, float]:
-    """How many commands of these kinds of a submodule there are, by op type."""
-    op_type = pl.col("op_type").cast(pl.String).fill_null("")
-    rows = kinds.group_by("submodule", op_type).agg(pl.col("commands").sum())
-    return dict(scaled(analysis, rows, "commands").select("op_type", "commands").iter_rows())
-
-
-def _longest(kinds: pl.DataFrame, name: str) -> list[str]:
-    """The op types or layers that take most of the time of these kinds."""
-    by = kinds.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())
-    return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
-
-
-_ENGINES = ("onnxruntime", "tensorrt", "openvino", "qnn")
-_ONE_LAYOUT: Mapping[object, Said] = {
-    None: said(
-        "Keep one type and layout from end to end (no casts around norms, channels-last for "
-        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
-    ),
-    Framework.XLA: said(
-        "Keep one type and layout from end to end: pass arrays in the order of dimensions that the "
-        "compiler chooses (NHWC for convolutions), transpose weights once, outside of the jitted "
-        "function."
-    ),
-    Framework.GRAPH: said(
-        "Keep one type and layout from end to end: no Cast, Transpose and Reorder between "
-        "operators, export in the layout that the provider prefers, with fixed shapes; fold what "
-        "is constant."
-    ),
-}
-_LAYOUT_CHANGES: Mapping[object, Said] = {
-    None: said("Keep one type and layout from end to end; avoid .contiguous()"),
-    Framework.XLA: said("Keep one type and layout; transpose weights outside of jit"),
-    Framework.GRAPH: said("Keep one type and layout; export in that of the provider"),
-}
-
-
-def _data_movement(found: Finding) -> Words:
-    return Words(
-        title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
-        caveat=said(
-            "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may "
-            "be what makes the product behind it fast."
-        ),
-        recommendation=_ONE_LAYOUT[found.evidence.get("framework")],
-    )
-
-
-def _data_movement_change(found: Finding) -> Said:
-    return _LAYOUT_CHANGES[found.evidence.get("framework")]
-
-
-SENTENCES: Sentences = {
-    Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")},
-}
 RULES = (
     Rule(
         unfused_attention,
@@ -404,7 +246,6 @@ RULES = (
         _elementwise_chains,
         said("Compile the submodule, or export activations as one operator"),
     ),
-    Rule(data_movement, _data_movement, _data_movement_change),
 )
 
 
@@ -620,9 +461,7 @@ class _Finder:
             return self._attention(work, sources)
         if work.family not in _FUSIBLE:
             return None
-        made = [made for _, made in sources if not made.escapes]
-        if len(made) > 1:
-            made.sort(key=lambda m: -m.when)
+        made = sorted((made for _, made in sources if not made.escapes), key=lambda m: -m.when)
         before = [m.chain for m in made if m.chain is not None and not m.chain.closed]
         before = [chain for chain in before if None in (axes, chain.axes) or axes == chain.axes]
         before.sort(key=lambda chain: chain.scores is None)  # probabilities before their mask
@@ -677,17 +516,15 @@ class _Finder:
                 chain.sums.append(made)
 
 
-def _norms_are_last(
-    works: Sequence[Work | None], op_types: Sequence[str], modules: Sequence[str | None]
-) -> bool:
+def _norms_are_last(sequence: Iterable[_Kind]) -> bool:
     """Whether most blocks with products, of which another one follows, end with a norm: then the
     residual stream is what the norms give (BERT), else the sums that they read (GPT-2)."""
     last: dict[str, tuple[bool, str]] = {}
-    for work, op_type, module in zip(works, op_types, modules, strict=True):
-        block = _block_of(module or "")
-        if block and work is not None and work.family != Family.VIEW:
-            product = work.family == Family.MATMUL or last.get(block, (False, ""))[0]
-            last[block] = product, op_type
+    for one in sequence:
+        block = _block_of(one.module or "")
+        if block and one.work is not None and one.work.family != Family.VIEW:
+            product = one.work.family == Family.MATMUL or last.get(block, (False, ""))[0]
+            last[block] = product, one.op_type
     ends = [op_type for product, op_type in last.values() if product][:-1]
     norms = sum(bool(operation_of(one).norm_kind) for one in ends)
     return 2 * norms > len(ends)
@@ -754,6 +591,17 @@ _MAX_COMMANDS = 20_000  # commands of a call that are looked at
 _ROOTS = ("sqrt", "rsqrt", "Sqrt", "Rsqrt", "Reciprocal", "reciprocal")
 
 
+class _Kind(NamedTuple):
+    """What is known of a kind of commands; `took` is the mean of their times in ns."""
+
+    layer: str
+    op_type: str
+    took: float
+    role: str | None
+    module: str | None
+    work: Work | None
+
+
 def fusion_table(
     calls: pl.DataFrame,
     kinds: Kinds,
@@ -771,21 +619,21 @@ def fusion_table(
         pl.col("op_type").fill_null(""),
         total_ns=pl.col("total_ns") / pl.col("commands"),
         role=pl.lit(None, pl.String) if roles is None else roles.cast(pl.String),
+        module=pl.col("module").cast(pl.String),
     ).rows()
-    modules = kinds.table["module"].cast(pl.String).to_list()
+    known_kinds = [_Kind._make((*fact, own)) for fact, own in zip(facts, work.works, strict=True)]
     found = []
     for submodule, call, number in _representatives(calls):
-        for device, sequence in _sequences(kinds, commands, call):
-            op_types = [facts[kind][1] for kind in sequence]
+        for device, codes in _sequences(kinds, commands, call):
+            sequence = [known_kinds[kind] for kind in codes]
             profile = profiles.get(device)
-            least = _least_ns([(work.works[kind], facts[kind][2]) for kind in {*sequence}], profile)
-            own_works = [work.works[kind] for kind in sequence]
-            last = _norms_are_last(own_works, op_types, [modules[kind] for kind in sequence])
-            for chain in find_chains(own_works, op_types, norms_last=last):
-                members = [sequence[i] for i in chain.members]
-                works = [work.works[kind] for kind in members]
-                own = [facts[kind] for kind in members]
-                row = _row(chain, works, own, profile, least)
+            least = _least_ns((known_kinds[kind] for kind in {*codes}), profile)
+            for chain in find_chains(
+                [one.work for one in sequence],
+                [one.op_type for one in sequence],
+                norms_last=_norms_are_last(sequence),
+            ):
+                row = _row(chain, [sequence[at] for at in chain.members], profile, least)
                 found.append({"submodule": submodule, "device": device, "chains": number, **row})
     keys = ["submodule", "device", "what", "op_types"]
     times = ["total_ns", "saved_bytes", "saved_ns"]
@@ -806,29 +654,29 @@ def fusion_table(
     )
 
 
-_Fact = tuple[str, str, float, str | None]  # layer, op type, mean ns and role of a command's kind
-
-
 def _row(
-    chain: Chain,
-    works: Sequence[Work | None],
-    facts: Sequence[_Fact],
-    profile: DeviceProfile | None,
-    least: float,
+    chain: Chain, members: Sequence[_Kind], profile: DeviceProfile | None, least: float
 ) -> dict[str, object]:
-    """What one chain is, its op types, first layer, busy time, saved bytes and time."""
-    pairs = zip(works, facts, strict=True)
-    names = [fact[1] for work, fact in pairs if work is not None and work.part == 1]
-    what = _what(chain, {fact[3] for fact in facts}) or _what_by_hand(chain, works, names)
-    busy = sum(fact[2] for fact in facts)
-    least = min(least, *(fact[2] for fact in facts))
+    """What one chain is, its op types, first layer, busy time, saved bytes and time.
+
+    What fusing saves is not known without a profile that has the bandwidth, or if the chain was
+    faster. A command takes what a launch does: if the profile does not know, `least`.
+    """
+    whole = [one for one in members if one.work is not None and one.work.part == 1]
+    busy, saved = sum(one.took for one in members), None
+    if profile is not None and profile.memory_bandwidth is not None:
+        launch = profile.launch_ns
+        if launch is None:
+            launch = min(least, *(one.took for one in members))
+        fused = _roofline_ns(whole, profile, chain.saved_bytes)
+        saved = busy - max(fused, launch)
     return {
-        "what": what.value,
-        "op_types": _NEXT.join(names),
-        "layer": facts[0][0],
+        "what": _what(chain, members, whole).value,
+        "op_types": _NEXT.join(one.op_type for one in whole),
+        "layer": members[0].layer,
         "total_ns": busy,
         "saved_bytes": chain.saved_bytes,
-        "saved_ns": _saved_ns(chain, works, busy, profile, least),
+        "saved_ns": None if saved is None or saved < 0 else saved,
     }
 
 
@@ -856,29 +704,23 @@ def _sequences(kinds: Kinds, commands: CommandArrays, call: int) -> list[tuple[s
     ]
 
 
-def _what(chain: Chain, roles: set[str | None]) -> FusionKind | None:
-    """What a chain is by the roles of its commands, None if these do not tell."""
+def _what(chain: Chain, members: Sequence[_Kind], whole: Sequence[_Kind]) -> FusionKind:
+    """What a chain is: by the roles of its commands, else by its operations."""
     if chain.is_attention:
         return FusionKind.ATTENTION
-    if {"norm", "modulation"} <= roles:
+    told = {one.role for one in members} & {"norm", "modulation", "rope"}
+    if not told:
+        roots = (one.op_type.removeprefix("aten::") in _ROOTS for one in whole)
+        if Family.NORM in chain.families or (Family.REDUCTION in chain.families and any(roots)):
+            told.add("norm")
+        if any(_modulates(one.work) for one in members if one.work is not None):
+            told.add("modulation")
+    if {"norm", "modulation"} <= told:
         return FusionKind.NORM_AND_MODULATION
-    of_role = (FusionKind.NORM, FusionKind.MODULATION, FusionKind.ROPE)
-    return next((kind for kind in of_role if kind.value in roles), None)
-
-
-def _what_by_hand(chain: Chain, members: Sequence[Work | None], names: Sequence[str]) -> FusionKind:
-    """What a chain is by its operations."""
-    by_hand = Family.REDUCTION in chain.families and any(
-        name.removeprefix("aten::") in _ROOTS for name in names
-    )
-    is_norm = Family.NORM in chain.families or by_hand
-    modulates = any(_modulates(work) for work in members if work is not None)
-    if is_norm:
-        return FusionKind.NORM_AND_MODULATION if modulates else FusionKind.NORM
-    if modulates:
-        return FusionKind.MODULATION
-    softmax = Family.SOFTMAX in chain.families
-    return FusionKind.SOFTMAX if softmax else FusionKind.ELEMENTWISE
+    if Family.SOFTMAX in chain.families:
+        told.add("softmax")
+    order = (FusionKind.NORM, FusionKind.MODULATION, FusionKind.ROPE, FusionKind.SOFTMAX)
+    return next((kind for kind in order if kind.value in told), FusionKind.ELEMENTWISE)
 
 
 def _modulates(work: Work) -> bool:
@@ -890,48 +732,27 @@ def _modulates(work: Work) -> bool:
     return tokens > 1 < width and any(dims[1:] == (1, width) for dims in read)
 
 
-def _least_ns(kinds: Iterable[tuple[Work | None, float]], profile: DeviceProfile | None) -> float:
-    """What the shortest command took that does next to nothing, 0 if there is none. `kinds` are
-    works and their mean times."""
-    if profile is None:
-        return 0.0
-    return min(
-        (
-            took
-            for work, took in kinds
-            if work is not None
-            and 0 < took <= SHORT_NS
-            and _roofline_ns([work], profile, 0) < NOTHING * took
-        ),
-        default=0.0,
+def _least_ns(kinds: Iterable[_Kind], profile: DeviceProfile | None) -> float:
+    """What the shortest command took that does next to nothing, 0 if there is none."""
+    short = (
+        one.took
+        for one in kinds
+        if profile is not None
+        and one.work is not None
+        and 0 < one.took <= SHORT_NS
+        and _roofline_ns([one], profile, 0) < NOTHING * one.took
     )
+    return min(short, default=0.0)
 
 
-def _roofline_ns(works: Sequence[Work], profile: DeviceProfile, saved_bytes: int) -> float:
-    """The least time for the arithmetic of some commands, and for what they move but for what is
-    saved of that."""
-    moved = sum((w.bytes_read or 0) + (w.bytes_written or 0) for w in works)
+def _roofline_ns(kinds: Sequence[_Kind], profile: DeviceProfile, saved_bytes: int) -> float:
+    """The least time for the arithmetic of commands of these kinds, and for what they move but for
+    what is saved of that."""
+    own = [one.work for one in kinds if one.work is not None]
+    moved = sum((w.bytes_read or 0) + (w.bytes_written or 0) for w in own)
+    computed = sum((w.flops or 0) / (profile.peak(w.dtype) or float("inf")) for w in own)
     bandwidth = profile.memory_bandwidth or float("inf")
-    computed = sum((w.flops or 0) / (profile.peak(w.dtype) or float("inf")) for w in works)
     return max(max(moved - saved_bytes, 0) / bandwidth, computed) * 1e9
-
-
-def _saved_ns(
-    chain: Chain,
-    members: Sequence[Work | None],
-    busy: float,
-    profile: DeviceProfile | None,
-    least: float,
-) -> float | None:
-    """What fusing one chain saves at most, None if its roofline is not known: without a profile
-    that has the bandwidth, or if the chain was faster. A command takes what a launch does: if the
-    profile does not know, `least`."""
-    if profile is None or profile.memory_bandwidth is None:
-        return None
-    whole = [w for w in members if w is not None and w.part == 1]
-    launch = least if profile.launch_ns is None else profile.launch_ns
-    saved = busy - max(_roofline_ns(whole, profile, chain.saved_bytes), launch)
-    return saved if saved >= 0 else None
 
 
 # --- The table of chains that could be fused.

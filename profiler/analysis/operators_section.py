@@ -1,12 +1,13 @@
-"""The report section on operators, with the operators that were split.
+"""The report section on operators, with those that were split and those that only move data.
 
 Rows with the same label are distinguished by the template arguments of their kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import polars as pl
 from profiler.analysis.commands import LAYER, SUBMODULE, queue_codes, ratio
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Opens, Part, TableView
-from profiler.analysis.finding_text import on_gpus
+from profiler.analysis.finding_text import Rule, Words, calls_of, on_gpus, scaled, share, whole_of
 from profiler.analysis.operators import (
     _IMBALANCE,
     _PARALLELISM,
@@ -29,12 +30,13 @@ from profiler.analysis.operators import (
     folds,
 )
 from profiler.analysis.question import Table
-from profiler.analysis.result import Analysis, ReportInput
-from profiler.analysis.table_text import by_pattern, renamed, split_operators, table
+from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
+from profiler.analysis.step_outliers import cold_calls
+from profiler.analysis.table_text import Sentences, by_pattern, renamed, split_operators, table
 from profiler.grammars.names import telling_apart
 from profiler.run.columns import FACTOR, INT64, NS, RATIO, STRING, Adds, Column, col, typed
 from profiler.run.intervals import Codes, batches
-from profiler.text import count, counted, duration, joined, said
+from profiler.text import Said, Value, count, counted, duration, joined, said
 from profiler.trace.events import CATEGORIES
 
 # --- The columns of folded operators, and of the parts of those that were split.
@@ -351,3 +353,161 @@ def with_template_arguments(rows: pl.DataFrame) -> pl.DataFrame:
             for row, arguments in zip(alike["row"], telling_apart(kernels), strict=True):
                 labels[row] += f"<{arguments}>" if arguments else ""
     return rows.with_columns(pl.Series("label", labels, dtype=pl.String))
+
+
+# --- A rule about operators that only move data.
+
+
+_MOVED = 0.10  # of the time of the submodule's computing commands
+_MOVED_OF_RUN = 0.02
+_MOVING = pl.col("role") == "data_movement"
+_NAMED = 3
+_ENGINES = ("onnxruntime", "tensorrt", "openvino", "qnn")
+
+
+class Framework(StrEnum):
+    """What compiles the operators of a run, if that is not torch."""
+
+    XLA = "xla"
+    GRAPH = "graph"  # an exported graph: ONNX, TensorRT, OpenVINO
+
+
+def data_movement(analysis: Analysis) -> Iterator[Finding]:
+    """Casts, transposes and concatenations take a large part of the time in which a submodule's
+    devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
+    where not."""
+    kinds = _without_cold_calls(analysis)
+    rows = kinds.group_by("submodule", maintain_order=True).agg(
+        pl.col("commands", "total_ns").filter(_MOVING).sum(),
+        share=pl.col("total_ns").filter(_MOVING).sum() / pl.col("total_ns").sum(),
+    )
+    rows = rows.filter(pl.col("share") >= _MOVED)
+    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
+        submodule, total_ns = row["submodule"], row["total_ns"]
+        part = share(total_ns, whole_of(analysis, submodule))
+        if part < _MOVED_OF_RUN:
+            continue
+        moves = kinds.filter(_MOVING, submodule=submodule)
+        layer = next(iter(_longest(moves, "layer")), "")
+        yield Finding(
+            rule="data_movement",
+            evidence={
+                "total_ns": round(total_ns),
+                "compute_time_share": row["share"],
+                "run_share": part,
+                "commands": round(row["commands"]),
+                "op_types": ", ".join(_longest(moves, "op_type")),
+                "longest_layer": layer,
+                **_framework(analysis, submodule),
+            },
+            where=calls_of(analysis, submodule, layer=layer or None),
+            cost_ns=round(total_ns),
+            effect=Effect((submodule,), total_ns, launches_of=_commands(analysis, moves)),
+        )
+
+
+def _framework(analysis: Analysis, submodule: str) -> dict[str, Value]:
+    """What compiled the operators of a submodule; nothing if torch ran them."""
+    known = analysis.run.submodules.get(submodule)
+    if analysis.run.producer == "xplane":
+        return {"framework": Framework.XLA}
+    if analysis.run.producer in _ENGINES or (known and known.model.endswith(".onnx")):
+        return {"framework": Framework.GRAPH}
+    return {}
+
+
+def computing(analysis: Analysis) -> pl.DataFrame:
+    """The kinds of the submodules' commands of category compute and other, with their roles."""
+    roles = analysis.kind_roles["role"].cast(pl.String)
+    computes = pl.col("category").cast(pl.String).is_in(["compute", "other"])
+    kinds = analysis.kinds.table.with_columns(role=roles)
+    return kinds.filter(computes & pl.col("submodule").is_not_null())
+
+
+def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
+    """`computing`; of a submodule whose first call is cold, what its later traced calls say, for
+    all of these calls: a first cast may load a library or start threads, which moves no data, and
+    `first_call` counts it."""
+    kinds, frame = computing(analysis), analysis.inputs.frame
+    cold = cold_calls(analysis)
+    traced = analysis.inputs.calls.filter("ops_traced").select(
+        pl.col("submodule").cast(pl.String), cold=pl.col("call").is_in(cold.implode())
+    )
+    scale = traced.group_by("submodule").agg(scale=pl.len() / (~pl.col("cold")).sum())
+    scale = scale.filter(pl.col("scale").is_finite())  # some later call is traced
+    inside = np.flatnonzero(frame["call"].is_in(cold.implode()).to_numpy())
+    codes, duration = analysis.kinds.of_command[inside], frame["duration_ns"].to_numpy()[inside]
+    groups = len(analysis.kinds)
+    taken = np.bincount(codes, np.maximum(duration, 0), groups).astype(np.int64)
+    first = pl.DataFrame({"first": np.bincount(codes, minlength=groups), "first_ns": taken})
+    steady = pl.col("scale").is_not_null()
+    return (
+        pl.concat([kinds, first[kinds["kind"].to_numpy()]], how="horizontal")
+        .join(scale, on="submodule", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(steady)
+            .then((pl.col(name) - pl.col(part)) * pl.col("scale"))
+            .otherwise(name)
+            .alias(name)
+            for name, part in (("commands", "first"), ("total_ns", "first_ns"))
+        )
+    )
+
+
+def _commands(analysis: Analysis, kinds: pl.DataFrame) -> dict[str, float]:
+    """How many commands of these kinds of a submodule there are, by op type."""
+    op_type = pl.col("op_type").cast(pl.String).fill_null("")
+    rows = kinds.group_by("submodule", op_type).agg(pl.col("commands").sum())
+    return dict(scaled(analysis, rows, "commands").select("op_type", "commands").iter_rows())
+
+
+def _longest(kinds: pl.DataFrame, name: str) -> list[str]:
+    """The op types or layers that take most of the time of these kinds."""
+    by = kinds.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())
+    return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
+
+
+_ONE_LAYOUT: Mapping[object, Said] = {
+    None: said(
+        "Keep one type and layout from end to end (no casts around norms, channels-last for "
+        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
+    ),
+    Framework.XLA: said(
+        "Keep one type and layout from end to end: pass arrays in the order of dimensions that the "
+        "compiler chooses (NHWC for convolutions), transpose weights once, outside of the jitted "
+        "function."
+    ),
+    Framework.GRAPH: said(
+        "Keep one type and layout from end to end: no Cast, Transpose and Reorder between "
+        "operators, export in the layout that the provider prefers, with fixed shapes; fold what "
+        "is constant."
+    ),
+}
+_LAYOUT_CHANGES: Mapping[object, Said] = {
+    None: said("Keep one type and layout from end to end; avoid .contiguous()"),
+    Framework.XLA: said("Keep one type and layout; transpose weights outside of jit"),
+    Framework.GRAPH: said("Keep one type and layout; export in that of the provider"),
+}
+
+
+def _data_movement(found: Finding) -> Words:
+    return Words(
+        title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
+        caveat=said(
+            "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may "
+            "be what makes the product behind it fast."
+        ),
+        recommendation=_ONE_LAYOUT[found.evidence.get("framework")],
+    )
+
+
+SENTENCES: Sentences = {
+    Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")},
+}
+RULES = (
+    Rule(
+        data_movement,
+        _data_movement,
+        lambda found: _LAYOUT_CHANGES[found.evidence.get("framework")],
+    ),
+)

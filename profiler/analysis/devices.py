@@ -37,7 +37,7 @@ from profiler.analysis.memory import device_weights
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.table_text import renamed, table
-from profiler.analysis.timeline import Axis, extent
+from profiler.analysis.timeline import extent
 from profiler.run.columns import (
     BYTES,
     DATA_ONLY,
@@ -51,7 +51,7 @@ from profiler.run.columns import (
     col,
     typed,
 )
-from profiler.run.device_timeline import Busy, RunTiles, work_axes
+from profiler.run.device_timeline import Busy, work_axes
 from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
 from profiler.run.launches import device_work
 from profiler.run.run import Run
@@ -171,120 +171,107 @@ DEVICES: tuple[Column, ...] = (
 # --- Devices: how busy each was, with what.
 
 
-def device_table(
-    calls: pl.DataFrame,
-    ran: Ran,
-    run: Run,
-    axis: Axis,
-    missing: Stretches,
-    known: Mapping[str, Device],
-    weights: Mapping[str, int],
-) -> pl.DataFrame:
-    """One row a device that has `calls` or commands, which `ran` (`DEVICES`), by name.
+def _devices(of: Inputs) -> pl.DataFrame:
+    """One row a device that has calls or commands (`DEVICES`), by name.
 
-    `axis` is that of the whole `run`; `missing` is the time of calls of which a drop says that
-    commands are missing: what of it nothing ran in is not recorded. `known` is
-    `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no device are
-    left out. How idle a device was is known where it executed something but host work, and every
-    call placed there (of a device without any: every call) was traced: else `idle_ns`,
-    `idle_share` and `utilization` are null, as they are where nobody recorded when commands ran.
+    What of the time of a call of which a drop says that commands are missing nothing ran in is not
+    recorded. Commands on no device are left out. How idle a device was is known where it executed
+    something but host work, and every call placed there (of a device without any: every call) was
+    traced: else `idle_ns`, `idle_share` and `utilization` are null, as they are where nobody
+    recorded when commands ran.
     """
-    at = _Placed.of(calls, ran, run)
-    worked = np.array([ran.length(name) for name in at.names], dtype=np.int64)
-    inside = _inside(axis.counted, ran, at, worked)
-    commands_by_category, by_category = _by_category(
-        ran.commands, at.commands, inside, axis.counted, worked > inside
+    run, calls, commands, axis = of.run, of.calls, of.commands, of.axis
+    info, tiles, counted, missing = run.info, run.tiles, axis.counted, dropped_tiles(run)
+    at = _Placed.of(of)
+    names, groups = at.names, len(at.names)
+    worked = np.array([at.length(name) for name in names], dtype=np.int64)
+    of_commands = extent(commands.start, commands.end, at.commands, groups)
+    inside = _inside(counted, at, worked, *of_commands)
+    number, by_category = _by_category(commands, at.commands, inside, counted, worked > inside)
+    of_calls = extent(*at.tile_span, at.tiles, groups)
+    first, last = np.minimum(of_commands[0], of_calls[0]), np.maximum(of_commands[1], of_calls[1])
+    spans = [*zip(first.tolist(), last.tolist(), strict=True)]
+    unrecorded = [tiles.unrecorded_on.get(name, Stretches.none()) for name in names]
+    lost = [Stretches.of_all((each, missing)) for each in unrecorded]
+    recorded = counted.length - at.quiet(each.both(counted) for each in lost)
+    lost = [each.clipped(*span) for each, span in zip(lost, spans, strict=True)]
+    lost_ns = at.quiet(lost) if len(missing) else np.array([each.length for each in lost], np.int64)
+    profilers = (
+        axis.beside.minus(each).clipped(*span) for each, span in zip(unrecorded, spans, strict=True)
     )
-    ranks = _ranks(run)
-    carried = dict(run.tiles.devices.select("device", "carried_over_ns").iter_rows())
-    hardware = [known[name].hardware or None if name in known else None for name in at.names]
+    span_ns = last - first - at.quiet(profilers)
+    placed, untraced = np.bincount(at.calls, minlength=groups), untraced_calls(run, calls)
+    here = np.bincount(at.calls[untraced], minlength=groups) > 0
+    known = (worked > 0) & (span_ns > 0) & ~np.where(placed > 0, here, untraced.any())
+    known &= times_recorded(info) and not is_host_only(info.health)
+    known &= ~np.isin(names, [*busy_unknown(info.health)])
+    total = counted.length
+    busy_share, idle_share = (
+        pl.Series(part / (total or np.nan)).fill_nan(None) for part in (inside, recorded - inside)
+    )
+    if_known = {
+        "idle_ns": pl.Series(span_ns - worked - lost_ns),
+        "utilization": busy_share,
+        "idle_share": idle_share,
+    }
+    ranks, weights = _ranks(run), device_weights(info.submodules, info.devices)
+    carried = dict(tiles.devices.select("device", "carried_over_ns").iter_rows())
+    rows = positions(calls["call"].to_numpy(), run.calls["call"].to_numpy())
     table = pl.DataFrame(
         {
-            "device": at.names,
-            "rank": [ranks.get(name, NO_RANK) for name in at.names],
-            "hardware": hardware,
-            "calls": np.bincount(at.calls, minlength=len(at.names)),
-            "commands": commands_by_category.sum(axis=1),
-            "calls_ns": union_by(*at.tile_span, at.tiles, len(at.names)),
+            "device": names,
+            "rank": [ranks.get(name, NO_RANK) for name in names],
+            "hardware": [info.devices.get(name, Device()).hardware or None for name in names],
+            "calls": placed,
+            "commands": number.sum(axis=1),
+            "calls_ns": union_by(*at.tile_span, at.tiles, groups),
             "busy_ns": inside,
             "before_after_ns": worked - inside,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
-            **_times(at, (worked, inside), calls, ran, run, axis, missing),
-            "carried_over_ns": [carried.get(name, 0) for name in at.names],
-            "calls_share": _call_shares(axis, run, calls, at.calls, len(at.names)),
-            "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
+            "span_ns": span_ns,
+            "unrecorded_ns": lost_ns,
+            **{name: each.set(pl.Series(~known), None) for name, each in if_known.items()},
+            "carried_over_ns": [carried.get(name, 0) for name in names],
+            "calls_share": [
+                axis.taken(rows[at.calls == place], separate=False) / total if total else None
+                for place in range(groups)
+            ],
+            "weight_bytes": pl.Series([weights.get(name) for name in names], dtype=pl.Int64),
         }
     )
     return table.select(typed(DEVICES))
 
 
-def _times(
-    at: _Placed,
-    busy: tuple[Times, Times],
-    calls: pl.DataFrame,
-    ran: Ran,
-    run: Run,
-    axis: Axis,
-    missing: Stretches,
-) -> dict[str, pl.Series]:
-    """The columns that say for how long each device ran nothing, or what nobody knows; `busy` is
-    for how long it worked, and for how long of the end-to-end time."""
-    names, groups, (worked, inside) = at.names, len(at.names), busy
-    of_commands = extent(ran.commands.start, ran.commands.end, at.commands, groups)
-    of_calls = extent(*at.tile_span, at.tiles, groups)
-    extents = (np.minimum(of_commands[0], of_calls[0]), np.maximum(of_commands[1], of_calls[1]))
-    lost = _unrecorded(run.tiles, missing, ran, names, extents)
-    span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
-    known = (worked > 0) & (span > 0) & ~_has_untraced(run, calls, at.calls, groups)
-    known &= times_recorded(run.info) and not is_host_only(run.info.health)
-    known &= ~np.isin(names, [*busy_unknown(run.info.health)])
-    recorded = _recorded(axis.counted, run.tiles, missing, ran, names)
-    total = axis.counted.length or np.nan
-    busy_share, idle_share = (pl.Series(part / total) for part in (inside, recorded - inside))
-    idle = {
-        "idle_ns": pl.Series(span - worked - lost),
-        "utilization": busy_share.fill_nan(None),
-        "idle_share": idle_share.fill_nan(None),
-    }
-    return {
-        "span_ns": pl.Series(span),
-        "unrecorded_ns": pl.Series(lost),
-        **{name: each.set(pl.Series(~known), None) for name, each in idle.items()},
-    }
-
-
 class _Placed(Struct, frozen=True, eq=False):
     """Which device is whose: the `names` of all, and places among these, -1 for none, of calls, of
-    their tiles, which have starts and ends, and of commands."""
+    their tiles, which have starts and ends, and of commands; `busy` is when each ran any of these
+    that is its work."""
 
     names: list[str]
     calls: Codes
     tiles: Codes
     tile_span: tuple[Times, Times]
     commands: Codes
+    busy: Mapping[str, Busy]
 
     @classmethod
-    def of(cls, calls: pl.DataFrame, ran: Ran, run: Run) -> _Placed:
+    def of(cls, of: Inputs) -> _Placed:
         """All devices that have calls or commands, in order of names."""
-        commands = ran.commands
+        calls, commands = of.calls, of.commands
         codes, placed = text_codes(calls["device"])
         names = sorted({*commands.devices, *placed})
-        tiles = calls.select("call").join(run.tiles.calls, on="call", maintain_order="left")
+        tiles = calls.select("call").join(of.run.tiles.calls, on="call", maintain_order="left")
         place = {name: number for number, name in enumerate(names)}
         return cls(
             names,
-            calls=_renumbered(codes, placed, names),
+            calls=_renumbered(codes, placed, place),
             tiles=np.array([place.get(name, -1) for name in tiles["tile_device"]], dtype=np.int32),
             tile_span=(tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()),
-            commands=_renumbered(commands.device, commands.devices, names),
+            commands=_renumbered(commands.device, commands.devices, place),
+            busy=busy_of(of)
+            if not of.selection
+            else {name: axis.busy for name, axis in work_axes(commands).items()},
         )
-
-
-class Ran(Struct, frozen=True, eq=False):
-    """Commands, and when each device ran any of them that is its work."""
-
-    commands: CommandArrays
-    busy: Mapping[str, Busy]
 
     def length(self, device: str) -> int:
         """How long anything ran on a device, in ns."""
@@ -296,79 +283,29 @@ class Ran(Struct, frozen=True, eq=False):
             return 0
         return int(self.busy[device].within(stretches.start, stretches.end).sum())
 
+    def quiet(self, stretches: Iterable[Stretches]) -> Times:
+        """How long nothing ran on each device in stretches of time of its own, int64 [groups]."""
+        pairs = zip(self.names, stretches, strict=True)
+        found = [each.length - self.within(name, each) for name, each in pairs]
+        return np.array(found, dtype=np.int64)
 
-def _inside(counted: Stretches, ran: Ran, at: _Placed, worked: Times) -> Times:
+
+def _inside(counted: Stretches, at: _Placed, worked: Times, first: Times, last: Times) -> Times:
     """How long each device worked in the time that counts, int64 [groups]; all of it if none
-    does."""
+    does. Its commands are between `first` and `last`."""
     if not len(counted):
         return worked
-    first, last = extent(ran.commands.start, ran.commands.end, at.commands, len(at.names))
     found = worked.copy()
     for number, name in enumerate(at.names):
         whole = len(counted) == 1 and counted.start[0] <= first[number]
         if worked[number] and not (whole and last[number] <= counted.end[0]):
-            found[number] = ran.within(name, counted)
+            found[number] = at.within(name, counted)
     return found
 
 
-def _recorded(
-    counted: Stretches, tiles: RunTiles, missing: Stretches, ran: Ran, names: list[str]
-) -> Times:
-    """How much of the time that counts was recorded of each device, int64 [groups]."""
-    found = np.full(len(names), counted.length)
-    for number, name in enumerate(names):
-        lost = Stretches.of_all((tiles.unrecorded_on.get(name, Stretches.none()), missing))
-        lost = lost.both(counted)
-        found[number] -= lost.length - ran.within(name, lost)
-    return found
-
-
-def _call_shares(
-    axis: Axis, run: Run, calls: pl.DataFrame, call_device: Codes, groups: int
-) -> list[float | None]:
-    """The share of the end-to-end time that the tiles of each device's calls take."""
-    rows = positions(calls["call"].to_numpy(), run.calls["call"].to_numpy())
-    total = axis.counted.length
-    return [
-        axis.taken(rows[call_device == number], separate=False) / total if total else None
-        for number in range(groups)
-    ]
-
-
-def _unrecorded(
-    tiles: RunTiles, missing: Stretches, ran: Ran, names: list[str], span: tuple[Times, Times]
-) -> Times:
-    """How long nothing was recorded of each device, within its span, though work waited for it, or
-    a drop says that it is missing, int64 [groups]."""
-    (first, last), found = span, np.zeros(len(names), dtype=np.int64)
-    for number, name in enumerate(names):
-        lost = tiles.unrecorded_on.get(name, Stretches.none())
-        if len(missing):
-            lost = Stretches.of_all((lost, missing)).clipped(int(first[number]), int(last[number]))
-            found[number] = lost.length - ran.within(name, lost)
-        elif len(lost):
-            own = slice(number, number + 1)
-            found[own] = lost.within(first[own], last[own])
-    return found
-
-
-def _profilers(
-    tiles: RunTiles, axis: Axis, ran: Ran, names: list[str], span: tuple[Times, Times]
-) -> Times:
-    """How long nothing ran on each device, within its span, because of the profiler, int64
-    [groups]."""
-    (first, last), found, beside = span, np.zeros(len(names), dtype=np.int64), axis.beside
-    for number, name in enumerate(names if len(beside) else ()):
-        own = beside.minus(tiles.unrecorded_on.get(name, Stretches.none()))
-        own = own.clipped(int(first[number]), int(last[number]))
-        found[number] = own.length - ran.within(name, own)
-    return found
-
-
-def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str]) -> Codes:
-    """Codes into `names` from codes into `of`; -1 for the code behind the last."""
-    position = {name: number for number, name in enumerate(names)}
-    return np.array([*(position[name] for name in of), -1], dtype=np.int32)[codes]
+def _renumbered(codes: Codes, of: Iterable[str], place: Mapping[str, int]) -> Codes:
+    """The `place` of each name, from codes into `of`; -1 for the code behind the last."""
+    return np.array([*(place[name] for name in of), -1], dtype=np.int32)[codes]
 
 
 def _by_category(
@@ -402,16 +339,6 @@ def _by_category(
     return number, found
 
 
-def _has_untraced(
-    run: Run, calls: pl.DataFrame, call_device: Codes, groups: int
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether calls that may have used a device were not traced, bool [groups]."""
-    untraced = untraced_calls(run, calls)
-    placed = np.bincount(call_device, minlength=groups) > 0
-    here = np.bincount(call_device[untraced], minlength=groups) > 0
-    return np.where(placed, here, untraced.any())
-
-
 def _ranks(run: Run) -> dict[str, int]:
     """The rank of each device: what its name says, or that of the only rank there is."""
     job = run.info.job
@@ -421,21 +348,6 @@ def _ranks(run: Run) -> dict[str, int]:
 
 
 # --- The table of devices.
-
-
-def _devices(of: Inputs) -> pl.DataFrame:
-    info = of.run.info
-    weights = device_weights(info.submodules, info.devices)
-    missing = dropped_tiles(of.run)
-    ran = Ran(of.commands, _busy(of))
-    return device_table(of.calls, ran, of.run, of.axis, missing, info.devices, weights)
-
-
-def _busy(of: Inputs) -> dict[str, Busy]:
-    """When the selected commands ran."""
-    if not of.selection:
-        return busy_of(of)
-    return {name: axis.busy for name, axis in work_axes(of.commands).items()}
 
 
 TABLES = (
@@ -694,23 +606,10 @@ def _untraced(rows: Sequence[Mapping[str, Any]], damaged: Container[str]) -> Ite
 
 
 _DEVICES = (
-    "device",
-    "hardware",
-    "utilization",
-    "span_ns",
+    "device hardware utilization span_ns",
     renamed(DEVICES, "calls_ns", label="in calls"),
-    "busy_ns",
-    "carried_over_ns",
-    "unrecorded_ns",
-    "compute_ns",
-    "dma_ns",
-    "copy_ns",
-    "collective_ns",
-    "sync_ns",
-    "other_ns",
-    "host_ns",
-    "calls",
-    "commands",
+    "busy_ns carried_over_ns unrecorded_ns compute_ns dma_ns copy_ns collective_ns sync_ns",
+    "other_ns host_ns calls commands",
     renamed(DEVICES, "weight_bytes", label="weights"),
 )
 

@@ -3,9 +3,6 @@
 A run of 10 M commands has a few thousand distinct groups. Roles, FLOPs and bytes follow from
 submodule, layer, op type, category and shapes, so they are computed once per group in plain
 Python and spread to the commands by `of_command`.
-
-Commands of category `host` belong to the host that drives the devices. In a run with
-accelerators, waits on the CPU (`sync`) belong to it as well.
 """
 
 from __future__ import annotations
@@ -28,13 +25,11 @@ from profiler.run.intervals import (
     Times,
     batches,
     counts,
-    ends,
     is_sorted,
     physical_codes,
     positions,
     reaches,
     text_codes,
-    union_by,
 )
 from profiler.run.load import place_of
 from profiler.run.run import Run
@@ -212,10 +207,6 @@ def thread_of(track: str) -> str:
 
 
 # --- Kinds of commands: the distinct tuples of what decides what a command is for and computes.
-#
-# A run of 10 M commands has a few thousand kinds. Whatever follows from submodule, layer, op type,
-# category and shapes (roles, FLOPs, bytes) is found once a kind, in plain Python, and reaches the
-# commands through `of_command`.
 
 
 KIND = pl.Schema(
@@ -483,20 +474,16 @@ def host_times(
     rows = rows_of(kinds, kinds.table["host"])
     start, end = commands.start[rows], commands.end[rows]
     own = own_times(start, end, _threads(frame["track"].gather(rows)), commands.call[rows] < 0)
-    launching = kinds.table["host"] & kinds.table["layer"].is_in(synchronous)
-    called = kinds.table["host"] & (
-        (kinds.table["category"] == "sync") | kinds.table["layer"].str.contains(_WAITS)
-    )
-    called |= launching
+    host, layer = kinds.table["host"], kinds.table["layer"]
+    launching = host & layer.is_in(synchronous)
+    called = host & ((kinds.table["category"] == "sync") | layer.str.contains(_WAITS)) | launching
     waited = np.zeros(len(rows), dtype=np.int64)
     if len(waits) and called.any():
         some = np.flatnonzero(called.to_numpy()[kinds.of_command[rows]])
         within = waits.within(start[some], end[some])
-        whole = within == end[some] - start[some]
-        partly = launching.to_numpy()[kinds.of_command[rows[some]]]
-        waited[some] = np.where(
-            whole, own[some], np.where(partly, np.minimum(within, own[some]), 0)
-        )
+        counts_as = within == end[some] - start[some]
+        counts_as |= launching.to_numpy()[kinds.of_command[rows[some]]]
+        waited[some] = np.where(counts_as, np.minimum(within, own[some]), 0)
     within = end - start - own
     kept = np.flatnonzero((within > 0) | (waited > 0))
     return HostTimes(rows[kept], within[kept], waited[kept])
@@ -566,26 +553,6 @@ def _threads(tracks: pl.Series) -> Codes:
     return np.array([*(number[name] for name in threads), len(number)])[codes]
 
 
-# --- Intervals in groups, and how long the union of each group is.
-
-
-class Grouped(Struct, frozen=True, eq=False):
-    """Intervals `[start, end)` in ns, each in the group that `group` names; below 0: in none."""
-
-    start: Times
-    end: Times
-    group: Codes
-
-    @classmethod
-    def of(cls, frame: pl.DataFrame, group: Codes) -> Grouped:
-        """The intervals of a frame with `start_ns` and `duration_ns`."""
-        return cls(frame["start_ns"].to_numpy(), ends(frame), group)
-
-    def union(self, groups: int) -> Times:
-        """The length of the union in each group, int64 [groups]."""
-        return union_by(self.start, self.end, self.group, groups)
-
-
 # --- How long kinds of commands ran on each device, and how long the device stood idle before them.
 
 
@@ -605,19 +572,12 @@ class KindTimes(Struct, frozen=True, eq=False):
     wait_ns: Times
 
 
-class _Device(Struct):
-    """Where a device stands: until when it is busy, and in which call."""
-
-    until: int = _BEFORE_ALL
-    call: int = -1
-
-
 def kind_times(kinds: Kinds, commands: CommandArrays, kept: npt.NDArray[np.bool_]) -> KindTimes:
     """Times of the kinds that are `kept`, bool [k]."""
     places = len(commands.devices) + 1
     limit = len(kinds) * places
     sums = np.zeros((3, limit), dtype=np.int64)
-    states = [_Device() for _ in commands.devices]
+    stands = [(_BEFORE_ALL, -1)] * len(commands.devices)  # until when it is busy, in which call
     occupies = ~kinds.table["host"].to_numpy()
     everything = bool(occupies.all())
     # By start: calls that ran at once, and work of no call, stand one behind the other.
@@ -634,8 +594,13 @@ def kind_times(kinds: Kinds, commands: CommandArrays, kept: npt.NDArray[np.bool_
             device, None if everything else occupies[kind], places - 1
         ):
             here = slice(None) if chosen is None else chosen
-            gaps, at = _gaps(states[place], start[here], end[here], call[here])
-            sums[2] += np.bincount(code[here][at], gaps, limit).astype(np.int64)
+            begun, own_call = start[here], call[here]
+            until, last = stands[place]
+            before, reach = reaches(end[here], until)
+            former = np.append(last, own_call[:-1])
+            at = np.flatnonzero((begun > before) & (own_call == former) & (own_call >= 0))
+            sums[2] += np.bincount(code[here][at], begun[at] - before[at], limit).astype(np.int64)
+            stands[place] = int(reach[-1]), int(own_call[-1])
     cells = np.flatnonzero(sums[0] * np.repeat(kept, places))
     count, busy, wait = sums[:, cells]
     return KindTimes(cells // places, cells % places, count, busy, wait)
@@ -655,16 +620,6 @@ def _on_devices(
         rows = np.flatnonzero(on if chosen is None else on & chosen)
         if len(rows):
             yield place, rows
-
-
-def _gaps(state: _Device, start: Times, end: Times, call: Codes) -> tuple[Times, Times]:
-    """Idle times before commands of one device, and which commands these are."""
-    before, until = reaches(end, state.until)
-    former = np.empty_like(call)
-    former[0], former[1:] = state.call, call[:-1]
-    state.until, state.call = int(until[-1]), int(call[-1])
-    at = np.flatnonzero((start > before) & (call == former) & (call >= 0))
-    return start[at] - before[at], at
 
 
 # --- Whether a run's commands have times of their own, and not averages laid end to end.

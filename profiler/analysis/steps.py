@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import CommandArrays, Grouped, unsteady_calls
+from profiler.analysis.commands import CommandArrays, unsteady_calls
 from profiler.analysis.context import Inputs, steps_of
 from profiler.analysis.document import Bars, Figure, Part
 from profiler.analysis.question import Table
@@ -28,6 +28,7 @@ from profiler.analysis.step_outliers import STEP_OUTLIERS
 from profiler.analysis.table_text import (
     Sentences,
     changing_parts,
+    columns_of,
     explained_outliers,
     label,
     table,
@@ -54,8 +55,6 @@ from profiler.run.launches import device_work
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, Said, count, counted, duration, filled, joined, said
 from profiler.trace.events import NO_STEP
-
-# --- Words of the summary of steps: closed sets.
 
 
 class OutlierRule(NoteCode):
@@ -159,20 +158,15 @@ class LaunchBoundSteps(Struct, frozen=True):
 
 def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
     """Of the steps of the table of calls, or some of its rows; None without steps."""
-    steps = (
-        calls.filter(pl.col("step") >= 0)
-        .group_by("pipeline", "step")
-        .agg(
-            pl.col("launch_bound_ns").sum(),
-            pl.when(pl.col("before_kernel_ns").is_not_null().all())
-            .then(pl.col("before_kernel_ns").sum())
-            .alias("before_kernel_ns"),
-        )
+    in_steps, first = calls.filter(pl.col("step") >= 0), pl.col("before_kernel_ns")
+    steps = in_steps.group_by("pipeline", "step").agg(
+        pl.col("launch_bound_ns").sum(),
+        before=pl.when(first.is_not_null().all()).then(first.sum()),
     )
     if steps.is_empty():
         return None
     bound = sorted(steps["launch_bound_ns"].to_list())
-    before = sorted(steps["before_kernel_ns"].drop_nulls().to_list())
+    before = sorted(steps["before"].drop_nulls().to_list())
     known = len(before) == len(bound)
     return LaunchBoundSteps(
         low_ns=bound[0],
@@ -198,17 +192,18 @@ OUTLIER_RULE = Note.of(
 """When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
 
 
-def step_summary(
-    steps: pl.DataFrame, first: frozenset[tuple[int, int]], *, from_spans: bool
-) -> StepSummary:
-    """Statistics of the rows of `steps`, of which `first` (pipeline call, step) hold the first call
-    of a submodule, or one that compiled; outliers as they are marked there."""
-    durations = steps["elapsed_ns"].to_numpy()
+def summary(of: Inputs) -> StepSummary:
+    """Statistics over the selected steps; outliers are those that the table marks."""
+    run, steps = of.run, of.table("steps")
+    from_spans = bool((run.spans["kind"] == "step").any())
     measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
-    if not len(durations):
+    if steps.is_empty():
         return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
-    keys = steps.select("pipeline", "step").rows()
-    steady = np.array([key not in first for key in keys])
+    rows = run.calls["call"].is_in(unsteady_calls(run).implode())
+    pipelines = of.pipelines.number_of(run.calls)[rows]
+    unsteady = {*zip(pipelines, run.calls["step"].filter(rows), strict=True)}
+    durations, keys = steps["elapsed_ns"].to_numpy(), steps.select("pipeline", "step").rows()
+    steady = np.array([key not in unsteady for key in keys])
     several = steps["pipeline"].n_unique() > 1
     found = steps.filter("outlier").select("pipeline", "step").iter_rows()
     return StepSummary(
@@ -232,11 +227,11 @@ def _median(durations: Times, steady: _Flags) -> int:
 def _by_cache(shares: pl.Series, durations: Times, steady: _Flags) -> dict[str, int]:
     """How many steps a step cache left full and in how many it skipped something, with their
     medians; nothing if none was on."""
-    found = {}
+    found: dict[str, int] = {}
+    if shares.is_null().all():
+        return found
     skips = skipping(shares)
     for kind, rows in (("full", ~skips), ("skipping", skips)):
-        if shares.is_null().all():
-            continue
         found[f"{kind}_steps"] = int(rows.sum())
         if rows.any():
             found[f"{kind}_median_ns"] = _median(durations[rows], steady[rows])
@@ -270,17 +265,18 @@ def step_table(
     `commands` are those of the whole run, `pipelines` its pipeline calls, `axis` is its own. A step
     without a call lasts as its span does; in a run without step spans every step has calls.
     """
-    calls = run.calls
     spans = run.spans.filter(pl.col("kind") == "step")
     recorded = len(spans) > 0
     if not recorded:
-        spans = _spans_of_calls(calls, pipelines)
+        spans = _spans_of_calls(run.calls, pipelines)
     if spans.is_empty():
         return pl.DataFrame(schema=schema(STEPS))
-    values, call_groups, in_group, begin, end = _placed(run, spans, pipelines)
+    values, call_groups, span_groups, begin, end = _placed(run, spans, pipelines)
     groups, number = len(values), (values >> 32).astype(np.int32)
+    recorded_ns = union_by(spans["start_ns"].to_numpy(), ends(spans), span_groups, groups)
     elapsed, in_calls, host, idle = _times(axis, pipelines, number, begin, end)
     skipped = _skipped_shares(run, call_groups, groups)
+    before = pl.col("end_ns").cum_max().shift().over("pipeline")
     table = pl.DataFrame(
         {
             "pipeline": number,
@@ -288,9 +284,9 @@ def step_table(
             "start_ns": begin,
             "end_ns": end,
             "elapsed_ns": elapsed,
-            "duration_ns": in_group.union(groups) if recorded else None,
+            "duration_ns": recorded_ns if recorded else None,
             "calls": np.bincount(call_groups[call_groups >= 0], minlength=groups),
-            "branches": _branches(calls, call_groups, groups),
+            "branches": _branches(run.calls, call_groups, groups),
             "skipped_share": skipped,
             "calls_ns": in_calls,
             "host_ns": host,
@@ -299,10 +295,8 @@ def step_table(
             "outlier": outliers(elapsed, skipping(skipped)),
         }
     )
-    before = pl.col("end_ns").cum_max().shift().over("pipeline")
     ordered = table.sort("start_ns", "pipeline", "step").with_columns(before=before)
-    ordered = _with_time_between(ordered, axis, pipelines)
-    return ordered.select(typed(STEPS))
+    return _with_time_between(ordered, axis, pipelines).select(typed(STEPS))
 
 
 def step_spans(run: Run, pipelines: PipelineCalls) -> pl.DataFrame:
@@ -312,32 +306,25 @@ def step_spans(run: Run, pipelines: PipelineCalls) -> pl.DataFrame:
     if spans.is_empty():
         spans = _spans_of_calls(run.calls, pipelines)
     values, _, _, begin, end = _placed(run, spans, pipelines)
-    found = pl.DataFrame({"pipeline": values >> 32, "step": values & 0xFFFFFFFF})
-    found = found.with_columns(start_ns=pl.Series(begin), end_ns=pl.Series(end))
+    columns = {"pipeline": values >> 32, "step": values & 0xFFFFFFFF}
+    found = pl.DataFrame({**columns, "start_ns": begin, "end_ns": end})
     return found.sort("start_ns", "pipeline", "step")
 
 
 def _placed(
     run: Run, spans: pl.DataFrame, pipelines: PipelineCalls
-) -> tuple[Times, Codes, Grouped, Times, Times]:
+) -> tuple[Times, Codes, Codes, Times, Times]:
     """The keys of the steps that have `spans`, the place among these of each call (-1 for none) and
     of the spans, and start and end of each step: of its tiles, of its spans without any."""
     keys = _keys(spans, pipelines)
     values = np.unique(keys)
-    of_call = positions(_keys(run.calls, pipelines), values)
-    of_span, tiles = Grouped.of(spans, positions(keys, values)), run.tiles.calls
-    first, last = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
+    of_call, of_span = positions(_keys(run.calls, pipelines), values), positions(keys, values)
+    first, last = (run.tiles.calls[name].to_numpy() for name in ("begin_ns", "end_ns"))
     kept = (of_call >= 0) & (last > first)
     begin, end = extent(first[kept], last[kept], of_call[kept], len(values))
-    spanned = extent(of_span.start, of_span.end, of_span.group, len(values))
-    without = end < begin
-    return (
-        values,
-        of_call,
-        of_span,
-        np.where(without, spanned[0], begin),
-        np.where(without, spanned[1], end),
-    )
+    spanned = extent(spans["start_ns"].to_numpy(), ends(spans), of_span, len(values))
+    begin, end = (np.where(end < begin, *pair) for pair in zip(spanned, (begin, end), strict=True))
+    return values, of_call, of_span, begin, end
 
 
 def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
@@ -364,10 +351,7 @@ def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
         if row >= 0 and call_groups[row] >= 0:
             skipped[call_groups[row]] += len(one.skipped)
             blocks[call_groups[row]] += one.blocks
-    share = skipped / np.maximum(blocks, 1)
-    return pl.DataFrame({"share": share, "on": blocks > 0}).select(pl.when("on").then("share"))[
-        "share"
-    ]
+    return pl.Series(skipped / np.where(blocks > 0, blocks, np.nan)).fill_nan(None)
 
 
 def _times(
@@ -395,14 +379,14 @@ def _branches(calls: pl.DataFrame, call_groups: Codes, groups: int) -> pl.Series
     """The branches of each step's calls in order of time, joined with commas."""
     named = calls.select(
         "start_ns", group=pl.Series(call_groups), branch=pl.col("branch").cast(pl.String)
-    ).filter(pl.col("group") >= 0)
-    joined = (
+    )
+    texts = dict(
         named.drop_nulls("branch")
         .sort("start_ns", maintain_order=True)
         .group_by("group")
         .agg(pl.col("branch").unique(maintain_order=True).str.join(", "))
+        .iter_rows()
     )
-    texts = dict(joined.iter_rows())
     return pl.Series([texts.get(group, "") for group in range(groups)], dtype=pl.String)
 
 
@@ -411,11 +395,11 @@ def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFra
     calls = calls.filter(pl.col("step") > NO_STEP)
     keys, last = pl.Series(_keys(calls, pipelines)), pl.Series(ends(calls))
     windows = calls.select("pipeline", "step", "start_ns", key=keys, end=last)
+    start = pl.col("start_ns").min()
     spans = windows.group_by("key", "pipeline", "step").agg(
-        pl.col("start_ns").min(), pl.col("end").max()
+        start, duration_ns=pl.col("end").max() - start
     )
-    duration = pl.col("end") - pl.col("start_ns")
-    return spans.select("pipeline", "step", "start_ns", duration_ns=duration)
+    return spans.drop("key")
 
 
 def _work(
@@ -454,15 +438,6 @@ def _work(
 # --- The table of denoising steps.
 
 
-def summary(of: Inputs) -> StepSummary:
-    """Statistics over the selected steps."""
-    from_spans = bool((of.run.spans["kind"] == "step").any())
-    calls = of.run.calls
-    rows = calls["call"].is_in(unsteady_calls(of.run).implode())
-    first = zip(of.pipelines.number_of(calls)[rows], calls["step"].filter(rows), strict=True)
-    return step_summary(of.table("steps"), frozenset(first), from_spans=from_spans)
-
-
 def _steps(of: Inputs) -> pl.DataFrame:
     """The steps that were selected, as they were in the whole run."""
     steps = step_table(of.run, of.everything, of.pipelines, of.axis)
@@ -488,28 +463,12 @@ TABLES = (
 )
 
 
-# --- Durations of denoising steps as bars: of the steps, and of each submodule in them.
-
-
-_WHOLE = "step"
-_LINES = 8  # submodules that run in steps
-
-
 def step_bars(steps: pl.DataFrame, calls: pl.DataFrame) -> tuple[Bars, ...]:
-    """A bar a step; if several submodules run in steps, those of each of them too, below those
-    of the steps."""
-    rows = {_WHOLE: steps["elapsed_ns"].to_list(), **_of_submodules(steps, calls)}
-    return tuple(Bars(name, values) for name, values in rows.items())
-
-
-def _of_submodules(steps: pl.DataFrame, calls: pl.DataFrame) -> dict[str, list[int]]:
-    """The time in calls of each of the first submodules in each step, 0 if it was not called;
-    none if only one runs in them."""
-    calls = calls.filter(pl.col("step") >= 0)
-    calls = calls.with_columns(pl.col("submodule").cast(pl.String))
+    """A bar a step; if several submodules run in steps, those of each of the first of them too,
+    below those of the steps: the time in its calls in each step, 0 if it was not called."""
+    found = {"step": steps["elapsed_ns"].to_list()}
+    calls = calls.filter(pl.col("step") >= 0).with_columns(pl.col("submodule").cast(pl.String))
     names = calls["submodule"].unique(maintain_order=True).to_list()
-    if len(names) < 2:
-        return {}
     end = pl.col("start_ns") + pl.col("elapsed_ns")
     windows = steps.select("step", begin=pl.col("start_ns"), end=end).with_row_index("row")
     inside = (
@@ -524,17 +483,12 @@ def _of_submodules(steps: pl.DataFrame, calls: pl.DataFrame) -> dict[str, list[i
         )
         .filter(pl.col("begin_ns") <= pl.col("end"))
     )
-    found = {}
-    for name in names[:_LINES]:
-        times = [0] * len(steps)
-        own = inside.filter(pl.col("submodule") == name)
+    for name in names[:_SUBMODULES] if len(names) > 1 else ():
+        own = inside.filter(submodule=name)
+        found[name] = [0] * len(steps)
         for row, elapsed_ns in own.select("row", "elapsed_ns").iter_rows():
-            times[row] += elapsed_ns
-        found[name] = times
-    return found
-
-
-# --- What is said of the accounting and of steps.
+            found[name][row] += elapsed_ns
+    return tuple(Bars(name, values) for name, values in found.items())
 
 
 SENTENCES: Sentences = {
@@ -548,9 +502,6 @@ SENTENCES: Sentences = {
 }
 
 
-# --- Full steps and those in which a step cache skipped blocks, in words.
-
-
 def by_cache(steps: StepSummary) -> Said | None:
     """How many steps of either kind there are, and their medians: `"2 full, median 1.20 s; 6 with
     skipped blocks, median 0.31 s"`; None if no step cache was on, or skipped nothing."""
@@ -558,10 +509,8 @@ def by_cache(steps: StepSummary) -> Said | None:
         return None
     parts = []
     if steps.full_steps and steps.full_median_ns is not None:
-        full = duration(steps.full_median_ns)
-        parts.append(
-            said("{number} full, median {time}", number=count(steps.full_steps), time=full)
-        )
+        number, time = count(steps.full_steps), duration(steps.full_median_ns)
+        parts.append(said("{number} full, median {time}", number=number, time=time))
     if steps.skipping_median_ns is not None:
         number, time = count(steps.skipping_steps), duration(steps.skipping_median_ns)
         parts.append(said("{number} with skipped blocks, median {time}", number=number, time=time))
@@ -572,18 +521,13 @@ def by_cache(steps: StepSummary) -> Said | None:
 
 
 _WORTH = 0.05  # of a step
-
 _HELD = 100  # rows of a table
+_SUBMODULES = 8  # that have bars of their own
+_SUBMODULES = 8  # that have bars of their own
 _PART = col("part", LAYER, "layer and role, submodule, or step")
 _CHANGES = (
     _PART,
-    "submodule",
-    "steps",
-    "total_ns",
-    "median_ns",
-    "spread",
-    "warmup_steps",
-    "warmup_ns",
+    "submodule steps total_ns median_ns spread warmup_steps warmup_ns",
     col("drift", FLOAT64, "drift_ns from the first step to the last / median", kind="ratio"),
     col(
         "drift_low",
@@ -601,18 +545,11 @@ _CHANGES = (
         kind="ratio",
         importance=15,
     ),
-    "outliers",
-    "outlier_ns",
+    "outliers outlier_ns",
 )
 _OUTLIERS = (
     _PART,
-    "pipeline",
-    "step",
-    "submodule",
-    "total_ns",
-    "excess_ns",
-    "cause",
-    "cause_ns",
+    "pipeline step submodule total_ns excess_ns cause cause_ns",
     col(
         "place",
         STRING,
@@ -631,7 +568,7 @@ def step_section_parts(of: ReportInput) -> Iterator[Part]:
     if of.analysis.step_summary.count:
         yield _durations(of.analysis)
         yield from _matrix(of.analysis)
-        yield from _changes(of)
+        yield _changes(of)
         yield _outlier_part(of)
 
 
@@ -642,11 +579,12 @@ def outlier_count(analysis: Analysis) -> int:
 
 def _durations(analysis: Analysis) -> Part:
     summary = analysis.step_summary
-    found = said("No outliers")
-    if summary.count < ENOUGH_VALUES:
-        found = said("Too few steps to look for outliers")
     if summary.outliers:
         found = said("Outliers: {steps}", steps=", ".join(summary.outliers))
+    elif summary.count < ENOUGH_VALUES:
+        found = said("Too few steps to look for outliers")
+    else:
+        found = said("No outliers")
     lead = said(
         "{steps}, median {median}, mean {mean}, {low} to {high}. {outliers}.",
         steps=counted(summary.count, "step"),
@@ -666,14 +604,8 @@ def _durations(analysis: Analysis) -> Part:
         rule=worded_note(summary.rule),
     )
     bars = step_bars(analysis.steps, analysis.calls)
-    figure = replace(steps_figure(analysis), bars=bars)
-    return Part(
-        said("Steps"),
-        lead=lead,
-        figure=figure,
-        notes=(*_launch_bound(analysis), rule),
-        anchor="steps",
-    )
+    figure, notes = replace(steps_figure(analysis), bars=bars), (*_launch_bound(analysis), rule)
+    return Part(said("Steps"), lead=lead, figure=figure, notes=notes, anchor="steps")
 
 
 def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
@@ -706,11 +638,7 @@ def step_operators_figure(analysis: Analysis) -> Figure:
     Bounded: what has no row of its own shares the last one, and of many steps a column is the
     longest of several. Empty if operators of fewer than two steps were traced.
     """
-    return _of_matrix(step_matrix(analysis))
-
-
-def _of_matrix(matrix: Matrix | None) -> Figure:
-    return Figure("matrix", "step_matrix", (matrix,))
+    return Figure("matrix", "step_matrix", (step_matrix(analysis),))
 
 
 def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
@@ -720,17 +648,16 @@ def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
 
 
 def _matrix(analysis: Analysis) -> Iterator[Part]:
-    matrix = step_matrix(analysis)
-    title = said("Operators by step")
+    matrix, title = step_matrix(analysis), said("Operators by step")
     if matrix is not None:
-        yield Part(title, matrix.sentence, figure=_of_matrix(matrix))
+        yield Part(title, matrix.sentence, figure=Figure("matrix", "step_matrix", (matrix,)))
     elif len(analysis.steps) > 1:
         why = said("Nothing to compare: operators were traced in fewer than two of the steps.")
         yield Part(title, lead=why, always=True)
 
 
-def _changes(of: ReportInput) -> Iterator[Part]:
-    yield Part(
+def _changes(of: ReportInput) -> Part:
+    return Part(
         said("What changes: parts with a warm-up, a drift beyond noise or outliers"),
         table=table(
             "changes",
@@ -748,7 +675,7 @@ def _outlier_part(of: ReportInput) -> Part:
     """The outliers that cost most; the table of the analysis may hold fewer than there are."""
     found, total = of.analysis.step_outliers, outlier_count(of.analysis)
     several = found["pipeline"].n_unique() > 1
-    shown = [column for column in _OUTLIERS if several or column != "pipeline"]
+    columns = columns_of(_OUTLIERS, STEP_OUTLIERS)
     left = said(
         "The {shown} of {total} outliers that cost most.",
         shown=count(len(found)),
@@ -759,7 +686,7 @@ def _outlier_part(of: ReportInput) -> Part:
         table=table(
             "outliers",
             "outliers",
-            shown,
+            [column for column in columns if several or column.name != "pipeline"],
             STEP_OUTLIERS,
             explained_outliers(found),
             shown=of.rows(10),

@@ -53,6 +53,11 @@ def prediction_document(prediction: Prediction, ladder: Ladder | None = None) ->
     """The prediction as plain values: mappings, lists, text, numbers, booleans, None. `ladder` is
     given if no scenario was."""
     scenario, request = prediction.scenario, prediction.request
+    notes: dict[str, Any] = {}
+    for name in ("reasons", "assumes", "unknown"):
+        own = getattr(prediction, name)
+        notes[name] = [str(worded_note(note)) for note in own]
+        notes[f"{name}_codes"] = [note.as_json() for note in own]
     return {
         **envelope("prediction"),
         "confidence": PREDICTED_CONFIDENCE,
@@ -79,22 +84,9 @@ def prediction_document(prediction: Prediction, ladder: Ladder | None = None) ->
         "too_large": str(why_not(prediction.too_large)) or None,
         "too_large_code": prediction.too_large and prediction.too_large.as_json(),
         "best_placement": _best(prediction.best),
-        "reasons": _sentences(prediction.reasons),
-        "reasons_codes": _codes(prediction.reasons),
-        "assumes": _sentences(prediction.assumes),
-        "assumes_codes": _codes(prediction.assumes),
-        "unknown": _sentences(prediction.unknown),
-        "unknown_codes": _codes(prediction.unknown),
+        **notes,
         "ladder": ladder_document(ladder),
     }
-
-
-def _sentences(notes: Sequence[Note]) -> list[str]:
-    return [str(worded_note(note)) for note in notes]
-
-
-def _codes(notes: Sequence[Note]) -> list[dict[str, Any]]:
-    return [note.as_json() for note in notes]
 
 
 def _rounded(times: Measured | DeviceSpan | Part) -> dict[str, Any]:
@@ -149,12 +141,8 @@ def prediction_to_json(prediction: Prediction, ladder: Ladder | None = None) -> 
 
 
 # --- The report of a prediction: before and after by part, requests at once, what it rests on.
-#
-# print_report(Console(highlight=False), prediction_report(prediction))
 
 
-_NO_STAGE = "outside"
-_RECORDED = "recorded"
 _AS_PLACED, _BEST = "as placed", "best placement"
 _ROWS = 100
 _BETTER = 1.01  # times the throughput: below is no gain
@@ -209,11 +197,8 @@ def prediction_report(prediction: Prediction) -> Report:
         *_notes("What it assumes", prediction.assumes),
         *_notes("What is not known", prediction.unknown),
     )
-    asked = headline(prediction)
-    best = best_line(prediction)
-    summary = Summary(
-        best or asked, accounting=" ".join([*([f"{asked}."] if best else []), _basis(prediction)])
-    )
+    asked, best, basis = headline(prediction), best_line(prediction), _basis(prediction)
+    summary = Summary(best or asked, accounting=f"{asked}. {basis}" if best else basis)
     return Report(summary, (Section("prediction", parts=parts),))
 
 
@@ -227,12 +212,10 @@ def headline(prediction: Prediction) -> str:
     else:
         ends = f"{duration(request.low)} to {duration(request.high)}"
         text += f", {percent(PREDICTED_CONFIDENCE)} interval {ends}"
-    asked = ", ".join(_asked(prediction))
-    if prediction.too_large:
-        return f"does not fit into memory; if it did: {text} ({asked or 'nothing changed'})"
-    found = prediction.simulation
-    if found is None or found.concurrency == 1:
-        return f"{text} ({asked or 'nothing changed'})"
+    asked, found = ", ".join(_asked(prediction)), prediction.simulation
+    if prediction.too_large or found is None or found.concurrency == 1:
+        text += f" ({asked or 'nothing changed'})"
+        return f"does not fit into memory; if it did: {text}" if prediction.too_large else text
     each = f"{found.throughput:,.2f} requests/s, half of them within {duration(found.latency(50))}"
     alone = f"{text} ({asked})" if asked else text
     return f"{counted(found.concurrency, 'request')} at once: {each}; one alone: {alone}"
@@ -335,22 +318,16 @@ def _times(prediction: Prediction) -> Iterator[SectionPart]:
     figure = Figure("prediction", "prediction", (prediction,))
     for noun, shares in (("stage", prediction.stages), ("submodule", prediction.submodules)):
         columns = (col(noun, STRING, f"a {noun}; `host` is work between calls"), *_PARTS)
-        made = table(
-            f"prediction_{noun}s",
-            f"{noun}s",
-            columns,
-            columns,
-            _share_rows(shares, total, columns),
-            shown=_ROWS,
-            totals=_share_rows([total], total, columns),
-        )
+        rows, whole = (_share_rows(some, total, columns) for some in (shares, [total]))
+        name = f"prediction_{noun}s"
+        made = table(name, f"{noun}s", columns, columns, rows, shown=_ROWS, totals=whole)
         yield SectionPart(f"By {noun}", figure=figure if noun == "submodule" else None, table=made)
 
 
 def _share_rows(shares: Iterable[Part], total: Part, columns: Sequence[Column]) -> pl.DataFrame:
     rows = [
         (
-            share.name or _NO_STAGE,
+            share.name or "outside",
             round(share.before_ns),
             round(share.after_ns),
             share.after_ns / share.before_ns - 1 if share.before_ns else None,
@@ -384,19 +361,11 @@ def _simulated(
     rows: list[tuple[object, ...]] = []
     if recorded is not None:
         latencies = (recorded.latency(p) for p in PERCENTILES)
-        name = f"{_RECORDED}, {recorded.in_flight:.1f} at once"
+        name = f"recorded, {recorded.in_flight:.1f} at once"
         rows.append((name, recorded.throughput, None, None, *latencies, ""))
-    rows += [
-        (
-            name,
-            one.throughput,
-            one.low,
-            one.high,
-            *(one.latency(p) for p in PERCENTILES),
-            one.bottleneck,
-        )
-        for name, one in shown.items()
-    ]
+    for name, one in shown.items():
+        latencies = (one.latency(p) for p in PERCENTILES)
+        rows.append((name, one.throughput, one.low, one.high, *latencies, one.bottleneck))
     frame = pl.DataFrame(rows, schema=schema(_SIMULATIONS), orient="row")
     return table("simulations", "placements", _SIMULATIONS, _SIMULATIONS, frame)
 
@@ -429,9 +398,8 @@ def _searched(best: BestPlacement) -> str:
 
 def _notes(title: str, notes: Sequence[Note]) -> Iterator[SectionPart]:
     if notes:
-        yield SectionPart(
-            title, notes=tuple(f"- {worded_note(note)}" for note in notes), always=True
-        )
+        told = tuple(f"- {worded_note(note)}" for note in notes)
+        yield SectionPart(title, notes=told, always=True)
 
 
 # --- Sentences of predictions: assumptions, what is not known, devices and memory.

@@ -3,9 +3,7 @@
     void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, ...>(...)
     triton_per_fused__to_copy_add_addmm_mean_mul_pow_rsqrt_transpose_view_8
 
-Names say what a kernel computes and seldom its place in a model. The rules are in order, and
-the first match decides. Conventions of cuBLAS, CUTLASS, hipBLASLt, cuDNN, MIOpen,
-FlashAttention, AITER, FlashInfer, vLLM, SGLang, ATen, NCCL and others are known.
+Names say what a kernel computes and seldom its place in a model.
 """
 
 from __future__ import annotations
@@ -122,12 +120,10 @@ _PRODUCT = (
     r"|(?<![a-z])(b|add|q)?mm(?![a-z])|marlin"
 )
 _OPTIMIZER = r"(?<![a-z])(fused_?)?(adam|adamw|sgd|lamb|lion|adagrad|adafactor|rmsprop)(?![a-z])"
-
 _CACHE = r"(store|write|copy|reshape_and|concat_and|append).*cache"
 _GATED = (  # stands in no part but a gated mlp
     r"act_and_mul|unary_gated_op|swi?glu|geglu|(silu|gelu)_and_mul"
 )
-
 _RANDOM = (
     r"philox|(?<![a-z])(cu|roc)rand|(?<![a-z])(stateless)?random_?(standard)?_?(normal|uniform|int)"
     r"|(?<![a-z])rng_?(bit|uniform)|truncated_?normal"
@@ -238,8 +234,7 @@ def _role(function: str, arguments: str) -> str:
 
 
 def _first(rules: _Rules, text: str) -> str:
-    found = (value for pattern, value in rules if re.search(pattern, text, re.IGNORECASE))
-    return next(found, "")
+    return next((value for pattern, value in rules if re.search(pattern, text, re.I)), "")
 
 
 # --- What an op type says by itself: one word for an operation, whoever names it, and its sort.
@@ -279,14 +274,13 @@ class Operation(Struct, frozen=True):
 
 _WORDS: Mapping[Sort, str] = {
     Sort.MATMUL: """linear matmul mm addmm bmm baddbmm addbmm addmv mv dot gemm fused_mat_mul
-        mat_mul
-        fused_gemm mat_mul_integer mat_mul_integer_to_float q_linear_mat_mul mat_mul_n_bits einsum
-        mat_mul_bnb4 transpose_mat_mul fused_dense _scaled_mm _int_mm _weight_int8pack_mm gemv
-        mkldnn_linear matrix_multiply cask_gemm gemm_v2 fully_connected dynamic_quantize_mat_mul
-        dense dynamic_matmul bilinear linear_dynamic linear_relu linear_relu_dynamic
-        linear_dynamic_fp16 linear_relu_dynamic_fp16 mat_mul8bit_fp mat_mul8bit_lt mat_mul4_bit
-        gemm_4bit gemv_4bit int8_linear_matmul int8_mixed_scaled_mm _weight_int4pack_mm
-        _weight_int4pack_mm_for_cpu""",
+        mat_mul fused_gemm mat_mul_integer mat_mul_integer_to_float q_linear_mat_mul mat_mul_n_bits
+        einsum mat_mul_bnb4 transpose_mat_mul fused_dense _scaled_mm _int_mm _weight_int8pack_mm
+        gemv mkldnn_linear matrix_multiply cask_gemm gemm_v2 fully_connected
+        dynamic_quantize_mat_mul dense dynamic_matmul bilinear linear_dynamic linear_relu
+        linear_relu_dynamic linear_dynamic_fp16 linear_relu_dynamic_fp16 mat_mul8bit_fp
+        mat_mul8bit_lt mat_mul4_bit gemm_4bit gemv_4bit int8_linear_matmul int8_mixed_scaled_mm
+        _weight_int4pack_mm _weight_int4pack_mm_for_cpu""",
     Sort.CONVOLUTION: """conv conv1d conv2d conv3d convolution _convolution cudnn_convolution
         miopen_convolution mkldnn_convolution conv_transpose conv_transpose2d conv_transpose3d
         fused_conv nhwc_conv q_linear_conv conv_integer convolution_overrideable conv_tbc
@@ -320,11 +314,10 @@ _WORDS: Mapping[Sort, str] = {
     Sort.ARITHMETIC: """add sub mul div neg abs pow sqrt rsqrt reciprocal exp log sin cos mean sum
         reduce_mean reduce_sum reduce_max reduce_min square square_difference maximum minimum min
         max where equal eq ne gt lt ge le greater less greater_or_equal less_or_equal not and or xor
-        clamp clamp_min clamp_max clip
-        outer floor ceil round mod remainder is_na_n isnan is_inf full full_like ones zeros
-        ones_like zeros_like fill arange range argmax arg_max argmin cumsum cum_sum rand randn
-        rand_like randn_like randint randperm random normal uniform bernoulli random_normal
-        random_normal_like random_uniform random_uniform_like
+        clamp clamp_min clamp_max clip outer floor ceil round mod remainder is_na_n isnan is_inf
+        full full_like ones zeros ones_like zeros_like fill arange range argmax arg_max argmin
+        cumsum cum_sum rand randn rand_like randn_like randint randperm random normal uniform
+        bernoulli random_normal random_normal_like random_uniform random_uniform_like
         linalg_vector_norm norm lerp addcmul addcdiv lift_fresh is_nonzero empty sign atan2 polar
         complex reduce_l2 bias_add scale bias_dropout any all index_put masked_fill constant
         constant_of_shape trilu triu tril item _local_scalar_dense bitwise_not logical_not
@@ -373,9 +366,8 @@ def operation_of(op_type: str) -> Operation:
     """The operation that an op type names: of torch (`aten::add_`), ONNX (`LayerNormalization`)
     or RBLN (`dynamic_matmul_fp16`); of sort UNKNOWN if it is none of those."""
     word = word_of(op_type)
-    kind = _NORM_WORDS.get(word)
-    if kind is not None:
-        return Operation(word, Sort.NORM, kind)
+    if word in _NORM_WORDS:
+        return Operation(word, Sort.NORM, _NORM_WORDS[word])
     return Operation(word, _SORTS.get(word, Sort.UNKNOWN))
 
 
@@ -442,9 +434,9 @@ def fused_kernel(name: str) -> FusedKernel | None:
     match = re.match(_COMPILED, name)
     if match is None:
         return None
-    found = [operation_of(word) for word in re.findall(_WORD, match[2])]
     template = match[1] in ("tem", "mm", "fla")
-    found = [o for o in found if o.word not in _CUSTOM]
+    operations = map(operation_of, re.findall(_WORD, match[2]))
+    found = [o for o in operations if o.word not in _CUSTOM]
     given = [o for o in found if not template and o.sort in _EXTERN and o.word != "_softmax"]
     kept = [o for o in found if o not in given]
     return FusedKernel(
@@ -601,33 +593,30 @@ class Places:
         self._root = classes.get("", "")
         samples = _class_purpose(self._root or name) is Purpose.SAMPLING
         self._nowhere = Place(Purpose.SAMPLING, "class") if samples else Place()
-        self._path_of = {layer: self._path(layer) for layer in layers}
-        self._paths = frozenset(self._path_of.values()) | classes.keys()
-        ends = [(path, *path.rpartition(".")[::2]) for path in self._paths]
+        paths = {module_path(layer, self._root) for layer in layers} | classes.keys()
+        ends = [(path, *path.rpartition(".")[::2]) for path in paths]
         self._parents = {parent for _, parent, name in ends if _PROJECTION.fullmatch(name)}
         self._modulated = {up for path, up, _ in ends if path.endswith((".linear", ".silu"))}
         self._fused_mlps = {up for path, up, _ in ends if path.endswith(".proj_mlp")}
         self._routed = {up for _, up, name in ends if name == "experts"}
-        self._adapted = {p.removesuffix(_ADAPTED) for p in self._paths if p.endswith(_ADAPTED)}
+        self._adapted = {p.removesuffix(_ADAPTED) for p in paths if p.endswith(_ADAPTED)}
         self._known: dict[str, Place] = {}
 
     def of(self, layer: str) -> Place:
         """The place that a layer names; without a path nothing is known."""
-        path = self._path_of[layer] if layer in self._path_of else self._path(layer)
-        place = self._known.get(path)
-        if place is None:
-            place = self._known[path] = self._read(path)
-        return place
-
-    def _path(self, layer: str) -> str:
-        return module_path(layer, self._root)
+        path = module_path(layer, self._root)
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
 
     def _read(self, path: str) -> Place:
         names = tuple(path.split(".")) if path else ()
         paths = [".".join(names[: end + 1]) for end in range(len(names))]
-        classes = [self._class(own, name) for own, name in zip(paths, names, strict=True)]
-        block = _block(names, classes)
-        context = any(map(_is_context, names))
+        classes = [
+            self._classes.get(own, "") or class_in(name)
+            for own, name in zip(paths, names, strict=True)
+        ]
+        block, context = _block(names, classes), any(map(_is_context, names))
         found: list[tuple[int, Purpose, str]] = []
         for at in range(len(names) - 1, -1, -1):
             purpose, by = self._purpose(paths[at], names[at], classes[at])
@@ -641,12 +630,12 @@ class Places:
         if not found:
             return structs.replace(self._nowhere, block=block, context=context, names=names)
         at, purpose, by = found[0]
-        outer = found[1][0] if len(found) > 1 else -1
+        outer, around, _ = found[1] if len(found) > 1 else (-1, None, "")
         return Place(
             purpose=purpose,
             by=by,
             child=at < len(names) - 1,
-            outer=found[1][1] if len(found) > 1 else None,
+            outer=around,
             outer_class=classes[outer] if outer >= 0 else "",
             own_class=classes[at],
             path=paths[at],
@@ -655,23 +644,17 @@ class Places:
             names=names,
         )
 
-    def _class(self, path: str, name: str) -> str:
-        return self._classes.get(path, "") or class_in(name)
-
     def _purpose(self, path: str, name: str, class_name: str) -> tuple[Purpose | None, str]:
-        if class_name and _name_purpose(name) is not Purpose.ADAPTER:
-            purpose = _class_purpose(class_name)
-            if purpose is not None:
-                return purpose, "class"
-        purpose = self._beside(path)
-        if purpose is not None:
+        named = _name_purpose(name)
+        if class_name and named is not Purpose.ADAPTER and (told := _class_purpose(class_name)):
+            return told, "class"
+        if purpose := self._beside(path):
             return purpose, "path"
         if path.endswith(_ADAPTED):
             return None, ""  # it is what it was under its own name
-        purpose = _name_purpose(name)
-        if purpose is Purpose.NORM and path in self._modulated:
+        if named is Purpose.NORM and path in self._modulated:
             return Purpose.MODULATION, "path"
-        return purpose, "path" if purpose is not None else ""
+        return named, "path" if named is not None else ""
 
     def _beside(self, path: str) -> Purpose | None:
         """What a module is for by those beside it, or in it."""

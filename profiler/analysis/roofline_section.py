@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 import polars as pl
@@ -36,8 +36,6 @@ from profiler.run.intervals import Codes, Stretches, union_by
 from profiler.run.launches import device_work
 from profiler.text import Said, Value, duration, filled, joined, percent, said, sentence
 from profiler.trace.manifest_fields import Device
-
-# --- Words of the evidence of findings: closed sets.
 
 
 class PeakSource(StrEnum):
@@ -161,13 +159,11 @@ def slow_products(analysis: Analysis) -> Iterator[Finding]:
         pl.col("of_roofline").is_between(0, _FAR, closed="none"),
         pl.col("unknown_ns") <= _UNKNOWN * pl.col("total_ns"),
     )
-    for row in scaled(
-        analysis, rows, "total_ns", "roofline_ns", "excess_ns", "commands"
-    ).to_dicts():
+    sums = ("total_ns", "roofline_ns", "excess_ns", "commands")
+    for row in scaled(analysis, rows, *sums).to_dicts():
         profile = analysis.device_profiles.get(row["device"] or "")
-        if not is_accelerator(row["device"]) or profile is None:
-            continue
-        if share(row["total_ns"], total) < _SLOW:
+        part = share(row["total_ns"], total)
+        if not is_accelerator(row["device"]) or profile is None or part < _SLOW:
             continue
         units = analysis.run.devices.get(row["device"], Device()).compute_units or 0
         odd, few = _odd_and_few(analysis, row["submodule"], row["role"], units)
@@ -176,7 +172,7 @@ def slow_products(analysis: Analysis) -> Iterator[Finding]:
             evidence={
                 "role": row["role"],
                 "total_ns": round(row["total_ns"]),
-                "run_share": share(row["total_ns"], total),
+                "run_share": part,
                 "of_roofline_share": row["of_roofline"],
                 "roofline_ns": round(row["roofline_ns"]),
                 "commands": round(row["commands"]),
@@ -211,20 +207,35 @@ def _odd_and_few(analysis: Analysis, submodule: str, role: str, units: int) -> t
     return share(odd, whole), share(few, whole)
 
 
-_OTHER_ATTENTION = said("Try another attention backend.")
-_EVEN_ATTENTION = said(
-    "Try another attention backend, and lengths and head sizes that are multiples of 64."
-)
-_OTHER_PRODUCT = said("Try another kernel (GEMM tuning such as TunableOp or max-autotune).")
-_EVEN_PRODUCT = said(
-    "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that are "
-    "multiples of 64."
-)
-_LARGER_PRODUCT = said(
-    "Most of these products have fewer tiles of 128×128 than the device has compute units "
-    "({compute_units}): compute several as one (Q, K and V; branches; requests), or try kernels "
-    "that split K (TunableOp, max-autotune, stream-K)."
-)
+_ADVICE: Mapping[str, tuple[Said, Said]] = {  # in a sentence, and in one line
+    "attention": (
+        said("Try another attention backend."),
+        said("Try another attention backend"),
+    ),
+    "odd attention": (
+        said("Try another attention backend, and lengths and head sizes that are multiples of 64."),
+        said("Try another attention backend; lengths in multiples of 64"),
+    ),
+    "products": (
+        said("Try another kernel (GEMM tuning such as TunableOp or max-autotune)."),
+        said("Tune its kernels: TunableOp, max-autotune"),
+    ),
+    "odd products": (
+        said(
+            "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that "
+            "are multiples of 64."
+        ),
+        said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64"),
+    ),
+    "few tiles": (
+        said(
+            "Most of these products have fewer tiles of 128×128 than the device has compute units "
+            "({compute_units}): compute several as one (Q, K and V; branches; requests), or try "
+            "kernels that split K (TunableOp, max-autotune, stream-K)."
+        ),
+        said("Larger products (Q, K, V as one), or kernels that split K"),
+    ),
+}
 
 
 def is_attention(found: Finding) -> bool:
@@ -239,37 +250,17 @@ def _slow_products(found: Finding) -> Words:
             "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
             "and small or odd sizes reach less with any kernel."
         ),
-        recommendation=_by_sizes(
-            found,
-            attention=(_OTHER_ATTENTION, _EVEN_ATTENTION),
-            product=(_OTHER_PRODUCT, _EVEN_PRODUCT, _LARGER_PRODUCT),
-        ),
+        recommendation=_ADVICE[_sizes(found)][0],
     )
 
 
-def _by_sizes(
-    found: Finding, attention: tuple[Said, Said], product: tuple[Said, Said, Said]
-) -> Said:
-    """Of some advice that for even sizes, for odd ones, and for products of few tiles."""
+def _sizes(found: Finding) -> str:
+    """What may slow its kernels: sizes that are even, odd, or of few tiles."""
     odd = number(found, "odd_sizes_share") >= _MANY_ODD
     if is_attention(found):
-        return attention[odd]
-    return product[2 if number(found, "few_tiles_share") >= _MOSTLY else odd]
-
-
-def _slow_products_change(found: Finding) -> Said:
-    return _by_sizes(
-        found,
-        attention=(
-            said("Try another attention backend"),
-            said("Try another attention backend; lengths in multiples of 64"),
-        ),
-        product=(
-            said("Tune its kernels: TunableOp, max-autotune"),
-            said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64"),
-            said("Larger products (Q, K, V as one), or kernels that split K"),
-        ),
-    )
+        return "odd attention" if odd else "attention"
+    few = number(found, "few_tiles_share") >= _MOSTLY
+    return "few tiles" if few else "odd products" if odd else "products"
 
 
 def single_precision(analysis: Analysis) -> Iterator[Finding]:
@@ -319,12 +310,11 @@ def single_precision(analysis: Analysis) -> Iterator[Finding]:
             evidence["tf32"] = Tf32.NONE
         elif not is_rocm(device):
             evidence["tf32"] = Tf32.OFF if off else Tf32.ON if on else Tf32.UNKNOWN
-        where, saved = calls_of(analysis, row["submodule"], device=device), None
+        where, cost, effect = calls_of(analysis, row["submodule"], device=device), None, None
         if faster is not None:
             evidence["peak_ratio"] = round(_TF32_FASTER if on else faster, 2)
             saved = took_ns - row["tf32_ns"] / _TF32_FASTER - (took_ns - row["tf32_ns"]) / faster
-        effect = None if saved is None else Effect((row["submodule"],), saved)
-        cost = None if saved is None else round(saved)
+            cost, effect = round(saved), Effect((row["submodule"],), saved)
         yield Finding("single_precision", evidence, where, cost_ns=cost, effect=effect)
 
 
@@ -399,7 +389,7 @@ def _single_precision_change(found: Finding) -> Said:
 
 RULES = (
     _LAUNCH_BOUND,
-    Rule(slow_products, _slow_products, _slow_products_change),
+    Rule(slow_products, _slow_products, lambda found: _ADVICE[_sizes(found)][1]),
     Rule(single_precision, _single_precision, _single_precision_change),
 )
 
@@ -414,17 +404,16 @@ OF_PEAK = col(
     True,
     label="of peak",
 )
-_SHARE_OF_PEAK = {Bound.COMPUTE: pl.col("flops_of_peak"), Bound.MEMORY: pl.col("bandwidth_of_peak")}
 
 
 def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `analysis.shapes` with the column `OF_PEAK`."""
     return rows.with_columns(
         of_peak=pl.when(bound=Bound.COMPUTE)
-        .then(_SHARE_OF_PEAK[Bound.COMPUTE])
+        .then("flops_of_peak")
         .when(bound=Bound.MEMORY)
-        .then(_SHARE_OF_PEAK[Bound.MEMORY])
-        .otherwise(pl.max_horizontal(*_SHARE_OF_PEAK.values()))
+        .then("bandwidth_of_peak")
+        .otherwise(pl.max_horizontal("flops_of_peak", "bandwidth_of_peak"))
     )
 
 
@@ -503,8 +492,6 @@ _RATE_COLUMNS = (
 _NO_SHAPES = said(
     "There is no roofline: the trace has no shapes of operators, so their FLOPs are unknown."
 )
-_ROLES = ("role submodule", *_RATE_COLUMNS)
-_OPERATORS = ("layer submodule op_types", *_RATE_COLUMNS)
 _FUSIONS = "what op_types submodule device chains total_ns saved_bytes saved_ns layer"
 
 
@@ -571,16 +558,10 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
         }
         bounds_of.append(filled(template, values))
     if bounds_of:
-        yield Part(
-            said("What faster kernels of a role could gain at most"),
-            lead=sentence(
-                said(
-                    "if it took no time, the run would take at least {bounds}",
-                    bounds=joined(", ", bounds_of),
-                )
-            ),
-            always=True,
-        )
+        least = said("if it took no time, the run would take at least {bounds}")
+        lead = sentence(filled(least, {"bounds": joined(", ", bounds_of)}))
+        title = said("What faster kernels of a role could gain at most")
+        yield Part(title, lead=lead, always=True)
 
 
 def _unions(analysis: Analysis, roles: pl.DataFrame) -> pl.DataFrame:
@@ -646,7 +627,7 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
         table=table(
             "roofline_roles",
             "roles against the roofline",
-            _ROLES,
+            ("role submodule", *_RATE_COLUMNS),
             ROOFLINE_ROLES,
             roles,
             shown=of.rows(10),
@@ -659,7 +640,7 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
         table=table(
             "roofline",
             "operators against the roofline",
-            _OPERATORS,
+            ("layer submodule op_types", *_RATE_COLUMNS),
             ROOFLINE,
             operators,
             shown=of.rows(10),
@@ -699,9 +680,6 @@ SECTION = SectionKind(
 def bounds(analysis: Analysis) -> pl.DataFrame:
     """What bounds each operator, a row each, as the timeline colours its commands by it."""
     return analysis.roofline
-
-
-# --- What is said of rooflines and of chains of operators that could be one.
 
 
 SENTENCES: Sentences = {

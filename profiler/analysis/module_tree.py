@@ -38,7 +38,6 @@ from profiler.analysis.table_text import (
     renamed,
     table,
 )
-from profiler.analysis.timeline import GroupAxis
 from profiler.run.columns import (
     DATA_ONLY,
     INT32,
@@ -221,13 +220,9 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
     elapsed = around.self_ns + sum(around.before_after_ns) + _elapsed(around.submodules)
     rows = [_Row(-1, 0, Node.RUN, around.name, elapsed, around.pipelines or None)]
 
-    def add(row: _Row) -> int:
-        rows.append(row)
-        return len(rows) - 1
-
-    def add_below(at: int) -> None:
-        """The nodes in one that ran in a stage, longest first."""
-        row, stage = rows[at], rows[at].of_stage
+    def add_below(row: _Row, at: int) -> None:
+        """The nodes in one, the row `at`, that ran in a stage, longest first."""
+        stage = row.of_stage
         ran = [n for n in children[row.within] if inside.sums[n, stage, _COMMANDS] > 0]
         for node in sorted(ran, key=lambda n: (-inside.sums[n, stage, _OWN], folded.name[n])):
             member, sums = folded.members[node][0], inside.sums[node, stage]
@@ -245,14 +240,15 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
                 class_name=paths.class_name[member] or None,
                 path=folded.path[node],
             )
-            add_below(add(below))
+            rows.append(below)
+            add_below(below, len(rows) - 1)
 
     for number, (stage, outside) in enumerate(
         zip(around.stages, around.before_after_ns, strict=True)
     ):
-        own = around.submodules.filter(stage=stage)
+        own, at = around.submodules.filter(stage=stage), len(rows)
         took = outside + _elapsed(own)
-        at = add(_Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage))
+        rows.append(_Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage))
         for one in own.iter_rows(named=True):
             name, node = one["submodule"], roots[one["submodule"]]
             row = replace(
@@ -268,12 +264,13 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
                 submodule=name,
                 path="",
             )
-            of_submodule = add(row)
+            rows.append(row)
+            of_submodule = len(rows) - 1
             if 0 < one["untraced"] < one["calls"]:
                 left = {"elapsed_ns": one["untraced_ns"], "executions": one["untraced"]}
                 place = {"parent": of_submodule, "depth": 3, "within": -1, "class_name": None}
-                add(replace(row, kind=Node.UNTRACED, name="", **place, **left))
-            add_below(of_submodule)
+                rows.append(replace(row, kind=Node.UNTRACED, name="", **place, **left))
+            add_below(row, of_submodule)
     return rows
 
 
@@ -298,7 +295,7 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
         .join(inner, on="node", how="left", maintain_order="left")
         .join(inside.blocks, on=["within", "of_stage"], how="left", maintain_order="left")
         .with_columns(
-            *_derived(),
+            **_derived(),
             self_ns=pl.col("elapsed_ns") - pl.col("inner_ns").fill_null(0),
             share=pl.when(whole_ns > 0).then(pl.col("elapsed_ns") / whole_ns),
             count=pl.col("count").fill_null(1),
@@ -328,40 +325,24 @@ def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:
     return found.drop("own_ns", "executions").with_columns(role=role)
 
 
-def _derived() -> Iterator[pl.Expr]:
+def _derived() -> dict[str, pl.Expr]:
+    """Rates and bound by measures."""
+    flops, flops_ns, rated = (pl.col(name) for name in ("flops", "flops_ns", "rated_ns"))
     of_peak = pl.col("compute_ns") / pl.col("computed_ns")
-    yield (
-        pl.when((pl.col("flops_ns") > 0) & (pl.col("flops") > 0))
-        .then(pl.col("flops") / pl.col("flops_ns") / 1e3)
-        .alias("teraflops_per_s")
-    )
-    rated_peak = (pl.col("compute_ns") > 0) & (of_peak <= 1)
-    yield pl.when(rated_peak).then(of_peak).alias("flops_of_peak")
-    yield (
-        pl.when(pl.col("flops_ns") > 0)
-        .then(pl.col("flops").round().clip(upper_bound=_MOST))
-        .alias("flops")
-    )
     terms = dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), BOUNDS, strict=True))
-    rated = pl.col("rated_ns")
-    host = (pl.col("blamed_ns") > rated) & (rated > 0)
-    known = 2 * pl.col("known_ns") >= rated
-    yield bound_by(terms, known=known, host=host, took=pl.col("known_ns")).alias("bound")
+    host, known = (pl.col("blamed_ns") > rated) & (rated > 0), 2 * pl.col("known_ns") >= rated
+    return {
+        "teraflops_per_s": pl.when(flops_ns > 0, flops > 0).then(flops / flops_ns / 1e3),
+        "flops_of_peak": pl.when(pl.col("compute_ns") > 0, of_peak <= 1).then(of_peak),
+        "flops": pl.when(flops_ns > 0).then(flops.round().clip(upper_bound=_MOST)),
+        "bound": bound_by(terms, known=known, host=host, took=pl.col("known_ns")),
+    }
 
 
 # --- What the tree of modules is made of, from the inputs of an analysis.
 
 
 _CALLS = 1 << 12  # at a time
-
-
-def _groups(of: Inputs) -> list[GroupAxis]:
-    """The axis of each pipeline call; of all as if they were one, if it is not known which work
-    belongs to which."""
-    pipelines = of.pipelines
-    if pipelines.apart and len(pipelines.numbers):
-        return [of.axis.of_pipeline(code) for code in range(len(pipelines.numbers))]
-    return [of.axis.of_all()]
 
 
 def _around(of: Inputs, calls: pl.DataFrame) -> Around:
@@ -372,9 +353,11 @@ def _around(of: Inputs, calls: pl.DataFrame) -> Around:
         account = accounting(of)
         pipelines = account.pipelines
         lost = account.unaccounted_ns
-        if not account.possible:
-            lost = sum(group.counted.minus(group.tiles).length for group in _groups(of))
-        stages = {one.stage: one.elapsed_ns - one.calls_ns for one in account.stages}
+        if not account.possible:  # of all as if they were one, if nobody knows what is of which
+            codes = range(len(of.pipelines.numbers) if of.pipelines.apart else 0)
+            groups = [of.axis.of_pipeline(code) for code in codes] or [of.axis.of_all()]
+            lost = sum(group.counted.minus(group.tiles).length for group in groups)
+        stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}
     for stage in calls["stage"].unique(maintain_order=True).to_list():
         stages.setdefault(stage, 0)
     untraced = ~pl.col("ops_traced")
@@ -468,21 +451,17 @@ def _visits(
 def _levels(parent: Times) -> list[tuple[Times, Times, Times]]:
     """The nodes of each level but the first, the deepest first, those of one parent together: with
     the first of each parent's, and the parents."""
-    depth, found = _depths(parent), []
+    depth = np.zeros(len(parent), dtype=np.int64)
+    for node, up in enumerate(parent.tolist()):
+        if up >= 0:
+            depth[node] = depth[up] + 1
+    found = []
     for level in range(int(depth.max(initial=0)), 0, -1):
         nodes = np.flatnonzero(depth == level)
         nodes = nodes[np.argsort(parent[nodes], kind="stable")]
         heads = group_heads(parent[nodes])
         found.append((nodes, heads, parent[nodes][heads]))
     return found
-
-
-def _depths(parent: Times) -> Times:
-    depth = np.zeros(len(parent), dtype=np.int64)
-    for node, up in enumerate(parent.tolist()):
-        if up >= 0:
-            depth[node] = depth[up] + 1
-    return depth
 
 
 # --- The table of modules as a tree.
@@ -616,11 +595,13 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             nested=True,
             paper=paper,
         ),
-        notes=tuple(_notes(of.analysis, held, tree)),
+        notes=tuple(_notes(of.analysis, held, tree, adds_up)),
     )
 
 
-def _notes(analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
+def _notes(
+    analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame, adds_up: bool
+) -> Iterator[str]:
     """How many nodes a page holds, if these are not all; that calls ran beside each other, if
     the tree adds up to more than passed."""
     if len(held) < len(tree):
@@ -629,7 +610,7 @@ def _notes(analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame) -> Iterat
             held=count(len(held)),
             total=count(len(tree)),
         )
-    if _adds_up(analysis, tree):
+    if adds_up:
         yield said(
             "Calls ran at the same time on several devices: the run took {passed} end to end, and "
             "the times of the tree add up to {whole}, to which its shares refer.",
@@ -709,9 +690,6 @@ def _most(tree: pl.DataFrame, whole: str) -> str:
 SECTION = SectionKind(
     "modules", 37, said("Module tree"), _parts, tables=("module_tree",), group=SectionGroup.MODEL
 )
-
-
-# --- What is said of the nodes of the module tree.
 
 
 SENTENCES: Sentences = {Node: {Node.UNTRACED: "calls without operators"}}

@@ -31,18 +31,26 @@ from profiler.compare.tables import (
     RUNS,
     TABLES,
     ComparisonNote,
-    DifferenceReason,
     Level,
     RunTrait,
     Side,
     Step,
     Verdict,
 )
-from profiler.compare.tree import Timeline, difference_tree, waterfall
+from profiler.compare.tree import (
+    AS_OFTEN,
+    LEAST,
+    Repeats,
+    Timeline,
+    difference_tree,
+    of_pipeline_calls,
+    reasons,
+    waterfall,
+)
 from profiler.errors import InputError
 from profiler.run.columns import checked, schema
 from profiler.run.run import Run
-from profiler.text import Note, Value
+from profiler.text import Note
 from profiler.trace.bootstrap import Bootstrap, Interval
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import stated
@@ -55,12 +63,8 @@ _OTHER_SHAPES = 0.2  # of the time: below, shapes of one side explain little
 _MOST_SHAPES = 3
 _MUCH_ALIKE = 0.2  # of the time: below, the rest may explain the change
 _OTHER_SPEED = 0.03  # runs of one device at one clock differ by 1 % at the median
-_FEWEST = 3  # runs needed to distinguish noise from difference
-_BESIDE_TIMES = (
-    "profile-sd3",
-    "python",
-    "source",
-)  # versions and file names do not decide times
+_FEWEST = 3  # runs that tell noise from difference
+_BESIDE_TIMES = ("profile-sd3", "python", "source")  # versions and files, which decide no time
 _LATE = 1.5  # busy time over time in calls: the calls return before their device is done
 
 _Side = Sequence[Measurement]
@@ -145,13 +149,12 @@ def _tracing(
         yield Note.of(ComparisonNote.AS_TRACED, submodules=tuple(both))
 
 
-def _traced(side: _Side) -> dict[str, int]:
+def _traced(side: _Side) -> Counter[str]:
     """Traced calls by submodule."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for run in side:
         counted = run.calls.group_by("submodule", maintain_order=True).agg(pl.col("traced").sum())
-        for name, count in counted.iter_rows():
-            found[name] = found.get(name, 0) + count
+        found.update(dict(counted.iter_rows()))
     return found
 
 
@@ -224,15 +227,15 @@ def other_shapes(shapes: pl.DataFrame) -> Iterator[Note]:
 
 
 def other_speed(shapes: pl.DataFrame, repeats: Repeats) -> Iterator[Note]:
-    """Note a uniform change of speed: a median ratio of times other than 1 over operations that
-    both sides ran equally often with the same kernels and shapes. The cause is then the clock of
-    the device (load, a power or thermal limit), not other work or another program."""
-    same = _of_pipeline_calls(
+    """What both sides ran as often with the same kernels at the same shapes, if its median ratio of
+    times, by time, is not 1: neither other work nor another program explains that, but the clock of
+    the device does, under more load, a limit of its power or heat."""
+    same = of_pipeline_calls(
         shapes.filter(
             pl.col("base_kernel") == pl.col("new_kernel"),
             pl.col("base_kernels") == pl.col("new_kernels"),
             (pl.col("new_executions") - pl.col("base_executions")).abs()
-            <= _SAME * pl.col("base_executions"),
+            <= AS_OFTEN * pl.col("base_executions"),
             pl.col("base_ns") > 0,
         ),
         repeats,
@@ -261,7 +264,7 @@ def other_loading(base: _Side, new: _Side, waterfall: pl.DataFrame) -> Iterator[
         loads = sum(one.duration_ns for one in doing if re.search(DATA_LOADER, one.name))
         times.append(round(loads / calls))
     longest = max(whole["base_ns"][0], whole["new_ns"][0])
-    if abs(times[1] - times[0]) >= max(_LEAST * longest, 1):
+    if abs(times[1] - times[0]) >= max(LEAST * longest, 1):
         yield Note.of(ComparisonNote.OTHER_LOADING, base_ns=times[0], new_ns=times[1])
 
 
@@ -297,23 +300,6 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-# --- Reasons of the end-to-end difference: the largest differences, each with its cause.
-#
-# +1.19 ms  attention B16 H16 S559 D64 bf16: 1.44 times as long at 559 tokens, another kernel
-# +754 µs   Qwen2Model: nothing executes for 3.99 ms, 3.24 ms in the baseline
-
-
-_MOST = 6
-_LEAST = 0.02  # of the larger end-to-end time: smaller differences are no reason
-_SAME = 0.01  # of how often something ran
-_TOKENS = re.compile(r"^attention\b.* S([0-9,]+)")
-_Found = tuple[int, Note]  # the difference, ns
-
-
-Repeats = Mapping[str, tuple[float, float]]
-"""Samples (steps, or single calls) per pipeline call of the base and the new side, by submodule."""
-
-
 def repeats_of(base: Sequence[Measurement], new: Sequence[Measurement]) -> Repeats:
     """Count the samples of each submodule per pipeline call on both sides, 1 if calls lie in none.
     Times by shape and kernel are per sample."""
@@ -323,114 +309,18 @@ def repeats_of(base: Sequence[Measurement], new: Sequence[Measurement]) -> Repea
 
 
 def _samples_a_pipeline(side: Sequence[Measurement]) -> dict[str, float]:
-    samples: dict[str, int] = {}
+    samples: Counter[str] = Counter()
     pipelines = 0
     for run in side:
         calls = run.calls.filter(pl.col("pipeline") >= 0)
         pipelines += calls["pipeline"].n_unique()
         counted = calls.group_by("submodule").agg(n=pl.struct("pipeline", "step").n_unique())
-        for name, number in counted.iter_rows():
-            samples[name] = samples.get(name, 0) + number
+        samples.update(dict(counted.iter_rows()))
     return {name: number / pipelines for name, number in samples.items()}
 
 
-def reasons(
-    waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame, repeats: Repeats
-) -> list[Note]:
-    """Explain the differences of at least 2 % of the end-to-end time, largest first: of shapes (of
-    kernels if the sides share no shapes), of the time in which nothing executes, and between calls,
-    all per pipeline call."""
-    whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
-    if whole.is_empty():
-        return []
-    longest = max(whole["base_ns"][0], whole["new_ns"][0])
-    operations = _of_pipeline_calls(shapes if len(shapes) else kernels, repeats)
-    found = [*_waiting(waterfall), *_of_operations(operations)]
-    large = [one for one in found if abs(one[0]) >= max(_LEAST * longest, 1)]
-    large.sort(key=lambda one: -abs(one[0]))
-    return [note for _, note in large[:_MOST]]
-
-
-def _of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
-    """Return the rows with times and difference per pipeline call: a side may have more steps."""
-    factors = [repeats.get(name, (1.0, 1.0)) for name in frame["submodule"]]
-    base, new = (pl.Series([each[at] for each in factors], dtype=pl.Float64) for at in (0, 1))
-    return frame.with_columns(
-        pl.Series(name, side).round().cast(pl.Int64)
-        for name, side in (
-            ("base_of_call_ns", frame["base_ns"] * base),
-            ("new_of_call_ns", frame["new_ns"] * new),
-            ("difference_ns", frame["new_ns"] * new - frame["base_ns"] * base),
-        )
-    )
-
-
-def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
-    """Find changes of the time in which devices execute nothing, in calls and between them."""
-    codes = {
-        Step.IDLE.value: (DifferenceReason.FEWER_GAPS, DifferenceReason.MORE_GAPS),
-        Step.BETWEEN.value: (DifferenceReason.LESS_BETWEEN, DifferenceReason.MORE_BETWEEN),
-    }
-    for row in waterfall.filter(pl.col("level").is_in([*codes])).iter_rows(named=True):
-        if min(row["base_ns"], row["new_ns"]) < 0:
-            continue  # work overlaps: a negative remainder is not idle time
-        difference = row["difference_ns"]
-        code = codes[row["level"]][difference > 0]
-        values = {name: row[name] for name in ("difference_ns", "base_ns", "new_ns")}
-        if row["submodule"]:
-            values["submodule"] = row["submodule"]
-        yield difference, Note.of(code, **values)
-
-
-def _of_operations(rows: pl.DataFrame) -> Iterator[_Found]:
-    """Differences of shapes, with their rates and kernels, or of kernels."""
-    for row in rows.drop_nulls("difference_ns").iter_rows(named=True):
-        code, values = DifferenceReason.KERNEL, {"what": row["what"]}
-        values["difference_ns"] = row["difference_ns"]
-        values["time_ratio"] = row["new_ns"] / row["base_ns"] if row["base_ns"] else 0.0
-        if "base_kernel" in row:
-            code, shown = _kind_of(row)
-            values |= {"rates": _rates(row), "at": _tokens(row["what"])}
-            values |= {name: row[name] for name in shown}
-        yield row["difference_ns"], Note.of(code, **values)
-
-
-def _kind_of(row: Mapping[str, Any]) -> tuple[DifferenceReason, tuple[str, ...]]:
-    """Return the kind of a shape's difference, and the columns that show it."""
-    base, new = row["base_executions"], row["new_executions"]
-    if base and new and abs(new - base) > _SAME * base:
-        more = new > base
-        code = DifferenceReason.MORE_EXECUTIONS if more else DifferenceReason.FEWER_EXECUTIONS
-        return code, ("base_executions", "new_executions")
-    if row["base_kernel"] is None or row["new_kernel"] is None:
-        return DifferenceReason.UNNAMED_KERNEL, ()
-    same = row["base_kernel"] == row["new_kernel"]
-    code = DifferenceReason.SAME_KERNEL if same else DifferenceReason.OTHER_KERNEL
-    return code, ("base_kernel", "new_kernel")
-
-
-def _rates(row: Mapping[str, Any]) -> Value:
-    base, new = (row[f"{side}_teraflops_per_s"] for side in ("base", "new"))
-    if base is None or new is None or max(base, new) < 1:
-        return ""
-    return Note.of(DifferenceReason.RATES, base=float(f"{base:.3g}"), new=float(f"{new:.3g}"))
-
-
-def _tokens(what: str) -> Value:
-    """The number of query tokens of an attention; "" for other operations."""
-    found = _TOKENS.match(what)
-    return Note.of(DifferenceReason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""
-
-
 # --- `compare`: a baseline and new runs → how much each part changed, and whether noise explains
-# it.
-#
-#     found = compare([measure(load(a))], [measure(load(b))])
-#     found.metrics      # one row per metric, from end_to_end to single modules
-#
-# A side may have several runs. Intervals are drawn from the largest unit that either side has
-# several of: runs, else pipeline calls of one run (three or more), else its steps. A unit's value
-# is the median of its samples.
+# it. The value of a run, pipeline call or step is the median of the samples in it.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -496,23 +386,21 @@ def compare(
     metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
     whole = metrics.filter(pl.col("metric") == "end_to_end").drop_nulls(["base_ns", "new_ns"])
     lines = waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None)
-    devices = {_hardware(run, named=all(map(_models, (*base, *new)))) for run in (*base, *new)}
-    alike = len(devices) == 1
+    repeats, named = repeats_of(base, new), all(map(_models, (*base, *new)))
+    alike = len({_hardware(run, named=named) for run in (*base, *new)}) == 1
     return Comparison(
         runs=_runs(base, new),
         metrics=_in_order(metrics, [*base, *new]),
         **met.tables,
         waterfall=lines,
         tree=difference_tree(lines, sides[0], sides[1]),
-        reasons=(
-            *reasons(lines, met.tables["shapes"], met.tables["kernels"], repeats_of(base, new)),
-        ),
+        reasons=(*reasons(lines, met.tables["shapes"], met.tables["kernels"], repeats),),
         level=met.level,
         corrected=corrected,
         notes=(
             *met.notes,
             *other_shapes(met.shapes),
-            *(other_speed(met.tables["shapes"], repeats_of(base, new)) if alike else ()),
+            *(other_speed(met.tables["shapes"], repeats) if alike else ()),
             *other_loading(base, new, lines),
             *notes_on(base, new, corrected, within_noise),
         ),
@@ -529,9 +417,8 @@ def _timelines(
         timelines = [run.timeline for run in side if run.timeline is not None]
         ranked = sorted(timelines, key=lambda timeline: timeline.span_ns)
         found += ranked[(len(ranked) - 1) // 2 :][:1]
-    return (
-        (found[0], found[1]) if len(found) == 2 and all(len(one.calls) for one in found) else None
-    )
+    known = len(found) == 2 and all(len(one.calls) for one in found)
+    return (found[0], found[1]) if known else None
 
 
 def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -561,26 +448,20 @@ def _rows(
             scaled = key["submodule"] in corrected
         else:
             scaled = key["stage"] in stages if key["stage"] else bool(stages)
-        places = tuple(key[name] for name in KEYS)
+        resampled = key["resampled"]
+        changes: tuple[object, ...] = (None,) * 6
+        if base is not None and new is not None:
+            found = bootstrap.compare(base, new)
+            verdict, changes = _verdict(found), _changes(found)
+        elif base is None:
+            verdict, resampled = Side.NEW.alone, None
+            changes = (None, round(statistics.median(new)), *changes[2:])
+        else:
+            verdict, resampled = Side.BASE.alone, None
+            changes = (round(statistics.median(base)), *changes[1:])
         counts = (len(base or ()), len(new or ()), scaled)
-        if base is None or new is None:
-            side, values = (Side.NEW, new) if base is None else (Side.BASE, base)
-            median = round(statistics.median(values))
-            times = (None, median) if base is None else (median, None)
-            nothing = (None, None, None, None)
-            rows.append((*places, key["calls"], *times, *nothing, None, *counts, side.alone.value))
-            continue
-        found = bootstrap.compare(base, new)
-        rows.append(
-            (
-                *places,
-                key["calls"],
-                *_changes(found),
-                key["resampled"],
-                *counts,
-                _verdict(found).value,
-            )
-        )
+        places = (key[name] for name in (*KEYS, "calls"))
+        rows.append((*places, *changes, resampled, *counts, verdict.value))
     return rows
 
 
@@ -649,19 +530,9 @@ def _runs(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFra
         for run in measured:
             whole = run.spans.filter(pl.col("level") == "end_to_end")
             steps = run.spans.filter((pl.col("level") == "step") & (pl.col("part") == ""))
-            rows.append(
-                (
-                    side.value,
-                    run.run_id,
-                    run.info.pipeline,
-                    run.info.producer,
-                    ", ".join(sorted(run.devices)),
-                    len(whole),
-                    len(steps),
-                    len(run.calls),
-                    int(run.calls["traced"].sum()),
-                )
-            )
+            info, devices = run.info, ", ".join(sorted(run.devices))
+            counts = (len(whole), len(steps), len(run.calls), int(run.calls["traced"].sum()))
+            rows.append((side.value, run.run_id, info.pipeline, info.producer, devices, *counts))
     return pl.DataFrame(rows, schema=schema(RUNS), orient="row")
 
 

@@ -1,4 +1,4 @@
-"""The difference of two runs by module and role: tree, waterfall and timeline.
+"""The difference of two runs by module and role: tree, waterfall, timeline, and why.
 
     end_to_end                  35.1 → 33.7 ms   -1.4 ms
       Qwen2Model                35.1 → 33.7      -1.4
@@ -12,8 +12,10 @@ are left out if both sides have steady ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,6 +27,7 @@ from profiler.compare.tables import (
     TIMED_CALLS,
     TREE,
     WATERFALL,
+    DifferenceReason,
     Step,
     TreeNode,
     pattern,
@@ -32,6 +35,7 @@ from profiler.compare.tables import (
 from profiler.run.columns import empty, schema, typed
 from profiler.run.intervals import Codes
 from profiler.run.run import Run
+from profiler.text import Note, Value
 
 # --- The timeline of one run as it is drawn beside another's: calls, and intervals of work by role.
 #
@@ -370,3 +374,108 @@ def _means(roles: pl.DataFrame, units: pl.DataFrame) -> list[tuple[str, float]]:
     known = inside if len(inside) else roles
     means = known.group_by("role", maintain_order=True).agg(pl.col("value_ns").mean())
     return [(role, float(mean)) for role, mean in means.iter_rows()]
+
+
+# --- Why one end-to-end time is not the other: the largest differences, each with what it consists
+# of.
+#
+# +1.19 ms  attention B16 H16 S559 D64 bf16: 1.44 times as long at 559 tokens, another kernel
+# +754 µs   Qwen2Model: nothing executes for 3.99 ms, 3.24 ms in the baseline
+
+
+_MOST = 6
+LEAST = 0.02  # of the larger end-to-end time: smaller differences are no reason
+AS_OFTEN = 0.01  # of how often something ran
+_TOKENS = re.compile(r"^attention\b.* S([0-9,]+)")
+_Found = tuple[int, Note]  # the difference, ns
+Repeats = Mapping[str, tuple[float, float]]
+"""By submodule how many samples (steps, or single calls) a pipeline call of each side has."""
+
+
+def reasons(
+    waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame, repeats: Repeats
+) -> list[Note]:
+    """The differences of at least 2 % of the end-to-end time, largest first: of shapes (of kernels
+    if the sides share no shapes), of the time in which nothing executes, and between calls; all
+    of a pipeline call."""
+    whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
+    if whole.is_empty():
+        return []
+    longest = max(whole["base_ns"][0], whole["new_ns"][0])
+    operations = of_pipeline_calls(shapes if len(shapes) else kernels, repeats)
+    found = [*_waiting(waterfall), *_of_operations(operations)]
+    large = [one for one in found if abs(one[0]) >= max(LEAST * longest, 1)]
+    large.sort(key=lambda one: -abs(one[0]))
+    return [note for _, note in large[:_MOST]]
+
+
+def of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
+    """The rows with times and difference of a pipeline call, whose steps may be more on one
+    side."""
+    factors = [repeats.get(name, (1.0, 1.0)) for name in frame["submodule"]]
+    base, new = (pl.Series([each[at] for each in factors], dtype=pl.Float64) for at in (0, 1))
+    return frame.with_columns(
+        pl.Series(name, side).round().cast(pl.Int64)
+        for name, side in (
+            ("base_of_call_ns", frame["base_ns"] * base),
+            ("new_of_call_ns", frame["new_ns"] * new),
+            ("difference_ns", frame["new_ns"] * new - frame["base_ns"] * base),
+        )
+    )
+
+
+def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
+    """Time in which devices execute nothing, in calls and between them."""
+    codes = {
+        Step.IDLE.value: (DifferenceReason.FEWER_GAPS, DifferenceReason.MORE_GAPS),
+        Step.BETWEEN.value: (DifferenceReason.LESS_BETWEEN, DifferenceReason.MORE_BETWEEN),
+    }
+    for row in waterfall.filter(pl.col("level").is_in([*codes])).iter_rows(named=True):
+        if min(row["base_ns"], row["new_ns"]) < 0:
+            continue  # work overlaps: the remainder is no time of its own
+        difference = row["difference_ns"]
+        code = codes[row["level"]][difference > 0]
+        values = {name: row[name] for name in ("difference_ns", "base_ns", "new_ns")}
+        if row["submodule"]:
+            values["submodule"] = row["submodule"]
+        yield difference, Note.of(code, **values)
+
+
+def _of_operations(rows: pl.DataFrame) -> Iterator[_Found]:
+    """Differences of shapes, with their rates and kernels, or of kernels."""
+    for row in rows.drop_nulls("difference_ns").iter_rows(named=True):
+        code, values = DifferenceReason.KERNEL, {"what": row["what"]}
+        values["difference_ns"] = row["difference_ns"]
+        values["time_ratio"] = row["new_ns"] / row["base_ns"] if row["base_ns"] else 0.0
+        if "base_kernel" in row:
+            code, shown = _kind_of(row)
+            values |= {"rates": _rates(row), "at": _tokens(row["what"])}
+            values |= {name: row[name] for name in shown}
+        yield row["difference_ns"], Note.of(code, **values)
+
+
+def _kind_of(row: Mapping[str, Any]) -> tuple[DifferenceReason, tuple[str, ...]]:
+    """What the difference of a shape is, and the columns that tell it."""
+    base, new = row["base_executions"], row["new_executions"]
+    if base and new and abs(new - base) > AS_OFTEN * base:
+        more = new > base
+        code = DifferenceReason.MORE_EXECUTIONS if more else DifferenceReason.FEWER_EXECUTIONS
+        return code, ("base_executions", "new_executions")
+    if row["base_kernel"] is None or row["new_kernel"] is None:
+        return DifferenceReason.UNNAMED_KERNEL, ()
+    same = row["base_kernel"] == row["new_kernel"]
+    code = DifferenceReason.SAME_KERNEL if same else DifferenceReason.OTHER_KERNEL
+    return code, ("base_kernel", "new_kernel")
+
+
+def _rates(row: Mapping[str, Any]) -> Value:
+    base, new = (row[f"{side}_teraflops_per_s"] for side in ("base", "new"))
+    if base is None or new is None or max(base, new) < 1:
+        return ""
+    return Note.of(DifferenceReason.RATES, base=float(f"{base:.3g}"), new=float(f"{new:.3g}"))
+
+
+def _tokens(what: str) -> Value:
+    """How many tokens attention was over, those of the queries."""
+    found = _TOKENS.match(what)
+    return Note.of(DifferenceReason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""

@@ -6,20 +6,22 @@ is shown as it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import Part
+from profiler.analysis.document import Fact, Part
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis
-from profiler.analysis.table_text import Sentences, worded_note
+from profiler.analysis.table_text import Sentences, label, worded_note
 from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, col, schema
-from profiler.text import NoteCode, Said, joined, notes_text, said
+from profiler.text import NoteCode, Said, count, counted, duration, joined, notes_text, said
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
-from profiler.trace.manifest_fields import CallsFrom
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import Apart, CallsFrom, PartOfRun, Parts, RelatedBy, WhyApart
 
 # --- The columns of what was executed but is not in the trace.
 
@@ -467,3 +469,163 @@ def _lacking(analysis: Analysis) -> list[str]:
     if "timeline" in lacking and "launches" in lacking:
         lacking.remove("launches")  # nobody knows either why devices waited
     return lacking
+
+
+# --- What is said of the files of several recorders that are one run, and of those beside it.
+
+
+_NAMED_FILES = 4  # files that are left out
+
+
+def part_rows(parts: Parts) -> Iterator[tuple[str, str]]:
+    """A row for each part: its file, what relates its clock, what of it is left out."""
+    for part in parts.parts:
+        told = {"producer": part.producer, "clock": _clock(part), "twice": _twice(part)}
+        yield _files(part), said("{producer}: {clock}{twice}", **told)
+    for apart in parts.apart:
+        yield apart.files[0], _why(apart, parts)
+    for one in parts.left_out:
+        yield one.file, said("not read: it is or looks like {what}", what=one.what)
+
+
+def beside(info: RunInfo) -> Iterator[str]:
+    """A line for each file of the folder that is not in the run, and one for those that are no
+    trace."""
+    if info.parts is None:
+        return
+    for apart in info.parts.apart:
+        yield f"{apart.files[0]}: {_why(apart, info.parts)}"
+    for drop in info.drops:
+        if drop.detail.code is DropReason.ERROR:
+            yield f"{drop.where}: {worded_note(drop.detail)}"
+    left_out = info.parts.left_out
+    if left_out:
+        more = f" and {len(left_out) - _NAMED_FILES} more" if len(left_out) > _NAMED_FILES else ""
+        named = ", ".join(f"{one.file} ({one.what})" for one in left_out[:_NAMED_FILES])
+        yield f"not read: {named}{more}"
+
+
+def _why(apart: Apart, parts: Parts) -> str:
+    """Why files are not of the run, and what would make them so."""
+    file = parts.parts[0].files[0]
+    if apart.why is WhyApart.ANOTHER_TIME:
+        return said(
+            "recorded at another time than {file}, so it is a run of its own: give it alone to see "
+            "it",
+            file=file,
+        )
+    return said(
+        "neither a clock nor three events in common relate it to {file}, so it is a run of its "
+        "own: give it alone to see it, or record ranges of the same names in both "
+        "(record_function, NVTX, roctx)",
+        file=file,
+    )
+
+
+def _files(part: PartOfRun) -> str:
+    if len(part.files) == 1:
+        return part.files[0]
+    return said("{file} and {more} more", file=part.files[0], more=count(len(part.files) - 1))
+
+
+def _clock(part: PartOfRun) -> str:
+    if part.related_by is RelatedBy.REFERENCE:
+        return said("its clock is the run's")
+    if part.related_by is RelatedBy.EPOCH:
+        return said("its clock counts from 1970 as well")
+    if part.related_by is RelatedBy.LOCAL_TIME:
+        return said(
+            "moved by {offset}, by the local time in its name, which tells it to within {within}",
+            offset=duration(part.offset_ns),
+            within=duration(part.within_ns or 0),
+        )
+    return said(
+        "moved by {offset}, by {pairs} events in common, which then differ by {residual} in the "
+        "median and {worst} at most",
+        offset=duration(part.offset_ns),
+        pairs=count(part.pairs),
+        residual=duration(part.residual_ns or 0),
+        worst=duration(part.worst_ns or 0),
+    )
+
+
+def _twice(part: PartOfRun) -> str:
+    if not part.twice:
+        return ""
+    return said(
+        "; of its {commands} commands of devices {twice} are in another part, too, and count once",
+        commands=count(part.commands),
+        twice=count(part.twice),
+    )
+
+
+# --- What was lost, and what tells the calls of an import, as key figures and in words.
+
+
+def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What tells the calls of an import whose trace has no modules; nothing if modules do."""
+    recording = analysis.run.recording
+    source = recording.calls_from if recording else None
+    if source is None:
+        return
+    value = said("named")
+    if source.guessed:
+        value = said("guessed")
+    elif source is CallsFrom.NOTHING:
+        value = said("none")
+    yield Fact(said("Calls"), value, label(source))
+
+
+def drops_fact(analysis: Analysis) -> Fact:
+    """How much that was executed is not in the trace; "Uncertain" if all of it is, but not
+    surely."""
+    if not analysis.drops:
+        return Fact(said("Lost"), said("no events"), said("no loss was detected"))
+    kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
+    missing = any(drop.kind.has_missing_time for drop in analysis.drops)
+    name = said("Lost data") if missing else said("Uncertain")
+    number = counted(len(analysis.drops), "record")
+    return Fact(name, number, kinds, alert=missing, remark=not missing)
+
+
+def worst_drop_fact(analysis: Analysis) -> Fact:
+    """How many drops there are, the worst of them, and whether time is missing."""
+    fact, drops = drops_fact(analysis), analysis.drops
+    if not drops:
+        return fact
+    worst = next((drop for drop in drops if drop.kind.has_missing_time), drops[0])
+    what = label(worst.kind)
+    note = _extent(worst)["detail"]
+    if worst.kind.has_missing_time:
+        what = said("{kind} in {where}", kind=what, where=worst.where)
+        note = said("{what}; not everything that ran is in the figures", what=note)
+    if len(drops) > 1:
+        what = said("{first} and {more} more", first=what, more=count(len(drops) - 1))
+    return replace(fact, value=what, note=note)
+
+
+def missing_lines(drops: Sequence[Drop]) -> Iterator[str]:
+    """What was executed and is not in the trace, or not surely: a sentence that says which of the
+    two, then one a drop; nothing without drops."""
+    if any(drop.kind.has_missing_time for drop in drops):
+        yield said("This report does not cover everything that was executed.")
+    elif drops:
+        yield said(
+            "Everything that was executed is here, but some of it is doubtful or not broken down."
+        )
+    for drop in drops:
+        yield said(
+            "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)
+        )
+
+
+def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
+    """The kind of each drop, and where it is, how much and why."""
+    for drop in drops:
+        yield label(drop.kind), said("{where}: {number} {unit}. {detail}", **_extent(drop))
+
+
+def _extent(drop: Drop) -> dict[str, str]:
+    number = count(drop.count) if drop.count >= 0 else said("unknown")
+    detail = worded_note(drop.detail)
+    return {"where": drop.where, "number": number, "unit": drop.unit, "detail": detail}

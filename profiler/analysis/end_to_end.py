@@ -9,14 +9,12 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import (
-    are_single,
-    times_recorded,
-)
+from profiler.analysis.commands import are_apart, are_single, times_recorded
 from profiler.analysis.context import Inputs, shared
+from profiler.analysis.document import Fact
 from profiler.analysis.question import Table
 from profiler.analysis.result import Accounting, Analysis, StageAccount, SubmoduleTime
-from profiler.analysis.table_text import Sentences
+from profiler.analysis.table_text import Sentences, why_not
 from profiler.analysis.timeline import (
     ON_AXIS,
     Axis,
@@ -51,6 +49,7 @@ from profiler.text import (
     counted,
     duration,
     filled,
+    percent,
     said,
 )
 from profiler.trace.events import DropKind, device_kind
@@ -595,3 +594,82 @@ def _with_missing(what: Said, whole_ns: float, missing_ns: float) -> Said:
     if missing_ns < _BESIDE * whole_ns or not missing_ns:
         return what
     return said("{what}, {missing} of it not recorded", what=what, missing=duration(missing_ns))
+
+
+# --- How long the run took, what of it nobody knows and no stage has, as key figures.
+
+
+RESIDUAL_LIMIT = 0.01
+
+
+def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
+    """How long the pipeline calls took, else the run's extent `span_ns`; of components that were
+    measured one by one, their sum."""
+    account = analysis.accounting
+    if measured_apart(analysis):
+        note = said("one execution of each component; what a pipeline takes is not recorded")
+        return Fact(said("Together"), duration(account.end_to_end_ns or span_ns), note)
+    if account.end_to_end_ns and are_apart(analysis.drops):
+        note = said("{count} recordings, one after another", count=count(account.pipelines))
+        return Fact(said("Together"), duration(account.end_to_end_ns), note)
+    if account.end_to_end_ns:
+        noun, number = ("pipeline call", account.pipelines)
+        if account.in_iterations:
+            noun, number = ("iteration", account.iterations)
+        pipelines = counted(number, noun) if number else said("from the first call to the last")
+        if account.overlapping and account.told_apart:
+            pipelines = said(
+                "{pipelines}, {overlapping} at the same time: {wall} passed",
+                pipelines=pipelines,
+                overlapping=count(account.overlapping),
+                wall=duration(account.wall_ns),
+            )
+        return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
+    note = said("the run has no pipeline span")
+    return Fact(said("First to last event"), duration(span_ns), note)
+
+
+def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What of the pipeline calls' time counts nowhere; nothing if all of it does."""
+    lost = analysis.accounting.unrecorded_ns
+    if lost:
+        note = said(
+            "not in the end-to-end time: work or the host waited for something that was not "
+            "recorded"
+        )
+        yield Fact(said("Not recorded"), duration(lost), note)
+
+
+def carried_over_facts(analysis: Analysis) -> Iterator[Fact]:
+    """How long devices worked on what had been launched before the recording began."""
+    for device, carried_ns in carried_over(analysis):
+        note = said(
+            "{device} worked on what had been launched before the recording began: outside of end "
+            "to end and of all calls",
+            device=device,
+        )
+        yield Fact(said("Carried over"), duration(carried_ns), note)
+
+
+def asynchronous_facts(analysis: Analysis) -> Iterator[Fact]:
+    """The submodules whose calls return before their device is done."""
+    for name, duration_ns, busy_ns in asynchronous(analysis):
+        note = said(
+            "of device time, {time} in its calls: they return before it is done",
+            time=duration(duration_ns),
+        )
+        yield Fact(name, duration(busy_ns), note)
+
+
+def residual_fact(analysis: Analysis) -> Fact:
+    """How much of the end-to-end time no stage accounts for."""
+    account = analysis.accounting
+    if not account.possible:
+        return Fact(said("Unaccounted"), said("unknown"), why_not(account.why_not))
+    bad = account.residual_share > RESIDUAL_LIMIT
+    note = (
+        said("of end to end is in no stage, more than 1 %")
+        if bad
+        else said("of end to end is in no stage")
+    )
+    return Fact(said("Unaccounted"), percent(account.residual_share), note, alert=bad)

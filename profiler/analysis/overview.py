@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
 from profiler.analysis.as_recorded import as_recorded_facts
-from profiler.analysis.commands import are_apart, timelines_of, times_recorded
+from profiler.analysis.commands import timelines_of, times_recorded
 from profiler.analysis.devices import device_facts
 from profiler.analysis.document import (
     Advice,
@@ -21,19 +21,27 @@ from profiler.analysis.document import (
     Summary,
     TableView,
 )
-from profiler.analysis.dropped_data import unchecked_lines
+from profiler.analysis.dropped_data import (
+    calls_from_facts,
+    drops_fact,
+    missing_lines,
+    unchecked_lines,
+    worst_drop_fact,
+)
 from profiler.analysis.end_to_end import (
-    asynchronous,
+    RESIDUAL_LIMIT,
+    asynchronous_facts,
     at_once,
-    carried_over,
+    carried_over_facts,
+    end_to_end_fact,
     iteration_notes,
-    measured_apart,
+    residual_fact,
+    unrecorded_facts,
     work_in_no_call,
 )
 from profiler.analysis.finding_text import (
     all_events,
     change,
-    has_queues,
     is_nothing,
     noun_of,
     words,
@@ -51,14 +59,11 @@ from profiler.analysis.health import (
 from profiler.analysis.operators_section import with_template_arguments
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
-    attributed_to,
-    events_fact,
+    attributed_facts,
+    cost_fact,
+    coverage_facts,
     graph_capture,
-    how_known,
-    share_of,
-    tracing_overhead,
     uncaptured_modules,
-    unmeasured,
 )
 from profiler.analysis.replay import replay_facts
 from profiler.analysis.requests import of_requests, request_facts
@@ -70,20 +75,18 @@ from profiler.analysis.result import (
     StepSummary,
 )
 from profiler.analysis.roofline_section import OF_PEAK, peak_facts, with_of_peak
-from profiler.analysis.run_headline import headline
+from profiler.analysis.run_headline import events_fact, headline
 from profiler.analysis.self_check import contradiction_facts
 from profiler.analysis.shapes import SHAPES, costliest_shapes, once
 from profiler.analysis.stages import calls_overlap
 from profiler.analysis.steps import by_cache, step_bars
 from profiler.analysis.submodules import SUBMODULES, are_hidden
 from profiler.analysis.table_text import (
-    label,
     renamed,
     table,
     why_not,
     with_known_idle,
     with_known_work,
-    worded_note,
 )
 from profiler.run.columns import Column
 from profiler.run.intervals import batches
@@ -101,15 +104,11 @@ from profiler.text import (
     said,
     sentence,
 )
-from profiler.trace.events import NO_RANK, Drop, device_kind, rank_of_device
+from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 from profiler.trace.manifest_fields import (
     AttributedTo,
-    Attribution,
-    CallsFrom,
-    Coverage,
     Device,
     HealthRule,
-    Overhead,
 )
 
 # --- From when to when a run lasted.
@@ -140,13 +139,6 @@ def extent(run: Run) -> tuple[int, int]:
 # Plain text throughout; whoever shows it escapes it for where it goes.
 
 
-_RESIDUAL_LIMIT = 0.01
-_DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
-# later host, which taking the hooks' time out does not undo
-_WIDE = 0.1  # of what callers waited: an interval wider than that is shown in place of a figure
-_MOST_UNCAPTURED = 3  # that are named
-
-
 def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     """The figures that qualify everything else in the report."""
     return (
@@ -156,57 +148,16 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *noted_times_facts(analysis),
         *replay_facts(analysis),
         *unrecorded_facts(analysis),
-        *_carried_over(analysis),
+        *carried_over_facts(analysis),
         *_median_step(analysis),
         events_fact(analysis),
         cost_fact(analysis),
         *coverage_facts(analysis.run.coverage),
-        *_attributed(analysis.run.attribution),
-        *_asynchronous(analysis),
+        *attributed_facts(analysis.run.attribution),
+        *asynchronous_facts(analysis),
         residual_fact(analysis),
         *recording_facts(analysis),
     )
-
-
-def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
-    """How long the pipeline calls took, else the run's extent `span_ns`; of components that were
-    measured one by one, their sum."""
-    account = analysis.accounting
-    if measured_apart(analysis):
-        note = said("one execution of each component; what a pipeline takes is not recorded")
-        return Fact(said("Together"), duration(account.end_to_end_ns or span_ns), note)
-    if account.end_to_end_ns and are_apart(analysis.drops):
-        note = said("{count} recordings, one after another", count=count(account.pipelines))
-        return Fact(said("Together"), duration(account.end_to_end_ns), note)
-    if account.end_to_end_ns:
-        noun, number = ("pipeline call", account.pipelines)
-        if account.in_iterations:
-            noun, number = ("iteration", account.iterations)
-        pipelines = counted(number, noun) if number else said("from the first call to the last")
-        if account.overlapping and account.told_apart:
-            pipelines = said(
-                "{pipelines}, {overlapping} at the same time: {wall} passed",
-                pipelines=pipelines,
-                overlapping=count(account.overlapping),
-                wall=duration(account.wall_ns),
-            )
-        return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
-    note = said("the run has no pipeline span")
-    return Fact(said("First to last event"), duration(span_ns), note)
-
-
-def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What tells the calls of an import whose trace has no modules; nothing if modules do."""
-    recording = analysis.run.recording
-    source = recording.calls_from if recording else None
-    if source is None:
-        return
-    value = said("named")
-    if source.guessed:
-        value = said("guessed")
-    elif source is CallsFrom.NOTHING:
-        value = said("none")
-    yield Fact(said("Calls"), value, label(source))
 
 
 def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
@@ -237,56 +188,6 @@ def noted_times_facts(analysis: Analysis) -> Iterator[Fact]:
         yield Fact(said("Timed"), said("on the device"), note)
 
 
-def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:
-    """How much of the modules' time is in captured calls, and what is not; nothing if nobody
-    measured that."""
-    if coverage is None or coverage.share is None:
-        return
-    note = said("of the modules' time")
-    if coverage.uncaptured:
-        note = said("{note}; not captured: {what}", note=note, what=uncaptured_text(coverage))
-    yield Fact(said("Captured"), percent(coverage.share), note)
-
-
-def uncaptured_text(coverage: Coverage) -> Said | str:
-    """`image_encoder (2 calls, 41 ms)`, the longest first."""
-    shown = coverage.uncaptured[:_MOST_UNCAPTURED]
-    parts = [
-        said(
-            "{name} ({calls}, {took})",
-            name=one.name,
-            calls=counted(one.calls, "call"),
-            took=duration(one.duration_ns),
-        )
-        for one in shown
-    ]
-    more = len(coverage.uncaptured) - len(shown)
-    parts += [said("{count} more", count=count(more))] if more else []
-    return joined(", ", parts)
-
-
-def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What of the pipeline calls' time counts nowhere; nothing if all of it does."""
-    lost = analysis.accounting.unrecorded_ns
-    if lost:
-        note = said(
-            "not in the end-to-end time: work or the host waited for something that was not "
-            "recorded"
-        )
-        yield Fact(said("Not recorded"), duration(lost), note)
-
-
-def _carried_over(analysis: Analysis) -> Iterator[Fact]:
-    """How long devices worked on what had been launched before the recording began."""
-    for device, carried_ns in carried_over(analysis):
-        note = said(
-            "{device} worked on what had been launched before the recording began: outside of end "
-            "to end and of all calls",
-            device=device,
-        )
-        yield Fact(said("Carried over"), duration(carried_ns), note)
-
-
 def _median_step(analysis: Analysis) -> Iterator[Fact]:
     steps = analysis.step_summary
     if steps.count:
@@ -299,91 +200,6 @@ def _spread(steps: StepSummary) -> Iterator[str]:
     yield said("{low} to {high}", low=duration(steps.min_ns), high=duration(steps.max_ns))
     if steps.outliers:
         yield counted(len(steps.outliers), "outlier")
-
-
-def cost_fact(analysis: Analysis) -> Fact:
-    """What tracing took of the run, how that is known, and whether figures are distorted by it."""
-    overhead = analysis.run.overhead
-    share, name = overhead.share, said("Profiling overhead")
-    if share is None:
-        if overhead.hooks_ns is None:
-            return Fact(
-                name, unmeasured(analysis.run.recording), said("by the producer of this run")
-            )
-        return Fact(name, said("not known"), how_known(overhead, stated=False))
-    fired = {finding.rule for finding in analysis.findings}
-    distorts = share >= _DISTORTING or tracing_overhead.__name__ in fired
-    event = overhead.operator_event_ns
-    notes = [said("of {whole}", whole=share_of(overhead))]
-    notes += [_distorted(overhead, behind=has_queues(analysis))] if distorts else []
-    notes += [how_known(overhead, brief=True)]
-    notes += [said("{time} per recorded operator", time=duration(event))] if event else []
-    return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), remark=distorts)
-
-
-def _share_or_interval(overhead: Overhead, share: float) -> str:
-    """What tracing took of the run; an interval if one figure would say more than is known."""
-    traced = overhead.traced_ns
-    low_ns, high_ns = overhead.untraced_low_ns, overhead.untraced_high_ns
-    if not traced or low_ns is None or high_ns is None or high_ns - low_ns <= _WIDE * traced:
-        return percent(share)
-    low, high = 1 - high_ns / traced, 1 - low_ns / traced
-    if low <= 0:
-        return said("up to {high}", high=percent(high))
-    return said("{low} to {high}", low=percent(low), high=percent(high))
-
-
-def _distorted(overhead: Overhead, *, behind: bool) -> Said:
-    """What a cost that distorts the figures leaves to do: to record calls alone, if operators
-    were recorded; their times are not those of devices that work `behind` them."""
-    if overhead.operator_events and behind:
-        return said("which may distort the figures (--ops none: undistorted end to end)")
-    if overhead.operator_events:
-        return said("which may distort the figures (--ops none: undistorted times of calls)")
-    return said("which may distort the figures")
-
-
-def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
-    for name, duration_ns, busy_ns in asynchronous(analysis):
-        note = said(
-            "of device time, {time} in its calls: they return before it is done",
-            time=duration(duration_ns),
-        )
-        yield Fact(name, duration(busy_ns), note)
-
-
-def _attributed(attribution: Mapping[str, Attribution]) -> Iterator[Fact]:
-    total = sum(part.total_ns for part in attribution.values())
-    if total:
-        share = sum(part.attributed_ns for part in attribution.values()) / total
-        note = said("of operator time, to {targets}", targets=attributed_to(attribution))
-        yield Fact(said("Attributed"), percent(share), note)
-
-
-def residual_fact(analysis: Analysis) -> Fact:
-    """How much of the end-to-end time no stage accounts for."""
-    account = analysis.accounting
-    if not account.possible:
-        return Fact(said("Unaccounted"), said("unknown"), why_not(account.why_not))
-    bad = account.residual_share > _RESIDUAL_LIMIT
-    note = (
-        said("of end to end is in no stage, more than 1 %")
-        if bad
-        else said("of end to end is in no stage")
-    )
-    return Fact(said("Unaccounted"), percent(account.residual_share), note, alert=bad)
-
-
-def drops_fact(analysis: Analysis) -> Fact:
-    """How much that was executed is not in the trace; "Uncertain" if all of it is, but not
-    surely."""
-    if not analysis.drops:
-        return Fact(said("Lost"), said("no events"), said("no loss was detected"))
-    kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
-    missing = any(drop.kind.has_missing_time for drop in analysis.drops)
-    name = said("Lost data") if missing else said("Uncertain")
-    number = counted(len(analysis.drops), "record")
-    return Fact(name, number, kinds, alert=missing, remark=not missing)
 
 
 def recording_facts(
@@ -435,33 +251,6 @@ def _copied(analysis: Analysis) -> Iterator[Fact]:
         if part.commands and part.twice == part.commands and producers[part.producer] > 1:
             note = said("all its work is in another file, too, and counts once")
             yield Fact(said("Given twice"), joined(", ", part.files), note, remark=True)
-
-
-def missing_lines(drops: Sequence[Drop]) -> Iterator[str]:
-    """What was executed and is not in the trace, or not surely: a sentence that says which of the
-    two, then one a drop; nothing without drops."""
-    if any(drop.kind.has_missing_time for drop in drops):
-        yield said("This report does not cover everything that was executed.")
-    elif drops:
-        yield said(
-            "Everything that was executed is here, but some of it is doubtful or not broken down."
-        )
-    for drop in drops:
-        yield said(
-            "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)
-        )
-
-
-def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
-    """The kind of each drop, and where it is, how much and why."""
-    for drop in drops:
-        yield label(drop.kind), said("{where}: {number} {unit}. {detail}", **_extent(drop))
-
-
-def _extent(drop: Drop) -> dict[str, str]:
-    number = count(drop.count) if drop.count >= 0 else said("unknown")
-    detail = worded_note(drop.detail)
-    return {"where": drop.where, "number": number, "unit": drop.unit, "detail": detail}
 
 
 # --- What stands above everything: one sentence, what ran and is missing, key figures, accounting.
@@ -585,11 +374,11 @@ def _identity(analysis: Analysis) -> Iterator[str]:
         )
         if ns
     ]
-    if causes and account.residual_share > _RESIDUAL_LIMIT:
+    if causes and account.residual_share > RESIDUAL_LIMIT:
         yield said(
             "Unaccounted: {parts}, more than {limit} of end to end.",
             parts=joined(", ", causes),
-            limit=percent(_RESIDUAL_LIMIT),
+            limit=percent(RESIDUAL_LIMIT),
         )
     elif causes:
         yield said("Unaccounted: {parts}.", parts=joined(", ", causes))
@@ -689,7 +478,7 @@ def _step_facts(analysis: Analysis) -> Iterator[Fact]:
 
 def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
-    yield from recording_facts(analysis, _dropped)
+    yield from recording_facts(analysis, worst_drop_fact)
     yield from _copied(analysis)
     yield residual_fact(analysis)
     yield cost_fact(analysis)
@@ -704,22 +493,6 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     if recording is not None and recording.calls_from is not None and recording.calls_from.guessed:
         for fact in calls_from_facts(analysis):
             yield replace(fact, remark=True)
-
-
-def _dropped(analysis: Analysis) -> Fact:
-    """How many drops there are, the worst of them, and whether time is missing."""
-    fact, drops = drops_fact(analysis), analysis.drops
-    if not drops:
-        return fact
-    worst = next((drop for drop in drops if drop.kind.has_missing_time), drops[0])
-    what = label(worst.kind)
-    note = _extent(worst)["detail"]
-    if worst.kind.has_missing_time:
-        what = said("{kind} in {where}", kind=what, where=worst.where)
-        note = said("{what}; not everything that ran is in the figures", what=note)
-    if len(drops) > 1:
-        what = said("{first} and {more} more", first=what, more=count(len(drops) - 1))
-    return replace(fact, value=what, note=note)
 
 
 def _submodules(of: ReportInput) -> TableView | None:

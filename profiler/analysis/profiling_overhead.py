@@ -7,13 +7,10 @@ renderer escapes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-import polars as pl
-
-from profiler.analysis.commands import times_recorded
 from profiler.analysis.document import Fact, Part, SectionGroup, SectionKind
 from profiler.analysis.end_to_end import asynchronous
 from profiler.analysis.finding_text import (
@@ -24,6 +21,7 @@ from profiler.analysis.finding_text import (
     end_to_end_ns,
     grouped,
     grouped_by_name,
+    has_queues,
     noun_of,
     number,
     of_devices,
@@ -31,28 +29,21 @@ from profiler.analysis.finding_text import (
     share,
 )
 from profiler.analysis.result import Analysis, Finding, ReportInput
-from profiler.analysis.table_text import Sentences, worded_note
-from profiler.text import Noun, Said, Value, count, counted, duration, joined, percent, said
-from profiler.trace.events import DropKind, DropReason
-from profiler.trace.manifest import RunInfo
+from profiler.analysis.table_text import Sentences
+from profiler.text import Said, Value, count, counted, duration, joined, percent, said
+from profiler.trace.events import DropKind
 from profiler.trace.manifest_fields import (
-    Apart,
     AttributedTo,
     Attribution,
+    Coverage,
     MeasuredCost,
     Overhead,
-    PartOfRun,
-    Parts,
     Recording,
-    RelatedBy,
     ShareOf,
     UnknownCost,
-    WhyApart,
     WhyUnknown,
     stated,
 )
-
-# --- Words of the evidence of findings: closed sets.
 
 
 class TimedBy(StrEnum):
@@ -139,9 +130,7 @@ def graph_capture(analysis: Analysis) -> Finding | None:
     return Finding(rule="graph_capture", evidence=evidence, severity="high")
 
 
-_RECORD_A_REPLAY = said(
-    "Record a replay: profile requests after the engine has captured its graphs."
-)
+_REPLAY = said("Record a replay: profile requests after the engine has captured its graphs.")
 
 
 def _graph_capture(found: Finding) -> Words:
@@ -155,7 +144,7 @@ def _graph_capture(found: Finding) -> Words:
                 "Calls that warm up for a capture have names of their own; the host's work for the "
                 "capture lies between calls and counts in the time of stages and steps."
             ),
-            recommendation=_RECORD_A_REPLAY,
+            recommendation=_REPLAY,
         )
     return Words(
         title=said(
@@ -165,7 +154,7 @@ def _graph_capture(found: Finding) -> Words:
             "During a capture, launches become nodes of a graph and run nothing: calls have host "
             "time and hardly any kernels. These are not the times of a replay."
         ),
-        recommendation=_RECORD_A_REPLAY,
+        recommendation=_REPLAY,
     )
 
 
@@ -341,67 +330,6 @@ RECORDING_RULES = frozenset(rule.name for rule in RULES)
 """The rules whose findings are about the recording, not about the run."""
 
 
-# --- How many commands ran, under their producer's word: a key figure of the report.
-
-
-_HEADED = {  # all that was recorded
-    Noun.KERNELS: said("Events"),
-    Noun.NODES: said("Nodes + host"),
-    Noun.OPERATORS: said("Operators + host"),
-    Noun.COMMANDS: said("Commands"),
-}
-_HEADED_OWN = {  # what devices executed
-    Noun.KERNELS: said("Kernels"),
-    Noun.NODES: said("Nodes"),
-    Noun.OPERATORS: said("Operators run"),
-}
-
-
-def events_fact(analysis: Analysis) -> Fact:
-    """What ran on devices, and beside it on their host; of a selection, all of the run at once."""
-    run = analysis.run
-    untraced = run.calls - run.traced_calls
-    notes = [counted(run.calls, "call")]
-    notes += [said("{number} without commands", number=count(untraced))] if untraced else []
-    noun = noun_of(analysis)
-    if run.selection or noun == Noun.COMMANDS:
-        return Fact(_HEADED[noun], count(run.commands), joined(", ", notes))
-    return _of_devices(analysis, noun, notes)
-
-
-def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
-    """How many kernels, nodes or operators ran, and what else was recorded beside them."""
-    category = pl.col("category").cast(pl.String)
-    copied, waited = category.is_in(("dma", "copy")), category == "sync"
-    if noun != Noun.KERNELS:  # copies are nodes of their own, and a CPU's waits its own
-        copied = waited = pl.lit(value=False)
-    numbers = analysis.kinds.table.select(
-        own=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
-        copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
-        host=pl.col("commands").filter("host").sum(),
-    ).row(0, named=True)
-    label, others = _HEADED_OWN[noun], list(notes)
-    if noun == Noun.KERNELS:
-        one = numbers["copies"] == 1
-        copies = said("{number} copies and fills", number=count(numbers["copies"]))
-        info = analysis.inputs.run.info
-        if numbers["copies"] or times_recorded(info):  # averages are of layers alone
-            others.append(said("1 copy or fill") if one else copies)
-        others.append(_launches(numbers["host"], info))
-    elif numbers["host"]:
-        others.append(said("beside {number} of the host", number=count(numbers["host"])))
-    return Fact(label, count(numbers["own"]), joined(", ", others))
-
-
-def _launches(number: int, info: RunInfo) -> str:
-    """What the host did, as far as anybody recorded it."""
-    if not number and info.capabilities and "launches" not in info.capabilities:
-        return said("launches not recorded")
-    if number == 1:
-        return said("1 launch or other host command")
-    return said("{number} launches and other host commands", number=count(number))
-
-
 # --- What every report says before its tables: key figures, and what ran.
 #
 # Plain text throughout; whoever shows it escapes it for where it goes.
@@ -413,104 +341,6 @@ _TARGETS = {AttributedTo.MODULES: said("module paths"), AttributedTo.CALLS: said
 def attributed_to(attribution: Mapping[str, Attribution]) -> Said:
     """What operators were attributed to: module paths by capture, calls by importers."""
     return joined(", ", [_TARGETS[to] for to in sorted({p.to for p in attribution.values()})])
-
-
-# --- What is said of the files of several recorders that are one run, and of those beside it.
-
-
-_NAMED_FILES = 4  # files that are left out
-
-
-def part_rows(parts: Parts) -> Iterator[tuple[str, str]]:
-    """A row for each part: its file, what relates its clock, what of it is left out."""
-    for part in parts.parts:
-        yield (
-            _files(part),
-            said(
-                "{producer}: {clock}{twice}",
-                producer=part.producer,
-                clock=_clock(part),
-                twice=_twice(part),
-            ),
-        )
-    for apart in parts.apart:
-        yield apart.files[0], _why(apart, parts)
-    for one in parts.left_out:
-        yield one.file, said("not read: it is or looks like {what}", what=one.what)
-
-
-def beside(info: RunInfo) -> Iterator[str]:
-    """A line for each file of the folder that is not in the run, and one for those that are no
-    trace."""
-    if info.parts is None:
-        return
-    for apart in info.parts.apart:
-        yield f"{apart.files[0]}: {_why(apart, info.parts)}"
-    for drop in info.drops:
-        if drop.detail.code is DropReason.ERROR:
-            yield f"{drop.where}: {worded_note(drop.detail)}"
-    left_out = info.parts.left_out
-    if left_out:
-        more = f" and {len(left_out) - _NAMED_FILES} more" if len(left_out) > _NAMED_FILES else ""
-        named = ", ".join(f"{one.file} ({one.what})" for one in left_out[:_NAMED_FILES])
-        yield f"not read: {named}{more}"
-
-
-def _why(apart: Apart, parts: Parts) -> str:
-    """Why files are not of the run, and what would make them so."""
-    file = parts.parts[0].files[0]
-    if apart.why is WhyApart.ANOTHER_TIME:
-        return said(
-            "recorded at another time than {file}, so it is a run of its own: give it alone to see "
-            "it",
-            file=file,
-        )
-    return said(
-        "neither a clock nor three events in common relate it to {file}, so it is a run of its "
-        "own: give it alone to see it, or record ranges of the same names in both "
-        "(record_function, NVTX, roctx)",
-        file=file,
-    )
-
-
-def _files(part: PartOfRun) -> str:
-    if len(part.files) == 1:
-        return part.files[0]
-    return said("{file} and {more} more", file=part.files[0], more=count(len(part.files) - 1))
-
-
-def _clock(part: PartOfRun) -> str:
-    if part.related_by is RelatedBy.REFERENCE:
-        return said("its clock is the run's")
-    if part.related_by is RelatedBy.EPOCH:
-        return said("its clock counts from 1970 as well")
-    if part.related_by is RelatedBy.LOCAL_TIME:
-        return said(
-            "moved by {offset}, by the local time in its name, which tells it to within {within}",
-            offset=duration(part.offset_ns),
-            within=duration(part.within_ns or 0),
-        )
-    return said(
-        "moved by {offset}, by {pairs} events in common, which then differ by {residual} in the "
-        "median and {worst} at most",
-        offset=duration(part.offset_ns),
-        pairs=count(part.pairs),
-        residual=duration(part.residual_ns or 0),
-        worst=duration(part.worst_ns or 0),
-    )
-
-
-def _twice(part: PartOfRun) -> str:
-    if not part.twice:
-        return ""
-    return said(
-        "; of its {commands} commands of devices {twice} are in another part, too, and count once",
-        commands=count(part.commands),
-        twice=count(part.twice),
-    )
-
-
-# --- What is said of who timed a call.
 
 
 SENTENCES: Sentences = {TimedBy: {TimedBy.DEVICE: "the device"}}
@@ -607,17 +437,16 @@ def _why_unknown(cost: UnknownCost) -> Said:
             "than all that ran took, so the machine was too busy for it",
             event=duration(cost.event_ns or 0),
         )
-    if cost.why == WhyUnknown.TOO_BUSY:
-        return said(
-            "what recording the operators of {backend} cost could not be measured, the machine was "
-            "too busy: trace some calls only (measure-overhead), and the run measures it",
-            backend=cost.backend,
-        )
-    return said(
+    template = said(
         "what recording the operators of {backend} cost was not measured: trace some calls only "
-        "(measure-overhead), and the run measures it",
-        backend=cost.backend,
+        "(measure-overhead), and the run measures it"
     )
+    if cost.why == WhyUnknown.TOO_BUSY:
+        template = said(
+            "what recording the operators of {backend} cost could not be measured, the machine was "
+            "too busy: trace some calls only (measure-overhead), and the run measures it"
+        )
+    return said(template.template, backend=cost.backend)
 
 
 def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -> Said:
@@ -668,6 +497,93 @@ def _interval(known: MeasuredCost) -> str:
     if low is None or high is None:
         return ""
     return said(" ({low} to {high})", low=duration(low), high=duration(high))
+
+
+# --- What tracing cost, what is captured and what operators were attributed to, as key figures.
+
+
+_DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
+# later host, which taking the hooks' time out does not undo
+_WIDE = 0.1  # of what callers waited: an interval wider than that is shown in place of a figure
+_MOST_UNCAPTURED = 3  # that are named
+
+
+def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:
+    """How much of the modules' time is in captured calls, and what is not; nothing if nobody
+    measured that."""
+    if coverage is None or coverage.share is None:
+        return
+    note = said("of the modules' time")
+    if coverage.uncaptured:
+        note = said("{note}; not captured: {what}", note=note, what=uncaptured_text(coverage))
+    yield Fact(said("Captured"), percent(coverage.share), note)
+
+
+def uncaptured_text(coverage: Coverage) -> Said | str:
+    """`image_encoder (2 calls, 41 ms)`, the longest first."""
+    shown = coverage.uncaptured[:_MOST_UNCAPTURED]
+    parts = [
+        said(
+            "{name} ({calls}, {took})",
+            name=one.name,
+            calls=counted(one.calls, "call"),
+            took=duration(one.duration_ns),
+        )
+        for one in shown
+    ]
+    more = len(coverage.uncaptured) - len(shown)
+    parts += [said("{count} more", count=count(more))] if more else []
+    return joined(", ", parts)
+
+
+def cost_fact(analysis: Analysis) -> Fact:
+    """What tracing took of the run, how that is known, and whether figures are distorted by it."""
+    overhead = analysis.run.overhead
+    share, name = overhead.share, said("Profiling overhead")
+    if share is None:
+        if overhead.hooks_ns is None:
+            note = said("by the producer of this run")
+            return Fact(name, unmeasured(analysis.run.recording), note)
+        return Fact(name, said("not known"), how_known(overhead, stated=False))
+    fired = {finding.rule for finding in analysis.findings}
+    distorts = share >= _DISTORTING or tracing_overhead.__name__ in fired
+    event = overhead.operator_event_ns
+    notes = [said("of {whole}", whole=share_of(overhead))]
+    notes += [_distorted(overhead, behind=has_queues(analysis))] if distorts else []
+    notes += [how_known(overhead, brief=True)]
+    notes += [said("{time} per recorded operator", time=duration(event))] if event else []
+    return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), remark=distorts)
+
+
+def _share_or_interval(overhead: Overhead, share: float) -> str:
+    """What tracing took of the run; an interval if one figure would say more than is known."""
+    traced = overhead.traced_ns
+    low_ns, high_ns = overhead.untraced_low_ns, overhead.untraced_high_ns
+    if not traced or low_ns is None or high_ns is None or high_ns - low_ns <= _WIDE * traced:
+        return percent(share)
+    low, high = 1 - high_ns / traced, 1 - low_ns / traced
+    if low <= 0:
+        return said("up to {high}", high=percent(high))
+    return said("{low} to {high}", low=percent(low), high=percent(high))
+
+
+def _distorted(overhead: Overhead, *, behind: bool) -> Said:
+    """What a cost that distorts the figures leaves to do: to record calls alone, if operators
+    were recorded; their times are not those of devices that work `behind` them."""
+    if overhead.operator_events and behind:
+        return said("which may distort the figures (--ops none: undistorted end to end)")
+    if overhead.operator_events:
+        return said("which may distort the figures (--ops none: undistorted times of calls)")
+    return said("which may distort the figures")
+
+
+def attributed_facts(attribution: Mapping[str, Attribution]) -> Iterator[Fact]:
+    """How much of the operators' time is attributed to modules or calls; nothing without any."""
+    total = sum(part.total_ns for part in attribution.values())
+    if total:
+        share = sum(part.attributed_ns for part in attribution.values()) / total
+        note = said("of operator time, to {targets}", targets=attributed_to(attribution))
+        yield Fact(said("Attributed"), percent(share), note)
 
 
 # --- What tracing cost, how that is known, and what operators were attributed to.

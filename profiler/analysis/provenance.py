@@ -22,10 +22,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from profiler.analysis.document import Group, Part, SectionGroup, SectionKind
+from profiler.analysis.dropped_data import missing_rows, part_rows
 from profiler.analysis.finding_text import all_events, grouped, grouped_by_name, noun_of
 from profiler.analysis.health import is_sound
-from profiler.analysis.overview import missing_rows
-from profiler.analysis.profiling_overhead import part_rows
 from profiler.analysis.result import ReportInput, RunSummary
 from profiler.analysis.settings import generation_pairs, setting_pairs
 from profiler.files import opened, read_file

@@ -1,4 +1,4 @@
-"""The sentence above every report: how long it took, how busy devices were, what took the time.
+"""The head of every report: how long it took, how busy devices were, what took the time, what ran.
 
     headline(analysis, span_ns)
     == "1.19 s for 4 steps: the GPU computes 60 % and waits for the host 38 %; transformer takes "
@@ -17,13 +17,15 @@ import polars as pl
 
 from profiler.analysis.collectives import exposed_shares, work_shares
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
+from profiler.analysis.document import Fact
 from profiler.analysis.end_to_end import measured_apart
-from profiler.analysis.finding_text import captures_and_replays, only_captures
+from profiler.analysis.finding_text import captures_and_replays, noun_of, only_captures
 from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
 from profiler.analysis.ranks import slowest_rank
 from profiler.analysis.result import Accounting, Analysis
-from profiler.text import Said, count, counted, duration, filled, joined, percent, said
+from profiler.text import Noun, Said, count, counted, duration, filled, joined, percent, said
 from profiler.trace.events import device_kind, rank_of_device
+from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import CallsFrom
 
 _MOST = 3  # of parts, and of devices that are named
@@ -366,3 +368,59 @@ def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
         together = (_SEVERAL_ENCODERS, sum(share for _, share in encoders))
         found = [part for part in found if part not in encoders] + [together]
     return sorted(found, key=lambda part: -part[1])
+
+
+# --- How many commands ran, under their producer's word: a key figure of the report.
+
+
+_HEADED = {  # all that was recorded
+    Noun.KERNELS: said("Events"),
+    Noun.NODES: said("Nodes + host"),
+    Noun.OPERATORS: said("Operators + host"),
+    Noun.COMMANDS: said("Commands"),
+}
+_HEADED_OWN = {  # what devices executed
+    Noun.KERNELS: said("Kernels"),
+    Noun.NODES: said("Nodes"),
+    Noun.OPERATORS: said("Operators run"),
+}
+
+
+def events_fact(analysis: Analysis) -> Fact:
+    """What ran on devices, and beside it on their host; of a selection, all of the run at once."""
+    run = analysis.run
+    untraced = run.calls - run.traced_calls
+    notes: list[str] = [counted(run.calls, "call")]
+    notes += [said("{number} without commands", number=count(untraced))] if untraced else []
+    noun = noun_of(analysis)
+    if run.selection or noun == Noun.COMMANDS:
+        return Fact(_HEADED[noun], count(run.commands), joined(", ", notes))
+    category = pl.col("category").cast(pl.String)
+    copied, waited = category.is_in(("dma", "copy")), category == "sync"
+    if noun != Noun.KERNELS:  # copies are nodes of their own, and a CPU's waits its own
+        copied = waited = pl.lit(value=False)
+    commands, on_host = pl.col("commands"), pl.col("host")
+    own, copies, host = analysis.kinds.table.select(
+        own=commands.filter(~on_host & ~copied & ~waited).sum(),
+        copies=commands.filter(~on_host & copied).sum(),
+        host=commands.filter(on_host).sum(),
+    ).row(0)
+    if noun == Noun.KERNELS:
+        info = analysis.inputs.run.info
+        if copies == 1:
+            notes.append(said("1 copy or fill"))
+        elif copies or times_recorded(info):  # averages are of layers alone
+            notes.append(said("{number} copies and fills", number=count(copies)))
+        notes.append(_launches(host, info))
+    elif host:
+        notes.append(said("beside {number} of the host", number=count(host)))
+    return Fact(_HEADED_OWN[noun], count(own), joined(", ", notes))
+
+
+def _launches(number: int, info: RunInfo) -> str:
+    """What the host did, as far as anybody recorded it."""
+    if not number and info.capabilities and "launches" not in info.capabilities:
+        return said("launches not recorded")
+    if number == 1:
+        return said("1 launch or other host command")
+    return said("{number} launches and other host commands", number=count(number))

@@ -127,8 +127,8 @@ def analyze(options: AnalyzeOptions) -> None:
             from profiler.analysis.as_recorded import as_recorded
             from profiler.analysis.context import Selection
             from profiler.analysis.device_profiles import find_profiles, read_profiles
+            from profiler.analysis.dropped_data import beside
             from profiler.analysis.overview import extent
-            from profiler.analysis.profiling_overhead import beside
             from profiler.analysis.result import ReportInput
             from profiler.report.build import build_report
             from profiler.tools.metrics import summarize_analysis

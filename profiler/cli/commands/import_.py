@@ -68,7 +68,7 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
         for line in _formats():
             tell(line)
         return
-    from profiler.analysis.profiling_overhead import beside
+    from profiler.analysis.dropped_data import beside
     from profiler.importers.importing import import_all
     from profiler.trace.compression import check_compression
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest

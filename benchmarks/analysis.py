@@ -45,7 +45,7 @@ def prepared(kind: str, commands: int, parent: Path) -> Path:
         return write_run(parent, commands)[0]
     from made_runs import gpu_run, npu_run
 
-    from profiler.run.load import write_parquet
+    from profiler.run.run import write_parquet
 
     folder = parent / f"{kind}-{commands}"
     write_parquet((npu_run if kind == "npu" else gpu_run)(commands), folder)

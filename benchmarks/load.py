@@ -116,7 +116,7 @@ def write_run(parent: Path, commands: int) -> tuple[Path, int]:
 
 def write_parquet(bundle: Path, folder: Path) -> None:
     """The frames of a run as the peers read them."""
-    from profiler.run.load import write_parquet as write
+    from profiler.run.run import write_parquet as write
     from profiler.tools.sources import load
 
     write(load(bundle), folder)

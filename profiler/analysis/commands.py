@@ -31,7 +31,6 @@ from profiler.run.intervals import (
     reaches,
     text_codes,
 )
-from profiler.run.load import place_of
 from profiler.run.run import Run
 from profiler.trace.events import CATEGORIES, HOST_TRACK, Drop, DropReason, device_kind
 from profiler.trace.manifest import RunInfo
@@ -204,6 +203,25 @@ def host_unseen(run: Run) -> bool:
 def thread_of(track: str) -> str:
     """The thread whose commands are on a track of the host."""
     return _OF_THREAD.sub("", track)
+
+
+# --- Where in a model a command lies: its place, whatever its producer calls a layer.
+
+
+def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
+    """The module of a layer that is a path in it, as those of ONNX nodes are, else the layer.
+
+    The name of a node may be such a path by itself: `/conv_in/Conv` of the module `conv_in`.
+    """
+    within = layer.str.starts_with(module + "/") | layer.str.starts_with("/")
+    return pl.when(within & module.is_not_null()).then(module).otherwise(layer)
+
+
+def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
+    """The place of each layer among `commands`, by the first module that one of them tells."""
+    layers = commands.group_by("layer").agg(pl.col("module").drop_nulls().first())
+    layer, module = pl.col("layer").cast(pl.String), pl.col("module").cast(pl.String)
+    return dict(layers.select(layer, place_of(layer, module).alias("place")).rows())
 
 
 # --- Kinds of commands: the distinct tuples of what decides what a command is for and computes.

@@ -23,7 +23,15 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import LAYER, OP_TYPES, CommandArrays, ratio, rows_of, timelines_of
+from profiler.analysis.commands import (
+    LAYER,
+    OP_TYPES,
+    CommandArrays,
+    place_of,
+    ratio,
+    rows_of,
+    timelines_of,
+)
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.question import Table
 from profiler.analysis.roles import corrected, kind_cells, texts_by_time
@@ -54,7 +62,6 @@ from profiler.run.intervals import (
     text_codes,
     union_sorted,
 )
-from profiler.run.load import place_of
 from profiler.run.run import Run
 from profiler.trace.events import CATEGORIES
 

@@ -78,7 +78,7 @@ def check_documents(
 def _check_place(option: str, path: Path) -> None:
     of_parquet_run = False
     if path.suffix in (".json", ".parquet"):
-        from profiler.run.load import FILES, is_parquet_run
+        from profiler.run.run import FILES, is_parquet_run
 
         of_parquet_run = path.name in FILES and is_parquet_run(path.parent)
     if path.suffix == ".pb" or path.name == "manifest.json" or of_parquet_run:

@@ -46,8 +46,7 @@ from profiler.prediction.ladder_section import ladder_document
 from profiler.report.terminal import evidence_text
 from profiler.report.terminal_layout import Drawn, clean, drawn, shorten
 from profiler.run.columns import STRING, Column, col
-from profiler.run.load import write_frame, write_parquet
-from profiler.run.run import Run
+from profiler.run.run import Run, write_frame, write_parquet
 from profiler.text import Note, NoteCode, count, counted, said
 from profiler.trace.documents import document_text, envelope
 

@@ -6,7 +6,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "columns": "CALLS COMMANDS COUNTERS Column FLOWS SPANS empty schema",
-        "load": "load_bundle write_parquet",
-        "run": "Run",
+        "load": "load_bundle",
+        "run": "Run write_parquet",
     },
 )

@@ -1,4 +1,4 @@
-"""Load a bundle, a Perfetto trace or a Parquet folder into a `Run`.
+"""Load a bundle or a Perfetto trace into a `Run`.
 
     run = load_bundle(Path("traces/20261121-093000-sd3"))
     run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
@@ -8,7 +8,6 @@ What was executed but is not in the files is in `run.drops`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,18 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from profiler.errors import InputError, MissingPackageError
-from profiler.files import (
-    appearing,
-    folder_appearing,
-    json_text,
-    opened,
-    paired,
-    read_file,
-    write_atomically,
-)
 from profiler.run.columns import (
     ARGS,
     CALLS,
@@ -43,14 +33,13 @@ from profiler.run.columns import (
     FLOWS,
     ROLE,
     SPANS,
-    TABLES,
     TEXT,
     Column,
     empty,
     schema,
 )
 from profiler.run.intervals import rows_of_calls
-from profiler.run.run import Run, track_names
+from profiler.run.run import Run, sound, track_names
 from profiler.text import Note
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME
 from profiler.trace.columns import (
@@ -66,8 +55,6 @@ from profiler.trace.columns import (
     same,
 )
 from profiler.trace.events import (
-    NO_ITERATION,
-    NO_PIPELINE,
     NO_RANK,
     UNKNOWN,
     Call,
@@ -78,12 +65,9 @@ from profiler.trace.events import (
     rank_of_device,
 )
 from profiler.trace.manifest import (
-    FORMAT_VERSION,
     MANIFEST_NAME,
     Manifest,
     RunInfo,
-    info_document,
-    parse_info,
     read_manifest,
 )
 from profiler.trace.manifest_fields import Shortened
@@ -152,17 +136,15 @@ def _joined_column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
         return texts_of(pieces[0] if len(pieces) == 1 else _with_one_table(pieces))
     arrays = [piece.values for piece in pieces]
     pieces.clear()
-    series = pl.Series(
-        np.ascontiguousarray(arrays[0] if len(arrays) == 1 else _join_arrays(arrays))
-    )
+    joined = arrays[0] if len(arrays) == 1 else _join_arrays(arrays)
+    series = pl.Series(np.ascontiguousarray(joined))
     return _known(series) if column.nullable else series
 
 
 def _join_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Concatenate the arrays and free them one by one."""
-    found = np.empty(sum(map(len, arrays)), dtype=arrays[0].dtype)
-    first = 0
-    for _ in range(len(arrays)):
+    """The arrays, which are freed one by one, behind each other."""
+    found, first = np.empty(sum(map(len, arrays)), dtype=arrays[0].dtype), 0
+    while arrays:
         array = arrays.pop(0)
         found[first : first + len(array)] = array
         first += len(array)
@@ -374,9 +356,8 @@ def _number_commands(parts: Parts) -> Part:
     frame = pl.DataFrame({**series, "layer": texts_of(parts["layer"])})
     order = pl.int_range(pl.len(), dtype=pl.Int32).over("call", "layer")
     known = pl.col("command_index") >= 0
-    return Part(
-        frame.select(pl.when(known).then("command_index").otherwise(order)).to_series().to_numpy()
-    )
+    numbers = frame.select(pl.when(known).then("command_index").otherwise(order))
+    return Part(numbers.to_series().to_numpy())
 
 
 def _text_table(strings: pl.Series, columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
@@ -463,144 +444,8 @@ def _as_text(kind: str, values: npt.NDArray[np.int64], strings: Sequence[str]) -
     return pl.Series(values != 0 if kind == "bool" else values).cast(pl.String)
 
 
-# --- `Run` ↔ a folder of Parquet files: one file per frame, the manifest beside them.
-
-
-_RUN_NAME = "run.json"
-_LARGEST_RUN = 256 << 20
-_ARGS_NAME = "args.parquet"
-FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
-_LATER = {  # columns that older exports lack, and their value if unknown
-    "pipeline": NO_PIPELINE,
-    "kernel": None,
-    "module": None,
-    "rank": NO_RANK,
-    "iteration": NO_ITERATION,
-    "device_lag_ns": None,
-    "device_duration_ns": None,
-    "recorded_ns": None,
-}
-_UNREADABLE = (OSError, pl.exceptions.PolarsError, KeyError, TypeError, ValueError, AttributeError)
-
-
-def is_parquet_run(path: Path) -> bool:
-    """Whether this folder was written by `write_parquet`."""
-    return (path / _RUN_NAME).is_file() and (path / "commands.parquet").is_file()
-
-
-def write_parquet(run: Run, directory: Path) -> None:
-    """Write `run` to a new or empty `directory`. Raises OutputError if that fails, and leaves
-    nothing of it."""
-    with folder_appearing(directory, over=False) as folder:
-        for name in TABLES:
-            write_frame(getattr(run, name), folder / f"{name}.parquet")
-        write_frame(run.args.collect(), folder / _ARGS_NAME)
-        info = info_document(structs.replace(run.info, drops=run.drops))
-        document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
-        write_atomically(folder / _RUN_NAME, json_text(document, indent=None).encode())
-
-
-def write_frame(frame: pl.DataFrame, path: Path) -> None:
-    """Write a frame as Parquet. Raises OutputError."""
-    with appearing(path) as file:
-        try:
-            frame.write_parquet(file)
-        except pl.exceptions.ComputeError as error:  # what Polars makes of a full disk
-            raise OSError(str(error)) from error
-
-
-def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    """A frame with its declared dtypes; columns that older exports lack are filled as unknown."""
-    expected = schema(columns)
-    lacking = [name for name in _LATER if name in expected and name not in frame.columns]
-    frame = frame.with_columns(pl.lit(_LATER[name], expected[name]).alias(name) for name in lacking)
-    return frame.select(expected.names()).cast(expected)
-
-
-def _parquet(path: Path) -> pl.DataFrame:
-    with opened(path) as file:
-        return pl.read_parquet(file)
-
-
-def read_parquet(directory: Path) -> Run:
-    """The run that `write_parquet` wrote. Raises InputError if a file is missing or foreign."""
-    try:
-        document = json.loads(paired(read_file(directory / _RUN_NAME, _LARGEST_RUN).decode()))
-        version = document.get("format_version", 1)
-        if version != FORMAT_VERSION:
-            raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
-        info = parse_info(document["info"])
-        frames: dict[str, Any] = {
-            name: _declared_frame(_parquet(directory / f"{name}.parquet"), columns)
-            for name, columns in TABLES.items()
-        }
-        opened(directory / _ARGS_NAME).close()  # it is read when it is asked for
-        args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
-        run = Run(
-            run_id=str(document["run_id"]),
-            info=structs.replace(info, drops=()),
-            drops=info.drops,
-            args=args,
-            **frames,
-        )
-    except _UNREADABLE as error:
-        message = f"{directory} is not a run written as Parquet ({error}): export it again"
-        raise InputError(message) from error
-    return _sound(run, directory)
-
-
-# --- What is checked of a loaded run, whoever wrote it: tables rely on it.
-
-
-_LARGEST_SUM = 1 << 62
-_SUMMED = ("duration_ns", "bytes_read", "bytes_written", "flops")
-
-
-def _sound(run: Run, path: Path) -> Run:
-    """Return `run` if it is consistent. Raises InputError if two calls have the same number, or if
-    times or sizes add up to more than an int64 holds."""
-    calls = run.calls["call"]
-    if calls.n_unique() < len(calls):
-        twice = calls.filter(calls.is_duplicated())[0]
-        raise InputError(
-            f"{path} has several calls of the number {twice}: it is two runs in one, or damaged; "
-            "write it again"
-        )
-    for frame in (run.calls, run.commands):
-        for name in _SUMMED:
-            largest: Any = frame[name].max() if name in frame.columns else None
-            if largest is None or largest * len(frame) < _LARGEST_SUM:
-                continue
-            if frame[name].clip(lower_bound=0).cast(pl.Float64).sum() >= _LARGEST_SUM:
-                raise InputError(
-                    f"{path} is damaged: its {name} add up to more than 64 bits hold (one is "
-                    f"{largest}); copy it again, or record again"
-                )
-    return run
-
-
-# --- Where in a model a command lies: its place, whatever its producer calls a layer.
-
-
-def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
-    """Return the place of a layer: its module if the layer is a path in it, as ONNX nodes are, else
-    the layer.
-
-    A node's name may be a path by itself: `/conv_in/Conv` of the module `conv_in`.
-    """
-    within = layer.str.starts_with(module + "/") | layer.str.starts_with("/")
-    return pl.when(within & module.is_not_null()).then(module).otherwise(layer)
-
-
-def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
-    """The place of each layer among `commands`, by the first module that a command of it has."""
-    layers = commands.group_by("layer").agg(pl.col("module").drop_nulls().first())
-    layer, module = pl.col("layer").cast(pl.String), pl.col("module").cast(pl.String)
-    return dict(layers.select(layer, place_of(layer, module).alias("place")).rows())
-
-
-# --- Small traces joined before they become frames: the fixed cost of a Polars frame is more than
-# the work on some thousand rows, and a bundle has one file per call.
+# --- Small traces put together before they become frames: what Polars takes for a frame, whatever
+# is in it, is more than the work on some thousand rows. A bundle has a file a call.
 
 
 _TEXTS = (*TEXT_COLUMNS, "category")
@@ -636,6 +481,13 @@ def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
         field.name: _repeated_column(field.name, traces, codes, firsts.get(field.name))
         for field in fields(SliceColumns)
     }
+    samples = [trace.counters for trace in traces]
+    counters = {
+        field.name: np.concatenate([getattr(one, field.name) for one in samples])
+        for field in fields(CounterColumns)
+    }
+    samples_of = [len(one.track) for one in samples]
+    counters["track"] += np.repeat(np.array(tracks, dtype=np.int32), samples_of)
     return replace(
         traces[0],
         tracks=tuple(
@@ -647,7 +499,7 @@ def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
         slices=SliceColumns(**columns),
         calls=tuple(chain.from_iterable(trace.calls for trace in traces)),
         spans=tuple(chain.from_iterable(trace.spans for trace in traces)),
-        counters=_counters(traces, tracks),
+        counters=CounterColumns(**counters),
         flows=np.concatenate([t.flows + at for t, at in zip(traces, rows, strict=True)]),
         drops=tuple(chain.from_iterable(trace.drops for trace in traces)),
         instants=np.concatenate([t.instants + at for t, at in zip(traces, rows, strict=True)]),
@@ -669,30 +521,18 @@ def _repeated_column(
     A value that is the same throughout is repeated without taking memory."""
     pieces = [getattr(trace.slices, name) for trace in traces]
     if name in _TEXTS:
-        pieces = [_taken(code, piece) for code, piece in zip(codes, pieces, strict=True)]
+        pieces = [
+            same(code[piece[0]], len(piece))
+            if len(piece) and piece.strides == (0,)
+            else code[piece]
+            for code, piece in zip(codes, pieces, strict=True)
+        ]
     elif firsts is not None:
         pieces = [np.where(p < 0, p, p + first) for p, first in zip(pieces, firsts, strict=True)]
     filled = [piece for piece in pieces if len(piece)]
     if filled and all(p.strides == (0,) and p[0] == filled[0][0] for p in filled):
         return same(filled[0][0], sum(map(len, filled)))
     return np.concatenate(pieces)
-
-
-def _counters(traces: Sequence[TraceColumns], tracks: Sequence[int]) -> CounterColumns:
-    samples = [trace.counters for trace in traces]
-    on = [one.track + first for one, first in zip(samples, tracks, strict=True)]
-    return CounterColumns(
-        track=np.concatenate(on),
-        call=np.concatenate([one.call for one in samples]),
-        time_ns=np.concatenate([one.time_ns for one in samples]),
-        value=np.concatenate([one.value for one in samples]),
-    )
-
-
-def _taken(codes: Int32s, piece: Int32s) -> Int32s:
-    if len(piece) and piece.strides == (0,):
-        return same(codes[piece[0]], len(piece))
-    return codes[piece]
 
 
 # --- Bundle or single trace → `Run`.
@@ -721,7 +561,7 @@ def load_bundle(directory: Path) -> Run:
         found.pop((drop.kind, drop.where, drop.unit), None)
     calls = _calls(manifest, traces)
     run = _assemble(manifest.run_id, traces, manifest.info, calls, (*drops, *found.values()))
-    return _sound(run, directory)
+    return sound(run, directory)
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
@@ -742,8 +582,7 @@ def _read_parts(
 
     Each thread frees what its frames do not need before it reads the next batch.
     """
-    rows = range(len(batches))
-    pool = ThreadPoolExecutor(min(cores(), len(batches)))
+    rows, pool = range(len(batches)), ThreadPoolExecutor(min(cores(), len(batches)))
     try:
         largest_first = sorted(rows, key=lambda row: sum(batches[row].values()), reverse=True)
         parts = {row: pool.submit(_read_batch, directory, batches[row]) for row in largest_first}
@@ -804,7 +643,7 @@ def load_trace(path: Path) -> Run:
     if twice := len(trace.calls) - len(calls):
         detail = Note.of(DropReason.CALLS_TWICE)
         drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
-    return _sound(_assemble(path.name, [trace], info, list(calls.values()), drops), path)
+    return sound(_assemble(path.name, [trace], info, list(calls.values()), drops), path)
 
 
 def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:
@@ -820,17 +659,15 @@ def _assemble(
     calls: Sequence[Call],
     drops: Sequence[Drop],
 ) -> Run:
-    """Build the run of these traces, which are emptied: its commands are made a column at a time.
-    If the run is of one rank of a job, calls and commands get that rank."""
+    """The run of these traces, which are given up: their commands become those of the run a column
+    at a time."""
+    # The rank of all, if the run is of one rank of a job.
     alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
     calls_frame = _calls_frame(calls, alone)
     starts = list(zip(traces, _offsets(trace.rows for trace in traces), strict=True))
     offset = (trace.flows.select(pl.all() + first) for trace, first in starts if len(trace.flows))
-    args = [
-        trace.args.with_columns(pl.col("command") + first)
-        for trace, first in starts
-        if trace.args is not None
-    ]
+    command = pl.col("command")
+    args = [one.args.with_columns(command + first) for one, first in starts if one.args is not None]
     counters = _join_frames((trace.counters for trace in traces), COUNTERS)
     flows = _join_frames(offset, FLOWS)
     spans = _spans_frame([span for trace in traces for span in trace.spans])

@@ -1,20 +1,33 @@
-"""`Run`: one profiled execution as immutable Polars frames."""
+"""`Run`: one profiled execution as immutable Polars frames, and as a folder of Parquet files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
+from msgspec import structs
 
-from profiler.run.columns import ARGS, TABLES, checked, empty, schema
+from profiler.errors import InputError
+from profiler.files import (
+    appearing,
+    folder_appearing,
+    json_text,
+    opened,
+    paired,
+    read_file,
+    write_atomically,
+)
+from profiler.run.columns import ARGS, TABLES, Column, checked, empty, schema
 from profiler.run.device_timeline import Axes, RunTiles, axes_of, tiles_of
 from profiler.run.intervals import CommandTimes
 from profiler.trace.columns import TrackRow
-from profiler.trace.events import Drop
-from profiler.trace.manifest import RunInfo
+from profiler.trace.events import NO_ITERATION, NO_PIPELINE, NO_RANK, Drop
+from profiler.trace.manifest import FORMAT_VERSION, RunInfo, info_document, parse_info
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,3 +189,120 @@ def _roots(tracks: Sequence[TrackRow]) -> list[int]:
         for track in path:
             roots[track] = root
     return roots
+
+
+# --- `Run` ↔ a folder of Parquet files: one file per frame, the manifest beside them.
+
+
+_RUN_NAME = "run.json"
+_LARGEST_RUN = 256 << 20
+_ARGS_NAME = "args.parquet"
+FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
+_LATER = {  # columns, by what is unknown
+    "pipeline": NO_PIPELINE,
+    "kernel": None,
+    "module": None,
+    "rank": NO_RANK,
+    "iteration": NO_ITERATION,
+    "device_lag_ns": None,
+    "device_duration_ns": None,
+    "recorded_ns": None,
+}
+_UNREADABLE = (OSError, pl.exceptions.PolarsError, KeyError, TypeError, ValueError, AttributeError)
+
+
+def is_parquet_run(path: Path) -> bool:
+    """Whether `write_parquet` wrote this folder."""
+    return (path / _RUN_NAME).is_file() and (path / "commands.parquet").is_file()
+
+
+def write_parquet(run: Run, directory: Path) -> None:
+    """Write `run` to a new or empty `directory`. Raises OutputError if that cannot be; then
+    nothing of it stays."""
+    with folder_appearing(directory, over=False) as folder:
+        for name in TABLES:
+            write_frame(getattr(run, name), folder / f"{name}.parquet")
+        write_frame(run.args.collect(), folder / _ARGS_NAME)
+        info = info_document(structs.replace(run.info, drops=run.drops))
+        document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
+        write_atomically(folder / _RUN_NAME, json_text(document, indent=None).encode())
+
+
+def write_frame(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame as Parquet. Raises OutputError."""
+    with appearing(path) as file:
+        try:
+            frame.write_parquet(file)
+        except pl.exceptions.ComputeError as error:  # what Polars makes of a full disk
+            raise OSError(str(error)) from error
+
+
+def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """A frame with the dtypes of its declaration; of columns that older exports lack, nothing is
+    known."""
+    expected = schema(columns)
+    lacking = [name for name in _LATER if name in expected and name not in frame.columns]
+    frame = frame.with_columns(pl.lit(_LATER[name], expected[name]).alias(name) for name in lacking)
+    return frame.select(expected.names()).cast(expected)
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    with opened(path) as file:
+        return pl.read_parquet(file)
+
+
+def read_parquet(directory: Path) -> Run:
+    """Read what `write_parquet` wrote. Raises InputError if a file is missing or foreign."""
+    try:
+        document = json.loads(paired(read_file(directory / _RUN_NAME, _LARGEST_RUN).decode()))
+        version = document.get("format_version", 1)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
+        info = parse_info(document["info"])
+        frames: dict[str, Any] = {
+            name: _declared_frame(_parquet(directory / f"{name}.parquet"), columns)
+            for name, columns in TABLES.items()
+        }
+        opened(directory / _ARGS_NAME).close()  # it is read when it is asked for
+        args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
+        run = Run(
+            run_id=str(document["run_id"]),
+            info=structs.replace(info, drops=()),
+            drops=info.drops,
+            args=args,
+            **frames,
+        )
+    except _UNREADABLE as error:
+        message = f"{directory} is not a run written as Parquet ({error}): export it again"
+        raise InputError(message) from error
+    return sound(run, directory)
+
+
+# --- What no part of a run may be, whoever wrote it: tables count on it.
+
+
+_LARGEST_SUM = 1 << 62
+_SUMMED = ("duration_ns", "bytes_read", "bytes_written", "flops")
+
+
+def sound(run: Run, path: Path) -> Run:
+    """The run. Raises InputError if a number of a call stands for two, or if times or sizes add
+    up to more than an int64 holds."""
+    calls = run.calls["call"]
+    if calls.n_unique() < len(calls):
+        twice = calls.filter(calls.is_duplicated())[0]
+        raise InputError(
+            f"{path} has several calls of the number {twice}: it is two runs in one, or damaged; "
+            "write it again"
+        )
+    for frame in (run.calls, run.commands):
+        for name in _SUMMED:
+            largest: Any = frame[name].max() if name in frame.columns else None
+            if largest is None or largest * len(frame) < _LARGEST_SUM:
+                continue
+            if frame[name].clip(lower_bound=0).cast(pl.Float64).sum() >= _LARGEST_SUM:
+                raise InputError(
+                    f"{path} is damaged: its {name} add up to more than 64 bits hold (one is "
+                    f"{largest}); copy it again, or record again"
+                )
+    return run

@@ -36,8 +36,8 @@ from profiler.importers.formats import BUNDLES
 from profiler.importers.importer import Importer, head_of
 from profiler.importers.importing import asked_for, recognised, unread
 from profiler.importers.refusals import likeness, producer
-from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
-from profiler.run.run import Run
+from profiler.run.load import load_bundle, load_trace
+from profiler.run.run import Run, is_parquet_run, read_parquet
 from profiler.text import name_list
 from profiler.trace.bundle import Unfinished, search
 from profiler.trace.manifest import ranks_of_newest

@@ -119,7 +119,7 @@ def _falling_back(folder: Path, device: str = "VitisAI") -> Path:
 
 def _recompiling(folder: Path) -> Path:
     """A denoiser whose third call compiles again, as dynamo says why."""
-    from profiler.run.load import write_parquet
+    from profiler.run.run import write_parquet
     from tests.analysis.test_compilations import AGAIN, FIRST, run_with
 
     write_parquet(run_with(FIRST, AGAIN), folder / "recompiled")

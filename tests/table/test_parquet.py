@@ -12,7 +12,7 @@ import pytest
 from profiler.errors import InputError, OutputError
 from profiler.run import Run, write_parquet
 from profiler.run.columns import TABLES
-from profiler.run.load import is_parquet_run, read_parquet
+from profiler.run.run import is_parquet_run, read_parquet
 from profiler.tools.sources import load
 from profiler.trace import NO_PIPELINE
 from profiler.trace.events import NO_ITERATION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.run.load import place_of, places_by_layer
+from profiler.analysis.commands import place_of, places_by_layer
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from profiler.run import load_bundle, write_parquet
-from profiler.run.load import read_parquet
+from profiler.run.run import read_parquet
 from profiler.text import Note
 from profiler.trace import (
     MANIFEST_NAME,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import has_accelerators, host_categories
+from profiler.analysis.commands import has_accelerators, host_categories, places_by_layer
 from profiler.analysis.overview import extent
 from profiler.analysis.provenance import Table
 from profiler.analysis.roofline import Bound
@@ -33,7 +33,6 @@ from profiler.run.intervals import (
     text_codes,
 )
 from profiler.run.launches import device_work
-from profiler.run.load import places_by_layer
 from profiler.run.run import Run
 from profiler.text import said
 from profiler.trace.events import CALLS_TRACK, CATEGORIES, HOST_TRACK, NO_STEP

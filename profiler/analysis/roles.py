@@ -1,26 +1,40 @@
-"""Device time by role, per submodule and per block.
+"""The role of every kind of command, and device time by role, per submodule and per block.
 
 Shares are of the total of device commands. Host work has no role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.commands import SUBMODULE, Kinds, kinds_of, ratio
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Figure, Part
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
-from profiler.analysis.role_rules import STREAMS, has_denoiser, roles_of
+from profiler.analysis.role_kernel_names import Purpose, Sort
+from profiler.analysis.role_patterns import (
+    ROLE_BY,
+    Decision,
+    Evidence,
+    StreamKind,
+    projection_of,
+    streams_of,
+)
+from profiler.analysis.role_rules import KindRow, SubmoduleKinds, decide
 from profiler.analysis.table_text import table
-from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Adds, Column, col, typed
-from profiler.run.intervals import positions
+from profiler.run.columns import INT64, LAYER, NS, ROLE, SHARE, STRING, Adds, Column, col, typed
+from profiler.run.intervals import Codes, counts, is_sorted, positions
 from profiler.run.run import Run
 from profiler.text import said, sentence
+from profiler.trace.events import component_of
+from profiler.trace.manifest_fields import Submodule
 
 # --- The commands of each kind by where they ran and in which kernel: few sums that stand for many.
 #
@@ -152,6 +166,194 @@ BLOCKS: tuple[Column, ...] = (
     ),
     *_STREAMS,
 )
+
+
+# --- Roles of all kinds of a run: evidence from names, classes and a representative call.
+#
+# Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spread`).
+
+
+STREAMS = ("image", "text")
+KIND_ROLE = pl.Schema(
+    {
+        "kind": pl.Int32(),
+        "role": ROLE,
+        "norm_kind": pl.String(),
+        "stream": pl.Enum(STREAMS),
+        "block": pl.String(),
+        "role_by": pl.Enum(ROLE_BY),
+    }
+)
+"""One row a kind, in their order. Null: `role` of host work; `norm_kind` of all but norms and of
+norms whose kind is not known; `stream` if there are not two, or it works on both; `block`
+outside of blocks; `role_by` if nothing decided (`other`)."""
+
+_TIMESTEP = re.compile(r"(?i)time_?(step|_?(text_?)?embed|_?proj|_?in$)|^t_embedder$|adaln")
+_DENOISERS = {"transformer", "transformer_2", "unet", "dit", "denoiser", "controlnet", "prior"}
+_LONGEST = 10_000  # commands of a representative call that chains are looked for in
+
+
+def roles_of(
+    submodules: Mapping[str, Submodule],
+    kinds: Kinds,
+    calls: Codes,
+    given: pl.Series | None = None,
+    *,
+    denoises: bool = True,
+) -> pl.DataFrame:
+    """The role of each kind (`KIND_ROLE`).
+
+    `submodules` is what the manifest says of them, with the classes of their `modules` if
+    capture kept those; `calls` is the row of the call of each command, -1 for none; `given` the
+    role that the producer gave to each command: a kind keeps the one that most of it has. If
+    nothing says that a model denoises, neither `denoises` nor its modules, it modulates nothing.
+    """
+    table = kinds.table
+    rows = [*map(KindRow._make, table.select(KindRow._fields).iter_rows())]
+    known, decisions = _decided(submodules, kinds, rows, calls, _produced(kinds, given))
+    if not (
+        denoises
+        or any(map(_is_conditioned, known))
+        or _DENOISERS & {*map(component_of, submodules)}
+    ):
+        decisions = [_unmodulated(*each) for each in zip(decisions, known, strict=True)]
+    streams = (
+        StreamKind(row.submodule or "", one.place, one.shapes, row.total_ns, d.role if d else "")
+        for row, d, one in zip(rows, decisions, known, strict=True)
+    )
+    return pl.DataFrame(
+        {
+            "kind": range(len(rows)),
+            "role": [d.role if d else None for d in decisions],
+            "norm_kind": [(d.norm_kind or None) if d else None for d in decisions],
+            "stream": streams_of([*streams]),
+            "block": [one.place.block for one in known],
+            "role_by": [(d.by or None) if d else None for d in decisions],
+        },
+        schema=KIND_ROLE,
+    )
+
+
+def _decided(
+    submodules: Mapping[str, Submodule],
+    kinds: Kinds,
+    rows: Sequence[KindRow],
+    calls: Codes,
+    produced: Mapping[int, str],
+) -> tuple[list[Evidence], list[Decision | None]]:
+    """What is known of each kind and what it decides, submodule by submodule."""
+    numbers: dict[str | None, list[int]] = {}
+    for number, row in enumerate(rows):
+        numbers.setdefault(row.submodule, []).append(number)
+    order = _representatives(kinds, calls, numbers)
+    evidence: dict[int, Evidence] = {}
+    decisions: dict[int, Decision | None] = {}
+    for submodule, own in numbers.items():
+        manifest = submodules.get(submodule or "")
+        classes = manifest.modules if manifest else {}
+        found = SubmoduleKinds({n: rows[n] for n in own}, classes, order.get(submodule, []))
+        known = {number: found.evidence(number) for number in own}
+        decided = _complete({n: decide(known[n]) for n in own}, known)
+        decisions |= {n: _kept(decided[n], produced.get(n)) for n in own}
+        evidence |= known
+    return [evidence[n] for n in range(len(rows))], [decisions[n] for n in range(len(rows))]
+
+
+def has_denoiser(run: Run) -> bool:
+    """Whether some call of a run is one of a denoiser."""
+    return bool((run.calls["stage"] == "denoise").any())
+
+
+def _is_conditioned(found: Evidence) -> bool:
+    """Whether a kind lies in a module that only models of diffusion have."""
+    place = found.place
+    return Purpose.MODULATION in (place.purpose, place.outer) or any(
+        _TIMESTEP.search(name) for name in place.names
+    )
+
+
+def _unmodulated(decision: Decision | None, found: Evidence) -> Decision | None:
+    """The decision if no timestep's vector scales or shifts anything: few rows are tokens of a
+    decoding step then, and no size is that of an embedding."""
+    if decision is None or decision.by == "producer":
+        return decision
+    product = found.operation.sort is Sort.MATMUL
+    by_size = product and decision.by in ("shapes", "kernel")
+    if decision.role in ("embedding", "modulation") and by_size and found.shapes is not None:
+        role = projection_of(found.shapes, of_heads=found.projects, vectors=not found.of_tokens)
+        known = role in ("qkv_projection", "mlp")
+        return Decision(role if known else "matmul", decision.by)
+    if decision.role != "modulation":
+        return decision
+    return Decision("matmul" if product else "elementwise", decision.by)
+
+
+def _kept(decision: Decision | None, produced: str | None) -> Decision | None:
+    """The role that a producer gave, if it did; host work and waits have none, whoever says."""
+    if produced is None or decision is None:
+        return decision
+    return Decision(produced, "producer", decision.norm_kind)
+
+
+def _complete(
+    decided: dict[int, Decision | None], known: Mapping[int, Evidence]
+) -> dict[int, Decision | None]:
+    """Give the commands of a norm that do not tell its kind the one that others of it tell."""
+    kinds: dict[str, set[str]] = {}
+    for number, decision in decided.items():
+        if decision is not None and decision.norm_kind:
+            kinds.setdefault(known[number].place.path, set()).add(decision.norm_kind)
+    for number, decision in decided.items():
+        place = known[number].place
+        if place.purpose is not Purpose.NORM or decision is None or decision.norm_kind:
+            continue
+        found = kinds.get(place.path, set())
+        if decision.role == "norm" and len(found) == 1:
+            decided[number] = replace(decision, norm_kind=next(iter(found)))
+    return decided
+
+
+def _produced(kinds: Kinds, given: pl.Series | None) -> dict[int, str]:
+    """The role that a producer gave to most of each kind, if it gave any."""
+    if given is None or given.null_count() == len(given):
+        return {}
+    counted = (
+        pl.DataFrame({"kind": kinds.of_command, "role": given.cast(pl.String)})
+        .drop_nulls("role")
+        .group_by("kind", "role")
+        .len()
+        .sort(["len", "role"])
+    )
+    return dict(counted.select("kind", "role").rows())  # the last of a kind stays
+
+
+def _representatives(
+    kinds: Kinds, calls: Codes, numbers: Mapping[str | None, list[int]]
+) -> dict[str | None, list[int]]:
+    """For each submodule the kinds of its call with the most commands, in their order, without
+    host work."""
+    found: dict[str | None, list[int]] = {}
+    groups = int(calls.max(initial=-1)) + 1
+    lengths = counts(calls, groups)
+    on_host = (kinds.table["category"] == "host").to_numpy()
+    submodule_of = kinds.table["submodule"].to_list()
+    keys = calls.view(np.uint32)  # -1 becomes the largest: work of no call comes last
+    in_order = is_sorted(keys)
+    for row in np.argsort(-lengths, kind="stable").tolist():
+        if in_order:
+            ends = np.array((row, row + 1), dtype=np.uint32)
+            own: Any = slice(*np.searchsorted(keys, ends).tolist())
+        else:
+            own = calls == row
+        codes = kinds.of_command[own][:_LONGEST]
+        if not len(codes):
+            break
+        submodule = submodule_of[int(codes[0])]
+        if submodule not in found and submodule in numbers:
+            found[submodule] = codes[~on_host[codes]].tolist()
+        if len(found) == len(numbers):
+            break
+    return found
 
 
 # --- The role of every command of a run.

@@ -21,7 +21,8 @@ from profiler.analysis.end_to_end import stage_times
 from profiler.analysis.flop_shapes import parse_shapes, whole_text
 from profiler.analysis.flops import work_of
 from profiler.analysis.role_kernel_names import Sort, module_path, operation_of
-from profiler.analysis.role_rules import has_denoiser, role_of_name, roles_of
+from profiler.analysis.role_rules import role_of_name
+from profiler.analysis.roles import has_denoiser, roles_of
 from profiler.analysis.shapes import dtype_of, untyped_label
 from profiler.analysis.steps import step_table
 from profiler.analysis.submodules import MEASURING_CALLS, overhead_ratios

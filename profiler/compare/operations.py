@@ -21,7 +21,7 @@ from profiler.analysis.commands import kinds_of
 from profiler.analysis.flop_shapes import parse_shapes
 from profiler.analysis.flops import work_of
 from profiler.analysis.role_kernel_names import module_path
-from profiler.analysis.role_rules import roles_of
+from profiler.analysis.roles import roles_of
 from profiler.analysis.shapes import short_type
 from profiler.compare.measure import AVERAGED, Measurement
 from profiler.compare.tables import KERNELS, NODES, SHAPES, Side

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from profiler.analysis import CommandArrays, kinds_of
-from profiler.analysis.role_rules import roles_of
+from profiler.analysis.roles import roles_of
 
 HERE = Path(__file__).parent
 ROOT_CLASS = "class "  # before the class of a submodule whose classes were taken away

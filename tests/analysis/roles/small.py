@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis import CommandArrays, kinds_of
-from profiler.analysis.role_rules import roles_of
+from profiler.analysis.roles import roles_of
 from tests.runs import Command, make_call, make_info, make_run
 
 DEVICE = "cuda:0"

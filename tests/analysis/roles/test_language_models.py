@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from profiler.analysis import CommandArrays, kinds_of
-from profiler.analysis.role_rules import roles_of
+from profiler.analysis.roles import roles_of
 
 from .small import one_call, roles
 

@@ -6,7 +6,8 @@ import pytest
 
 from profiler.analysis import CommandArrays, kinds_of
 from profiler.analysis.analyze import analyze
-from profiler.analysis.role_rules import role_of_name, roles_of
+from profiler.analysis.role_rules import role_of_name
+from profiler.analysis.roles import roles_of
 from tests.importers.kineto.traces import Trace
 
 from .small import kinds_and_roles, one_call, roles

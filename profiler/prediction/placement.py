@@ -2,12 +2,14 @@
 
 If there are at most `EXHAUSTIVE` assignments, all are considered. Otherwise submodules are
 moved one at a time from several starts. Assignments are ordered by a bound: the busiest
-device's time, or the critical path divided by the concurrency.
+device's time, or the critical path divided by the concurrency. Those that cannot be better than
+one found are left out, the others simulated with mean times.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,24 +60,17 @@ class OtherHardware(Struct, frozen=True):
 
     @property
     def note(self) -> Note:
-        """The note on it: `PlacementNote.OTHER_HARDWARE` or `LAUNCHES_ELSEWHERE`."""
-        code = PlacementNote.OTHER_HARDWARE
-        if self.launches:
-            code = PlacementNote.LAUNCHES_ELSEWHERE
-        return Note.of(code, device=self.device, measured_on=self.measured_on)
+        """`PlacementNote.OTHER_HARDWARE`, or `LAUNCHES_ELSEWHERE`."""
+        codes = (PlacementNote.OTHER_HARDWARE, PlacementNote.LAUNCHES_ELSEWHERE)
+        return Note.of(codes[self.launches], device=self.device, measured_on=self.measured_on)
 
     @property
     def error(self) -> str:
-        """The end of an error message on it."""
+        """The end of an error's message."""
+        why = f"their rates do not tell the time there; {_CAPTURE}"
         if self.launches:
-            return (
-                f"{self.device} is other hardware than {self.measured_on}, and how fast a host "
-                "launches there is not known; record a run with that device"
-            )
-        return (
-            f"{self.device} is other hardware than {self.measured_on}, and their rates do not tell "
-            f"the time there; {_CAPTURE}"
-        )
+            why = "how fast a host launches there is not known; record a run with that device"
+        return f"{self.device} is other hardware than {self.measured_on}, and {why}"
 
 
 class TargetDevice(Struct, frozen=True, eq=False):
@@ -149,23 +144,18 @@ def placed(
             raise InputError(f"{submodule} cannot be placed on {device}{reason}")
 
     def moved(task: Task) -> Task:
-        if task.submodule is None or task.submodule not in placement:
-            return task
-        device = placement[task.submodule]
-        if device == task.device:
+        device = placement.get(task.submodule or "", task.device)
+        if task.submodule is None or device == task.device:
             return task
         factor = by_name[device].factors[task.submodule]
-        times = (task.first_ns, task.steady_ns)
-        if factor != 1.0:
-            times = tuple(np.rint(ns * factor).astype(np.int64) for ns in times)
-        return replace(task, device=device, first_ns=times[0], steady_ns=times[1])
+        first, steady = (
+            ns if factor == 1.0 else np.rint(ns * factor).astype(np.int64)
+            for ns in (task.first_ns, task.steady_ns)
+        )
+        return replace(task, device=device, first_ns=first, steady_ns=steady)
 
-    return replace(
-        workload,
-        encode=tuple(map(moved, workload.encode)),
-        step=tuple(map(moved, workload.step)),
-        decode=tuple(map(moved, workload.decode)),
-    )
+    parts = ("encode", "step", "decode")
+    return replace(workload, **{part: tuple(map(moved, getattr(workload, part))) for part in parts})
 
 
 def target_devices(
@@ -184,13 +174,11 @@ def target_devices(
     is assumed to be like the first of its kind, with a note. Raises InputError if its kind is not
     in the run.
     """
-    present = placement_of(workload)
-    asked = memory or {}
-    found = []
+    present, found = placement_of(workload), []
     for name in dict.fromkeys(names):
         stand_in, notes = _stand_in(name, devices, present)
         known = devices.get(stand_in, _NOTHING).memory_bytes or None
-        limit = asked.get(name, known)
+        limit = (memory or {}).get(name, known)
         factors, why_not = _factors(stand_in, name, present, devices, profiles or {}, roofline)
         like = repr((_hardware(stand_in, devices), limit, sorted(factors.items())))
         found.append(TargetDevice(name, limit, factors, why_not, notes, like))
@@ -227,18 +215,13 @@ def _factors(
     roofline: pl.DataFrame | None,
 ) -> tuple[dict[str, float], OtherHardware | None]:
     """Time on the device / time measured by submodule, and why others are missing."""
-    found: dict[str, float] = {}
-    why_not = None
+    found, why_not = {}, None
     for submodule, device in present.items():
+        factor, base, target = None, profiles.get(device), profiles.get(stand_in)
         if _hardware(device, devices) == _hardware(stand_in, devices):
-            found[submodule] = 1.0
-            continue
-        factor = None
-        base, target = profiles.get(device), profiles.get(stand_in)
-        if base is not None and target is not None and roofline is not None:
-            operators = roofline.filter(
-                (pl.col("submodule") == submodule) & (pl.col("device") == device)
-            )
+            factor = 1.0
+        elif base is not None and target is not None and roofline is not None:
+            operators = roofline.filter(submodule=submodule, device=device)
             factor = _relative_time(operators, base, target)
         if factor is None:
             why_not = OtherHardware(name, device)
@@ -250,10 +233,11 @@ def _factors(
 def _relative_time(
     operators: pl.DataFrame, base: DeviceProfile, target: DeviceProfile
 ) -> float | None:
-    """Return time of the operators on `target` / on `base`, None if a rate that bounds them is
-    missing."""
+    """Time of operators on `target` / on `base`, None if a rate that decides is not known."""
+    both = base.peak_flops.keys() & target.peak_flops.keys()
+    peaks = (base.peak_flops[dtype] / target.peak_flops[dtype] for dtype in both)
     ratios = {
-        Bound.COMPUTE.value: _peak_ratio(base, target),
+        Bound.COMPUTE.value: max(peaks, default=None),  # the least favourable
         Bound.MEMORY.value: _ratio(base.memory_bandwidth, target.memory_bandwidth),
         Bound.LAUNCH.value: (launch := _ratio(target.launch_ns, base.launch_ns)),
         Bound.OVERHEAD.value: launch,
@@ -269,12 +253,6 @@ def _relative_time(
         total += busy
         weighted += busy * ratio
     return weighted / total if total else None
-
-
-def _peak_ratio(base: DeviceProfile, target: DeviceProfile) -> float | None:
-    """The worst ratio of peak FLOP/s over the types that both devices have."""
-    both = sorted(set(base.peak_flops) & set(target.peak_flops))
-    return max((base.peak_flops[t] / target.peak_flops[t] for t in both), default=None)
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
@@ -355,26 +333,16 @@ def _activations(workload: Workload, names: Sequence[str]) -> int:
     return max(rest - kept[n] + max(workload.activations.get(n, 0), kept[n]) for n in names)
 
 
-def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]) -> bool:
-    """Whether the placement fits into all devices, as far as sizes and limits are known."""
-    return not any(_too_large(workload, placement, targets))
-
-
 def too_large(
     workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
 ) -> TooLarge | None:
-    """The first device on which a placement does not fit; None if it fits."""
-    return next(iter(_too_large(workload, placement, targets)), None)
-
-
-def _too_large(
-    workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
-) -> Iterable[TooLarge]:
+    """The first device on which a placement does not fit; None if it fits, as far as is known."""
     limits = {target.name: target.memory_bytes for target in targets}
     for device, need in memory_by_device(workload, placement).items():
         limit = limits.get(device)
         if limit is not None and need.needed > limit:
-            yield TooLarge(need, limit)
+            return TooLarge(need, limit)
+    return None
 
 
 def unknown_memory(
@@ -394,20 +362,11 @@ def unknown_memory(
 
 
 def _readable(size: int) -> str:
-    value = float(size)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size / 1024**unit:.1f} {_UNITS[unit]}" if unit else f"{size} bytes"
 
 
-# --- Search the placement of submodules on devices that has the highest throughput.
-#
-# Few assignments (`EXHAUSTIVE`) are all considered, otherwise moves of one submodule at a time from
-# several starts. A request takes at least the busiest device's time, and its critical path divided
-# by the concurrency: assignments are ordered by this bound, and skipped if it is not better than
-# the best one so far. The others are simulated with mean times.
+# --- The best placement of submodules on devices: the one with the highest throughput.
 
 
 EXHAUSTIVE = 4096  # assignments
@@ -456,9 +415,11 @@ def best_placement(
     if not targets:
         raise InputError("no devices to place on; name at least one")
     search = _Search(workload, targets, concurrency, order, start or {})
-    possible = search.possible
+    possible = math.prod(map(len, search.choices.values()))
     if possible == 0:
-        raise InputError(f"{search.nowhere} can run on none of the devices: {search.why_nowhere}")
+        nowhere = ", ".join(name for name, devices in search.choices.items() if not devices)
+        why = next((target.why_not.error for target in targets if target.why_not), "")
+        raise InputError(f"{nowhere} can run on none of the devices: {why}")
     if possible <= EXHAUSTIVE:
         search.all()
     else:
@@ -475,7 +436,7 @@ def best_placement(
         simulation=simulate(placed(workload, found, targets), concurrency, order, seed=seed),
         possible=possible,
         considered=len(search.bounds),
-        simulated=search.simulated,
+        simulated=len(search.periods),
         exhaustive=possible <= EXHAUSTIVE and not search.cut,
         notes=search.notes(),
     )
@@ -496,21 +457,19 @@ class _Search:
 
     def __post_init__(self) -> None:
         self._present = placement_of(self.workload)
-        names = {target.name for target in self.targets}
-        self._choices = [
-            [t.name for t in self.targets if submodule in t.factors] for submodule in self._present
-        ]
-        self._measured = tuple(self._present.values())
-        self._now = tuple({**self._present, **self.start}.values())
-        self._stays = all(device in names for device in self._now)
         self._by_name = {target.name: target for target in self.targets}
+        self.choices = {
+            submodule: [t.name for t in self.targets if submodule in t.factors]
+            for submodule in self._present
+        }
+        self._now = tuple({**self._present, **self.start}.values())
+        self._stays = all(device in self._by_name for device in self._now)
         self._graph = request_graph(self.workload, self.order)
         self._means = mean_durations(self._graph)
         number = {submodule: i for i, submodule in enumerate(self._present)}
-        # The number of each node's submodule, -1 for host work.
-        first = [work[0][0].submodule for work in self._graph.work]
-        self._part = [-1 if submodule is None else number[submodule] for submodule in first]
-        self._demand = [0.0] * (len(number) + 1)  # mean ns per request, host work last
+        # By node the number of its submodule, -1 for host work.
+        self._part = [number.get(work[0][0].submodule or "", -1) for work in self._graph.work]
+        self._demand = [0.0] * (len(number) + 1)  # mean ns in a request, of host work at the end
         for part, mean in zip(self._part, self._means, strict=True):
             self._demand[part] += mean
         affordable = _EVENTS // (self.concurrency * len(self._part))  # rounds of all simulations
@@ -519,44 +478,22 @@ class _Search:
         self._most = max(affordable // (_WARMUP_ROUNDS + self._rounds + 1), _FEWEST)
         self._paths: dict[tuple[float, ...], float] = {}  # critical path by factors
 
-    @property
-    def possible(self) -> int:
-        count = 1
-        for choices in self._choices:
-            count *= len(choices)
-        return count
-
-    @property
-    def nowhere(self) -> str:
-        pairs = zip(self._present, self._choices, strict=True)
-        return ", ".join(submodule for submodule, choices in pairs if not choices)
-
-    @property
-    def why_nowhere(self) -> str:
-        return next((target.why_not.error for target in self.targets if target.why_not), "")
-
-    @property
-    def simulated(self) -> int:
-        return len(self.periods)
-
     def notes(self) -> tuple[Note, ...]:
         found = [note for target in self.targets for note in target.notes]
         found += [target.why_not.note for target in self.targets if target.why_not]
         found += unknown_memory(self.workload, self._present, self.targets)
         if self.cut:
-            found.append(Note.of(PlacementNote.SEARCH_CUT, simulations=self.simulated))
+            found.append(Note.of(PlacementNote.SEARCH_CUT, simulations=len(self.periods)))
         return tuple(dict.fromkeys(found))
 
     def mapping(self, assignment: _Assignment) -> dict[str, str]:
         return dict(zip(self._present, assignment, strict=True))
 
     def all(self) -> None:
-        """Consider every assignment by its bound, then by the number of moves."""
+        """Every assignment, the most promising first."""
         if self._stays:
             self.consider(self._now)
-        candidates = [a for a in itertools.product(*self._choices) if self.bound(a) is not None]
-        candidates.sort(key=lambda a: (self.bounds[a], self._moves(a)))
-        for assignment in candidates:
+        for assignment in self._promising(itertools.product(*self.choices.values())):
             if self.bounds[assignment] >= self.best_period * _BETTER:
                 return
             self.consider(assignment)
@@ -566,23 +503,28 @@ class _Search:
         starts = [self._now] if self._stays else []
         starts.append(self._balanced())
         while len(starts) < _STARTS:
-            starts.append(tuple(generator.choice(choices) for choices in self._choices))
+            starts.append(tuple(map(generator.choice, self.choices.values())))
         for start in starts:
-            current, period = start, self.consider(start)
-            while True:
-                steps = [a for a in self._neighbours(current) if self.bound(a) is not None]
-                steps.sort(key=lambda a: (self.bounds[a], self._moves(a)))
-                better = None
-                for assignment in steps:
-                    if self.bounds[assignment] >= period * _BETTER:
-                        break
-                    reached = self.consider(assignment)
-                    if reached < period * _BETTER:
-                        better = assignment, reached
-                        break
-                if better is None:
-                    break
-                current, period = better
+            current: _Assignment | None = start
+            period = self.consider(start)
+            while current is not None:
+                current, period = self._better(current, period)
+
+    def _better(self, current: _Assignment, period: float) -> tuple[_Assignment | None, float]:
+        """The first neighbour that takes less than `period` for a request, and its own; None if
+        none does."""
+        for assignment in self._promising(self._neighbours(current)):
+            if self.bounds[assignment] >= period * _BETTER:
+                break
+            reached = self.consider(assignment)
+            if reached < period * _BETTER:
+                return assignment, reached
+        return None, period
+
+    def _promising(self, assignments: Iterable[_Assignment]) -> list[_Assignment]:
+        """Those that fit, the most promising first, those that move least first among equals."""
+        fitting = [a for a in assignments if self.bound(a) is not None]
+        return sorted(fitting, key=lambda a: (self.bounds[a], self._moves(a)))
 
     def settle(self) -> None:
         """Replace the best assignment by one within 1 % that moves fewer submodules."""
@@ -598,7 +540,7 @@ class _Search:
     def bound(self, assignment: _Assignment) -> float | None:
         """The lower bound of the time per request, None if it does not fit into memory."""
         if assignment not in self.bounds:
-            if not fits(self.workload, self.mapping(assignment), self.targets):
+            if too_large(self.workload, self.mapping(assignment), self.targets) is not None:
                 return None
             self.bounds[assignment] = self._shortest_period(assignment)
         return self.bounds[assignment]
@@ -629,13 +571,9 @@ class _Search:
 
     def _period(self, assignment: _Assignment) -> float:
         """The simulated time between completions, with mean times."""
-        devices = list(dict.fromkeys(assignment))
-        number = [1 + devices.index(device) for device in assignment]
-        graph = replace(
-            self._graph,
-            resources=(HOST, *devices),
-            resource=tuple(0 if part < 0 else number[part] for part in self._part),
-        )
+        devices = (HOST, *dict.fromkeys(assignment))
+        needs = tuple(0 if part < 0 else devices.index(assignment[part]) for part in self._part)
+        graph = replace(self._graph, resources=devices, resource=needs)
         durations = self._durations(self._factors(assignment))
         warmup = _WARMUP_ROUNDS * self.concurrency
         total = warmup + (self._rounds + 1) * self.concurrency
@@ -646,9 +584,7 @@ class _Search:
         """The factors on measured times, by submodule."""
         return tuple(
             1.0 if device == measured else self._by_name[device].factors[submodule]
-            for submodule, measured, device in zip(
-                self._present, self._measured, assignment, strict=True
-            )
+            for (submodule, measured), device in zip(self._present.items(), assignment, strict=True)
         )
 
     def _durations(self, factors: tuple[float, ...]) -> list[float]:
@@ -668,7 +604,7 @@ class _Search:
     def _neighbours(self, assignment: _Assignment) -> list[_Assignment]:
         return [
             (*assignment[:i], device, *assignment[i + 1 :])
-            for i, choices in enumerate(self._choices)
+            for i, choices in enumerate(self.choices.values())
             for device in choices
             if device != assignment[i]
         ]
@@ -676,16 +612,16 @@ class _Search:
     def _balanced(self) -> _Assignment:
         """Assign greedily: longest submodule first, each to the device that finishes it first."""
         busy = dict.fromkeys(self._by_name, 0.0)
-        chosen = [""] * len(self._choices)
-        for part in sorted(range(len(chosen)), key=lambda i: -self._demand[i]):
-            submodule = list(self._present)[part]
+        chosen: dict[str, str] = {}
+        demands = sorted(zip(self.choices, self._demand, strict=False), key=lambda one: -one[1])
+        for submodule, demand in demands:
             spent = {
-                device: busy[device] + self._demand[part] * self._by_name[device].factors[submodule]
-                for device in self._choices[part]
+                device: busy[device] + demand * self._by_name[device].factors[submodule]
+                for device in self.choices[submodule]
             }
-            chosen[part] = min(spent, key=lambda device: spent[device])
-            busy[chosen[part]] = spent[chosen[part]]
-        return tuple(chosen)
+            device = chosen[submodule] = min(spent, key=spent.__getitem__)
+            busy[device] = spent[device]
+        return tuple(chosen[submodule] for submodule in self.choices)
 
 
 # --- Requests on devices: placed submodules, what fits, and many requests at once.
@@ -729,33 +665,23 @@ class OnDevices(Struct, frozen=True, eq=False):
 def _targets(
     run: Run, analysis: Analysis, scenario: Scenario, workload: Workload
 ) -> list[TargetDevice]:
-    """The devices of the run and those that the scenario names."""
-    now = placement_of(workload)
+    """The devices of the run and of the scenario."""
+    now, memory = placement_of(workload), scenario.memory
     names = list(dict.fromkeys((*now.values(), *scenario.place.values(), *scenario.devices)))
-    memory = scenario.memory
-    _check_named(memory, names)
-    sizes = {name: memory.get(name, memory.get("")) for name in names}
-    targets = target_devices(
-        names,
-        workload,
-        run.info.devices,
-        memory={name: size for name, size in sizes.items() if size is not None},
-        profiles=analysis.device_profiles,
-        roofline=analysis.roofline,
-    )
-    if launches_of(run.commands, run.flows) is not None:  # rates do not scale the cost of launches
-        return [equal_hardware(target, now) for target in targets]
-    return targets
-
-
-def _check_named(memory: Mapping[str, int], names: Sequence[str]) -> None:
-    """Raise InputError for memory of a device on which nothing can be placed."""
     for device in memory:
         if device and device not in names:
             raise InputError(
                 f"--device-memory names {device!r}, on which nothing runs: give one of "
                 f"{', '.join(names)}, or name it with --devices or --place too"
             )
+    sizes = {name: memory.get(name, memory.get("")) for name in names}
+    known = {name: size for name, size in sizes.items() if size is not None}
+    rates, rows = analysis.device_profiles, analysis.roofline
+    devices = run.info.devices
+    targets = target_devices(names, workload, devices, memory=known, profiles=rates, roofline=rows)
+    if launches_of(run.commands, run.flows) is not None:  # no rate tells what launches cost
+        return [equal_hardware(target, now) for target in targets]
+    return targets
 
 
 def _notes(

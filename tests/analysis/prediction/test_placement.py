@@ -19,7 +19,6 @@ from profiler.prediction import placement as placement_module
 from profiler.prediction.placement import (
     TargetDevice,
     best_placement,
-    fits,
     memory_by_device,
     placed,
     placement_of,
@@ -145,7 +144,6 @@ def test_weights_and_the_largest_activations_must_fit():
     made = everything_on_one(weights=weights, activations={"vae": 1024, "text_encoder_3": 512})
     there = targets(made, memory={"cpu:1": 2048})
     both = {"text_encoder_3": "cpu:1", "transformer": "cpu:0", "vae": "cpu:1"}
-    assert fits(made, both, there)
     assert too_large(made, both, there) is None
     there = targets(made, memory={"cpu:1": 2047})
     found = too_large(made, both, there)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from heapq import heappop, heappush
 
 import numpy as np
@@ -98,20 +99,17 @@ def request_time(
     generator = np.random.default_rng(seed)
     parts = [_Measured.of(workload, name) for name in names]
     later = max(workload.steps - 1, 0)
-    of_calls = _calls_drawn(parts, later, generator, resamples)
-    of_steps = None
-    if len(workload.measured_ns) < _FEW:
-        of_steps = _steps_drawn(parts, later, generator, resamples)
-    resampled = None
-    if of_calls is not None:
-        resampled = Resampled.PIPELINE_CALLS
-    elif of_steps is not None:
-        resampled = Resampled.STEPS
+    drawn: dict[Resampled, _Reals] = {}
+    if (of_calls := _calls_drawn(parts, later, generator, resamples)) is not None:
+        drawn[Resampled.PIPELINE_CALLS] = of_calls
+    few = len(workload.measured_ns) < _FEW
+    if few and (of_steps := _steps_drawn(parts, later, generator, resamples)) is not None:
+        drawn[Resampled.STEPS] = of_steps
+    resampled = next(iter(drawn), None)
     once = _once(workload, resampled)
-    drawn = [found for found in (of_calls, of_steps) if found is not None]
     if not drawn and all(low >= high for low, high in bounds):
         return RequestTime(value, None, None, None, once)
-    deviations = max(drawn, key=_width, default=np.zeros((len(names), resamples)))
+    deviations = max(drawn.values(), key=_width, default=np.zeros((len(names), resamples)))
     total = _between_runs(workload, generator, resamples) if drawn else np.zeros(resamples)
     for part, deviation, between in zip(parts, deviations, bounds, strict=True):
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
@@ -284,11 +282,10 @@ def _once(workload: Workload, resampled: Resampled | None) -> float:
     if len(workload.measured_ns) > 1:
         return 0.0
     total = sum(mean_time(task, workload) for task in workload.tasks)
-    if resampled == Resampled.STEPS:
-        return total - (workload.steps - 1) * sum(
-            float(task.steady_ns.mean()) for task in workload.step if task.steady_ns.size
-        )
-    return total
+    if resampled != Resampled.STEPS:
+        return total
+    steady = (float(task.steady_ns.mean()) for task in workload.step if task.steady_ns.size)
+    return total - (workload.steps - 1) * sum(steady)
 
 
 # --- The tasks of one request as a graph: what each waits for, and which resource it needs.
@@ -452,15 +449,15 @@ def relative_interval(
     more than once."""
     calls = len(workload.measured_ns)
     steps = max((task.steady_ns.shape[1] for task in workload.step), default=0)
-    over_calls = calls > 1
-    units = calls if over_calls else steps
+    over_calls, units = calls > 1, calls if calls > 1 else steps
     if units < 2:
         return None
     picked = draws(units, _DRAWS, np.random.default_rng(seed))
 
-    def mean(task: Task, step: int) -> _Reals:
-        """The mean time of a task in each draw, and last the measured one [draws + 1]."""
-        values = task.first_ns if step == 0 and task.first_ns.size else task.steady_ns
+    @cache
+    def mean(task: Task, first: bool) -> _Reals:
+        """The mean time in each draw, the measured one as the last of all [draws + 1]."""
+        values = task.first_ns if first and task.first_ns.size else task.steady_ns
         by_call = values.reshape(len(values), -1)
         if not by_call.size:
             return np.zeros(_DRAWS + 1)
@@ -468,14 +465,10 @@ def relative_interval(
         drawn = flat[picked].mean(axis=1) if len(flat) == units else np.full(_DRAWS, flat.mean())
         return np.append(drawn, flat.mean())
 
-    means: dict[tuple[int, bool], _Reals] = {}
     durations = np.zeros((len(graph.work), _DRAWS + 1))
     for node, work in enumerate(graph.work):
         for task, step in work:
-            key = (id(task), step == 0)
-            if key not in means:
-                means[key] = mean(task, step)
-            durations[node] += means[key]
+            durations[node] += mean(task, step == 0)
     *drawn, measured = shortest_periods(graph, durations, concurrency)
     if measured <= 0:
         return None
@@ -568,10 +561,8 @@ def simulate(
     if concurrency < 1:
         raise InputError(f"the concurrency is {concurrency}; simulate 1 request or more at once")
     graph = request_graph(workload, order)
-    warmup = _WARMUP_ROUNDS * concurrency
-    rounds = _rounds(requests, concurrency, len(graph.work))
-    # Starts requests beyond the last measured one, so that the loop stays closed to the end.
-    drawn = _draw(graph, warmup + (rounds + 1) * concurrency, np.random.default_rng(seed))
+    warmup, count = _requests(requests, concurrency, len(graph.work))
+    drawn = _draw(graph, count, np.random.default_rng(seed))
     found = run_closed_loop(graph, drawn, concurrency, warmup, order)
     bounds = relative_interval(workload, graph, concurrency, seed)
     if bounds is None:
@@ -583,49 +574,48 @@ def simulate(
 def simulate_drawn(
     graph: RequestGraph, measured: Sequence[Sequence[float]], concurrency: int
 ) -> Simulation:
-    """Simulate requests drawn from measured ones: durations in ns [r][n] of the nodes of `graph`.
-    Raises InputError if they took no time."""
-    warmup = _WARMUP_ROUNDS * concurrency
-    rounds = _rounds(None, concurrency, len(graph.work))
-    count = warmup + (rounds + 1) * concurrency
+    """Simulate requests each of which is one of those measured: durations in ns [r][n] of the nodes
+    of `graph`. Raises InputError if they took no time."""
+    warmup, count = _requests(None, concurrency, len(graph.work))
     drawn = np.random.default_rng(SEED).integers(len(measured), size=count)
     durations = [measured[row] for row in drawn.tolist()]
     return run_closed_loop(graph, durations, concurrency, warmup, "graph")
 
 
-def _rounds(requests: int | None, concurrency: int, nodes: int) -> int:
-    """How many rounds of `concurrency` requests to measure."""
-    wanted = requests or min(_EVENTS // nodes, _MOST_REQUESTS)
+def _requests(measured: int | None, concurrency: int, nodes: int) -> tuple[int, int]:
+    """How many requests of the warm-up, and how many in all, to measure so many at least: requests
+    start beyond the last one that is measured, so that the loop stays closed to the end."""
+    wanted = measured or min(_EVENTS // nodes, _MOST_REQUESTS)
     possible = _MOST_EVENTS // (nodes * concurrency) - _WARMUP_ROUNDS - 1
     if possible < _FEWEST_ROUNDS:
         raise InputError(
             f"{concurrency:,} requests at once of {nodes:,} calls and pieces of host work each are "
             "too many to simulate; give fewer steps, or fewer requests at once"
         )
-    return min(max(_ENOUGH_ROUNDS, -(-wanted // concurrency)), possible)
+    rounds = min(max(_ENOUGH_ROUNDS, -(-wanted // concurrency)), possible)
+    return _WARMUP_ROUNDS * concurrency, (_WARMUP_ROUNDS + rounds + 1) * concurrency
 
 
 def mean_durations(graph: RequestGraph) -> list[float]:
     """The mean measured time of each node in ns [n]."""
-    means: dict[tuple[int, bool], float] = {}
-    found = []
-    for work in graph.work:
-        total = 0.0
+
+    @cache
+    def mean(task: Task, first: bool) -> float:
+        values = _values(task, first=first)
+        return float(values.mean()) if values.size else 0.0
+
+    found = [0.0] * len(graph.work)
+    for node, work in enumerate(graph.work):
         for task, step in work:
-            key = (id(task), step == 0)
-            if key not in means:
-                values = _values(task, step)
-                means[key] = float(values.mean()) if values.size else 0.0
-            total += means[key]
-        found.append(total)
+            found[node] += mean(task, step == 0)
     return found
 
 
-def _values(task: Task, step: int) -> _Times:
-    """The measured times of a task in this step [p, k]; if its first step was not measured, later
-    ones replace it, and the other way round."""
-    first, later = task.first_ns.reshape(-1, 1), task.steady_ns
-    candidates = (first, later) if step == 0 else (later, first)
+def _values(task: Task, *, first: bool) -> _Times:
+    """What was measured of a task in the first step, or in later ones [p, k]; these stand in for a
+    first one that was not measured, and the other way round."""
+    once, later = task.first_ns.reshape(-1, 1), task.steady_ns
+    candidates = (once, later) if first else (later, once)
     return next((values for values in candidates if values.size), later)
 
 
@@ -635,7 +625,7 @@ def _draw(graph: RequestGraph, requests: int, generator: np.random.Generator) ->
     drawn = np.zeros((len(graph.work), requests), dtype=np.int64)
     for node, work in enumerate(graph.work):
         for task, step in work:
-            values = _values(task, step)
+            values = _values(task, first=step == 0)
             if values.size:
                 row = (pipeline * len(values)).astype(np.int64)
                 drawn[node] += values[row, generator.integers(values.shape[1], size=requests)]
@@ -654,19 +644,16 @@ def run_closed_loop(
     The window starts when `warmup` requests are done and ends with request r - `concurrency`.
     Raises InputError if the window is empty.
     """
-    loop = _Loop(graph, durations)
-    last = len(durations) - concurrency
+    loop, last = _Loop(graph, durations), len(durations) - concurrency
     begin = loop.start(concurrency)
     if warmup:
         begin = loop.run_until(warmup)
     before = loop.snapshot()
-    end = loop.run_until(last)
-    window = end - begin
+    window = loop.run_until(last) - begin
     if window <= 0:
         raise InputError("the parts of the workload took no time; record a run that measures them")
-    count = last - warmup
-    busy = {name: until - before[name] for name, until in loop.snapshot().items()}
-    waits = loop.waits[warmup:last]
+    count, waits = last - warmup, loop.waits[warmup:last]
+    busy = zip(loop.snapshot().items(), graph.servers or (1,) * len(before), strict=True)
     return Simulation(
         concurrency=concurrency,
         order=order,
@@ -675,10 +662,7 @@ def run_closed_loop(
         throughput=count / window * 1e9,
         latency_ns=np.array(loop.latencies[warmup:last], dtype=np.float64).round().astype(np.int64),
         utilization={
-            name: time / window / servers
-            for (name, time), servers in zip(
-                busy.items(), graph.servers or (1,) * len(busy), strict=True
-            )
+            name: (until - before[name]) / window / servers for (name, until), servers in busy
         },
         queue_wait_ns={
             name: sum(wait[i] for wait in waits) / count for i, name in enumerate(graph.resources)

@@ -1,4 +1,4 @@
-"""Every call, and what the host did between them."""
+"""Every call, what the host did between them, and the time around the nodes of a device."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from profiler.analysis.commands import is_accelerator, times_recorded
 from profiler.analysis.compilation import COMPILATIONS
 from profiler.analysis.document import Opens, Part, SectionGroup, SectionKind
+from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
 from profiler.analysis.operators import OPERATORS
-from profiler.analysis.result import ReportInput
+from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.submodules import CALLS, are_hidden, hidden_notes
 from profiler.analysis.table_text import (
+    Sentences,
     by_pattern,
     renamed,
     table,
@@ -20,7 +23,9 @@ from profiler.analysis.table_text import (
 )
 from profiler.analysis.timeline import calls_on_axis
 from profiler.run.columns import NS, col
-from profiler.text import said
+from profiler.run.intervals import Stretches
+from profiler.text import Note, NoteCode, Said, said
+from profiler.trace.events import device_kind
 
 _BEGIN = col(
     "drawn_ns",
@@ -168,3 +173,116 @@ SECTION = SectionKind(
     tables=("calls", "compilations", "operators"),
     group=SectionGroup.MODEL,
 )
+
+
+# --- The rule about time around a device's nodes, if nobody recorded when these ran.
+#
+# Where that is recorded, the idle time of the device says it.
+
+
+class AroundNodes(NoteCode):
+    """What of a call's time lies outside of its nodes."""
+
+    PART = "part"
+
+
+_OUTSIDE = 0.20  # of end to end
+_WORTH = 0.005  # of end to end, for a part that is named
+
+
+def outside_nodes(analysis: Analysis) -> Iterator[Finding]:
+    """Calls take longer than the nodes that a device ran in them, and what the host recorded around
+    these says for what. Silent if it was recorded when nodes ran, if the nodes of some calls
+    were not, and if nothing names the rest."""
+    run, total = analysis.inputs.run, end_to_end_ns(analysis)
+    if times_recorded(run.info) or not run.calls["ops_traced"].all():
+        return
+    placed = run.calls.group_by(pl.col("device").cast(pl.String), maintain_order=True)
+    for (device,), calls in placed:
+        if is_accelerator(str(device)):
+            yield from _outside_nodes_of_device(analysis, str(device), calls, total)
+
+
+def _outside_nodes_of_device(
+    analysis: Analysis, device: str, calls: pl.DataFrame, total: int
+) -> Iterator[Finding]:
+    commands = analysis.inputs.run.commands.filter(pl.col("call").is_in(calls["call"].implode()))
+    waits = pl.col("category").is_in(["host", "sync"])
+    nodes = _cover(commands.filter(~waits))
+    whole = _cover(calls)
+    outside = whole.minus(nodes).length
+    parts = [
+        part for part in _around_nodes(commands.filter(waits), nodes) if part[1] >= _WORTH * total
+    ]
+    if share(outside, total) < _OUTSIDE or not parts:
+        return
+    parts.sort(key=lambda part: -part[1])
+    yield Finding(
+        "outside_nodes",
+        {
+            "before_after_ns": outside,
+            "outside_share": share(outside, total),
+            "nodes_ns": nodes.both(whole).length,
+            "parts": tuple(Note.of(AroundNodes.PART, name=n, time_ns=ns) for n, ns in parts),
+        },
+        where=calls_of(analysis, device=device),
+        cost_ns=outside,
+    )
+
+
+def _around_nodes(around: pl.DataFrame, nodes: Stretches) -> Iterator[tuple[str, int]]:
+    """What was recorded around the nodes, by name, the innermost first: how long nothing further in
+    did, in ns."""
+    covers = [(str(name), _cover(rows)) for (name,), rows in around.group_by("layer")]
+    covers.sort(key=lambda part: (part[1].length, part[0]))
+    within = nodes
+    for name, cover in covers:
+        yield name, cover.minus(within).length
+        within = Stretches.of_all((within, cover))
+
+
+def _cover(rows: pl.DataFrame) -> Stretches:
+    start = rows["start_ns"]
+    return Stretches.union(start.to_numpy(), (start + rows["duration_ns"]).to_numpy())
+
+
+_RECOMMENDATION = said(
+    "Look at the largest part: copies of inputs and outputs, queues, power states. Keep buffers "
+    "that host and device share, send several inputs a call, keep the device awake between calls."
+)
+_OF_QNN = said(
+    "Of ONNX Runtime's QNN provider: htp_performance_mode=burst and rpc_control_latency keep the "
+    "accelerator awake and answer sooner, enable_htp_shared_memory_allocator=1 spares copies of "
+    "inputs and outputs. Send several inputs a call."
+)
+_CAVEAT = said("The finer the profile, the longer the time around its nodes.")
+_CAVEAT_OF_QNN = said(
+    "Profiling each node lengthens the time around the nodes: profiling_level=basic measures "
+    "calls with less of this effect."
+)
+
+
+def _outside_nodes(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "{outside_share} of the time, {before_after_ns}, lies outside of the nodes that "
+            "{device} ran: {parts}"
+        ),
+        caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
+        recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
+    )
+
+
+def is_qnn(found: Finding) -> bool:
+    """Whether the device is one of Qualcomm's QNN."""
+    return device_kind(found.where.device or "") == "qnn"
+
+
+def _outside_nodes_change(found: Finding) -> Said:
+    if is_qnn(found):
+        return said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
+    return said("Share buffers with the device; send several inputs a call")
+
+
+RULES = (Rule(outside_nodes, _outside_nodes, _outside_nodes_change),)
+SENTENCES: Sentences = {AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +25,13 @@ from profiler.analysis.idle_causes import (
     DeviceGaps,
     GapPosition,
     HostDoing,
-    InOrder,
     RunTimeline,
     WaitCause,
     cause_on,
-    covered_before,
+    launches_of,
 )
 from profiler.analysis.question import FigureSpec, Table
+from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
 from profiler.run.columns import (
@@ -46,10 +47,10 @@ from profiler.run.columns import (
     empty,
     schema,
 )
-from profiler.run.device_timeline import Busy
-from profiler.run.intervals import Stretches, Times
+from profiler.run.intervals import InOrder, Stretches, Times, covered_before
+from profiler.run.launches import Busy
 from profiler.run.run import Run
-from profiler.text import said
+from profiler.text import Value, said
 from profiler.trace.events import CATEGORIES
 
 # --- Columns of the tables that say who waits for whom; `columns` puts them among the others.
@@ -552,7 +553,8 @@ def kernels_of(of: Inputs) -> dict[str, KernelsOfCalls]:
 @shared
 def timeline_of(of: Inputs) -> RunTimeline:
     """What happened when in the run."""
-    return RunTimeline.of(of.run, of.everything, of.pipelines, of.axis)
+    launches = launches_of(of.run, of.everything)
+    return RunTimeline(of.run, of.everything, of.axis, launches, of.pipelines)
 
 
 def if_times_recorded(
@@ -624,3 +626,65 @@ SENTENCES: Sentences = {
         WaitCause.UNRECORDED: said("work that was not recorded"),
     }
 }
+
+
+# --- What findings say of long gaps, and of the calls in which a device waits longest.
+
+
+DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
+_WORTH_NAMING = 0.25  # of the long gaps: what the host was in meanwhile
+
+
+def gap_evidence(row: Mapping[str, int]) -> dict[str, int]:
+    """The long gaps of a row of the idle table; nothing without any."""
+    gaps, length = row["long_gaps"], row["long_gap_ns"]
+    return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
+
+
+def in_data_loader(
+    analysis: Analysis, row: Mapping[str, Any], causes: Sequence[WaitCause]
+) -> tuple[dict[str, int], int]:
+    """How long the host was in a DataLoader of PyTorch in the longest gaps of a device with one of
+    these causes, and in how many, and how long the gaps are that may be its too and are not among
+    these: shorter ones, if it is in the shortest of these. Nothing if the DataLoader is not most of
+    them, or long gaps are not most of what the device waited."""
+    listed = analysis.gaps.filter(pl.col("device") == row["device"])
+    caused = listed.filter(pl.col("cause").is_in(causes))
+    inside = caused.filter(pl.col("host_activity").fill_null("").str.contains(DATA_LOADER))
+    covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()
+    if 2 * covered < caused["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
+        return {}, 0
+    found = {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
+    also_shorter = found and inside["length_ns"].min() == listed["length_ns"].min()
+    known = listed.filter(pl.col("length_ns") > LONG_GAP_NS)["length_ns"].sum()
+    return found, max(row["long_gap_ns"] - known, 0) if also_shorter else 0
+
+
+def host_in(
+    analysis: Analysis, row: Mapping[str, Any], but: Sequence[int] = ()
+) -> dict[str, Value]:
+    """What the host was in for longest in the longest gaps of a device, `but` those that begin
+    then, and how long; nothing if that is less than a quarter of all long gaps."""
+    idle = (pl.col("cause") != WaitCause.UNRECORDED) & ~pl.col("begin_ns").is_in([*but])
+    doing = (
+        analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
+        .drop_nulls("host_activity")
+        .group_by("host_activity")
+        .agg(took=(pl.col("length_ns") * pl.col("host_activity_share")).sum())
+        .sort("took", "host_activity", descending=True)
+    )
+    if doing.is_empty() or doing["took"][0] < _WORTH_NAMING * row["long_gap_ns"]:
+        return {}
+    return {"host_in": str(doing["host_activity"][0]), "host_in_ns": round(doing["took"][0])}
+
+
+def longest_wait(analysis: Analysis, device: str) -> str | None:
+    """The submodule in whose calls the device waited longest."""
+    rows = (
+        analysis.roofline_roles.filter(pl.col("device") == device)
+        .drop_nulls("submodule")
+        .group_by("submodule")
+        .agg(pl.col("wait_ns").sum())
+        .sort("wait_ns", "submodule")
+    )
+    return str(rows["submodule"][-1]) if len(rows) else None

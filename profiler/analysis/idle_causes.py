@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, SYNC, CommandArrays, is_accelerator, queue_codes
 from profiler.analysis.timeline import Axis, PipelineCalls
-from profiler.run.device_timeline import Busy
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -27,13 +26,10 @@ from profiler.run.intervals import (
     group_heads,
     is_sorted,
     order_by,
-    reaches,
 )
-from profiler.run.launches import blocking_copies, synchronous
+from profiler.run.launches import Busy, blocking_copies, synchronous
 from profiler.run.run import Run
 from profiler.trace.events import device_kind
-
-# --- Words of the tables that say who waits for whom: closed sets.
 
 
 class WaitCause(StrEnum):
@@ -71,120 +67,7 @@ class HostDoing(StrEnum):
     HOST_WORK = "host_work"
 
 
-# --- Unions of time intervals as lists, and how much of one lies before given moments.
-
-
-class InOrder(Struct, frozen=True, eq=False):
-    """Some of many intervals in order of their start, taken by slices of that order. `rows` are
-    their rows, int32 [n]; None if they are all, and stand in order."""
-
-    start: Times
-    end: Times
-    rows: Codes | None
-
-    @classmethod
-    def of(cls, start: Times, end: Times, which: npt.NDArray[np.bool_]) -> InOrder:
-        """Those that `which`, bool [len(start)], chooses."""
-        if which.all() and is_sorted(start):
-            return cls(start, end, None)
-        rows = np.flatnonzero(which).astype(np.int32)
-        if not all(is_sorted(start[rows[part]]) for part in batches(len(rows), overlap=1)):
-            rows = rows[np.argsort(start[rows], kind="stable")]
-        return cls(start, end, rows)
-
-    def __len__(self) -> int:
-        return len(self.start if self.rows is None else self.rows)
-
-    def taken(self, column: Times, places: slice) -> Times:
-        """What a column of all intervals says of these at some places."""
-        return column[places] if self.rows is None else column[self.rows[places]]
-
-    def starts(self, places: slice) -> Times:
-        return self.taken(self.start, places)
-
-    def ends(self, places: slice) -> Times:
-        return self.taken(self.end, places)
-
-
-class Covered:
-    """How much of the union of many intervals lies before moments asked in order. The union
-    itself is never held: it is worked through a batch at a time.
-
-    No interval ends before it starts.
-    """
-
-    def __init__(self, work: InOrder) -> None:
-        self._work = work
-        self._parts = batches(len(work))
-        self._total, self._until = 0, int(work.starts(slice(0, 1))[0]) if len(work) else 0
-        self._next()
-
-    def before(self, moments: Times) -> Times:
-        """How much lies before each moment, int64 [len(moments)]. They are sorted, and none comes
-        before those asked earlier."""
-        found = np.zeros(len(moments), dtype=np.int64)
-        answered = 0
-        while answered < len(moments):
-            last = len(moments)
-            if self._behind is not None:
-                last = int(np.searchsorted(moments, self._behind))
-            found[answered:last] = self._answers(moments[answered:last])
-            answered = last
-            if last < len(moments):
-                self._next()
-        return found
-
-    def _answers(self, moments: Times) -> Times:
-        if not len(self._begin):
-            return np.zeros(len(moments), dtype=np.int64)
-        place = np.searchsorted(self._begin, moments, side="right") - 1
-        inside = self._sums[place] - np.maximum(self._reach[place] - moments, 0)
-        found: Times = np.where(place >= 0, inside, 0)  # before the first: nothing
-        return found
-
-    def _next(self) -> None:
-        """Go on to the next batch, of which there is one."""
-        places = next(self._parts, slice(0, 0))
-        self._begin, self._behind = self._work.starts(places), None
-        self._sums = self._reach = self._begin
-        if not len(self._begin):
-            return
-        behind = self._work.starts(slice(places.stop, places.stop + 1))
-        self._behind = int(behind[0]) if len(behind) else None
-        added, self._reach = reaches(self._work.ends(places), self._until)
-        np.maximum(added, self._begin, out=added)
-        np.subtract(self._reach, added, out=added)
-        self._sums = np.cumsum(added, out=added)
-        self._sums += self._total
-        self._total, self._until = int(self._sums[-1]), int(self._reach[-1])
-
-
-def covered_before(work: InOrder, moments: Times) -> Times:
-    """How much of the union of many intervals lies before each moment, int64 [len(moments)];
-    `moments` are sorted, no interval ends before it starts."""
-    return Covered(work).before(moments)
-
-
-def union_and_shared(some: InOrder, others: InOrder) -> tuple[int, int]:
-    """The length in ns of the union of `some`, and of what of it lies in the union of `others`."""
-    union = shared = 0
-    until = int(some.starts(slice(0, 1))[0]) if len(some) else 0
-    covered = Covered(others)
-    for places in batches(len(some)):
-        moments = np.empty((len(some.starts(places)), 2), dtype=np.int64)
-        before, reach = reaches(some.ends(places), until)
-        np.maximum(before, some.starts(places), out=moments[:, 0])  # none overlaps the one before
-        moments[:, 1] = reach
-        union += int((reach - moments[:, 0]).sum())
-        inside = covered.before(moments.ravel())
-        shared += int((inside[1::2] - inside[::2]).sum())
-        until = int(reach[-1])
-    return union, shared
-
-
 # --- The gaps of each device, in which nothing runs on it, and what each is put down to.
-#
-# `find_gaps` makes them and has the rules.
 
 
 _Flags = npt.NDArray[np.bool_]
@@ -280,10 +163,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         to their lengths."""
         start, end = self.ranges(rows)
         until = np.minimum(start + self._waited(start), end)
-        blocked, kind = (
-            np.ones(len(rows), dtype=np.bool_),
-            (self._in_time(rows), self._unknown(rows)),
-        )
+        blocked = np.ones(len(rows), dtype=np.bool_)
+        kind = (self._in_time(rows), self._unknown(rows))
         head = self._parts(lambda c: c.within(start, until), until - start, blocked, *kind)
         rest = self._parts(lambda c: c.within(until, end), end - until, ~blocked, *kind)
         return head + rest
@@ -332,9 +213,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         for kind, gaps in self._kinds():
             for window, found in zip(windows, sums, strict=True):
                 within = self._overlap_with(gaps.both(window))
-                for name, (length,) in zip(
-                    PARTS, self._parts(within, within(span), *kind).tolist(), strict=True
-                ):
+                lengths = self._parts(within, within(span), *kind).tolist()
+                for name, (length,) in zip(PARTS, lengths, strict=True):
                     found[name] += length
         return sums
 
@@ -344,11 +224,9 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
         borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
         elsewhere, tails, own, others, counted = map(within, borders)
-        copying = within(self.copying)
+        copying, unrecorded = within(self.copying), within(self.unrecorded)
         queue = np.where(in_time, own - tails, 0)
-        launch = own - elsewhere - queue
-        host = counted - others
-        unrecorded = within(self.unrecorded)
+        launch, host = own - elsewhere - queue, counted - others
         return np.stack(
             (
                 np.where(blocked | unknown, 0, launch),
@@ -441,10 +319,12 @@ class DeviceGaps(Struct, frozen=True, eq=False):
 
     def _at_least(self, length: int) -> Times:
         """The rows of the gaps of at least `length` ns, and of those at the ends."""
-        found = (
-            rows.start + np.flatnonzero(self._whole(rows) >= length) for rows in batches(len(self))
+        return np.concatenate(
+            [
+                rows.start + np.flatnonzero(self._whole(rows) >= length)
+                for rows in batches(len(self))
+            ]
         )
-        return np.concatenate([*found])
 
     def _whole(self, rows: slice) -> Times:
         """The lengths of some gaps, with what of those at the ends lies outside of the span."""
@@ -500,28 +380,6 @@ class RunTimeline(Struct, frozen=True, eq=False):
     axis: Axis
     launches: Launches
     pipelines: PipelineCalls
-
-    @classmethod
-    def of(
-        cls,
-        run: Run,
-        commands: CommandArrays | None = None,
-        pipelines: PipelineCalls | None = None,
-        axis: Axis | None = None,
-    ) -> RunTimeline:
-        """The timeline of `run`; `commands`, `pipelines` and `axis` are its own, if the caller has
-        them."""
-        if commands is None:
-            commands = CommandArrays.of(run.commands, run.calls)
-        if pipelines is None:
-            pipelines = PipelineCalls.of(run)
-        return cls(
-            run=run,
-            commands=commands,
-            axis=Axis.of(run, pipelines) if axis is None else axis,
-            launches=launches_of(run, commands),
-            pipelines=pipelines,
-        )
 
 
 # --- Waits of the host that nobody recorded: told by its silence while a device worked.
@@ -612,8 +470,7 @@ def silent_waits(
 # for the host. Else the device was behind, and the command before it is what it waited for. The
 # host waits for a device in
 #
-# - sync commands on a CPU, and host commands that are called Synchronize: for the last command
-# that
+# - sync commands on a CPU, and host commands that are called Synchronize: for the last command that
 #   ended meanwhile;
 # - host commands that launched a transfer and did not return before it had ended, or were blocked
 #   by it (`blocking_copies`): for that;
@@ -714,12 +571,9 @@ class Queues(Struct, frozen=True, eq=False):
         if not len(self.reach):
             return None
         place = int(np.argmax(np.where(self.reach <= last, self.reach, -1)))
-        ended = int(self.reach[place])
-        if ended == last or (
-            ended < last and self.silences.waited(int(self.host[place]), ended, last)
-        ):
-            return place
-        return None
+        ended, host = int(self.reach[place]), int(self.host[place])
+        silent = ended < last and self.silences.waited(host, ended, last)
+        return place if ended == last or silent else None
 
     def _add(
         self, found: list[Stretch], awaited: int, until: int, first: int, moment: int, guessed: bool
@@ -789,10 +643,10 @@ def _waits(
     source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
     on_host = np.flatnonzero(np.isin(commands.category[target], (HOST, SYNC)))
     on_host = on_host[commands.category[source[on_host]] != HOST]
-    hosts = np.concatenate((launches.source[copied], target[on_host]))
-    awaited = _places(row, np.concatenate((launches.target[copied], source[on_host])))
     others, behind = _of_synchronizations(run, commands, reach, heads)
-    hosts, awaited = np.concatenate((hosts, others)), np.concatenate((awaited, behind))
+    hosts = np.concatenate((by[copied], target[on_host], others))
+    places = _places(row, np.concatenate((to[copied], source[on_host])))
+    awaited = np.concatenate((places, behind))
     hosts, awaited = hosts[awaited >= 0], awaited[awaited >= 0]
     returned = np.concatenate((reach[silent], held_until, commands.end[hosts]))
     awaited = np.concatenate((silent, held, awaited))
@@ -812,8 +666,18 @@ def _places(row: Times, wanted: Times) -> Times:
 def _of_synchronizations(
     run: Run, commands: CommandArrays, reach: Times, heads: Times
 ) -> tuple[Times, Times]:
-    """Rows of waits for whatever runs, and the place of what ended last in each, -1 for nothing."""
-    rows = _synchronizations(run.commands, commands)
+    """Rows of waits for whatever runs (sync commands on CPUs, and host commands that are called
+    so), and the place of what ended last in each, -1 for nothing."""
+    layer = run.commands["layer"]
+    names = layer.unique()
+    called = names.filter(names.cast(pl.String).str.contains(_WAITS)).to_physical().to_list()
+    codes = layer.to_physical().to_numpy()
+    found = np.zeros(len(codes), dtype=np.bool_)
+    for code in called:
+        found |= codes == code
+    found &= commands.category == HOST
+    on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), False])
+    rows = np.flatnonzero(found | ((commands.category == SYNC) & on_cpu[commands.device]))
     start, end = commands.start[rows], commands.end[rows]
     awaited = np.full(len(rows), -1)
     ended = start.copy()
@@ -822,18 +686,3 @@ def _of_synchronizations(
         later = (place >= first) & (reach[place] > ended)
         awaited[later], ended[later] = place[later], reach[place[later]]
     return rows, awaited
-
-
-def _synchronizations(frame: pl.DataFrame, commands: CommandArrays) -> Times:
-    """Rows of sync commands on CPUs, and of host commands that are called so."""
-    layer = frame["layer"]
-    names = layer.unique()
-    called = names.filter(names.cast(pl.String).str.contains(_WAITS))
-    codes = layer.to_physical().to_numpy()
-    found = np.zeros(len(frame), dtype=np.bool_)
-    for code in called.to_physical().to_list():
-        found |= codes == code
-    found &= commands.category == HOST
-    on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), False])
-    found |= (commands.category == SYNC) & on_cpu[commands.device]
-    return np.flatnonzero(found)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from profiler.analysis.activity import waits_of
 from profiler.analysis.commands import has_accelerators, is_accelerator
 from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
-    MOSTLY_IN_GRAPHS,
     Rule,
     Words,
     accelerators,
@@ -24,7 +21,6 @@ from profiler.analysis.finding_text import (
     captures_and_replays,
     end_to_end_ns,
     idle_for_host,
-    in_graphs_share,
     named_devices,
     number,
     of_server,
@@ -35,34 +31,39 @@ from profiler.analysis.finding_text import (
     unaligned,
     value_range,
 )
-from profiler.analysis.idle import GAPS, GAPS_SHOWN, IDLE, IDLE_SHOWN, LONG_GAP_NS, gaps_of
+from profiler.analysis.idle import (
+    GAPS,
+    GAPS_SHOWN,
+    IDLE,
+    IDLE_SHOWN,
+    LONG_GAP_NS,
+    gap_evidence,
+    gaps_of,
+    host_in,
+    in_data_loader,
+    longest_wait,
+)
 from profiler.analysis.idle_causes import UNKNOWN_CAUSE, WaitCause
 from profiler.analysis.launch_bound import (
+    HOST_WAIT,
     LAUNCH_GAPS,
     LOAD_AHEAD,
     LOAD_AHEAD_TEXT,
     LOOK_IN_GAPS,
     PREPARE,
     PREPARE_TEXT,
-    Stalls,
+    host_bound,
     host_bound_change,
     host_bound_words,
-    launches_less,
-    loading_ns,
     prepares_inputs,
-    stall_begins,
-    stall_times,
     stalls_of,
     waits_for_data_loader,
     with_data_loader,
     with_host,
 )
-from profiler.analysis.profiling_overhead import tracing_overhead
 from profiler.analysis.question import table_named
-from profiler.analysis.replay import USUAL
-from profiler.analysis.result import Analysis, Finding, Recorded, ReportInput, Where
+from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.step_outliers import cold_calls
-from profiler.analysis.steps import launch_bound_steps
 from profiler.analysis.table_text import (
     Sentences,
     declared_drawing,
@@ -82,10 +83,8 @@ from profiler.analysis.transfers import (
 from profiler.run.columns import Column
 from profiler.run.intervals import Stretches, ends
 from profiler.text import Said, Value, count, filled, said, sentence
-from profiler.trace.events import NO_STEP, device_kind
+from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Device
-
-# --- Words of the evidence of findings: closed sets.
 
 
 class Copied(StrEnum):
@@ -100,12 +99,9 @@ class Copied(StrEnum):
 
 
 _ON_DEVICES = "(?i)DtoD|DeviceToDevice|PtoP|memset|fill"
-DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
-_HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
 _MIN_GAP_SHARE = 0.05  # of end to end
 _EXPOSED = 0.05  # of the device's span
 _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buffering
-_WORTH_NAMING = 0.25  # of the long gaps: what the host was in meanwhile
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
 _IN_CALLS = (WaitCause.LAUNCH, WaitCause.QUEUE, WaitCause.SYNC)
@@ -121,101 +117,6 @@ _WAITS = {  # by column of the idle table
     "other_device_ns": WaitCause.OTHER_DEVICE,
     "data_ns": WaitCause.DATA,
 }
-
-
-def host_bound(analysis: Analysis) -> Iterator[Finding]:
-    """A device waits for the host to launch its next command, within calls. Silent if clocks of
-    devices are not aligned (when the host had called is not known on its clock), if nothing of
-    the host was recorded, and if the run captures graphs or warms up for that. Commands whose
-    launch was not recorded do not count, nor does what the host did once in one of several calls:
-    fewer launches do not gain that."""
-    if unaligned(analysis) or captures_and_replays(analysis) or only_captures(analysis):
-        return
-    total = end_to_end_ns(analysis)
-    for row in accelerators(analysis).to_dicts():
-        device, stalls = row["device"], stalls_of(analysis, device=row["device"])
-        wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
-        if share(wait, total) < _HOST_WAIT:
-            continue
-        loading, unlisted_ns = _data_loader(analysis, row, (WaitCause.LAUNCH, WaitCause.SYNC))
-        evidence: dict[str, Value] = {
-            "host_wait_ns": wait,
-            "host_wait_share": share(wait, total),
-            **_launches(analysis, device),
-            **_of_steps(analysis, device),
-            **_outside_steps(analysis, device, wait),
-            **_gap_evidence(row),
-            **(loading or _host_in(analysis, row, but=stall_begins(analysis))),
-            **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
-            **_slowed_by(analysis),
-            **_in_graphs(analysis, device),
-            **_loading(analysis, device),
-        }
-        found = Finding(
-            "host_bound",
-            evidence,
-            where=calls_of(analysis, _longest_wait(analysis, device), device=device),
-            cost_ns=min(wait, loading["data_loader_ns"] + unlisted_ns) if loading else wait,
-        )
-        if launches_less(found):
-            found = replace(found, cost_ns=max(wait, _by_fewer_launches(analysis, row, stalls)))
-        yield found
-
-
-def _by_fewer_launches(analysis: Analysis, row: Mapping[str, Any], stalls: Stalls | None) -> int:
-    """What fewer launches gain at most, in ns: beside the wait for them what lies between kernels
-    in the queue, and waits between calls to which the host comes sooner. That is no more than the
-    device is idle up to its last work, nor than the host takes in calls, but for `stalls`, and the
-    queue holds back. Queued work that starts later than `USUAL` waits for something else than its
-    launch, and still would. 0 if no launches were recorded: then calls may be done when they
-    return, and no host gets ahead."""
-    run, axis = analysis.inputs.run, analysis.inputs.axis
-    launched = run.commands["device"].gather(run.flows["target"]).cast(pl.String)
-    if not (launched == row["device"]).any():
-        return 0
-    (gaps,) = (one for one in gaps_of(analysis.inputs) if one.device == row["device"])
-    calls = run.calls.filter(pl.col("device").cast(pl.String) == row["device"])
-    host = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
-    host = host.both(gaps.counted).minus(axis.waits)
-    causes = ("launch_ns", "sync_ns", "host_ns", "unknown_cause_ns")
-    ahead = host.clipped(np.iinfo(np.int64).min // 4, gaps.span[0]).length
-    idle = ahead + sum(row[name] for name in causes)
-    launching = host.length
-    if stalls:
-        before = (pl.col("device") == row["device"]) & (pl.col("begin_ns") <= stalls.last_begin_ns)
-        work = int(analysis.calls.filter(before)["busy_ns"].sum())  # that could run meanwhile
-        idle -= max(stalls.length_ns - work, 0)
-        launching -= stalls.length_ns
-    queue = row["queue_ns"] - gaps.long_parts(USUAL)[WaitCause.QUEUE]
-    return int(min(idle, launching) + queue)
-
-
-def _loading(analysis: Analysis, device: str) -> dict[str, Value]:
-    """How long the device waited for what the host loaded; nothing if it did not."""
-    length = loading_ns(analysis, device)
-    return {"loading_ns": length} if length else {}
-
-
-def _in_graphs(analysis: Analysis, device: str) -> dict[str, Value]:
-    """How much of a device's commands graphs launch, if that is most of them."""
-    part = in_graphs_share(analysis, device)
-    return {"in_graphs_share": part} if part > MOSTLY_IN_GRAPHS else {}
-
-
-def _slowed_by(analysis: Analysis) -> dict[str, Value]:
-    """What was recorded that slowed the host, and what recording operators cost in calls if that
-    is known and matters: the host is late for less without it."""
-    evidence: dict[str, Value] = {}
-    recording = analysis.run.recording
-    if recording and recording.with_stack:
-        evidence["recorded"] = Recorded.PYTHON_STACKS
-    elif recording and recording.record_shapes:
-        evidence["recorded"] = Recorded.OPERATORS
-    elif tracing_overhead(analysis) is not None:
-        evidence["recorded"] = Recorded.OPERATORS
-        cost = round(analysis.run.overhead.operators_ns or 0)
-        evidence |= {"recording_ns": cost} if cost else {}
-    return evidence
 
 
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
@@ -234,26 +135,26 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
         largest = max(parts, key=lambda cause: parts[cause])
         stalls = stalls_of(analysis, device=row["device"])
         often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
-        launch_bound = largest is WaitCause.LAUNCH and share(often, total) >= _HOST_WAIT
+        launch_bound = largest is WaitCause.LAUNCH and share(often, total) >= HOST_WAIT
         launch_bound = launch_bound and not captures_and_replays(analysis)
         rest = length - _first_stalls(analysis, row)
         if launch_bound or share(rest, total) < _MIN_GAP_SHARE:
             continue
         for_host = _FOR_HOST if largest in _FOR_HOST else ()
-        loading, unlisted_ns = _data_loader(analysis, row, for_host)
+        loading, unlisted_ns = in_data_loader(analysis, row, for_host)
         gained = min(rest, loading["data_loader_ns"] + unlisted_ns) if loading else rest
-        longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
+        longest = longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         yield Finding(
             "idle_gaps",
             {
-                **_gap_evidence(row),
+                **gap_evidence(row),
                 "gap_share": share(length, total),
                 "cause": largest,
                 "waits_most_ns": parts[largest],
                 **({"denoising_calls": denoising} if denoising else {}),
                 **_unrecorded(analysis, row),
-                **(loading or (_host_in(analysis, row) if for_host else {})),
+                **(loading or (host_in(analysis, row) if for_host else {})),
             },
             where=where or Where(device=row["device"]),
             cost_ns=None if largest is WaitCause.UNRECORDED else gained,
@@ -401,56 +302,6 @@ def idle_device(analysis: Analysis) -> Finding | None:
     )
 
 
-def _launches(analysis: Analysis, device: str) -> dict[str, int]:
-    """How many commands the device got, and how long one took."""
-    rows = analysis.roofline_roles.filter(pl.col("device") == device)
-    commands, busy = int(rows["commands"].sum()), int(rows["total_ns"].sum())
-    return {"commands": commands, "mean_command_ns": busy // commands} if commands else {}
-
-
-def _gap_evidence(row: Mapping[str, int]) -> dict[str, int]:
-    """The long gaps of a row of the idle table; nothing without any."""
-    gaps, length = row["long_gaps"], row["long_gap_ns"]
-    return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
-
-
-def _data_loader(
-    analysis: Analysis, row: Mapping[str, Any], causes: Sequence[WaitCause]
-) -> tuple[dict[str, int], int]:
-    """How long the host was in a DataLoader of PyTorch in the longest gaps of a device with one of
-    these causes, and in how many, and how long the gaps are that may be its too and are not among
-    these: shorter ones, if it is in the shortest of these. Nothing if the DataLoader is not most of
-    them, or long gaps are not most of what the device waited."""
-    listed = analysis.gaps.filter(pl.col("device") == row["device"])
-    caused = listed.filter(pl.col("cause").is_in(causes))
-    inside = caused.filter(pl.col("host_activity").fill_null("").str.contains(DATA_LOADER))
-    covered = inside.select(pl.col("length_ns") * pl.col("host_activity_share")).to_series().sum()
-    if 2 * covered < caused["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
-        return {}, 0
-    found = {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
-    also_shorter = found and inside["length_ns"].min() == listed["length_ns"].min()
-    known = listed.filter(pl.col("length_ns") > LONG_GAP_NS)["length_ns"].sum()
-    return found, max(row["long_gap_ns"] - known, 0) if also_shorter else 0
-
-
-def _host_in(
-    analysis: Analysis, row: Mapping[str, Any], but: Sequence[int] = ()
-) -> dict[str, Value]:
-    """What the host was in for longest in the longest gaps of a device, `but` those that begin
-    then, and how long; nothing if that is less than a quarter of all long gaps."""
-    idle = (pl.col("cause") != WaitCause.UNRECORDED) & ~pl.col("begin_ns").is_in([*but])
-    doing = (
-        analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
-        .drop_nulls("host_activity")
-        .group_by("host_activity")
-        .agg(took=(pl.col("length_ns") * pl.col("host_activity_share")).sum())
-        .sort("took", "host_activity", descending=True)
-    )
-    if doing.is_empty() or doing["took"][0] < _WORTH_NAMING * row["long_gap_ns"]:
-        return {}
-    return {"host_in": str(doing["host_activity"][0]), "host_in_ns": round(doing["took"][0])}
-
-
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
     """How much of a device's waiting nothing tells the cause of, and how many of its commands were
     recorded without their launch; nothing if it knows them all."""
@@ -468,53 +319,6 @@ def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
         "commands": int(here.sum()),
         "unrecorded_launches": int((here & ~launched).sum()),
     }
-
-
-def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
-    """How much of each step is launch-bound, and of that lies before the first kernel of its
-    calls; nothing if there are no steps or nobody knows. Steps in which the host did something
-    once are left out."""
-    calls = analysis.calls.filter(pl.col("device") == device)
-    still = stall_times(analysis).within(calls["begin_ns"].to_numpy(), calls["end_ns"].to_numpy())
-    stalled = calls.filter(still > 0).select("pipeline", "step")
-    steps = launch_bound_steps(calls.join(stalled, on=["pipeline", "step"], how="anti"))
-    if steps is None or steps.before_low_ns is None or steps.before_high_ns is None:
-        return {}
-    return {
-        "least_of_step_ns": steps.low_ns,
-        "median_of_step_ns": steps.median_ns,
-        "most_of_step_ns": steps.high_ns,
-        "least_before_kernel_ns": steps.before_low_ns,
-        "most_before_kernel_ns": steps.before_high_ns,
-    }
-
-
-def _outside_steps(analysis: Analysis, device: str, wait_ns: int) -> dict[str, Value]:
-    """The stage without steps in which most of the wait is, if there is one; nothing else. As in
-    the wait, what the host did once is left out."""
-    if analysis.steps.is_empty():
-        return {}
-    stepped = analysis.calls.filter(pl.col("step") != NO_STEP)["stage"].unique()
-    here = (pl.col("device") == device) & (pl.col("cause") == WaitCause.LAUNCH.value)
-    rows = waits_of(analysis.inputs).filter(here, ~pl.col("stage").is_in(stepped.implode()))
-    for stage, length in rows.group_by("stage").agg(pl.col("wait_ns").sum()).iter_rows():
-        stalls = stalls_of(analysis, device=device, stage=stage)
-        often = length - (stalls.length_ns if stalls else 0)
-        if often > wait_ns / 2:
-            return {"waits_in": stage, "waits_in_ns": often}
-    return {}
-
-
-def _longest_wait(analysis: Analysis, device: str) -> str | None:
-    """The submodule in whose calls the device waited longest."""
-    rows = (
-        analysis.roofline_roles.filter(pl.col("device") == device)
-        .drop_nulls("submodule")
-        .group_by("submodule")
-        .agg(pl.col("wait_ns").sum())
-        .sort("wait_ns", "submodule")
-    )
-    return str(rows["submodule"][-1]) if len(rows) else None
 
 
 def _shares_cores(devices: Mapping[str, Device], device: str) -> bool:
@@ -597,8 +401,6 @@ _BETWEEN_CALLS = said(
 
 
 _FILLED = said("A gap that other requests fill costs nothing.")
-
-
 _WITHOUT_LAUNCHES = said(
     "Of its {commands} commands, {unrecorded_launches} were recorded without their launch. A gap "
     "that other requests fill costs nothing."
@@ -732,11 +534,7 @@ _COPY_CHANGES: Mapping[object, Said] = {
 RULES = (
     Rule(host_bound, host_bound_words, host_bound_change),
     Rule(idle_gaps, _idle_gaps, _idle_gaps_change),
-    Rule(
-        idle_around,
-        _IDLE_AROUND,
-        said("Prepare the next request while this one runs"),
-    ),
+    Rule(idle_around, _IDLE_AROUND, said("Prepare the next request while this one runs")),
     Rule(transfers_exposed, _transfers_exposed, _transfers_change),
     Rule(
         idle_device,
@@ -782,16 +580,12 @@ def critical_path_figure(analysis: Analysis) -> Figure:
 
 def _idle(of: ReportInput) -> Iterator[Part]:
     analysis = of.analysis
-    title, why = (
-        said("What devices waited for, whole run"),
-        why_no_waits(analysis.idle, analysis.run),
-    )
-    if why:
+    title = said("What devices waited for, whole run")
+    if why := why_no_waits(analysis.idle, analysis.run):
         yield Part(title, lead=sentence(why), always=True)
         return
     if analysis.idle.is_empty():
         return
-    figure = idle_figure(analysis)
     columns: list[str | Column] = [*IDLE_SHOWN.split()]
     if not has_accelerators(analysis.idle["device"]):
         columns[columns.index("launch_ns")] = renamed(IDLE, "launch_ns", label="between operators")
@@ -799,7 +593,7 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     notes = [_LATE] if (analysis.idle["sync_ns"] > 0).any() else []
     if has_accelerators(analysis.idle["device"]) and _between_operators(analysis.idle):
         notes.append(_ON_CPUS)
-    yield Part(title, figure=figure, table=made, notes=tuple(notes))
+    yield Part(title, figure=idle_figure(analysis), table=made, notes=tuple(notes))
 
 
 def _between_operators(idle: pl.DataFrame) -> bool:
@@ -889,13 +683,8 @@ SECTION = SectionKind(
     said("Idle time"),
     _parts,
     tables=(
-        "idle",
-        "copies",
-        "busy_timeline",
-        "gaps",
-        "critical_path",
-        "device_transitions",
-        "cpu_fallback",
+        *("idle", "copies", "busy_timeline", "gaps"),
+        *("critical_path", "device_transitions", "cpu_fallback"),
     ),
     group=SectionGroup.DEVICE,
 )

@@ -1,4 +1,4 @@
-"""Host-bound devices: single host stalls, and the wording of launch-bound findings."""
+"""Host-bound devices: what waits for launches, single host stalls, and the wording of findings."""
 
 from __future__ import annotations
 
@@ -12,33 +12,39 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from profiler.analysis.activity import waits_of
 from profiler.analysis.commands import first_calls
 from profiler.analysis.finding_text import (
     MATERIAL,
+    MOSTLY_IN_GRAPHS,
     Rule,
     Words,
     accelerators,
+    calls_of,
+    captures_and_replays,
     end_to_end_ns,
     idle_for_host,
+    in_graphs_share,
     named_devices,
     number,
     on_several,
+    only_captures,
     share,
     texts,
     unaligned,
     value_range,
     works_behind,
 )
+from profiler.analysis.idle import gap_evidence, gaps_of, host_in, in_data_loader, longest_wait
 from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.profiling_overhead import tracing_overhead
 from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times, ends
 from profiler.text import Said, Value, filled, joined, said
-from profiler.trace.events import NO_RANK, rank_of_device
+from profiler.trace.events import NO_RANK, NO_STEP, rank_of_device
 from profiler.trace.manifest_fields import ActivityKind
-
-# --- Words of the evidence of findings: closed sets.
 
 
 class MostlyBetween(StrEnum):
@@ -523,9 +529,179 @@ def _stalls(analysis: Analysis, causes: Sequence[WaitCause]) -> Iterator[dict[st
     calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
     several = {name for name, number in calls.iter_rows() if number > 1}
     for row in waited.filter(pl.col("length_ns") >= _LONG_NS).to_dicts():
-        others = waited.filter(
-            (pl.col("submodule") == row["submodule"]) & (pl.col("call") != row["call"])
-        )
+        others = waited.filter(pl.col("call") != row["call"], submodule=row["submodule"])
         longest = others["length_ns"].max() or 0
         if row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
             yield row
+
+
+# --- How long the device waited in each step for the host to launch, and how long of that before
+# the first kernel of its calls.
+
+
+class LaunchBoundSteps(Struct, frozen=True):
+    """Shortest, median and longest time of some steps in which their calls were launch-bound;
+    shortest and longest of that before their first kernels, None if unknown."""
+
+    low_ns: int
+    median_ns: int
+    high_ns: int
+    before_low_ns: int | None
+    before_high_ns: int | None
+
+
+def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
+    """Of the steps of the table of calls, or some of its rows; None without steps."""
+    in_steps, first = calls.filter(pl.col("step") >= 0), pl.col("before_kernel_ns")
+    steps = in_steps.group_by("pipeline", "step").agg(
+        pl.col("launch_bound_ns").sum(),
+        before=pl.when(first.is_not_null().all()).then(first.sum()),
+    )
+    if steps.is_empty():
+        return None
+    bound = sorted(steps["launch_bound_ns"].to_list())
+    before = sorted(steps["before"].drop_nulls().to_list())
+    known = len(before) == len(bound)
+    return LaunchBoundSteps(
+        low_ns=bound[0],
+        median_ns=round(np.median(bound)),
+        high_ns=bound[-1],
+        before_low_ns=before[0] if known else None,
+        before_high_ns=before[-1] if known else None,
+    )
+
+
+# --- A rule about devices that wait for the host to launch, within calls.
+
+
+HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
+
+
+def host_bound(analysis: Analysis) -> Iterator[Finding]:
+    """A device waits for the host to launch its next command, within calls. Silent if clocks of
+    devices are not aligned (when the host had called is not known on its clock), if nothing of
+    the host was recorded, and if the run captures graphs or warms up for that. Commands whose
+    launch was not recorded do not count, nor does what the host did once in one of several calls:
+    fewer launches do not gain that."""
+    if unaligned(analysis) or captures_and_replays(analysis) or only_captures(analysis):
+        return
+    total = end_to_end_ns(analysis)
+    for row in accelerators(analysis).to_dicts():
+        device, stalls = row["device"], stalls_of(analysis, device=row["device"])
+        wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
+        if share(wait, total) < HOST_WAIT:
+            continue
+        loading, unlisted_ns = in_data_loader(analysis, row, (WaitCause.LAUNCH, WaitCause.SYNC))
+        evidence: dict[str, Value] = {
+            "host_wait_ns": wait,
+            "host_wait_share": share(wait, total),
+            **_launches(analysis, device),
+            **_of_steps(analysis, device),
+            **_outside_steps(analysis, device, wait),
+            **gap_evidence(row),
+            **(loading or host_in(analysis, row, but=stall_begins(analysis))),
+            **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
+            **_slowed_by(analysis),
+            **_in_graphs(analysis, device),
+            **_loading(analysis, device),
+        }
+        found = Finding(
+            "host_bound",
+            evidence,
+            where=calls_of(analysis, longest_wait(analysis, device), device=device),
+            cost_ns=min(wait, loading["data_loader_ns"] + unlisted_ns) if loading else wait,
+        )
+        if launches_less(found):
+            found = replace(found, cost_ns=max(wait, _by_fewer_launches(analysis, row, stalls)))
+        yield found
+
+
+def _by_fewer_launches(analysis: Analysis, row: Mapping[str, Any], stalls: Stalls | None) -> int:
+    """What fewer launches gain at most, in ns: beside the wait for them what lies between kernels
+    in the queue, and waits between calls to which the host comes sooner. That is no more than the
+    device is idle up to its last work, nor than the host takes in calls, but for `stalls`, and the
+    queue holds back. 0 if no launches were recorded: then calls may be done when they return, and
+    no host gets ahead."""
+    run, axis = analysis.inputs.run, analysis.inputs.axis
+    launched = run.commands["device"].gather(run.flows["target"]).cast(pl.String)
+    if not (launched == row["device"]).any():
+        return 0
+    (gaps,) = (one for one in gaps_of(analysis.inputs) if one.device == row["device"])
+    calls = run.calls.filter(pl.col("device").cast(pl.String) == row["device"])
+    host = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
+    host = host.both(gaps.counted).minus(axis.waits)
+    causes = ("launch_ns", "sync_ns", "queue_ns", "host_ns", "unknown_cause_ns")
+    ahead = host.clipped(np.iinfo(np.int64).min // 4, gaps.span[0]).length
+    idle = ahead + sum(row[name] for name in causes)
+    launching = host.length - (stalls.length_ns if stalls else 0)
+    return int(min(idle, launching + row["queue_ns"]))
+
+
+def _loading(analysis: Analysis, device: str) -> dict[str, Value]:
+    """How long the device waited for what the host loaded; nothing if it did not."""
+    length = loading_ns(analysis, device)
+    return {"loading_ns": length} if length else {}
+
+
+def _in_graphs(analysis: Analysis, device: str) -> dict[str, Value]:
+    """How much of a device's commands graphs launch, if that is most of them."""
+    part = in_graphs_share(analysis, device)
+    return {"in_graphs_share": part} if part > MOSTLY_IN_GRAPHS else {}
+
+
+def _slowed_by(analysis: Analysis) -> dict[str, Value]:
+    """What was recorded that slowed the host, and what recording operators cost in calls if that
+    is known and matters: the host is late for less without it."""
+    evidence: dict[str, Value] = {}
+    recording = analysis.run.recording
+    if recording and recording.with_stack:
+        evidence["recorded"] = Recorded.PYTHON_STACKS
+    elif recording and recording.record_shapes:
+        evidence["recorded"] = Recorded.OPERATORS
+    elif tracing_overhead(analysis) is not None:
+        evidence["recorded"] = Recorded.OPERATORS
+        cost = round(analysis.run.overhead.operators_ns or 0)
+        evidence |= {"recording_ns": cost} if cost else {}
+    return evidence
+
+
+def _launches(analysis: Analysis, device: str) -> dict[str, int]:
+    """How many commands the device got, and how long one took."""
+    rows = analysis.roofline_roles.filter(pl.col("device") == device)
+    commands, busy = int(rows["commands"].sum()), int(rows["total_ns"].sum())
+    return {"commands": commands, "mean_command_ns": busy // commands} if commands else {}
+
+
+def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
+    """How much of each step is launch-bound, and of that lies before the first kernel of its
+    calls; nothing if there are no steps or nobody knows. Steps in which the host did something
+    once are left out."""
+    calls = analysis.calls.filter(pl.col("device") == device)
+    still = stall_times(analysis).within(calls["begin_ns"].to_numpy(), calls["end_ns"].to_numpy())
+    stalled = calls.filter(still > 0).select("pipeline", "step")
+    steps = launch_bound_steps(calls.join(stalled, on=["pipeline", "step"], how="anti"))
+    if steps is None or steps.before_low_ns is None or steps.before_high_ns is None:
+        return {}
+    return {
+        "least_of_step_ns": steps.low_ns,
+        "median_of_step_ns": steps.median_ns,
+        "most_of_step_ns": steps.high_ns,
+        "least_before_kernel_ns": steps.before_low_ns,
+        "most_before_kernel_ns": steps.before_high_ns,
+    }
+
+
+def _outside_steps(analysis: Analysis, device: str, wait_ns: int) -> dict[str, Value]:
+    """The stage without steps in which most of the wait is, if there is one; nothing else. As in
+    the wait, what the host did once is left out."""
+    if analysis.steps.is_empty():
+        return {}
+    stepped = analysis.calls.filter(pl.col("step") != NO_STEP)["stage"].unique()
+    here = (pl.col("device") == device) & (pl.col("cause") == WaitCause.LAUNCH.value)
+    rows = waits_of(analysis.inputs).filter(here, ~pl.col("stage").is_in(stepped.implode()))
+    for stage, length in rows.group_by("stage").agg(pl.col("wait_ns").sum()).iter_rows():
+        stalls = stalls_of(analysis, device=device, stage=stage)
+        often = length - (stalls.length_ns if stalls else 0)
+        if often > wait_ns / 2:
+            return {"waits_in": stage, "waits_in_ns": often}
+    return {}

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.commands import CommandArrays, unsteady_calls
 from profiler.analysis.context import Inputs, steps_of
 from profiler.analysis.document import Bars, Figure, Part
+from profiler.analysis.launch_bound import launch_bound_steps
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput, StepSource, StepSummary
 from profiler.analysis.step_matrix import (
@@ -139,42 +139,6 @@ STEPS: tuple[Column, ...] = (
     ),
     col("outlier", BOOL, "whether it is an outlier by the rule in the summary"),
 )
-
-
-# --- How long the device waited in each step for the host to launch, and how long of that before
-# the first kernel of its calls.
-
-
-class LaunchBoundSteps(Struct, frozen=True):
-    """Shortest, median and longest time of some steps in which their calls were launch-bound;
-    shortest and longest of that before their first kernels, None if unknown."""
-
-    low_ns: int
-    median_ns: int
-    high_ns: int
-    before_low_ns: int | None
-    before_high_ns: int | None
-
-
-def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
-    """Of the steps of the table of calls, or some of its rows; None without steps."""
-    in_steps, first = calls.filter(pl.col("step") >= 0), pl.col("before_kernel_ns")
-    steps = in_steps.group_by("pipeline", "step").agg(
-        pl.col("launch_bound_ns").sum(),
-        before=pl.when(first.is_not_null().all()).then(first.sum()),
-    )
-    if steps.is_empty():
-        return None
-    bound = sorted(steps["launch_bound_ns"].to_list())
-    before = sorted(steps["before"].drop_nulls().to_list())
-    known = len(before) == len(bound)
-    return LaunchBoundSteps(
-        low_ns=bound[0],
-        median_ns=round(np.median(bound)),
-        high_ns=bound[-1],
-        before_low_ns=before[0] if known else None,
-        before_high_ns=before[-1] if known else None,
-    )
 
 
 # --- Statistics over the denoising steps of a run, and which of them stand out.

@@ -16,8 +16,6 @@ from profiler.analysis.commands import (
     COMPUTES,
     MOVES,
     CommandArrays,
-    is_accelerator,
-    times_recorded,
 )
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
@@ -33,7 +31,7 @@ from profiler.analysis.finding_text import (
     texts,
 )
 from profiler.analysis.idle import gaps_of
-from profiler.analysis.idle_causes import PARTS, InOrder, WaitCause, union_and_shared
+from profiler.analysis.idle_causes import PARTS, WaitCause
 from profiler.analysis.question import Table
 from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, Where
@@ -52,82 +50,18 @@ from profiler.run.columns import (
     schema,
     typed,
 )
-from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
+from profiler.run.intervals import (
+    Codes,
+    InOrder,
+    Times,
+    batches,
+    physical_codes,
+    text_codes,
+    union_and_shared,
+)
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, Said, Value, filled, said
-from profiler.trace.events import CATEGORIES, device_kind
-
-# --- Words of the evidence of findings: closed sets.
-
-
-class AroundNodes(NoteCode):
-    """What of a call's time lies outside of its nodes."""
-
-    PART = "part"
-
-
-# --- The rule about time around a device's nodes, if nobody recorded when these ran.
-#
-# Where that is recorded, the idle time of the device says it.
-
-
-_OUTSIDE = 0.20  # of end to end
-_WORTH = 0.005  # of end to end, for a part that is named
-
-
-def outside_nodes(analysis: Analysis) -> Iterator[Finding]:
-    """Calls take longer than the nodes that a device ran in them, and what the host recorded around
-    these says for what. Silent if it was recorded when nodes ran, if the nodes of some calls
-    were not, and if nothing names the rest."""
-    run, total = analysis.inputs.run, end_to_end_ns(analysis)
-    if times_recorded(run.info) or not run.calls["ops_traced"].all():
-        return
-    placed = run.calls.group_by(pl.col("device").cast(pl.String), maintain_order=True)
-    for (device,), calls in placed:
-        if is_accelerator(str(device)):
-            yield from _outside_nodes_of_device(analysis, str(device), calls, total)
-
-
-def _outside_nodes_of_device(
-    analysis: Analysis, device: str, calls: pl.DataFrame, total: int
-) -> Iterator[Finding]:
-    commands = analysis.inputs.run.commands.filter(pl.col("call").is_in(calls["call"].implode()))
-    waits = pl.col("category").is_in(["host", "sync"])
-    nodes = _cover(commands.filter(~waits))
-    whole = _cover(calls)
-    outside = whole.minus(nodes).length
-    parts = [part for part in _parts(commands.filter(waits), nodes) if part[1] >= _WORTH * total]
-    if share(outside, total) < _OUTSIDE or not parts:
-        return
-    parts.sort(key=lambda part: -part[1])
-    yield Finding(
-        "outside_nodes",
-        {
-            "before_after_ns": outside,
-            "outside_share": share(outside, total),
-            "nodes_ns": nodes.both(whole).length,
-            "parts": tuple(Note.of(AroundNodes.PART, name=n, time_ns=ns) for n, ns in parts),
-        },
-        where=calls_of(analysis, device=device),
-        cost_ns=outside,
-    )
-
-
-def _parts(around: pl.DataFrame, nodes: Stretches) -> Iterator[tuple[str, int]]:
-    """What was recorded around the nodes, by name, the innermost first: how long nothing further in
-    did, in ns."""
-    covers = [(str(name), _cover(rows)) for (name,), rows in around.group_by("layer")]
-    covers.sort(key=lambda part: (part[1].length, part[0]))
-    within = nodes
-    for name, cover in covers:
-        yield name, cover.minus(within).length
-        within = Stretches.of_all((within, cover))
-
-
-def _cover(rows: pl.DataFrame) -> Stretches:
-    start = rows["start_ns"]
-    return Stretches.union(start.to_numpy(), (start + rows["duration_ns"]).to_numpy())
-
+from profiler.text import Value, filled, said
+from profiler.trace.events import CATEGORIES
 
 # --- Rules about ONNX Runtime sessions on several execution providers.
 
@@ -144,8 +78,7 @@ def cpu_fallback(analysis: Analysis) -> Iterator[Finding]:
     crossings = scaled(analysis, _crossings(analysis), "cost_ns")
     rows = scaled(analysis, analysis.cpu_fallback, "total_ns")
     for (submodule,), nodes in rows.group_by("submodule", maintain_order=True):
-        of_submodule = crossings.filter(pl.col("submodule") == submodule)
-        crossing = float(of_submodule["cost_ns"].sum())
+        crossing = float(crossings.filter(submodule=submodule)["cost_ns"].sum())
         cost = float(nodes["total_ns"].sum()) + crossing
         if share(cost, total) < MATERIAL:
             continue
@@ -177,19 +110,11 @@ def provider_switches(analysis: Analysis) -> Iterator[Finding]:
         evidence: dict[str, Value] = {
             "switches": row["switches"],
             "switches_per_call": round(each, 1),
-            "copies": row["copies"],
-            "copy_ns": row["copy_ns"],
-            "gap_ns": row["gap_ns"],
-            "providers": row["providers"],
+            **{name: row[name] for name in ("copies", "copy_ns", "gap_ns", "providers")},
+            **({"copied_bytes": row["bytes"]} if row["bytes"] else {}),
         }
-        if row["bytes"]:
-            evidence["copied_bytes"] = row["bytes"]
-        yield Finding(
-            "provider_switches",
-            evidence,
-            where=calls_of(analysis, row["submodule"]),
-            cost_ns=round(row["cost_ns"]),
-        )
+        where, cost = calls_of(analysis, row["submodule"]), round(row["cost_ns"])
+        yield Finding("provider_switches", evidence, where, cost_ns=cost)
 
 
 def _crossings(analysis: Analysis) -> pl.DataFrame:
@@ -236,20 +161,17 @@ def blocking_copies(analysis: Analysis) -> Iterator[Finding]:
             gain = exposed + min(waited, idle_for_host(analysis, gaps.device))
         longest = own.row(0, named=True)
         submodules = analysis.calls.filter(pl.col("call") == longest["call"])["submodule"]
+        size = None if own["bytes_written"].null_count() else int(own["bytes_written"].sum())
         evidence: dict[str, Value] = {
             "copies": len(own),
             "copy_ns": exposed,
             "idle_behind_ns": idle,
             "stopped_ns": exposed + idle,
             "host_wait_ns": waited,
+            **({} if size is None else {"copied_bytes": size}),
         }
-        if own["bytes_written"].null_count() == 0:
-            evidence["copied_bytes"] = int(own["bytes_written"].sum())
-        where = Where(
-            device=gaps.device,
-            layer=str(longest["layer"]),
-            submodule=str(submodules[0]) if len(submodules) else None,
-        )
+        submodule = str(submodules[0]) if len(submodules) else None
+        where = Where(device=gaps.device, layer=str(longest["layer"]), submodule=submodule)
         yield Finding("blocking_copies", evidence, where, cost_ns=gain)
 
 
@@ -262,38 +184,6 @@ def gain_without(analysis: Analysis, copies: Times) -> int | None:
         return None
     works = gains.whole.recording.works
     return max(gains.without_waits(gains.waits_for(copies), np.isin(works.row, copies)), 0)
-
-
-_RECOMMENDATION = said(
-    "Look at the largest part: copies of inputs and outputs, queues, power states. Keep buffers "
-    "that host and device share, send several inputs a call, keep the device awake between calls."
-)
-_OF_QNN = said(
-    "Of ONNX Runtime's QNN provider: htp_performance_mode=burst and rpc_control_latency keep the "
-    "accelerator awake and answer sooner, enable_htp_shared_memory_allocator=1 spares copies of "
-    "inputs and outputs. Send several inputs a call."
-)
-_CAVEAT = said("The finer the profile, the longer the time around its nodes.")
-_CAVEAT_OF_QNN = said(
-    "Profiling each node lengthens the time around the nodes: profiling_level=basic measures "
-    "calls with less of this effect."
-)
-
-
-def _outside_nodes(found: Finding) -> Words:
-    return Words(
-        title=said(
-            "{outside_share} of the time, {before_after_ns}, lies outside of the nodes that "
-            "{device} ran: {parts}"
-        ),
-        caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
-        recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
-    )
-
-
-def is_qnn(found: Finding) -> bool:
-    """Whether the device is one of Qualcomm's QNN."""
-    return device_kind(found.where.device or "") == "qnn"
 
 
 def _provider_switches(found: Finding) -> Words:
@@ -313,12 +203,6 @@ def _provider_switches(found: Finding) -> Words:
             "minimum size of subgraphs, or the whole submodule on one provider."
         ),
     )
-
-
-def _outside_nodes_change(found: Finding) -> Said:
-    if is_qnn(found):
-        return said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
-    return said("Share buffers with the device; send several inputs a call")
 
 
 def _blocking_copies(found: Finding) -> Words:
@@ -352,7 +236,6 @@ RULES = (
         _blocking_copies,
         said("Copy into pinned memory, non_blocking=True; keep values on the device"),
     ),
-    Rule(outside_nodes, _outside_nodes, _outside_nodes_change),
     Rule(
         cpu_fallback,
         Words(
@@ -380,9 +263,6 @@ RULES = (
 )
 
 
-# --- Words of the tables that say who waits for whom: closed sets.
-
-
 class CopyDirection(StrEnum):
     """From where to where something is copied."""
 
@@ -393,7 +273,7 @@ class CopyDirection(StrEnum):
     HOST_TO_HOST = "host_to_host"
 
 
-# --- Columns of the tables that say who waits for whom; `columns` puts them among the others.
+# --- The columns of switches between providers, and of what fell back to the CPU.
 
 
 DEVICE_TRANSITIONS: tuple[Column, ...] = (
@@ -446,9 +326,8 @@ _TO_HOST, _FROM_HOST = "MemcpyToHost", "MemcpyFromHost"
 def transition_tables(
     calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """One row a submodule and direction (`DEVICE_TRANSITIONS`), longest copies and gaps
-    first, and one a layer that fell back (`columns.CPU_FALLBACK`), longest first; empty for
-    sessions with one provider.
+    """One row a submodule and direction (`DEVICE_TRANSITIONS`), longest copies and gaps first, and
+    one a layer that fell back (`CPU_FALLBACK`), longest first; none for one provider.
 
     `commands` are the arrays of `frame`, in order of call and start; `calls` are their calls.
     """
@@ -533,10 +412,14 @@ def _transitions(
         }
     )
     both = pl.concat([switches, _copies(nodes, frame, end - start)], how="diagonal")
-    switched = pl.col("switch").is_not_null()
-    known = pl.col("bytes").is_not_null().any()
+    switched, known = pl.col("switch").is_not_null(), pl.col("bytes").is_not_null().any()
+    providers = pl.Series(nodes.providers, dtype=pl.String)
     table = (
-        _with_names(both, nodes, submodule)
+        both.with_columns(
+            submodule=submodule.gather(both["call"]),
+            source=providers.gather(both["source"]),
+            target=providers.gather(both["target"]),
+        )
         .group_by("submodule", "source", "target")
         .agg(
             calls=pl.col("call").filter(switched).n_unique(),
@@ -556,8 +439,7 @@ def _copies(nodes: _Nodes, frame: pl.DataFrame, took: Times) -> pl.DataFrame:
     """The copies whose other side is a provider that the call has beside the CPU's."""
     place = np.flatnonzero(nodes.provider < 0)
     copied = frame.select("op_type", "bytes_read", "bytes_written")[nodes.rows[place]]
-    op_type = copied["op_type"].cast(pl.String)
-    to_host = (op_type == _TO_HOST).fill_null(value=False).to_numpy()
+    to_host = (copied["op_type"].cast(pl.String) == _TO_HOST).fill_null(value=False).to_numpy()
     cpu = nodes.providers.index(_CPU) if _CPU in nodes.providers else -1
     before, behind = _neighbours(nodes, cpu)
     other = np.where(
@@ -592,33 +474,19 @@ def _neighbours(nodes: _Nodes, cpu: int) -> tuple[Times, Times]:
     return found[0], found[1]
 
 
-def _with_names(table: pl.DataFrame, nodes: _Nodes, submodule: pl.Series) -> pl.DataFrame:
-    """With the submodule of each call, and the names of providers for their numbers."""
-    providers = pl.Series(nodes.providers, dtype=pl.String)
-    return table.with_columns(
-        submodule=submodule.gather(table["call"]),
-        source=providers.gather(table["source"]),
-        target=providers.gather(table["target"]),
-    )
-
-
 def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series) -> pl.DataFrame:
     """What stands between two nodes of other providers is one row of nodes and copies."""
     if _CPU not in nodes.providers:
         return empty(CPU_FALLBACK)
     on_cpu = nodes.provider == nodes.providers.index(_CPU)
     new_call = np.append(True, nodes.call[1:] != nodes.call[:-1])
-    columns = ("layer", "op_type", "duration_ns")
-    found = (
-        frame.select(*columns)[nodes.rows]
-        .with_columns(pl.col("layer", "op_type").cast(pl.String))
-        .with_columns(
-            call=nodes.call,
-            place=pl.int_range(pl.len()),
-            row=np.cumsum(new_call | ((nodes.provider >= 0) & ~on_cpu)),
-            on_cpu=on_cpu,
-            copy=nodes.provider < 0,
-        )
+    found = frame.select("layer", "op_type", "duration_ns")[nodes.rows].with_columns(
+        pl.col("layer", "op_type").cast(pl.String),
+        call=nodes.call,
+        place=pl.int_range(pl.len()),
+        row=np.cumsum(new_call | ((nodes.provider >= 0) & ~on_cpu)),
+        on_cpu=on_cpu,
+        copy=nodes.provider < 0,
     )
     place, to_host = pl.col("place"), pl.col("op_type") == _TO_HOST
     node, copy = pl.col("on_cpu"), pl.col("copy")
@@ -630,12 +498,10 @@ def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series)
     cpu_fallback = found.filter("on_cpu").join(copied.filter("cpu_fallback"), on="row", how="semi")
     table = (
         cpu_fallback.with_columns(
-            submodule=submodule.gather(cpu_fallback["call"]),
-            provider=pl.lit(_CPU),
-            total_ns=pl.col("duration_ns").clip(0),
+            submodule=submodule.gather(cpu_fallback["call"]), provider=pl.lit(_CPU)
         )
         .group_by("submodule", "layer", "op_type", "provider")
-        .agg(nodes=pl.len(), total_ns=pl.col("total_ns").sum())
+        .agg(nodes=pl.len(), total_ns=pl.col("duration_ns").clip(0).sum())
         .sort(["total_ns", "submodule", "layer", "op_type"], descending=[True, False, False, False])
     )
     return table.select(typed(CPU_FALLBACK))
@@ -671,12 +537,6 @@ COPIES: tuple[Column, ...] = (
 
 
 # --- Copies by direction: how fast they were, and how much of their time computation hid.
-#
-# With |A| the length of the union of A, T the copies of one direction on a device and C what it
-# computed (commands of category compute or other),
-#
-#     hidden = |T and C|        hidden_share = hidden / |T|
-#
 # Collectives and fills (memset) are no copies.
 
 
@@ -694,8 +554,7 @@ def copy_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
     """One row a device and direction (`columns.COPIES`), the longest of each device first;
     `commands` are those of `run`."""
     found: list[tuple[object, ...]] = []
-    direction = _directions(run, commands)
-    if direction is not None:
+    if (direction := _directions(run, commands)) is not None:
         for device, name in enumerate(commands.devices):
             found += _copies_of_device(run, commands, device, name, direction)
     table = pl.DataFrame(found, schema=schema(COPIES), orient="row")
@@ -731,15 +590,14 @@ class _NameMarks(Struct, frozen=True, eq=False):
         present = column.unique().drop_nulls()
         codes = present.to_physical().to_numpy()
         table = np.zeros(int(codes.max(initial=0)) + 2, dtype=np.uint8)
-        table[codes] = [_marks(name) for name in present.cast(pl.String)]
+        table[codes] = [
+            sum(1 << bit for bit, pattern in enumerate(_PATTERNS) if pattern.search(name))
+            for name in present.cast(pl.String)
+        ]
         return cls(column, table)
 
     def marks(self, rows: slice) -> npt.NDArray[np.uint8]:
         return self.table[physical_codes(self.column, rows, len(self.table) - 1)]
-
-
-def _marks(name: str) -> int:
-    return sum(1 << bit for bit, pattern in enumerate(_PATTERNS) if pattern.search(name))
 
 
 def _meaning(marks: int) -> int:
@@ -747,11 +605,10 @@ def _meaning(marks: int) -> int:
     no_copy, *named = (bool(marks >> bit & 1) for bit in range(len(_PATTERNS)))
     if no_copy:
         return _NONE
-    otherwise = CopyDirection.DEVICE_TO_DEVICE
-    if marks & _IS_DMA:
-        otherwise = CopyDirection.HOST_AND_DEVICE
-    directions = [code for there, (_, code) in zip(named, _DIRECTION_NAMES, strict=True) if there]
-    return [*CopyDirection].index(next(iter(directions), otherwise))
+    dma = bool(marks & _IS_DMA)
+    otherwise = CopyDirection.HOST_AND_DEVICE if dma else CopyDirection.DEVICE_TO_DEVICE
+    directions = (code for there, (_, code) in zip(named, _DIRECTION_NAMES, strict=True) if there)
+    return [*CopyDirection].index(next(directions, otherwise))
 
 
 _PATTERNS = (_NO_COPY, *(pattern for pattern, _ in _DIRECTION_NAMES))
@@ -773,17 +630,8 @@ def _copies_of_device(
         copies = InOrder.of(commands.start, commands.end, here & (direction == place))
         wall, hidden = union_and_shared(copies, work)
         total, took, size = _sums(run, copies)
-        yield (
-            name,
-            code.value,
-            len(copies),
-            size,
-            total,
-            wall,
-            size / took if size is not None and took else None,
-            hidden,
-            hidden / wall,
-        )
+        rate = size / took if size is not None and took else None
+        yield name, code.value, len(copies), size, total, wall, rate, hidden, hidden / wall
 
 
 def _sums(run: Run, copies: InOrder) -> tuple[int, int, int | None]:
@@ -847,10 +695,6 @@ TABLES = (
 )
 
 
-# --- What is said of copies.
-
-
 SENTENCES: Sentences = {
-    AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")},
     CopyDirection: {CopyDirection.HOST_AND_DEVICE: said("between host and device")},
 }

@@ -6,7 +6,8 @@ import dataclasses
 
 import polars as pl
 
-from profiler.analysis.idle_causes import RunTimeline
+from profiler.analysis import Axis, CommandArrays, PipelineCalls
+from profiler.analysis.idle_causes import RunTimeline, launches_of
 from profiler.run import FLOWS, Run, schema
 from tests.runs import Command
 
@@ -40,4 +41,7 @@ def linked(run: Run, *pairs: tuple[int, int]) -> Run:
 
 def timeline(run: Run) -> RunTimeline:
     """The timeline of `run`, its calls in order."""
-    return RunTimeline.of(dataclasses.replace(run, calls=run.calls.sort("call")))
+    run = dataclasses.replace(run, calls=run.calls.sort("call"))
+    commands, pipelines = CommandArrays.of(run.commands, run.calls), PipelineCalls.of(run)
+    axis, launches = Axis.of(run, pipelines), launches_of(run, commands)
+    return RunTimeline(run, commands, axis, launches, pipelines)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis.idle_causes import (
-    InOrder,
-    covered_before,
-    union_and_shared,
-)
 from profiler.run import intervals as batches
+from profiler.run.intervals import InOrder, covered_before, union_and_shared
 
 SPAN = 200  # ns
 

@@ -1,6 +1,6 @@
 """Runs for the rule about time around nodes."""
 
-from profiler.analysis.transfers import AroundNodes
+from profiler.analysis.calls import AroundNodes
 from profiler.text import Note
 from tests.analysis.findings.cases import analyzed, misses, triggers
 from tests.runs import Command, make_call

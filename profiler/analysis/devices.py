@@ -33,7 +33,6 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.health import busy_unknown, is_host_only
 from profiler.analysis.host_activity import dropped_tiles
 from profiler.analysis.idle import busy_of
-from profiler.analysis.memory import device_weights
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.table_text import renamed, table
@@ -51,13 +50,13 @@ from profiler.run.columns import (
     col,
     typed,
 )
-from profiler.run.device_timeline import Busy, work_axes
+from profiler.run.device_timeline import work_axes
 from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
-from profiler.run.launches import device_work
+from profiler.run.launches import Busy, device_work
 from profiler.run.run import Run
 from profiler.text import Said, counted, joined, percent, said
 from profiler.trace.events import CATEGORIES, NO_RANK, device_kind, rank_of_device
-from profiler.trace.manifest_fields import Device
+from profiler.trace.manifest_fields import Device, Submodule
 
 # --- The columns of devices.
 
@@ -641,3 +640,41 @@ SECTION = SectionKind(
     tables=("devices", "counter_timeline"),
     group=SectionGroup.DEVICE,
 )
+
+
+# --- Weights by device: what must fit there before anything runs.
+
+
+def device_weights(
+    submodules: Mapping[str, Submodule], devices: Mapping[str, Device]
+) -> dict[str, int]:
+    """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
+
+    If a device does not tell, its submodules are added up; weights that they share
+    (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody gave of is
+    left out.
+    """
+    totals: dict[str, int] = {}
+    unknown: set[str] = set()
+    for known in submodules.values():
+        size = _own_bytes(known)
+        if size is None:
+            unknown.add(known.device)
+        else:
+            totals[known.device] = totals.get(known.device, 0) + size
+    for name, device in devices.items():
+        if device.weight_bytes is not None:
+            totals[name] = device.weight_bytes
+    named = {name: size for name, size in totals.items() if name}
+    return {name: size for name, size in named.items() if name not in unknown and size < 1 << 63}
+
+
+def submodule_weights(submodules: Mapping[str, Submodule]) -> dict[str, int | None]:
+    """Bytes of weights by submodule, but those shared with one before; None if unknown."""
+    return {name: _own_bytes(known) for name, known in submodules.items()}
+
+
+def _own_bytes(known: Submodule) -> int | None:
+    """Bytes of a submodule's weights but those that it shares with one before."""
+    size = known.weight_bytes
+    return None if size is None else max(size - (known.shared_weight_bytes or 0), 0)

@@ -26,9 +26,9 @@ from profiler.analysis.commands import (
 )
 from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing
 from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
-from profiler.run.device_timeline import Axes, DeviceAxis
+from profiler.run.device_timeline import Axes
 from profiler.run.intervals import Codes, Stretches, Times, batches, group_heads
-from profiler.run.launches import NOBODY, Launches
+from profiler.run.launches import NOBODY, DeviceAxis, Launches
 from profiler.run.run import Run
 from profiler.trace.events import (
     HOST_TRACK,

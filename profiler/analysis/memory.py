@@ -17,6 +17,8 @@ from msgspec import Struct
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, shared
+from profiler.analysis.device_counters import CHANGES, MemoryCounter, memory_counters, summed
+from profiler.analysis.devices import submodule_weights
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import Rule, Words, calls_of, number, share, texts
 from profiler.analysis.question import Table
@@ -38,9 +40,9 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Times, ends
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, Value, parse_size, percent, said, sentence
+from profiler.text import Note, NoteCode, parse_size, percent, said, sentence
 from profiler.trace.events import device_kind
-from profiler.trace.manifest_fields import Device, Recording, Submodule
+from profiler.trace.manifest_fields import Recording
 
 # --- Rules about memory: what does not fit, and what makes the peak.
 
@@ -57,7 +59,6 @@ def little_headroom(analysis: Analysis) -> Iterator[Finding]:
         left, size = row["headroom_bytes"], row["size_bytes"]
         if not size or share(left, size) >= _HEADROOM:
             continue
-        over = left < 0
         yield Finding(
             "little_headroom",
             {
@@ -68,32 +69,28 @@ def little_headroom(analysis: Analysis) -> Iterator[Finding]:
                 **({"peak_in": row["submodule"]} if row["submodule"] else {}),
             },
             where=_at_peak(analysis, row),
-            severity="high" if over else "medium",
+            severity="high" if left < 0 else "medium",
         )
 
 
 def decode_peak(analysis: Analysis) -> Iterator[Finding]:
     """Decoding the image needs most memory, for activations."""
     for row in analysis.memory_devices.filter(pl.col("stage") == "decode").to_dicts():
-        held = analysis.memory.filter(
-            (pl.col("device") == row["device"]) & (pl.col("submodule") == row["submodule"])
-        )
+        held = analysis.memory.filter(device=row["device"], submodule=row["submodule"])
         activations = held["activation_bytes"][0] if len(held) else None
         needed, size = row["required_bytes"], row["size_bytes"]
         if activations is None or not needed or share(activations, needed) < _ACTIVATIONS:
             continue
         if (share(needed, size) < _OF_SIZE) if size else activations < _LARGE:
             continue
-        evidence: dict[str, Value] = {
-            "activation_bytes": activations,
-            "activation_share": share(activations, needed),
-            "required_bytes": needed,
-        }
-        if size:
-            evidence["size_bytes"] = size
         yield Finding(
             "decode_peak",
-            evidence,
+            {
+                "activation_bytes": activations,
+                "activation_share": share(activations, needed),
+                "required_bytes": needed,
+                **({"size_bytes": size} if size else {}),
+            },
             where=_at_peak(analysis, row),
             severity="medium" if size else "low",
         )
@@ -160,9 +157,6 @@ RULES = (
 # --- Why a run has no allocations, and what records them.
 
 
-_CAPTURE = "capture"
-
-
 class NoAllocations(NoteCode):
     """Why nothing is known of what an allocator gave out."""
 
@@ -175,11 +169,10 @@ def why_no_allocations(
 ) -> Note | None:
     """Why there are no allocations, if they could have been recorded and nobody asked for them;
     `counters` are the names of those that there are, by device."""
-    if recording is None or recording.profile_memory is not False:
+    recorded = recording is None or recording.profile_memory is not False
+    if recorded or any("torch" in names for names in counters if names):
         return None
-    if any("torch" in names for names in counters if names):
-        return None
-    ours = producer == _CAPTURE
+    ours = producer == "capture"
     return Note.of(NoAllocations.NOT_ASKED_FOR if ours else NoAllocations.NOT_IN_TRACE)
 
 
@@ -278,78 +271,6 @@ MEMORY_TIMELINE: tuple[Column, ...] = (
 )
 
 
-# --- Counters of memory in use, as a run has them: arenas of ONNX Runtime, allocators of torch
-# and CUDA.
-
-
-CHANGES = "since the pipeline began"
-"""In the name of a counter that counts changes alone."""
-
-_ARENA = " arena in use"
-_ALLOCATED = r"^(torch|CUDA) allocated"
-
-
-class MemoryCounter(Struct, frozen=True, eq=False):
-    """What one counter held: `values[i]` bytes from `times[i]` on, `before` until then. `owner` is
-    the submodule whose arena it is, None for an allocator."""
-
-    name: str
-    owner: str | None
-    times: Times
-    values: Times
-    calls: Times
-
-    @property
-    def before(self) -> int:
-        if CHANGES in self.name:
-            return 0
-        return int(self.values[0] if self.owner is None else self.values.min())
-
-    def at(self, time: int) -> int:
-        """Bytes held at a moment."""
-        place = int(np.searchsorted(self.times, time, side="right"))
-        return int(self.values[place - 1]) if place else self.before
-
-    def added(self) -> dict[int, int]:
-        """By call, the most that it held above what it held when the call's samples began."""
-        rows = pl.DataFrame({"call": self.calls, "value": self.values})
-        above = pl.col("value").max() - pl.col("value").first()
-        found = rows.filter(pl.col("call") >= 0).group_by("call").agg(above)
-        return dict(found.iter_rows())
-
-
-def memory_counters(run: Run) -> dict[str, list[MemoryCounter]]:
-    """The counters of memory in use, by device."""
-    name = pl.col("name").cast(pl.String)
-    known = name.str.ends_with(_ARENA) | name.str.contains(_ALLOCATED)
-    rows = run.counters.filter(known, pl.col("unit").cast(pl.String) == "bytes")
-    found: dict[str, list[MemoryCounter]] = {}
-    texts = [pl.col("device").cast(pl.String), name]
-    for (device, called), some in rows.drop_nulls("device").group_by(texts, maintain_order=True):
-        samples = some.sort("time_ns", maintain_order=True).unique(
-            "time_ns", keep="last", maintain_order=True
-        )
-        owner = str(called).removesuffix(_ARENA) if str(called).endswith(_ARENA) else None
-        values = samples["value"].to_numpy().astype(np.int64)
-        counter = MemoryCounter(
-            str(called), owner, samples["time_ns"].to_numpy(), values, samples["call"].to_numpy()
-        )
-        found.setdefault(str(device), []).append(counter)
-    return found
-
-
-def summed(counters: list[MemoryCounter]) -> tuple[Times, Times]:
-    """The sum of the counters after each of their samples: times and bytes."""
-    if not counters:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    times = np.concatenate([counter.times for counter in counters])
-    changes = [np.diff(counter.values, prepend=counter.before) for counter in counters]
-    order = np.argsort(times, kind="stable")
-    times, values = times[order], np.cumsum(np.concatenate(changes)[order])
-    last = np.flatnonzero(np.append(np.diff(times), 1))
-    return times[last], values[last] + sum(counter.before for counter in counters)
-
-
 # --- Memory of devices as people give it: `16GiB`, bytes, by device; and whether a run has them.
 
 
@@ -361,13 +282,14 @@ def sizes_by_device(given: object) -> dict[str, int]:
     number of bytes or a text. Raises InputError for what is none."""
     pairs: Iterable[tuple[object, object]]
     pairs = given.items() if isinstance(given, Mapping) else [("", given)]
-    return {_device(device): _bytes(size) for device, size in pairs}
-
-
-def _device(name: object) -> str:
-    if not isinstance(name, str):
-        raise InputError(f"device_memory names a device {name!r}: give its name, as in 'cuda:0'")
-    return name
+    sizes = {}
+    for device, size in pairs:
+        if not isinstance(device, str):
+            raise InputError(
+                f"device_memory names a device {device!r}: give its name, as in 'cuda:0'"
+            )
+        sizes[device] = _bytes(size)
+    return sizes
 
 
 def _bytes(given: object) -> int:
@@ -385,50 +307,11 @@ def _bytes(given: object) -> int:
 def check_devices(sizes: Mapping[str, int], known: Iterable[str]) -> None:
     """Raises InputError if `sizes` names a device that is none of `known`."""
     names = sorted(set(known))
-    for device in sizes:
-        if device and device not in names:
-            raise InputError(
-                f"memory is given for {device}, but the run's devices are "
-                f"{', '.join(names) or 'not known'}: name one of them"
-            )
-
-
-# --- Weights by device: what must fit there before anything runs.
-
-
-def device_weights(
-    submodules: Mapping[str, Submodule], devices: Mapping[str, Device]
-) -> dict[str, int]:
-    """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
-
-    If a device does not tell, its submodules are added up; weights that they share
-    (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody gave of is
-    left out.
-    """
-    totals: dict[str, int] = {}
-    unknown: set[str] = set()
-    for known in submodules.values():
-        size = _own_bytes(known)
-        if size is None:
-            unknown.add(known.device)
-        else:
-            totals[known.device] = totals.get(known.device, 0) + size
-    for name, device in devices.items():
-        if device.weight_bytes is not None:
-            totals[name] = device.weight_bytes
-    named = {name: size for name, size in totals.items() if name}
-    return {name: size for name, size in named.items() if name not in unknown and size < 1 << 63}
-
-
-def submodule_weights(submodules: Mapping[str, Submodule]) -> dict[str, int | None]:
-    """Bytes of weights by submodule, but those shared with one before; None if unknown."""
-    return {name: _own_bytes(known) for name, known in submodules.items()}
-
-
-def _own_bytes(known: Submodule) -> int | None:
-    """Bytes of a submodule's weights but those that it shares with one before."""
-    size = known.weight_bytes
-    return None if size is None else max(size - (known.shared_weight_bytes or 0), 0)
+    if strange := next((device for device in sizes if device and device not in names), ""):
+        raise InputError(
+            f"memory is given for {strange}, but the run's devices are "
+            f"{', '.join(names) or 'not known'}: name one of them"
+        )
 
 
 # --- How much memory each device needed, when, and who held it; always of the whole run.
@@ -457,9 +340,8 @@ class Memory(Struct, frozen=True, eq=False):
 def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
     """What the counters of `run` tell; `sizes` are bytes of memory by device, "" for every
     other. Raises InputError if they name a device that the run does not have."""
-    counters = memory_counters(run)
+    counters, placed = memory_counters(run), _placed(run)
     weights = submodule_weights(run.info.submodules)
-    placed = _placed(run)
     if any(sizes):
         ran = run.commands["device"].unique().cast(pl.String).drop_nulls()
         check_devices(sizes, {*counters, *placed, *run.info.devices, *ran})
@@ -470,10 +352,13 @@ def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
         one = _OfDevice(run, device, own, known, *summed(own))
         if own or one.weights is not None:
             shown.append(one)
+    rows = [one.row(_size(run, one.device, sizes)) for one in shown]
+    holders = [row for one in shown for row in one.holders()]
+    course = [row for one in shown for row in one.timeline()]
     return Memory(
-        _frame([one.row(_size(run, one.device, sizes)) for one in shown], MEMORY_DEVICES),
-        _frame([row for one in shown for row in one.holders()], MEMORY),
-        _frame([row for one in shown for row in one.timeline()], MEMORY_TIMELINE),
+        pl.DataFrame(rows, schema=schema(MEMORY_DEVICES)),
+        pl.DataFrame(holders, schema=schema(MEMORY)),
+        pl.DataFrame(course, schema=schema(MEMORY_TIMELINE)),
     )
 
 
@@ -541,15 +426,12 @@ class _OfDevice(Struct, frozen=True, eq=False):
             for row in rows:
                 if row["submodule"] != running:
                     row["retained_bytes"] = None
-                elif (
-                    row["retained_bytes"] is not None
-                ):  # its call started below what was there first
+                elif row["retained_bytes"] is not None:  # its call started below what was first
                     row["retained_bytes"] = min(row["retained_bytes"], needed or 0)
             rest = (needed or 0) - sum(row["retained_bytes"] or 0 for row in rows)
         if self.counters and rest > 0:
-            rows.append(
-                {"device": self.device, "submodule": None, "calls": 0, "retained_bytes": rest}
-            )
+            other = {"submodule": None, "calls": 0, "retained_bytes": rest}
+            rows.append({"device": self.device, **other})
         for row in rows:
             held = row.get("retained_bytes")
             row["share"] = held / needed if needed and held is not None else None
@@ -574,21 +456,28 @@ class _OfDevice(Struct, frozen=True, eq=False):
         times = np.append(times, begins)[order]
         most = np.append(most, self.values[quiet])[order]
         submodules = [*self.run.calls["submodule"].cast(pl.String), None]
+        columns = (times.tolist(), most.tolist(), self._rows_at(times).tolist())
         return [
             {"device": self.device, "time_ns": time, "bytes": value, "submodule": submodules[row]}
-            for time, value, row in zip(
-                times.tolist(), most.tolist(), self._rows_at(times).tolist(), strict=True
-            )
+            for time, value, row in zip(*columns, strict=True)
         ]
 
+    def _counters_of(self, name: str) -> tuple[list[MemoryCounter], list[MemoryCounter]]:
+        """A submodule's own counters (`vae.decoder` is a part of `vae`), and those of torch."""
+        owned = [(c, c.owner.split(".", 1)[0]) for c in self.counters if c.owner is not None]
+        own = [counter for counter, owner in owned if owner == name]
+        return own, [c for c in self.counters if c.owner is None]
+
     def _holder(self, name: str, time: int, running: str | None) -> dict[str, Any]:
-        own = [c for c in self.counters if c.owner is not None and _submodule(c.owner) == name]
-        torch = [c for c in self.counters if c.owner is None]
-        calls = self._calls_of(name)
-        weight = self.submodules[name]
+        (own, torch), weight = self._counters_of(name), self.submodules[name]
+        calls = {*self.run.calls.filter(pl.col("submodule").cast(pl.String) == name)["call"]}
         held = sum(counter.at(time) for counter in own) + self._uncounted(name)
         if not own:
-            held = (weight or 0) + (self._above(torch, time) if running == name else 0)
+            held = weight or 0
+        if not own and running == name:  # and what is beyond what was when its call began
+            call = self._running(time)
+            start = call["start_ns"] if call else time
+            held += sum(max(c.at(time) - c.at(start), 0) for c in torch)
         return {
             "device": self.device,
             "submodule": name,
@@ -612,25 +501,13 @@ class _OfDevice(Struct, frozen=True, eq=False):
         added = [v for c in own or torch for call, v in c.added().items() if call in calls]
         return max(added, default=None)
 
-    def _above(self, counters: list[MemoryCounter], time: int) -> int:
-        """What was held beyond what was when the running call began."""
-        call = self._running(time)
-        start = call["start_ns"] if call else time
-        return sum(max(c.at(time) - c.at(start), 0) for c in counters)
-
     def _uncounted(self, name: str) -> int:
         """Bytes of a submodule's weights that no counter counts."""
-        weight = self.submodules.get(name) or 0
-        own = [c for c in self.counters if c.owner is not None and _submodule(c.owner) == name]
+        (own, torch), weight = self._counters_of(name), self.submodules.get(name) or 0
         if own:
             least = sum(int(counter.values.min()) for counter in own)
             return 0 if least >= _COUNTED * weight else weight
-        torch = [c for c in self.counters if c.owner is None]
         return 0 if any(CHANGES not in c.name for c in torch) else weight
-
-    def _calls_of(self, name: str) -> set[int]:
-        calls = self.run.calls
-        return {*calls.filter(calls["submodule"].cast(pl.String) == name)["call"]}
 
     def _running(self, time: int) -> dict[str, Any] | None:
         """The call that ran at a moment: on the device if there is one, the last to begin."""
@@ -674,22 +551,15 @@ def _peak(counters: list[MemoryCounter], calls: set[int] | None) -> int | None:
 
 def _placed(run: Run) -> dict[str, list[str]]:
     """The submodules of each device: if their calls are placed, else what the manifest says."""
-    pairs = run.calls.select(pl.col("device", "submodule").cast(pl.String)).unique(
-        maintain_order=True
-    )
+    pairs = run.calls.select(pl.col("device", "submodule").cast(pl.String))
     found: dict[str, list[str]] = {}
-    for device, name in pairs.iter_rows():
+    for device, name in pairs.unique(maintain_order=True).iter_rows():
         found.setdefault(device, []).append(name)
     called = set(pairs["submodule"])
     for name, known in run.info.submodules.items():
         if name not in called and known.device:
             found.setdefault(known.device, []).append(name)
     return found
-
-
-def _submodule(owner: str) -> str:
-    """`vae.decoder` is a part of `vae`."""
-    return owner.split(".", 1)[0]
 
 
 def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
@@ -701,10 +571,6 @@ def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
     if size is None and device_kind(device) == "cpu":
         size = run.info.hardware.memory_bytes
     return size or None
-
-
-def _frame(rows: list[dict[str, Any]], columns: Any) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=schema(columns))
 
 
 # --- The tables of memory: by device, by submodule, over time.
@@ -756,28 +622,10 @@ _CHANGES_ALONE = said(
     "figures: the trace has only changes. The head-room is at most the value shown."
 )
 _DEVICES = (
-    "device",
-    "peak_bytes",
-    "peak_ns",
-    "submodule",
-    "step",
-    "min_bytes",
-    "weight_bytes",
-    "required_bytes",
-    "size_bytes",
-    "headroom_bytes",
-    "counters",
+    "device peak_bytes peak_ns submodule step min_bytes weight_bytes required_bytes",
+    "size_bytes headroom_bytes counters",
 )
-_HOLDERS = (
-    "submodule",
-    "device",
-    "retained_bytes",
-    "share",
-    "weight_bytes",
-    "activation_bytes",
-    "peak_bytes",
-    "calls",
-)
+_HOLDERS = "submodule device retained_bytes share weight_bytes activation_bytes peak_bytes calls"
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
@@ -809,18 +657,16 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def _changes_alone(devices: pl.DataFrame) -> tuple[str, ...]:
-    """That accelerators may have held more, if all that a foreign trace tells are changes."""
+    """That accelerators may have held more, if all that a foreign trace tells are changes: of all
+    of their counters."""
     alone = [
-        row["device"]
-        for row in devices.rows(named=True)
-        if is_accelerator(row["device"].rpartition("/")[2]) and _of_changes(row["counters"])
+        device
+        for device, counters in devices.select("device", "counters").iter_rows()
+        if is_accelerator(device.rpartition("/")[2])
+        and counters
+        and all(CHANGES in name for name in counters.split(", "))
     ]
     return (said(_CHANGES_ALONE.template, devices=", ".join(alone)),) if alone else ()
-
-
-def _of_changes(counters: str | None) -> bool:
-    """Whether all of a device's counters count changes since they began."""
-    return bool(counters) and all(CHANGES in name for name in str(counters).split(", "))
 
 
 def memory_figure(analysis: Analysis) -> Figure:
@@ -839,9 +685,6 @@ SECTION = SectionKind(
     tables=("memory_devices", "memory", "memory_timeline"),
     group=SectionGroup.DEVICE,
 )
-
-
-# --- What is said of memory that nobody recorded.
 
 
 SENTENCES: Sentences = {

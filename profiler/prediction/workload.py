@@ -15,7 +15,7 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from profiler.analysis.memory import submodule_weights
+from profiler.analysis.devices import submodule_weights
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import checkout  # noqa: F401 - finds the project
 
-from profiler.analysis.roofline import CallCosts, KindCost
+from profiler.analysis.flops import CallCosts, KindCost
 from profiler.prediction.scenario import ImageSize, Resizing, parse_size
 from tests.analysis.prediction.told_shapes import told
 from tests.sweep.cases import all_cases

@@ -11,11 +11,11 @@ from profiler.analysis.commands import times_recorded
 from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES, work_in_no_call
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
-from profiler.analysis.guidance import GuidanceKind
+from profiler.analysis.flops import call_costs
+from profiler.analysis.guidance import GuidanceKind, times_batch
 from profiler.analysis.launch_bound import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
-from profiler.analysis.roofline import Bound, call_costs
-from profiler.analysis.step_matrix import times_batch
+from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_section_parts
 from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden, hidden_notes
 from profiler.analysis.table_text import renamed, table, with_known_idle, with_known_work

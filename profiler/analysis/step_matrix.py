@@ -2,15 +2,12 @@
 
 Rows are operators of denoising submodules, by device time, or blocks and roles if there are too
 many. Columns are steps. Medians and slopes (Theil-Sen) compare steps in which a part had its
-usual number of commands. The estimate of calls with half the batch is used by guidance and
-prediction.
+usual number of commands.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,17 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import replace
 
 from profiler.analysis.commands import CallKinds, Kinds
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Pick
-from profiler.analysis.flop_shapes import Tensor
 from profiler.analysis.question import Table
 from profiler.analysis.redundant_work import redundant_work
 from profiler.analysis.roles import kind_roles
-from profiler.analysis.roofline import CallCosts, KindCost, Ratio, Scaled, call_costs
 from profiler.analysis.table_text import pattern
 from profiler.analysis.timeline import ON_AXIS, PipelineCalls, step_keys
 from profiler.run.columns import (
@@ -46,155 +39,6 @@ from profiler.run.columns import (
 from profiler.run.intervals import Codes, Times, positions
 from profiler.text import Said, count, counted, joined, percent, said
 
-# --- What calls take with another batch: half of it, as a batched denoiser call has for the prompt
-# alone, or several times as much.
-#
-# Where the submodule also ran for the prompt alone (guidance in some of the steps), that was
-# measured. Else each operator's work is halved if its tensors are of the batch: what is read of
-# weights stays. A tensor is of the batch if its first dim is the batch, or the batch times a dim
-# that others have behind it (tokens, heads: `[2·4096, 1536]` beside `[2, 4096, 1536]`). If no
-# operators were traced half is taken, and all of it as the upper bound.
-#
-# What guidance cost (`guidance.py`) and what a request would take without it (`prediction`) both
-# go by this.
-
-
-BATCHED = "batched"
-_DIMS = re.compile(r"\[(\d+)")
-_ENOUGH_CALLS = 3  # steady calls of either kind that tell what half a batch takes
-_SAME = Scaled(1.0, 1.0)
-_GUESS = Ratio(0.5, 0.5, 1.0, known=0.0)
-
-
-class HalfBatch(Struct, frozen=True):
-    """What half of a batch takes over the whole: `wall` of a call's time, `busy` of its device
-    time. `measured` is the number of calls for the prompt alone that tell, 0 if none do; then it
-    is estimated from operators (`from_operators`), else a guess."""
-
-    wall: Ratio
-    busy: Ratio
-    measured: int = 0
-    from_operators: bool = False
-
-
-def half_batch(
-    inputs: pl.DataFrame,
-    calls: pl.DataFrame,
-    kinds: pl.DataFrame,
-    profiles: Mapping[str, DeviceProfile],
-    submodule: str,
-    overhead_ratio: float,
-) -> HalfBatch:
-    """Half of the batched calls of `submodule`.
-
-    `inputs` are calls with the shapes of their inputs, `calls` is the call table, `kinds` the table
-    of the kinds of its commands, `profiles` are those of devices by name; `overhead_ratio` is the
-    submodule's untraced over traced time, 1 to take times as recorded.
-    """
-    steady = calls.filter((pl.col("submodule") == submodule) & ~pl.col("first"))
-    batched, single = (steady.filter(pl.col("branch") == name) for name in (BATCHED, "cond"))
-    if min(len(batched), len(single)) >= _ENOUGH_CALLS:
-        factor = pl.when("ops_traced").then(overhead_ratio).otherwise(1.0)
-        wall = _measured(batched, single, pl.col("elapsed_ns") * factor)
-        busy = _measured(batched, single, pl.col("busy_ns")) or wall
-        if wall is not None and busy is not None:
-            return HalfBatch(wall, busy, measured=len(single))
-    costs = call_costs(calls, kinds, profiles, submodule)
-    if costs is None:
-        return HalfBatch(_GUESS, _GUESS)
-    rows = inputs.filter(
-        (pl.col("submodule").cast(pl.String) == submodule)
-        & (pl.col("branch").cast(pl.String) == BATCHED)
-    )
-    batch = _batch_size(rows)
-    scale = _scaling(costs, batch, 0.5)
-    wall, busy = (
-        _half_batch_ratio(costs, scale, overhead_ratio),
-        _half_batch_ratio(costs.on_device, scale, 1.0),
-    )
-    return HalfBatch(wall, busy, from_operators=True)
-
-
-def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple[Ratio, Ratio]:
-    """What calls take of their time, and of their device time, with `factor` times the batch.
-
-    The batch is the first dim that most of their tensors of three dims or more have. Data that fits
-    in a cache may no longer: the upper bound has that where caches are not known.
-    """
-    counts: Counter[int] = Counter()
-    for kind in costs.kinds:
-        sizes = {t.dims[0] for t in kind.tensors if t.floating and len(t.dims) > 2}
-        counts.update(dict.fromkeys(sizes, kind.commands))
-    batch = max(counts, key=lambda size: (counts[size], -size), default=1)
-    scale = _scaling(costs, batch, factor)
-    wall, busy = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
-    if factor <= 1.0:
-        return wall, busy
-    return costs.beyond_caches(wall, grows=True), costs.beyond_caches(busy, grows=True)
-
-
-def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Ratio | None:
-    """The median time of single calls over that of batched ones, None if these took none."""
-    alone, both = (float(calls.select(time.median()).item() or 0) for calls in (single, batched))
-    if both <= 0:
-        return None
-    value = min(alone / both, 1.0)
-    return Ratio(value, value, value)
-
-
-def _batch_size(calls: pl.DataFrame) -> int:
-    """The first dim that most inputs of the batched calls have, 2 if none is even."""
-    counts: Counter[int] = Counter()
-    for text in calls["input_shapes"].unique():
-        counts.update(int(size) for size in _DIMS.findall(text) if len(size) < 9)
-    even = {size: count for size, count in counts.items() if size and size % 2 == 0}
-    return max(even, key=lambda size: (even[size], -size), default=2)
-
-
-def _scaling(costs: CallCosts, batch: int, factor: float) -> Callable[[KindCost], Scaled]:
-    """How the work of each of the kinds changes with `factor` times the batch; each is looked at
-    once."""
-    changed = Scaled(factor, factor, least=min(factor, 1.0), most=max(factor, 1.0))
-    unknown = replace(changed, known=False)
-    dims = {
-        tensor.dims[1]
-        for kind in costs.kinds
-        for tensor in kind.tensors
-        if len(tensor.dims) > 2 and tensor.dims[0] == batch
-    }
-
-    def scale(kind: KindCost) -> Scaled:
-        if kind.work is None:
-            tensors = kind.tensors
-            of_batch = any(_of_batch(t, batch, dims) for t in tensors)
-            return unknown if of_batch or not tensors else _SAME
-        parts = [(t.nbytes or 0, _of_batch(t, batch, dims)) for t in kind.tensors]
-        if not any(of_batch for _, of_batch in parts):
-            return _SAME
-        whole = sum(nbytes for nbytes, _ in parts)
-        then = sum(nbytes * (factor if of_batch else 1) for nbytes, of_batch in parts)
-        return replace(changed, nbytes=then / whole) if whole else changed
-
-    known = {id(kind): scale(kind) for kind in costs.kinds}
-    return lambda kind: known[id(kind)]
-
-
-def _half_batch_ratio(
-    costs: CallCosts, scale: Callable[[KindCost], Scaled], overhead_ratio: float
-) -> Ratio:
-    ratio = costs.ratio(scale, overhead_ratio, outside=0.5)
-    return costs.beyond_caches(ratio, grows=False)
-
-
-def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:
-    if not tensor.dims or not tensor.floating:
-        return False
-    first = tensor.dims[0]
-    if first == batch:
-        return True
-    return first % batch == 0 and first // batch in dims
-
-
 # --- Words of the tables about denoising steps: closed sets.
 
 
@@ -208,7 +52,7 @@ class PartLevel(StrEnum):
     ROLE = "role"
 
 
-# --- The columns of what is found about denoising steps: the step matrix, guidance, redundancy.
+# --- The columns of the step matrix.
 
 
 _PART: tuple[Column, ...] = (
@@ -396,12 +240,8 @@ def _nothing(values: Reals) -> Reals:
     return np.full(len(values), np.nan)
 
 
-# --- How the time of each part of a step changes from step to step.
-#
-# Parts are the operators of submodules that denoise, by device time; if there are too many for a
-# table, blocks and roles. Rows are parts, columns steps in order of time. A step in which a
-# submodule was not traced, or not wholly, is no step of its parts. Medians and slopes compare like
-# with like: steps in which a part had as many commands as usual.
+# --- How the time of each part of a step changes from step to step. A step in which a submodule was
+# not traced, or not wholly, is no step of its parts.
 
 
 _MAX_PARTS = 500  # parts
@@ -575,23 +415,15 @@ def _parts(
 def _levels() -> Iterator[tuple[str, pl.Expr, pl.Expr, pl.Expr]]:
     """Level, submodule, layer and role of parts, from fine to coarse."""
     submodule, role = pl.col("submodule"), pl.col("role")
-    none = pl.lit(None, dtype=pl.String)
+    block, none = pl.col("block").cast(pl.String), pl.lit(None, dtype=pl.String)
     yield PartLevel.OPERATOR.value, submodule, pl.col("layer"), none.alias("role")
-    yield (
-        PartLevel.BLOCK_AND_ROLE.value,
-        submodule,
-        pl.col("block").cast(pl.String).alias("layer"),
-        role,
-    )
+    yield PartLevel.BLOCK_AND_ROLE.value, submodule, block.alias("layer"), role
     yield PartLevel.ROLE.value, submodule, none.alias("layer"), role
 
 
 def _named(level: str, submodules: Sequence[str | None]) -> pl.DataFrame:
-    columns = {"level": [level] * len(submodules), "submodule": list(submodules)}
-    none = pl.lit(None, dtype=pl.String)
-    return pl.DataFrame(columns, schema={"level": pl.String, "submodule": pl.String}).with_columns(
-        layer=none, role=none
-    )
+    rows = [(level, submodule, None, None) for submodule in submodules]
+    return pl.DataFrame(rows, schema=dict.fromkeys(_PARTS, pl.String), orient="row")
 
 
 def _traced(calls: pl.DataFrame, step: Codes, steps: int) -> dict[str, _Flags]:
@@ -771,7 +603,7 @@ def matrix_of(
     if patterns:
         cells = cells.with_columns(pattern(pl.col("layer")))
     whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
-    count_before = _number(times, "parts")
+    count_before = times.filter(_of_level("parts")).select(_KEYS).n_unique()
     steps_ns = np.nansum([row.time for row in whole or parts], axis=0)
     shares = np.nan_to_num([part.time for part in parts]) / np.maximum(steps_ns, 1)
     small = shares.max(axis=1) < _SMALL
@@ -819,10 +651,6 @@ _LEVELS = ("step", "submodule", "parts")
 
 def _of_level(level: str) -> pl.Expr:
     return ~pl.col("level").is_in(_LEVELS[:2]) if level == "parts" else pl.col("level") == level
-
-
-def _number(cells: pl.DataFrame, level: str) -> int:
-    return cells.filter(_of_level(level)).select(_KEYS).n_unique()
 
 
 def _dense(cells: pl.DataFrame, level: str, columns: int) -> list[_Row]:

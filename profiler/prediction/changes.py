@@ -15,10 +15,10 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from profiler.analysis.flops import Ratio, call_costs
+from profiler.analysis.guidance import BATCHED, HalfBatch, half_batch, times_batch
 from profiler.analysis.replay import Gains
 from profiler.analysis.result import Analysis, Effect, Finding
-from profiler.analysis.roofline import Ratio, call_costs
-from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch, times_batch
 from profiler.errors import InputError
 from profiler.prediction.scenario import (
     Assumption,

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profiler.analysis.finding_text import is_nothing
+from profiler.analysis.flops import Ratio
 from profiler.analysis.replay import (
     NEVER,
     Fidelity,
@@ -31,7 +32,6 @@ from profiler.analysis.replay import (
     replay,
 )
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline import Ratio
 from profiler.analysis.timeline import PipelineCalls
 from profiler.errors import InputError
 from profiler.prediction.changes import (

@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.flop_shapes import Family, Tensor
-from profiler.analysis.flops import work_of
-from profiler.analysis.roofline import CallCosts, KindCost, Ratio, Scaled
+from profiler.analysis.flops import CallCosts, KindCost, Ratio, Scaled, work_of
 from profiler.errors import InputError
 from profiler.prediction.workload import Tokens, Workload, token_counts
 from profiler.text import NoteCode

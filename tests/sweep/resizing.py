@@ -8,7 +8,7 @@ from pathlib import Path
 import profiler
 from profiler.analysis import call_costs
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline import CallCosts
+from profiler.analysis.flops import CallCosts
 from profiler.prediction import ImageSize
 from tests.sweep import cases
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 import profiler
 from profiler.analysis import call_costs, parse_shapes, worded_note, work_of
-from profiler.analysis.roofline import CallCosts, KindCost
+from profiler.analysis.flops import CallCosts, KindCost
 from profiler.errors import InputError
 from profiler.prediction import Assumption, ImageSize, Resizing, Scenario, Unknown
 from profiler.prediction.predict import predict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from profiler.analysis.roofline import KindCost
+from profiler.analysis.flops import KindCost
 
 __all__ = ["told"]
 

@@ -487,7 +487,6 @@ def by_cache(steps: StepSummary) -> Said | None:
 _WORTH = 0.05  # of a step
 _HELD = 100  # rows of a table
 _SUBMODULES = 8  # that have bars of their own
-_SUBMODULES = 8  # that have bars of their own
 _PART = col("part", LAYER, "layer and role, submodule, or step")
 _CHANGES = (
     _PART,

@@ -26,6 +26,7 @@ from profiler.run.intervals import (
     group_heads,
     is_sorted,
     order_by,
+    positions,
 )
 from profiler.run.launches import Busy, blocking_copies, synchronous
 from profiler.run.run import Run
@@ -656,11 +657,9 @@ def _waits(
 
 def _places(row: Times, wanted: Times) -> Times:
     """Where each wanted row stands in `row`, -1 if it does not."""
-    if not len(wanted):
-        return wanted
     order = np.argsort(row, kind="stable")
-    place = order[np.minimum(np.searchsorted(row, wanted, sorter=order), len(row) - 1)]
-    return np.where(row[place] == wanted, place, -1)
+    place = positions(wanted, row[order])
+    return np.where(place >= 0, order[place], -1)
 
 
 def _of_synchronizations(

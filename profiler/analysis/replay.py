@@ -23,7 +23,7 @@ from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Fact
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import begun
-from profiler.run.intervals import Stretches, Times, ends
+from profiler.run.intervals import Stretches, Times, ends, positions
 from profiler.run.launches import Flags, Launches, device_work, launches_of, streams_of
 from profiler.run.run import Run
 from profiler.text import Said, count, counted, percent, said
@@ -92,9 +92,8 @@ def works_of(run: Run, launches: Launches) -> Works | None:
         return None
     stream = np.unique(streams_of(run.commands, rows), return_inverse=True)[1].astype(np.int64)
     named = run.tiles.devices.select("device", "latency_ns")
-    latencies = device.to_frame("device").join(
-        named, on="device", how="left", maintain_order="left"
-    )
+    on = device.to_frame("device")
+    latencies = on.join(named, on="device", how="left", maintain_order="left")
     found = {
         "row": rows,
         "stream": stream,
@@ -105,25 +104,23 @@ def works_of(run: Run, launches: Launches) -> Works | None:
     found = _with_unrecorded(found, run, device)
     order = np.lexsort((found["start"], found["stream"]))
     rows, stream, start, length, latency = (column[order] for column in found.values())
+    call = np.append(run.commands["call"].to_numpy(), -1)[rows]
     source = np.where(rows >= 0, launches.source[rows], -1)
     launch = np.where(source >= 0, np.minimum(launches.start[source], start), NEVER)
     heads = np.searchsorted(stream, np.arange(int(stream[-1]) + 2))
     parts = np.split(launch, heads[1:-1])
     before = np.append(NEVER, (start + length)[:-1])
     before[heads[:-1]] = start[heads[:-1]]
+    between = _between(stream, launch, latency, start, before)
     return Works(
         row=rows,
-        call=_calls(run, rows),
+        call=positions(call, run.calls["call"].to_numpy()).astype(np.int64),
         stream=stream,
         start=start,
         length=length,
         launch=launch,
         latency=latency,
-        behind=np.where(
-            source < 0,
-            np.maximum(start - before, 0),
-            _between(stream, launch, latency, start, before),
-        ),
+        behind=np.where(source < 0, np.maximum(start - before, 0), between),
         moment=np.concatenate([np.maximum.accumulate(part) for part in parts]),
         heads=heads,
     )
@@ -170,16 +167,6 @@ def _with_unrecorded(found: dict[str, Times], run: Run, device: pl.Series) -> di
         }
         found = {key: np.append(column, more[key]) for key, column in found.items()}
     return found
-
-
-def _calls(run: Run, rows: Times) -> Times:
-    """The call of each command as its row in the run's calls, -1 for none."""
-    numbers = np.append(run.commands["call"].to_numpy(), -1)[rows].astype(np.int64)
-    calls = run.calls["call"].to_numpy()
-    if not len(calls):
-        return np.full(len(rows), -1)
-    place = np.minimum(np.searchsorted(calls, numbers), len(calls) - 1)
-    return np.where((numbers >= 0) & (calls[place] == numbers), place, -1)
 
 
 # --- What the host waited for: blocking copies, synchronization, launches into a full queue.

@@ -2,7 +2,7 @@
 the energy of each pipeline call and step.
 
 A counter keeps its value until its next sample, and the last for as long as its samples are
-usually apart. Memory has its own tables (`memory.py`).
+usually apart. Of memory there are the counters alone: `memory.py` has its tables.
 """
 
 from __future__ import annotations

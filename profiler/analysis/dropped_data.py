@@ -559,7 +559,7 @@ def _twice(part: PartOfRun) -> str:
     )
 
 
-# --- What was lost, and what tells the calls of an import, as key figures and in words.
+# --- Key figures: what was lost, and what tells the calls of an import.
 
 
 def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:

@@ -596,7 +596,7 @@ def _with_missing(what: Said, whole_ns: float, missing_ns: float) -> Said:
     return said("{what}, {missing} of it not recorded", what=what, missing=duration(missing_ns))
 
 
-# --- How long the run took, what of it nobody knows and no stage has, as key figures.
+# --- Key figures: how long the run took, and what of it was not recorded or is in no stage.
 
 
 RESIDUAL_LIMIT = 0.01

@@ -55,7 +55,7 @@ class GuidanceEvidence(NoteCode):
     REPLAYED_LAUNCHES = "replayed_launches"
 
 
-# --- The columns of what is found about denoising steps: the step matrix, guidance, redundancy.
+# --- The columns of what guidance costs.
 
 
 GUIDANCE: tuple[Column, ...] = (

@@ -53,7 +53,7 @@ from profiler.run.run import Run
 from profiler.text import Value, said
 from profiler.trace.events import CATEGORIES
 
-# --- Columns of the tables that say who waits for whom; `columns` puts them among the others.
+# --- The columns of idle devices.
 
 
 IDLE: tuple[Column, ...] = (
@@ -230,7 +230,7 @@ IDLE_SHOWN = (  # in the report, in this order
 )
 
 
-# --- Columns of the tables of what devices did over time: gaps, busy shares, copies.
+# --- The columns of gaps, and of how busy devices were over time.
 
 
 BUSY_TIMELINE: tuple[Column, ...] = (

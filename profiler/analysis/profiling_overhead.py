@@ -330,11 +330,6 @@ RECORDING_RULES = frozenset(rule.name for rule in RULES)
 """The rules whose findings are about the recording, not about the run."""
 
 
-# --- What every report says before its tables: key figures, and what ran.
-#
-# Plain text throughout; whoever shows it escapes it for where it goes.
-
-
 _TARGETS = {AttributedTo.MODULES: said("module paths"), AttributedTo.CALLS: said("calls")}
 
 
@@ -499,7 +494,7 @@ def _interval(known: MeasuredCost) -> str:
     return said(" ({low} to {high})", low=duration(low), high=duration(high))
 
 
-# --- What tracing cost, what is captured and what operators were attributed to, as key figures.
+# --- Key figures: what tracing cost, what was captured, what operators were attributed to.
 
 
 _DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a

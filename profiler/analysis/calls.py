@@ -72,17 +72,8 @@ _CALLS = (
     "ops_traced",
 )
 _COMPILATIONS = (
-    "compilation",
-    "call",
-    "submodule",
-    "step",
-    "function",
-    "start_ns",
-    "duration_ns",
-    "recompile_reason",
-    "graph_breaks",
-    "graph_break_reason",
-    "failure",
+    "compilation call submodule step function start_ns duration_ns recompile_reason",
+    "graph_breaks graph_break_reason failure",
 )
 _OF_HOST = (
     renamed(OPERATORS, "layer", label="what"),

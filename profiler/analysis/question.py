@@ -104,17 +104,8 @@ _HOMES = ("profiler.analysis",)
 _ORDER = (  # a tuple a line: the formatter keeps it
     *("pipelines", "stages", "compilations", "step_operators", "step_times"),
     *("step_outliers", "guidance", "redundant_work", "devices", "drops", "health"),
-    *("shortened", "contradictions"),
-    *(
-        "findings",
-        "kernels",
-        "kernel_durations",
-        "memory_devices",
-        "memory",
-        "memory_timeline",
-        "module_tree",
-    ),
-    *("operators",),
+    *("shortened", "contradictions", "findings", "kernels", "kernel_durations"),
+    *("memory_devices", "memory", "memory_timeline", "module_tree", "operators"),
     *("partitioning", "ranks", "collectives", "collective_arrivals", "rank_imbalance"),
     *("requests", "request_percentiles", "roles", "blocks", "roofline", "roofline_roles"),
     *("fusions", "shapes", "cached_calls", "cache_use", "steps", "submodules", "branches"),
@@ -123,17 +114,8 @@ _ORDER = (  # a tuple a line: the formatter keeps it
 )
 TAKEN = frozenset(
     (
-        *(
-            "accounting",
-            "annotated",
-            "commands",
-            "device_profiles",
-            "frames",
-            "inputs",
-            "kind",
-            "kind_roles",
-            "kinds",
-        ),
+        *("accounting", "annotated", "commands", "device_profiles", "frames", "inputs", "kind"),
+        *("kind_roles", "kinds"),
         *("ladder", "producer", "run", "schema", "step_summary", "step_outliers_total", "version"),
     )
 )

@@ -222,19 +222,8 @@ _AT_ONCE = 1.01  # times the share of the end-to-end time: more than rounding
 
 _STAGES = ("stage", "elapsed_ns", "share", "calls", "calls_ns", "host_ns", "idle_ns", "duration_ns")
 _PIPELINES = (
-    "pipeline",
-    "name",
-    "start_ns",
-    "elapsed_ns",
-    "concurrent",
-    "steps",
-    "calls",
-    "calls_ns",
-    "host_ns",
-    "idle_ns",
-    "unrecorded_ns",
-    "duration_ns",
-    "residual_share",
+    "pipeline name start_ns elapsed_ns concurrent steps calls calls_ns host_ns idle_ns",
+    "unrecorded_ns duration_ns residual_share",
 )
 _CALL_TIMES = (
     "calls",

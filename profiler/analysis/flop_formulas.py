@@ -352,30 +352,19 @@ def reduction(op: Operation) -> Work:
     return _reduction(op, 1)
 
 
-@formula("torchao::choose_qparams_affine")
-def extremes(op: Operation) -> Work:
-    """Least and greatest of each block: two operations an element. Source: torchao's
-    `quant_primitives.py`."""
-    return _reduction(op, 2)
-
-
-@formula("ReduceSumSquare ReduceL2", aten="linalg_vector_norm var std")
-def reduction_of_squares(op: Operation) -> Work:
-    """Two operations an element of the input: a square and a sum."""
+@formula(
+    "ReduceSumSquare ReduceL2 torchao::choose_qparams_affine", aten="linalg_vector_norm var std"
+)
+def two_operations(op: Operation) -> Work:
+    """Two operations an element of the input: a square and a sum, or the least and greatest of
+    each block (torchao's `quant_primitives.py`)."""
     return _reduction(op, 2)
 
 
 def _reduction(op: Operation, operations: int) -> Work:
-    x = op.input(0)
+    x, flops, reads = op.input(0), _flops(op, operations), op.inputs[:1]
     least = x.like().nbytes if op.outputs is None else None
-    return Work(
-        Family.REDUCTION,
-        x.dtype,
-        _flops(op, operations),
-        op.inputs[:1],
-        op.outputs,
-        least_written=least,
-    )
+    return Work(Family.REDUCTION, x.dtype, flops, reads, op.outputs, least_written=least)
 
 
 def _flops(op: Operation, operations: int) -> int:
@@ -384,18 +373,16 @@ def _flops(op: Operation, operations: int) -> int:
     return operations * x.size if x.floating else 0
 
 
-@formula("Softmax LogSoftmax", aten="softmax _softmax log_softmax _log_softmax _safe_softmax")
+@formula(
+    "Softmax LogSoftmax BiasSoftmax",
+    aten="softmax _softmax log_softmax _log_softmax _safe_softmax",
+)
 def softmax(op: Operation) -> Work:
-    """Five operations an element: maximum, difference, exp, sum, quotient."""
-    x = op.input(0)
-    return Work(Family.SOFTMAX, x.dtype, 5 * x.size, (x,), op.outputs or (x,))
-
-
-@formula("BiasSoftmax")
-def softmax_with_bias(op: Operation) -> Work:
-    """com.microsoft's softmax(x + bias): six operations an element."""
-    x = op.input(0)
-    return Work(Family.SOFTMAX, x.dtype, 6 * x.size, op.inputs, op.outputs or (x,))
+    """Five operations an element: maximum, difference, exp, sum, quotient; six of com.microsoft's
+    softmax(x + bias)."""
+    x, biased = op.input(0), op.op_type == "BiasSoftmax"
+    reads = op.inputs if biased else (x,)
+    return Work(Family.SOFTMAX, x.dtype, (5 + biased) * x.size, reads, op.outputs or (x,))
 
 
 # --- Matrix products: 2·M·N·K operations for `[…,M,K] @ [K,N]`, bias and activation not counted.
@@ -734,20 +721,12 @@ def without_mean(op: Operation) -> Work:
     return _norm(op, _RMS + _affine(op))
 
 
-@formula("SkipLayerNormalization SkipGroupNorm")
-def skip_with_mean(op: Operation) -> Work:
-    """com.microsoft: x + skip (+ bias), then a layer norm."""
-    return _skip(op, _STATISTICS)
-
-
-@formula("SkipSimplifiedLayerNormalization")
-def skip_without_mean(op: Operation) -> Work:
-    """com.microsoft: x + skip (+ bias), then an RMS norm."""
-    return _skip(op, _RMS)
-
-
-def _skip(op: Operation, operations: int) -> Work:
-    op.input(1)
+@formula("SkipLayerNormalization SkipGroupNorm SkipSimplifiedLayerNormalization")
+def after_skip(op: Operation) -> Work:
+    """com.microsoft: x + skip (+ bias), then a layer norm, or a simplified one, which is an RMS
+    norm."""
+    operations = _RMS if "Simplified" in op.op_type else _STATISTICS
+    op.input(1)  # without it the shapes do not fit
     return _norm(op, operations + 1 + min(len(op.inputs) - 2, 3))
 
 

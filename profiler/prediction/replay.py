@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -96,13 +96,12 @@ class ReplayedCall(Struct, frozen=True, eq=False):
 
 
 def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
-    """Replay `plan`, whose pieces start when the host's did."""
-    phases = [plan.encode, *plan.steps, plan.decode]
-    flat = [piece for phase in phases for piece in phase]
+    """Run `plan`, whose pieces start if the host's did."""
+    flat = [*chain.from_iterable(plan.phases)]
     script, owner = _script(flat, paces)
     found = replay(recording, script, _lengths(recording, paces))
     timed, ran = _timed(recording, flat, owner, found)
-    borders = np.cumsum([0, *map(len, phases)]).tolist()
+    borders = np.cumsum([0, *map(len, plan.phases)]).tolist()
     parts = [tuple(timed[a:b]) for a, b in pairwise(borders)]
     encode, *steps, decode = parts
     total = sum(piece.duration_ns for piece in timed)
@@ -235,8 +234,7 @@ def _less_work(
 
 
 def _calls_of(name: str, calls: Sequence[ReplayedCall]) -> int:
-    phases = ((c.pieces.encode, *c.pieces.steps, c.pieces.decode) for c in calls)
-    return sum(piece.submodule == name for some in phases for phase in some for piece in phase)
+    return sum(piece.submodule == name for call in calls for piece in call.pieces.called)
 
 
 def _sums(calls: Sequence[ReplayedCall]) -> tuple[dict[str, float], dict[str, float]]:
@@ -387,13 +385,7 @@ def _check_traced(
 ) -> None:
     """Raise if some calls of a submodule that launches work were not traced."""
     on_device = {name for name, launches in zip(names, queued.tolist(), strict=True) if launches}
-    called = {
-        piece.call
-        for plan in plans
-        for phase in (plan.encode, *plan.steps, plan.decode)
-        for piece in phase
-        if piece.submodule is not None
-    }
+    called = {piece.call for plan in plans for piece in plan.called}
     missing = {names[row] for row in called if not traced[row]} & on_device
     if missing:
         name = min(missing)
@@ -655,9 +647,8 @@ def _graphs(basis: ReplayBasis) -> _Graphs:
     called = {
         piece.call: (piece.start_ns, piece.start_ns + piece.duration_ns)
         for plan in basis.plans
-        for phase in (plan.encode, *plan.steps, plan.decode)
-        for piece in phase
-        if piece.submodule is not None and basis.queued[piece.call]
+        for piece in plan.called
+        if basis.queued[piece.call]
     }
     waits = basis.recording.waits
     own = waits.back <= 1  # waits for a full queue are not in the code
@@ -710,14 +701,8 @@ def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> Iterator[Note]:
 
 
 def _stalled_ns(basis: ReplayBasis, graphs: _Graphs) -> int:
-    """The total of the host's stalls in calls that become graphs, per pipeline call."""
-    pieces = [
-        piece
-        for plan in basis.plans
-        for phase in (plan.encode, *plan.steps, plan.decode)
-        for piece in phase
-        if piece.submodule is not None and piece.call in graphs
-    ]
+    """How long the host stood still in calls that are graphs, the mean of pipeline calls."""
+    pieces = [one for plan in basis.plans for one in plan.called if one.call in graphs]
     begin = np.array([piece.start_ns for piece in pieces], dtype=np.int64)
     end = begin + np.array([piece.duration_ns for piece in pieces], dtype=np.int64)
     return int(basis.stalls.within(begin, end).sum()) // len(basis.plans)
@@ -799,6 +784,6 @@ def _replayed_ns(basis: ReplayBasis, pace: float) -> float:
 
 
 def _behind_ns(pieces: PipelinePieces) -> int:
-    """The duration of the host's work after the last call."""
-    last = (*pieces.encode, *(piece for step in pieces.steps for piece in step), *pieces.decode)[-1]
+    """How long the host's work behind the last call takes."""
+    *_, last = chain.from_iterable(pieces.phases)
     return 0 if last.submodule is not None else last.duration_ns

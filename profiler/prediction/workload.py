@@ -195,6 +195,16 @@ class PipelinePieces(Struct, frozen=True):
     steps: tuple[tuple[Piece, ...], ...]
     decode: tuple[Piece, ...]
 
+    @property
+    def phases(self) -> tuple[tuple[Piece, ...], ...]:
+        """Its pieces before its first step, in each step, after the last."""
+        return (self.encode, *self.steps, self.decode)
+
+    @property
+    def called(self) -> list[Piece]:
+        """The pieces that are calls, in order."""
+        return _called(chain.from_iterable(self.phases))
+
 
 def pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
     """The pieces of every pipeline call of `run`."""
@@ -784,7 +794,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         factors.get(name, 1.0) if was_traced else 1.0
         for name, was_traced in zip(names, traced, strict=True)
     ]
-    called = [piece.call for pieces in cut for piece in _called(_pieces_in(pieces))]
+    called = [piece.call for pieces in cut for piece in pieces.called]
     applied = {names[row]: factors[names[row]] for row in called if factor_of_call[row] != 1.0}
     workload = Workload(
         encode=(),  # replaced by `with_pieces`
@@ -831,8 +841,8 @@ def _chosen(
     else:
         found = _whole(cut)
         if not warm and len(found) > 1:
-            del found[0]  # it includes one-time costs
-    if not any(pieces.steps or _called(_pieces_in(pieces)) for pieces in found):
+            del found[0]  # it paid for what happens once
+    if not any(pieces.steps or pieces.called for pieces in found):
         raise InputError(
             "predict starts from the calls of a pipeline call, and the run holds none: give a "
             "trace in which something was called"
@@ -853,7 +863,7 @@ def _whole(cut: Sequence[PipelinePieces]) -> list[PipelinePieces]:
     *before, last = cut
 
     def names(pieces: PipelinePieces) -> list[str]:
-        return [pieces.pipeline, *(piece.name for piece in _called(_pieces_in(pieces)))]
+        return [pieces.pipeline, *(piece.name for piece in pieces.called)]
 
     own = names(last)
     cut_short = any(len(all_) > len(own) and all_[: len(own)] == own for all_ in map(names, before))
@@ -868,10 +878,6 @@ def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
     )
     in_steps = {piece.name for step in pieces.steps for piece in _called(step)}
     return (pieces.pipeline, encode, tuple(sorted(in_steps)), decode, len(pieces.steps))
-
-
-def _pieces_in(pieces: PipelinePieces) -> Iterator[Piece]:
-    return chain(pieces.encode, *pieces.steps, pieces.decode)
 
 
 def _called(pieces: Iterable[Piece]) -> list[Piece]:

@@ -38,7 +38,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.idle import gap_evidence, gaps_of, host_in, in_data_loader, longest_wait
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.profiling_overhead import tracing_overhead
-from profiler.analysis.replay import replay_gains
+from profiler.analysis.replay import USUAL, replay_gains
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times, ends
@@ -620,8 +620,9 @@ def _by_fewer_launches(analysis: Analysis, row: Mapping[str, Any], stalls: Stall
     """What fewer launches gain at most, in ns: beside the wait for them what lies between kernels
     in the queue, and waits between calls to which the host comes sooner. That is no more than the
     device is idle up to its last work, nor than the host takes in calls, but for `stalls`, and the
-    queue holds back. 0 if no launches were recorded: then calls may be done when they return, and
-    no host gets ahead."""
+    queue holds back. Queued work that starts later than `USUAL` waits for something else than its
+    launch, and still would. 0 if no launches were recorded: then calls may be done when they
+    return, and no host gets ahead."""
     run, axis = analysis.inputs.run, analysis.inputs.axis
     launched = run.commands["device"].gather(run.flows["target"]).cast(pl.String)
     if not (launched == row["device"]).any():
@@ -630,11 +631,17 @@ def _by_fewer_launches(analysis: Analysis, row: Mapping[str, Any], stalls: Stall
     calls = run.calls.filter(pl.col("device").cast(pl.String) == row["device"])
     host = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
     host = host.both(gaps.counted).minus(axis.waits)
-    causes = ("launch_ns", "sync_ns", "queue_ns", "host_ns", "unknown_cause_ns")
+    causes = ("launch_ns", "sync_ns", "host_ns", "unknown_cause_ns")
     ahead = host.clipped(np.iinfo(np.int64).min // 4, gaps.span[0]).length
     idle = ahead + sum(row[name] for name in causes)
-    launching = host.length - (stalls.length_ns if stalls else 0)
-    return int(min(idle, launching + row["queue_ns"]))
+    launching = host.length
+    if stalls:
+        before = (pl.col("device") == row["device"]) & (pl.col("begin_ns") <= stalls.last_begin_ns)
+        work = int(analysis.calls.filter(before)["busy_ns"].sum())  # that could run meanwhile
+        idle -= max(stalls.length_ns - work, 0)
+        launching -= stalls.length_ns
+    queue = row["queue_ns"] - gaps.long_parts(USUAL)[WaitCause.QUEUE]
+    return int(min(idle, launching) + queue)
 
 
 def _loading(analysis: Analysis, device: str) -> dict[str, Value]:

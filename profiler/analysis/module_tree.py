@@ -357,7 +357,7 @@ def _around(of: Inputs, calls: pl.DataFrame) -> Around:
             codes = range(len(of.pipelines.numbers) if of.pipelines.apart else 0)
             groups = [of.axis.of_pipeline(code) for code in codes] or [of.axis.of_all()]
             lost = sum(group.counted.minus(group.tiles).length for group in groups)
-        stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}
+        stages = {one.stage: one.elapsed_ns - one.calls_ns for one in account.stages}
     for stage in calls["stage"].unique(maintain_order=True).to_list():
         stages.setdefault(stage, 0)
     untraced = ~pl.col("ops_traced")

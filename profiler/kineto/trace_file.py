@@ -251,6 +251,12 @@ class KinetoTrace:
         found = [self.rows[name] for name in categories if name in self.rows]
         return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
 
+    def rows_named(self, test: Callable[[str], bool], *categories: str) -> Int64s:
+        """Those of them whose name passes the test."""
+        rows = self.rows_of(*categories)
+        found: Int64s = rows[self.events.named(rows, test)]
+        return found
+
     def ranges(self, rows: Int64s) -> Ranges:
         """The events of these rows, sorted and nested."""
         return Ranges.of(rows, self.thread[rows], self.start_ns[rows], self.end_ns[rows])

@@ -141,11 +141,10 @@ def find_calls(frames: Frames) -> list[CallRange]:
 
 
 def backward_calls(trace: KinetoTrace, calls: list[CallRange]) -> list[CallRange]:
-    """The outermost `backward` frames of torch outside the given module calls, as calls of their
-    own. Otherwise a module's time would last until its backward ended, and include all later
-    modules."""
-    rows = trace.rows_of(PYTHON)
-    rows = rows[trace.events.named(rows, lambda name: bool(_BACKWARD.match(name)))]
+    """The outermost `backward` frames of torch that lie in none of these calls of modules, as calls
+    of their own: else the time of a module would last until its backward had ended, with all that
+    the modules behind it did meanwhile."""
+    rows = trace.rows_named(lambda name: bool(_BACKWARD.match(name)), PYTHON)
     if not len(rows):
         return []
     frames = trace.ranges(rows).outermost()
@@ -252,12 +251,17 @@ _OWN = re.compile(
 _MAX_WRAPPERS = 8  # ranges around all others, at most
 
 
+def _is_step(name: str) -> bool:
+    return STEP_MARK.fullmatch(name) is not None
+
+
+def _is_the_scripts(name: str) -> bool:
+    return _OWN.match(name) is None
+
+
 def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The ranges that the script named as calls, in order of time; none if they are only nested in
-    each other."""
-    rows = trace.rows_of("user_annotation")
-    named = [row for row in rows.tolist() if not _OWN.match(trace.events.name_of(row))]
-    ranges = trace.ranges(np.array(named, dtype=np.int64))
+    """The ranges that the script named, in order of time; none if one holds all it named."""
+    ranges = trace.ranges(trace.rows_named(_is_the_scripts, "user_annotation"))
     for _ in range(_MAX_WRAPPERS):
         outer = np.flatnonzero(ranges.parent < 0)
         if len(outer) != 1:
@@ -268,9 +272,8 @@ def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
 
 def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
     """The steps of torch.profiler's schedule as calls of one submodule."""
-    rows = trace.rows_of("user_annotation")
-    steps = [row for row in rows.tolist() if STEP_MARK.fullmatch(trace.events.name_of(row))]
-    return _calls(trace, trace.ranges(np.array(steps, dtype=np.int64)).outermost())
+    steps = trace.rows_named(_is_step, "user_annotation")
+    return _calls(trace, trace.ranges(steps).outermost())
 
 
 def has_devices_alone(trace: KinetoTrace) -> bool:
@@ -281,15 +284,14 @@ def has_devices_alone(trace: KinetoTrace) -> bool:
 
 
 def device_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The device ranges that the script named, else those of profiler steps, as calls in order of
-    time. A range on several streams at the same time is one call."""
-    rows = trace.rows_of("gpu_user_annotation")
-    names = dict(zip(rows.tolist(), trace.events.names_of(rows), strict=True))
-    named = [row for row, name in names.items() if not _OWN.match(name)]
-    named = named or [row for row, name in names.items() if STEP_MARK.fullmatch(name)]
+    """The ranges of devices that the script named, else those of the profiler's steps, in order of
+    time; one that several streams have at the same time is one call."""
+    rows = trace.rows_named(_is_the_scripts, "gpu_user_annotation")
+    if not len(rows):
+        rows = trace.rows_named(_is_step, "gpu_user_annotation")
     found: list[CallRange] = []
     last: dict[str, int] = {}
-    for call in _calls(trace, trace.ranges(np.array(named, dtype=np.int64)).outermost()):
+    for call in _calls(trace, trace.ranges(rows).outermost()):
         at = last.get(call.instance, -1)
         if at >= 0 and call.start_ns < found[at].end_ns:
             found[at] = structs.replace(found[at], end_ns=max(found[at].end_ns, call.end_ns))
@@ -302,7 +304,7 @@ def device_calls(trace: KinetoTrace) -> list[CallRange]:
 def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
     calls = []
     for index, name in enumerate(trace.events.names_of(ranges.row)):
-        plain = name.partition("#")[0] if STEP_MARK.fullmatch(name) else name.strip("# ") or name
+        plain = name.partition("#")[0] if _is_step(name) else name.strip("# ") or name
         calls.append(CallRange(*_times(ranges, index), plain, plain, class_known=False))
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
 
@@ -348,11 +350,10 @@ def capture_windows(trace: KinetoTrace) -> list[Window]:
 
 
 def only_captures_graphs(trace: KinetoTrace) -> bool:
-    """Whether graphs were captured and none was launched. During a capture, launches become nodes
-    of the graph and nothing runs."""
-    rows = trace.rows_of(*RUNTIME)
-    captured = bool(trace.events.named(rows, lambda name: _CAPTURED in name).any())
-    return captured and not trace.events.named(rows, lambda name: _REPLAYED in name).any()
+    """Whether a graph was captured and none was launched: between start and end of a capture,
+    launches become nodes of the graph, and nothing runs."""
+    captured = trace.rows_named(lambda name: _CAPTURED in name, *RUNTIME)
+    return len(captured) > 0 and not len(trace.rows_named(lambda name: _REPLAYED in name, *RUNTIME))
 
 
 # --- In which pass of a loop that is not denoising each call is: a token, a training step.
@@ -661,10 +662,10 @@ def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
 def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
     """One section per profiler step, if several of them contain scheduler steps."""
     sections = []
-    for row in trace.rows_of("user_annotation").tolist():
-        name = trace.events.name_of(row)
+    for row in trace.rows_named(_is_step, "user_annotation").tolist():
         start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
-        if STEP_MARK.fullmatch(name) and ((steps.start_ns >= start) & (steps.start_ns < end)).any():
+        if ((steps.start_ns >= start) & (steps.start_ns < end)).any():
+            name = trace.events.name_of(row)
             sections.append(Section(name, int(trace.thread[row]), start, end))
     return sorted(sections, key=lambda section: section.start_ns) if len(sections) > 1 else []
 
@@ -692,16 +693,14 @@ def _all_launched(trace: KinetoTrace, thread: int, start: int, end: int) -> tupl
 
 
 def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
-    """A section for the smallest annotation around a range, except profiler steps; without one, for
-    the range itself."""
-    rows = trace.rows_of("user_annotation")
+    """The smallest annotation around a range, a profiler's step aside; without one, that range."""
+    rows = trace.rows_named(lambda name: not _is_step(name), "user_annotation")
     rows = rows[(trace.start_ns[rows] <= start) & (end <= trace.end_ns[rows])]
-    rows = rows[np.argsort(trace.duration_ns[rows], kind="stable")]
-    named = (row for row in rows.tolist() if not STEP_MARK.fullmatch(trace.events.name_of(row)))
-    for row in named:
-        times = int(trace.start_ns[row]), int(trace.end_ns[row])
-        return Section(trace.events.name_of(row), thread, *times)
-    return Section("trace", thread, start, end)
+    if not len(rows):
+        return Section("trace", thread, start, end)
+    row = rows.item(trace.duration_ns[rows].argmin())
+    start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
+    return Section(trace.events.name_of(row), thread, start, end)
 
 
 class Lookup:
@@ -772,12 +771,11 @@ def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
     numbered = _numbers(trace, rows) >= 0
     threads = np.array([one.forward_thread not in (None, 0) for one in kinds], dtype=np.bool_)
     behind = numbered & threads[index]
-    behind |= trace.events.named(rows, lambda name: name.startswith(_ENGINE)).astype(np.bool_)
+    behind |= trace.events.named(rows, lambda name: name.startswith(_ENGINE))
     if not behind.any():
         return None
-    named = trace.rows_of("user_annotation")
-    steps = [row for row in named.tolist() if trace.events.name_of(row).startswith(_OPTIMIZER)]
-    optimizing = _found(trace, np.array(steps, dtype=np.int64), origin) >= 0
+    steps = trace.rows_named(lambda name: name.startswith(_OPTIMIZER), "user_annotation")
+    optimizing = _found(trace, steps, origin) >= 0
     backward = _found(trace, rows[behind], origin)
     forward = _found(trace, rows[numbered & ~behind], origin) >= 0
     own = np.setdiff1d(trace.thread[rows[behind]], trace.thread[rows[numbered & ~behind]])
@@ -796,10 +794,7 @@ def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
     """The row of the outermost of some ranges around each launch, -1 for none."""
     found = np.full(len(origin), -1, dtype=np.int64)
     known = origin >= 0
-    if not len(rows) or not known.any():
-        return found
-    ranges = Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
-    outer = ranges.outermost()
+    outer = trace.ranges(rows).outermost()
     at = outer.innermost(trace.thread[origin[known]], trace.start_ns[origin[known]])
     found[known] = np.append(outer.row, -1)[at]
     return found

@@ -2,8 +2,8 @@
 
 Tracks are `stream 7` for kernels, `stream 7 memcpy` for copies from and to the host,
 `stream 7 copy` for device copies and memset, and `stream 7 collectives` for NCCL and RCCL. Host
-threads are tracks of `cpu:0`. What the host did in the longest gaps of a device is kept as
-activities.
+threads are tracks of `cpu:0`, what they wait for devices on ` sync`. What the host did in the
+longest gaps of a device is kept as activities.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from numpy.typing import ArrayLike, NDArray
 
 from profiler.files import decoded
@@ -44,11 +44,6 @@ from profiler.trace.manifest_fields import (
 )
 
 # --- Commands of an imported run: device work, and the host calls that launched it.
-#
-# Tracks follow the trace: `stream 7` for kernels, `stream 7 memcpy` for copies from and to the
-# host, `stream 7 copy` for those on a device or between devices and for memset, `stream 7
-# collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`, what they wait for
-# devices on ` sync`.
 #
 # - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
 # - `op_type`: the launching operator (`aten::mm`), of a collective what it does
@@ -118,18 +113,7 @@ class _Work(NamedTuple):
     bytes_written: int
 
     def kind(self, builder: CommandBuilder, stage: str, step: int) -> tuple[int, ...]:
-        return builder.kind(
-            self.track,
-            self.layer,
-            self.op_type,
-            shapes=self.shapes,
-            kernel=self.kernel,
-            module=self.module,
-            stage=stage,
-            step=step,
-            bytes_read=self.bytes_read,
-            bytes_written=self.bytes_written,
-        )
+        return builder.kind(**self._asdict(), stage=stage, step=step)
 
 
 @dataclass(slots=True)
@@ -143,7 +127,6 @@ class CommandWriter:
     phases: bool = False  # whether layers start with the phase of training
     replayed: Mapping[int, Entry] = field(default_factory=dict)  # by place among the launches
     prefix: str = ""  # of devices' names: that of a rank
-    _names: dict[str, str] = field(default_factory=dict)  # of devices
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: ShapeTexts = field(default_factory=ShapeTexts)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
@@ -174,7 +157,8 @@ class CommandWriter:
         places = places * (len(events.args.kinds) + 1) + events.args.kinds_of(rows) + 1
         _, first, place = np.unique(places, return_index=True, return_inverse=True)
         names = [self._device(events[row]) for row in rows[first].tolist()]
-        names = [self._names.setdefault(name, name) for name in names]  # one text each
+        texts: dict[str, str] = {}
+        names = [texts.setdefault(name, name) for name in names]  # one text each
         return tuple(names[one] for one in place.reshape(-1).tolist())
 
     def _kinds_of_work(self) -> Int64s:
@@ -559,71 +543,62 @@ class _Thread(Struct, frozen=True, eq=False):
         return cls(trace, rows, trace.start_ns[rows], end, latest)
 
     def activity(self, gap: _Gap) -> HostActivity | None:
-        """What the host did during a gap; None if not known."""
-        first, last, _ = gap
-        there = self._between(first, last)
+        """What the host was in during a gap; None if nothing tells."""
+        there, begin, covered = self._covering(gap)
         if not len(there):
             return None
-        begin = np.maximum(self.start[there], first)
-        covered = np.minimum(self.end[there], last) - begin
-        half = np.flatnonzero(2 * covered >= last - first)
+        half = np.flatnonzero(2 * covered >= gap.length_ns)
         kept = half if len(half) else np.flatnonzero(covered == covered.max())
         names = self.trace.events.names_of(self.rows[there[kept]])
         processors = [at for at, name in zip(kept, names, strict=True) if _PROCESSOR.search(name)]
         kept = np.array(processors) if processors else kept
         place = kept[np.lexsort((-self.end[there[kept]], self.start[there[kept]]))[-1]]
-        row = self.rows.item(there[place])
         until = begin[place] + covered[place]
         whole = (self.start[there] >= begin[place]) & (self.end[there] <= until)
         whole[place] = False
         repeated, times = self._repeated(there[whole])
+        found = self._told(there[place], begin[place], covered[place])
+        return structs.replace(found, repeated=repeated, times=times)
+
+    def slow_calls(self, gap: _Gap) -> list[HostActivity]:
+        """The longest runtime calls during a gap, of those that last longer than any launch and do
+        not wait for a device."""
+        if gap.length_ns <= _SLOW_NS:
+            return []
+        there, begin, covered = self._covering(gap)
+        found: list[HostActivity] = []
+        for place in np.argsort(-covered, kind="stable").tolist():
+            if covered[place] <= _SLOW_NS or len(found) == _SLOW:
+                break
+            event = self.trace.events[self.rows.item(there[place])]
+            waits = "synchronize" in event.name.lower()
+            if _KINDS[event.cat] is ActivityKind.RUNTIME_CALL and not waits:
+                found.append(self._told(there[place], begin[place], covered[place]))
+        return found
+
+    def _told(self, place: int, start_ns: int, duration_ns: int) -> HostActivity:
+        row = self.rows.item(place)
         event = self.trace.events[row]
         return HostActivity(
             name=plain_name(event.name),
             kind=_KINDS[event.cat],
             thread=thread_name(self.trace, row),
-            start_ns=int(begin[place]),
-            duration_ns=int(covered[place]),
-            repeated=repeated,
-            times=times,
+            start_ns=int(start_ns),
+            duration_ns=int(duration_ns),
         )
 
-    def slow_calls(self, gap: _Gap) -> list[HostActivity]:
-        """The longest runtime calls during a gap that take longer than any launch and do not wait
-        for a device."""
+    def _covering(self, gap: _Gap) -> tuple[Int64s, Int64s, Int64s]:
+        """Which were open at some time of a gap, from when on and for how long. Blocks of which
+        none was, though they started before, are passed over: a thread is in few of its ranges at
+        once."""
         first, last, _ = gap
-        if last - first <= _SLOW_NS:
-            return []
-        there = self._between(first, last)
-        begin = np.maximum(self.start[there], first)
-        covered = np.minimum(self.end[there], last) - begin
-        found: list[HostActivity] = []
-        for place in np.argsort(-covered, kind="stable").tolist():
-            if covered[place] <= _SLOW_NS or len(found) == _SLOW:
-                break
-            row = self.rows.item(there[place])
-            event = self.trace.events[row]
-            waits = "synchronize" in event.name.lower()
-            if _KINDS[event.cat] is ActivityKind.RUNTIME_CALL and not waits:
-                found.append(
-                    HostActivity(
-                        name=plain_name(event.name),
-                        kind=ActivityKind.RUNTIME_CALL,
-                        thread=thread_name(self.trace, row),
-                        start_ns=int(begin[place]),
-                        duration_ns=int(covered[place]),
-                    )
-                )
-        return found
-
-    def _between(self, first: int, last: int) -> Int64s:
-        """The events that were open at some time from `first` to `last`. Blocks of rows that ended
-        before are skipped: a thread is in few ranges at a time."""
         begun = int(np.searchsorted(self.start, last))
         blocks = np.flatnonzero(self.latest[: -(-begun // _BLOCK)] > first)
         some = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
         some = some[some < begun]
-        return some[np.flatnonzero(self.end[some] > first)]
+        there = some[np.flatnonzero(self.end[some] > first)]
+        begin = np.maximum(self.start[there], first)
+        return there, begin, np.minimum(self.end[there], last) - begin
 
     def _repeated(self, there: Int64s) -> tuple[str, int]:
         """The most frequent name of some ranges, and its count; "" and 0 if it is rare."""
@@ -652,15 +627,11 @@ _LARGEST = 1 << 50  # bytes of a message
 
 
 def collectives_of(trace: KinetoTrace) -> list[RankCollective]:
-    """The collectives of a trace, in order of start."""
-    rows = [
-        row
-        for row in trace.rows_of("kernel").tolist()
-        if queue("kernel", trace.events.name_of(row))[1] == "collective"
-    ]
-    rows.sort(key=lambda row: (int(trace.start_ns[row]), row))
+    """The collectives of a trace, in order of their begins."""
+    rows = trace.rows_named(lambda name: queue("kernel", name)[1] == "collective", "kernel")
+    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
     counted: Counter[Among] = Counter()
-    return [_rank_collective(trace, row, counted) for row in rows]
+    return [_rank_collective(trace, row, counted) for row in rows.tolist()]
 
 
 def _rank_collective(trace: KinetoTrace, row: int, counted: Counter[Among]) -> RankCollective:

@@ -297,9 +297,7 @@ def _traces_in(folder: Path) -> tuple[Path, ...]:
 
 def graph_launches(trace: KinetoTrace) -> Int64s:
     """The rows of the runtime calls that launched a graph."""
-    rows = trace.rows_of(*RUNTIME)
-    found: Int64s = rows[trace.events.named(rows, lambda name: "GraphLaunch" in name)]
-    return found
+    return trace.rows_named(lambda name: "GraphLaunch" in name, *RUNTIME)
 
 
 def captures_in(trace: KinetoTrace, path: Path) -> list[Capture]:

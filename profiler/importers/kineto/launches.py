@@ -115,8 +115,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     of_forward = np.where(apart, _around(trace, frames.modules, ours), of_forward)
     module = np.where(module >= 0, module, of_forward)
     # runtime calls that launched nothing and wait, and the call in which each was made
-    runtime = trace.rows_of(*RUNTIME)
-    waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
+    waits = trace.rows_named(lambda name: bool(_WAIT.search(name)), *RUNTIME)
     waits = np.setdiff1d(waits, launch)
     operator = operators_around(trace, operators, launch)
     # a thread that launches for others, as Ascend's task queue does, has no operators of its own
@@ -308,7 +307,6 @@ def _without_autograd(trace: KinetoTrace, operators: Ranges) -> Ranges:
     engine's records around nodes. Of `…evaluate_function: AddmmBackward0` and `AddmmBackward0`,
     only the `aten::mm` within stays."""
     evaluated = trace.events.named(operators.row, lambda name: name.startswith(_EVALUATED))
-    evaluated = evaluated.astype(np.bool_)
     if not evaluated.any():
         return operators
     inside = operators.parent >= 0
@@ -510,8 +508,7 @@ def host_marks(trace: KinetoTrace, threads: Collection[int]) -> Iterator[HostMar
     words = (_CONVOLUTION, _EMBEDDING, *_PRODUCTS)
     tells = trace.events.named(nested.row, lambda one: one in words or one.startswith(_REGION))
     telling = nested.select(tells)
-    runtime = trace.rows_of(*RUNTIME)
-    blocking = runtime[trace.events.named(runtime, _BLOCKING.__contains__)]
+    blocking = trace.rows_named(_BLOCKING.__contains__, *RUNTIME)
     blocking = blocking[np.lexsort((trace.start_ns[blocking], trace.thread[blocking]))]
     for thread in sorted(threads):
         first, last = np.searchsorted(outer.thread, (thread, thread + 1))
@@ -542,8 +539,7 @@ def launching_operators(trace: KinetoTrace) -> Ranges:
 def _launching(trace: KinetoTrace, outer: Ranges) -> Ranges:
     work, launch = launched_work(trace)
     kernels = trace.events.of_category(work, "kernel")
-    runtime = trace.rows_of(*RUNTIME)
-    asked = runtime[trace.events.named(runtime, lambda name: "LaunchKernel" in name)]
+    asked = trace.rows_named(lambda name: "LaunchKernel" in name, *RUNTIME)
     # when each kernel was launched, those that a capture kept from running as well
     launches = np.sort(trace.start_ns[np.union1d(launch[kernels & (launch >= 0)], asked)])
     busy = np.searchsorted(launches, outer.start_ns) < np.searchsorted(launches, outer.end_ns)

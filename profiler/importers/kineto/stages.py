@@ -238,8 +238,8 @@ def denoisers_of(
     to the next start. If compiled regions before the last decoder are outside of these, the regions
     are the denoisers."""
     begins = _embedding_latents(marks, decoders)
-    stops = sorted([one.start_ns for one in begins] + [begin for begin, _ in decoders])
-    stops = sorted([*stops, *edges, *(begin for begin, _ in marks.embeddings)])
+    others = (begin for begin, _ in (*decoders, *marks.embeddings))
+    stops = sorted([*(one.start_ns for one in begins), *others, *edges])
     found = []
     for one in begins:
         place = bisect_right(stops, one.start_ns)
@@ -257,21 +257,19 @@ def denoisers_of(
 def _embedding_latents(
     marks: HostMarks, decoders: Sequence[tuple[int, int]]
 ) -> Sequence[Convolution] | Sequence[Product]:
-    """The convolutions that embed latents for a denoiser; products if there are none."""
-    aside = [*marks.regions]
-    convolutions = [
-        one
-        for one in marks.convolutions
-        if one.embeds_latents
-        and not within(one.start_ns, aside)
-        and not within(one.start_ns, decoders)
-    ]
+    """What embeds latents for a denoiser: convolutions, or products if no convolution does."""
+
+    def may_be(one: Convolution | Product) -> bool:
+        elsewhere = within(one.start_ns, marks.regions) or within(one.start_ns, decoders)
+        return one.embeds_latents and not elsewhere
+
+    convolutions = [one for one in marks.convolutions if may_be(one)]
     if convolutions:
         return convolutions
     found: list[Product] = []
     since = 0  # index of the last one
     for place, one in enumerate(marks.products):
-        if not one.embeds_latents or within(one.start_ns, aside) or within(one.start_ns, decoders):
+        if not may_be(one):
             continue
         if (found and not _layers(marks, since, place)) or _of_an_adapter(marks, place):
             continue
@@ -347,9 +345,8 @@ _PUT_TOGETHER = frozenset(
 
 
 def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
-    """The calls inferred from operators, in order of time; none if no image is decoded."""
-    rows = trace.rows_of("cpu_op")
-    convolving = rows[trace.events.named(rows, "aten::convolution".__eq__)]
+    """The calls in order of time; none if nothing decodes an image."""
+    convolving = trace.rows_named("aten::convolution".__eq__, "cpu_op")
     windows = capture_windows(trace)
     for marks in host_marks(trace, np.unique(trace.thread[convolving]).tolist()):
         decoders = decoders_of(marks)

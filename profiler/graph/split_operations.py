@@ -7,8 +7,9 @@ operation between the two MatMuls is split the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import onnx_ir as ir
 
@@ -332,12 +333,11 @@ class _Heads:
         all_parts = []
         for node in self._nodes:
             parts = Parts(self._rewriter, node)
-            operands = [self._operand(parts, value, found, lengths) for value in node.inputs]
-            axis = self._rank - 3
-            made = [
-                parts.add(given, length=(axis, length))
-                for *given, length in zip(*operands, lengths, strict=True)
+            operands = [  # a part's own of the chain's values, else its heads
+                found[value] if value in found else parts.broadcast_portions(value, -3, lengths)
+                for value in node.inputs
             ]
+            made = parts.add_each(operands, self._rank - 3, lengths)
             found[node.outputs[0]] = list(made)
             all_parts.append((parts, made))
         last, outputs = all_parts.pop()
@@ -347,19 +347,6 @@ class _Heads:
         for node in reversed(self._nodes[:-1]):
             assert node.graph is not None
             node.graph.remove(node, safe=True)
-
-    def _operand(
-        self,
-        parts: Parts,
-        value: ir.Value | None,
-        found: dict[ir.Value, list[ir.Value | None]],
-        lengths: list[int],
-    ) -> list[ir.Value | None]:
-        """Return each part's portion of an operand: its own output if the chain computes it, else
-        its heads."""
-        if value in found:
-            return found[value]
-        return parts.broadcast_portions(value, -3, lengths)
 
 
 # --- Split Conv: by output channels of its weights, groups, or input channels with a sum.
@@ -390,11 +377,8 @@ def _output_channels(rewriter: Rewriter, node: ir.Node, lengths: list[int]) -> N
     parts = Parts(rewriter, node)
     weights = parts.portions_of(node.inputs[1], 0, lengths)
     biases = parts.portions_of(_bias(node), 0, lengths)
-    outputs = [
-        parts.add([node.inputs[0], weight, bias], length=(1, length))
-        for weight, bias, length in zip(weights, biases, lengths, strict=True)
-    ]
-    join(parts, outputs, 1, lengths)
+    operands = [[node.inputs[0]] * len(lengths), weights, biases]
+    join(parts, parts.add_each(operands, 1, lengths), 1, lengths)
 
 
 def _groups(rewriter: Rewriter, node: ir.Node, each: int, lengths: list[int]) -> None:
@@ -419,11 +403,7 @@ def _input_channels(rewriter: Rewriter, node: ir.Node, lengths: list[int]) -> No
     parts = Parts(rewriter, node)
     inputs = parts.portions_of(node.inputs[0], 1, lengths)
     weights = parts.portions_of(node.inputs[1], 1, lengths)
-    outputs = [
-        parts.add([x, weight, None if number else _bias(node)])
-        for number, (x, weight) in enumerate(zip(inputs, weights, strict=True))
-    ]
-    parts.replace(parts.sum(outputs))
+    parts.replace_by_sum(inputs, weights, [_bias(node), *[None] * (len(lengths) - 1)])
 
 
 def _bias(node: ir.Node) -> ir.Value | None:
@@ -452,11 +432,11 @@ class _MatMul:
         if not dims_a or not dims_b:
             raise CannotSplitError("one of its operands has no axis, which no MatMul takes")
         self._rewriter, self._node = rewriter, node
-        self._a, self._b, self._dims_a, self._dims_b = a, b, dims_a, dims_b
+        self._operands, self._dims_a, self._dims_b = (a, b), dims_a, dims_b
         self._rank = max(len(dims_a), len(dims_b)) - (len(dims_a) == 1) - (len(dims_b) == 1)
 
     def ways(self) -> list[Way]:
-        rewriter, a, b = self._rewriter, self._a, self._b
+        rewriter, (a, b) = self._rewriter, self._operands
         output = rewriter.largest([self._node.outputs[0]])
         if is_weight(b):
             weight = rewriter.largest([b])
@@ -472,38 +452,38 @@ class _MatMul:
         batches = list(self._batches())
         return [*batches, *found] if len(self._dims_b) > 2 else [*found, *batches]
 
-    def _columns(self, cut: int | None, kept: int | None) -> Iterator[Way]:
+    def _portions(self, cut: Mapping[int, int], back: int) -> Callable[[list[int]], None]:
+        """What makes parts of portions: `cut` has, by operand, the axis on which it is cut; their
+        outputs are portions of the axis `back` from the right."""
+
         def make(lengths: list[int]) -> None:
             parts = Parts(self._rewriter, self._node)
-            axis = self._rank - 1
-            outputs = [
-                parts.add([self._a, b], length=(axis, length))
-                for b, length in zip(parts.portions_of(self._b, -1, lengths), lengths, strict=True)
+            operands = [
+                parts.portions_of(value, cut[number], lengths)
+                if number in cut
+                else [value] * len(lengths)
+                for number, value in enumerate(self._operands)
             ]
-            join(parts, outputs, axis, lengths)
+            axis = self._rank - back
+            join(parts, parts.add_each(operands, axis, lengths), axis, lengths)
 
+        return make
+
+    def _columns(self, cut: int | None, kept: int | None) -> Iterator[Way]:
         if len(self._dims_b) > 1:
-            yield Way("columns", self._dims_b[-1], cut, kept, make)
+            yield Way("columns", self._dims_b[-1], cut, kept, self._portions({1: -1}, 1))
 
     def _rows(self, cut: int | None, kept: int | None) -> Iterator[Way]:
-        def make(lengths: list[int]) -> None:
-            parts = Parts(self._rewriter, self._node)
-            axis = self._rank - (1 if len(self._dims_b) == 1 else 2)
-            outputs = [
-                parts.add([a, self._b], length=(axis, length))
-                for a, length in zip(parts.portions_of(self._a, -2, lengths), lengths, strict=True)
-            ]
-            join(parts, outputs, axis, lengths)
-
         if len(self._dims_a) > 1:
-            yield Way("rows", self._dims_a[-2], cut, kept, make)
+            back = min(len(self._dims_b), 2)
+            yield Way("rows", self._dims_a[-2], cut, kept, self._portions({0: -2}, back))
 
     def _terms(self, cut: int | None) -> Iterator[Way]:
         def make(lengths: list[int]) -> None:
             parts = Parts(self._rewriter, self._node)
-            of_a = parts.portions_of(self._a, -1, lengths)
-            of_b = parts.portions_of(self._b, inner, lengths)
-            parts.replace(parts.sum([parts.add(pair) for pair in zip(of_a, of_b, strict=True)]))
+            a, b = self._operands
+            of_a = parts.portions_of(a, -1, lengths)
+            parts.replace_by_sum(of_a, parts.portions_of(b, inner, lengths))
 
         inner = -2 if len(self._dims_b) > 1 else -1
         yield Way("terms", self._dims_b[inner] or self._dims_a[-1], cut, 0, make)
@@ -519,41 +499,12 @@ class _MatMul:
                 yield self._batch(back, sizes)
 
     def _batch(self, back: int, sizes: list[int | None]) -> Way:
-        operands = (self._a, self._b)
-        is_cut = [size != 1 for size in sizes]
-        axis = self._rank - back
-
-        def make(lengths: list[int]) -> None:
-            parts = Parts(self._rewriter, self._node)
-            given = [
-                parts.portions_of(operand, -back, lengths) if cut else [operand] * len(lengths)
-                for operand, cut in zip(operands, is_cut, strict=True)
-            ]
-            outputs = [
-                parts.add(pair, length=(axis, length))
-                for *pair, length in zip(*given, lengths, strict=True)
-            ]
-            join(parts, outputs, axis, lengths)
-
-        cut = [operand for operand, cut in zip(operands, is_cut, strict=True) if cut]
-        kept = [operand for operand, cut in zip(operands, is_cut, strict=True) if not cut]
+        cut = [value for value, size in zip(self._operands, sizes, strict=True) if size != 1]
+        kept = [value for value, size in zip(self._operands, sizes, strict=True) if size == 1]
         largest = self._rewriter.largest
+        make = self._portions({n: -back for n, size in enumerate(sizes) if size != 1}, back)
         size = max(size or 1 for size in sizes)
         return Way("batches", size, largest([*cut, *self._node.outputs]), largest(kept), make)
-
-
-@dataclass(frozen=True, slots=True)
-class _Gemm:
-    """A Gemm: `rows_axis` and `columns_axis` are the axes of its operands with the output's rows
-    and columns."""
-
-    rewriter: Rewriter
-    node: ir.Node
-    a: ir.Value
-    b: ir.Value
-    c: ir.Value | None
-    rows_axis: int  # of a
-    columns_axis: int  # of b
 
 
 def ways_of_gemm(rewriter: Rewriter, node: ir.Node) -> list[Way]:
@@ -563,57 +514,42 @@ def ways_of_gemm(rewriter: Rewriter, node: ir.Node) -> list[Way]:
     if a is None or b is None or len(dims_a) != 2 or len(dims_b) != 2:
         raise CannotSplitError("its operands are no matrices")
     c = node.inputs[2] if len(node.inputs) > 2 else None
-    rows_axis = int(node.attributes.get_int("transA", 0) != 0)
-    columns_axis = 1 - int(node.attributes.get_int("transB", 0) != 0)
-    gemm = _Gemm(rewriter, node, a, b, c, rows_axis, columns_axis)
-    rows, columns = dims_a[rows_axis], dims_b[columns_axis]
-    inner = dims_b[1 - columns_axis] or dims_a[1 - rows_axis]
+    axes = (  # of the rows of a, and of the columns of b
+        int(node.attributes.get_int("transA", 0) != 0),
+        1 - int(node.attributes.get_int("transB", 0) != 0),
+    )
+    rows, columns = dims_a[axes[0]], dims_b[axes[1]]
+    inner = dims_b[1 - axes[1]] or dims_a[1 - axes[0]]
     first, second = rewriter.largest([a]), rewriter.largest([b])
     output = rewriter.largest(node.outputs)
+
+    def portions(axis: int, lengths: list[int]) -> None:
+        """Rows of the output (axis 0), or columns (1)."""
+        parts = Parts(rewriter, node)
+        of_c = parts.broadcast_portions(c, axis - 2, lengths)
+        operands: list[Sequence[ir.Value | None]] = [[a] * len(lengths), [b] * len(lengths), of_c]
+        operands[axis] = parts.portions_of((a, b)[axis], axes[axis], lengths)
+        join(parts, parts.add_each(operands, axis, lengths), axis, lengths)
+
+    def terms(lengths: list[int]) -> None:
+        """The bias goes to the first part: added once."""
+        parts = Parts(rewriter, node)
+        of_a = parts.portions_of(a, 1 - axes[0], lengths)
+        of_b = parts.portions_of(b, 1 - axes[1], lengths)
+        parts.replace_by_sum(of_a, of_b, [c, *[None] * (len(lengths) - 1)])
+
+    by_rows, by_columns = partial(portions, 0), partial(portions, 1)
     if is_weight(b):
-        by_columns = Way("columns", columns, second, 0, lambda lengths: _columns(gemm, lengths))
-        return [by_columns, Way("terms", inner, second, 0, lambda lengths: _terms(gemm, lengths))]
+        return [
+            Way("columns", columns, second, 0, by_columns),
+            Way("terms", inner, second, 0, terms),
+        ]
     if is_weight(a):
-        by_rows = Way("rows", rows, first, 0, lambda lengths: _rows(gemm, lengths))
-        return [by_rows, Way("terms", inner, first, 0, lambda lengths: _terms(gemm, lengths))]
+        return [Way("rows", rows, first, 0, by_rows), Way("terms", inner, first, 0, terms)]
     return [
-        Way("columns", columns, _larger(second, output), first, lambda n: _columns(gemm, n)),
-        Way("rows", rows, _larger(first, output), second, lambda n: _rows(gemm, n)),
+        Way("columns", columns, _larger(second, output), first, by_columns),
+        Way("rows", rows, _larger(first, output), second, by_rows),
     ]
-
-
-def _columns(gemm: _Gemm, lengths: list[int]) -> None:
-    parts = Parts(gemm.rewriter, gemm.node)
-    of_c = parts.broadcast_portions(gemm.c, -1, lengths)
-    of_b = parts.portions_of(gemm.b, gemm.columns_axis, lengths)
-    outputs = [
-        parts.add([gemm.a, b, c], length=(1, length))
-        for b, c, length in zip(of_b, of_c, lengths, strict=True)
-    ]
-    join(parts, outputs, 1, lengths)
-
-
-def _rows(gemm: _Gemm, lengths: list[int]) -> None:
-    parts = Parts(gemm.rewriter, gemm.node)
-    of_c = parts.broadcast_portions(gemm.c, -2, lengths)
-    of_a = parts.portions_of(gemm.a, gemm.rows_axis, lengths)
-    outputs = [
-        parts.add([a, gemm.b, c], length=(0, length))
-        for a, c, length in zip(of_a, of_c, lengths, strict=True)
-    ]
-    join(parts, outputs, 0, lengths)
-
-
-def _terms(gemm: _Gemm, lengths: list[int]) -> None:
-    """Split by terms of the sums and add up; the bias goes only to the first part."""
-    parts = Parts(gemm.rewriter, gemm.node)
-    of_a = parts.portions_of(gemm.a, 1 - gemm.rows_axis, lengths)
-    of_b = parts.portions_of(gemm.b, 1 - gemm.columns_axis, lengths)
-    outputs = [
-        parts.add([a, b, None if number else gemm.c])
-        for number, (a, b) in enumerate(zip(of_a, of_b, strict=True))
-    ]
-    parts.replace(parts.sum(outputs))
 
 
 def _larger(first: int | None, second: int | None) -> int | None:

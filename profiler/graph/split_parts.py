@@ -423,6 +423,20 @@ class Parts:
         self._nodes.append(made)
         return value
 
+    def add_each(
+        self, operands: Sequence[Sequence[ir.Value | None]], axis: int, lengths: Sequence[int]
+    ) -> list[ir.Value]:
+        """Make a part of each portion, with its own of each of the `operands`; `lengths` are those
+        of that axis of their outputs, which are given."""
+        return [
+            self.add(given, length=(axis, length))
+            for *given, length in zip(*operands, lengths, strict=True)
+        ]
+
+    def replace_by_sum(self, *operands: Sequence[ir.Value | None]) -> None:
+        """Make a part of each portion likewise, and put what they add up to in place."""
+        self.replace(self.sum([self.add(given) for given in zip(*operands, strict=True)]))
+
     def concat(self, values: Sequence[ir.Value], axis: int, owner: Parts | None = None) -> ir.Value:
         """Concatenate the parts' outputs, as a copy that belongs to this operation, or to
         `owner`."""
@@ -546,10 +560,7 @@ def join(parts: Parts, outputs: list[ir.Value], axis: int, lengths: list[int]) -
             ]
         except CannotSplitError:  # what follows does not fit: the model is at fault
             return
-        outputs = [
-            parts.add(given, length=(axis, length))
-            for *given, length in zip(*operands, lengths, strict=True)
-        ]
+        outputs = parts.add_each(operands, axis, lengths)
         if node.op_type in _ACTIVATIONS or owner.node.op_type not in ("MatMul", "Gemm"):
             owner = parts
         parts.rewriter.release(concat)
@@ -570,14 +581,10 @@ def _following(joined: ir.Value) -> tuple[ir.Node, int] | None:
         return None
     others = [value for number, value in enumerate(node.inputs) if number != position]
     if node.op_type in _ACTIVATIONS:
-        fits = all(value is None or _is_scalar(value) for value in others)
+        fits = all(v is None or (is_constant(v) and dims_of(v) in ([], [1])) for v in others)
     else:
         fits = node.op_type in _WITH_CONSTANT and all(_is_small(other, rank) for other in others)
     return (node, position) if fits else None
-
-
-def _is_scalar(value: ir.Value) -> bool:
-    return is_constant(value) and dims_of(value) in ([], [1])
 
 
 def _is_small(value: ir.Value | None, rank: int) -> bool:

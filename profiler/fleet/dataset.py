@@ -67,14 +67,7 @@ from profiler.tools.metrics import (
 from profiler.tools.query import Database
 from profiler.tools.sources import load
 
-# --- Read a data set of runs.
-#
-#     data = Dataset("fleet/")
-#     data.runs(where=("hardware~MI300X", "steps=28"))
-#     data.history("denoise.step", where=())
-#
-# Readers take no lock: each query takes a snapshot of the valid files, and starts over if a
-# compaction has removed one of them meanwhile.
+# --- A data set of runs as it is read.
 
 
 _Answer = TypeVar("_Answer")
@@ -311,7 +304,9 @@ def differences(
     """Return the fields that make two rows of `runs` not comparable; empty if they are. A field of
     `assume_same` agrees if either is unknown; one that is `ignored` always agrees."""
     found = []
-    for field in (field for field in FIELDS if field not in ignored):
+    for field in FIELDS:
+        if field in ignored:
+            continue
         mine, theirs = one[field], other[field]
         unknown = mine is None or theirs is None
         if field not in assume_same if unknown else mine != theirs:
@@ -335,9 +330,7 @@ def groups(
     texts = runs.select(pl.col(field).cast(pl.String) for field in fields)
     for field in (field for field in fields if field in assume_same):
         texts = _filled(texts, field, [other for other in fields if other != field])
-    joined = pl.concat_str(
-        [pl.col(field) for field in fields], separator=_SEPARATOR
-    )  # null if any field is
+    joined = pl.concat_str(pl.col(fields), separator=_SEPARATOR)  # null if any is
     keys = texts.select(joined.alias("group"))["group"]
     names = {
         key: hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
@@ -459,10 +452,8 @@ def _named(runs: pl.DataFrame, name: str) -> list[str]:
 
 # --- SQL over a data set: the sandbox of `query`, with the tables `runs` and `metrics`.
 #
-#     with open_database(Dataset("fleet/"), timeout_s=60) as database:
-#         database.ask("select hardware, count(*) from runs group by all")
-#
-# The tables of one run, including commands, are available for named runs: read from their bundles.
+# The tables of one run, commands too, are there for runs that were named: read from their
+# bundles.
 
 
 _RUNS_WORD = re.compile(r"\bruns\b", re.IGNORECASE)

@@ -52,10 +52,7 @@ from profiler.tools.sources import load
 
 # --- Accepted changes: each is one file of the data set, and ends an alarm.
 #
-#     accept(storage, "denoise.step@3fa1b2c4", because="the new sampler takes longer")
-#
-# A change is named by its metric and the first run after it, so that the name stays when runs are
-# added. Files follow the data set's commit rule: each appears whole, by a conditional create, and
+# Files follow the data set's commit rule: each appears whole, by a conditional create, and
 # never changes (`docs/fleet-data-set.md`).
 
 
@@ -617,21 +614,17 @@ def run_verdicts(past: MetricHistory) -> list[RunVerdict]:
     for drift in past.drifts:
         for at in range(max(drift.first, 0), min(drift.end, n)):
             found[at] = RunVerdict.DRIFT
-    if past.has_alarm:
-        for at in range(past.level_to, n):
-            found[at] = RunVerdict.NOT_ACCEPTED
+    for at in range(past.level_to, n):
+        found[at] = RunVerdict.NOT_ACCEPTED
     if past.newest is not None and past.newest.outside:
         for at in range(n - past.newest.runs, n):
             found[at] = RunVerdict.OUTSIDE
+    first = {
+        ChangeState.ACCEPTED: RunVerdict.FIRST_ACCEPTED,
+        ChangeState.FASTER: RunVerdict.FIRST_FASTER,
+    }
     for each in past.changes:
-        slower = each.change.after > each.change.before
-        found[each.change.at] = (
-            RunVerdict.FIRST_ACCEPTED
-            if each.because is not None
-            else RunVerdict.FIRST_BAD
-            if slower
-            else RunVerdict.FIRST_FASTER
-        )
+        found[each.change.at] = first.get(change_state(past, each), RunVerdict.FIRST_BAD)
     return found
 
 

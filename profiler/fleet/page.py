@@ -54,7 +54,7 @@ from profiler.report.html.page import (
 )
 from profiler.report.html.tables import table_json
 from profiler.report.language import page_messages, spoken, spoken_template, titled
-from profiler.run.columns import FLOAT64, INT64, MINOR, RATIO, STRING, Column, col
+from profiler.run.columns import FLOAT64, INT64, MINOR, RATIO, STRING, Column, col, schema
 from profiler.text import Said, count, counted, joined, said, sentence
 from profiler.trace import __version__
 
@@ -413,18 +413,13 @@ def _view(
     search: bool = True,
     sort: str = "time",
 ) -> TableView | None:
-    """Make a table of `frame` whose values are in `unit`."""
-    shown = _in_unit(columns, unit)
-    return table(key, name, shown, columns, frame, shown=_SHOWN, search=search, sort=sort)
-
-
-def _in_unit(columns: Sequence[Column], unit: str) -> tuple[Column, ...]:
-    """Return the columns, with the kind of the metric's unit for columns of its values."""
+    """`frame` as a table whose values of the metric are in `unit`."""
     kind = _KINDS.get(unit, "number")
-    return tuple(
+    shown = [
         renamed(columns, each.name, kind=kind) if each.name in _OF_UNIT else each
         for each in columns
-    )
+    ]
+    return table(key, name, shown, columns, frame, shown=_SHOWN, search=search, sort=sort)
 
 
 def _texts() -> tuple[pl.Expr, ...]:
@@ -464,9 +459,7 @@ def _change_row(workload: str, past: MetricHistory, each: HistoryChange) -> dict
     }
 
 
-# --- Histories as one HTML page: their curves, changes and runs. Self-contained, loads nothing.
-#
-# Names come from manifests and are never trusted: they are escaped, or become text nodes.
+# --- Histories as one HTML page: their curves, changes and runs.
 
 
 def history_page(
@@ -524,9 +517,7 @@ def _runs_part(past: MetricHistory, number: int) -> str:
     )
 
 
-# --- All runs of a data set as one HTML page. Self-contained, loads nothing.
-#
-# Names come from manifests and are never trusted: they are escaped, or become text nodes.
+# --- All runs of a data set as one HTML page.
 
 
 CURVES = 60
@@ -588,8 +579,7 @@ def _changes_block(over: Overview) -> Block | None:
         for each in past.changes
     ]
     rows.sort(key=lambda row: row["time_ns"], reverse=True)
-    schema = {column.name: column.dtype for column in _CHANGES}
-    frame = pl.DataFrame(rows, schema={**schema, "time_ns": pl.Int64()}, orient="row")
+    frame = pl.DataFrame(rows, schema={**schema(_CHANGES), "time_ns": pl.Int64()}, orient="row")
     view = _view("changes", "Changes", _CHANGES, frame.head(HELD["changes"]))
     family = sum(1 for _ in over.histories)
     note = said(
@@ -620,8 +610,7 @@ def _workloads(over: Overview) -> Iterator[Block]:
         ]
         if not rows:
             continue
-        schema = {column.name: column.dtype for column in _WORKLOADS}
-        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        frame = pl.DataFrame(rows, schema=schema(_WORKLOADS), orient="row")
         key = f"workloads_{number}"
         view = _view(key, "Workloads", _WORKLOADS, frame, chosen[0][1].unit, sort="")
         single = len(over.metrics) == 1

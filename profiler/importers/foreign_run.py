@@ -233,6 +233,19 @@ class ForeignRunBuilder:
         stage = {"pipeline": "", "stage": name}.get(kind, _DENOISE)
         self.spans.append(Span(kind, name, stage, step, start_ns, duration_ns, pipeline))
 
+    def stages(
+        self, works: Iterable[tuple[str, int]], begin_ns: int, end_ns: int, pipeline: int
+    ) -> None:
+        """Add the stages of a pipeline call, which fill it. `works` has the stage and the start of
+        what ran, in order: a stage lasts from the first of successive works of it to the next's."""
+        turns: list[tuple[str, int]] = []
+        for stage, start in works:
+            if not turns or turns[-1][0] != stage:
+                turns.append((stage, start if turns else begin_ns))
+        ends = [*(start for _, start in turns[1:]), end_ns]
+        for (stage, start), until in zip(turns, ends, strict=True):
+            self.span("stage", stage, start, until - start, pipeline)
+
     def timeline(self, calls: Sequence[PlacedCall], name: str = "") -> None:
         """Add calls as the next pipeline call, named `name` or like the first of them. They have no
         common clock, so each starts when the one before ends."""
@@ -591,11 +604,10 @@ def _add_request(
     """Add a request, and yield the time and the value of each stage's peak memory."""
     end = begin + one.duration_ns
     run.span("pipeline", one.name, begin, one.duration_ns, number)
-    turns: list[tuple[str, int]] = []
+    works: list[tuple[str, int]] = []
     for stage, offset in zip(one.stages, one.begins(), strict=True):
         at = begin + offset
-        if not turns or turns[-1][0] != stage.stage:
-            turns.append((stage.stage, at if turns else begin))
+        works.append((stage.stage, at))
         for work in stage.ahead:
             lane = ("queue", "sync") if work.waits else (_BETWEEN, "host")
             track, op_type = Track(ROOT_DEVICE, *lane), "queue" if work.waits else work.name
@@ -613,9 +625,7 @@ def _add_request(
                 run.span("step", f"step {step}", start, duration, number, step)
         if stage.peak_bytes >= 0:
             yield at + stage.duration_ns, stage.peak_bytes
-    until = [*(start for _, start in turns[1:]), end]
-    for (name, start), stop in zip(turns, until, strict=True):
-        run.span("stage", name, start, stop - start, number)
+    run.stages(works, begin, end, number)
 
 
 def _steps_of_stage(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]:

@@ -292,7 +292,7 @@ def _add_pipeline(run: ForeignRunBuilder, pipeline: _Pipeline, devices: dict[str
     labels = stages(names, [NO_ITERATION] * len(names))
     begin, end, number = pipeline.begin, pipeline.end, pipeline.number
     run.span("pipeline", pipeline.root.model, begin, end - begin, number)
-    turns: list[tuple[str, int]] = []
+    works: list[tuple[str, int]] = []
     for one, name, (stage, step, iteration) in zip(pipeline.leaves, names, labels, strict=True):
         device, builder = devices[one.model], CommandBuilder()
         track = Track(device, one.model, "compute")
@@ -305,11 +305,8 @@ def _add_pipeline(run: ForeignRunBuilder, pipeline: _Pipeline, devices: dict[str
         at = CallLabels(stage=stage, step=step, iteration=iteration, pipeline=number)
         duration = one.at["REQUEST_END"] - start
         run.call(name, start, duration, builder.build(), device=device, **at)
-        if not turns or turns[-1][0] != stage:
-            turns.append((stage, start if turns else begin))
-    ends = [*(start for _, start in turns[1:]), end]
-    for (stage, start), until in zip(turns, ends, strict=True):
-        run.span("stage", stage, start, until - start, number)
+        works.append((stage, start))
+    run.stages(works, begin, end, number)
 
 
 def _computed(one: Request) -> Iterator[tuple[str, tuple[int, int]]]:

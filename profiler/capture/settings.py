@@ -26,9 +26,8 @@ from profiler.errors import InputError
 from profiler.text import check_run_name, parse_size, step_range
 from profiler.trace.events import NO_STEP, component_of
 
-# --- Which calls have their operators traced: `--ops` and `ops=`, one text for all submodules.
-#
-# `docs/capture-ops.md` has the grammar. A call is chosen before it starts, by its `Position`.
+# --- Which calls have their operators traced: `--ops` and `ops=`, one text for all submodules. A
+# call is chosen before it starts, by its `Position`.
 
 
 _MEASURE_OVERHEAD = "measure-overhead"
@@ -299,8 +298,7 @@ def _device(name: str, device: Any) -> str | None:
     return str(device)
 
 
-# --- Settings of a switched-on process: what to trace and where to, and how child processes inherit
-# it.
+# --- Settings of a switched-on process: what to trace and where to, and how that is inherited.
 
 
 SWITCH = "RBLN_PROFILER"
@@ -450,20 +448,10 @@ def _path(key: str, value: Any) -> Path:
     raise InputError(f"{key} is {value!r}: give a folder")
 
 
-def _optional_path(key: str, value: Any) -> Path | None:
-    return None if value is None else _path(key, value)
-
-
 def _text(key: str, value: Any) -> str:
     if isinstance(value, str) and value:
         return value
     raise InputError(f"{key} is {value!r}: give a text")
-
-
-def _name(key: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    return check_run_name(_text(key, value))
 
 
 def _config(key: str, value: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -480,10 +468,6 @@ def _compress(key: str, value: Any) -> str:
     raise InputError(f"{key} is {value!r}: use {', '.join(_COMPRESSIONS)}")
 
 
-def _max_size(_: str, value: Any) -> int | None:
-    return parse_max_size(value)
-
-
 def _switch(key: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -492,13 +476,13 @@ def _switch(key: str, value: Any) -> bool:
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "out": _path,
-    "name": _name,
+    "name": lambda key, value: None if value is None else check_run_name(_text(key, value)),
     "ops": _text,
     "config": _config,
     "compress": _compress,
-    "max_size": _max_size,
+    "max_size": lambda _key, value: parse_max_size(value),
     "memory": _switch,
     "keep_prompts": _switch,
-    "journal": _optional_path,
+    "journal": lambda key, value: None if value is None else _path(key, value),
 }
 _SETTING_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is for `record` only

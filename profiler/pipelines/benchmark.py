@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.capture.onnxruntime.operators import CONSTANT, SmallNode, chain, small_model
+from profiler.capture.onnxruntime.weights import CONSTANT, SmallNode, chain, small_model
 from profiler.capture.run_info import hardware
 from profiler.errors import InputError, install_command, needing
 from profiler.pipelines.model_folder import DeviceShare, Placement, pinned

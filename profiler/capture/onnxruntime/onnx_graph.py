@@ -1,9 +1,7 @@
 """Map executed ONNX Runtime nodes back to the exported model's operations and layers.
 
 The graph is read without its weights and without the package `onnx`. ONNX Runtime renames,
-merges and creates nodes and keeps no metadata. A node is looked up by its own name, by its name
-without a fusion's suffix, by the tensors it writes, and last by its neighbours. A node without
-a name is identified by execution order.
+merges and creates nodes and keeps no metadata.
 """
 
 from __future__ import annotations
@@ -14,12 +12,13 @@ import json
 import os
 import re
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
-from profiler.capture.onnxruntime.weights import fields, messages_of, varint
+from profiler.capture.onnxruntime.weights import messages, messages_of, varint
 from profiler.errors import InputError
 from profiler.ort_profiles import NodeKind
 from profiler.plugins import let_pass
@@ -27,8 +26,8 @@ from profiler.plugins import let_pass
 # --- The nodes of an ONNX file, without its weights and without the package `onnx`, which a user of
 # ONNX Runtime need not have.
 #
-# Layers come from names: of nodes, of their inputs and outputs, and the metadata of exporters. Only
-# these are read; tensors are skipped, and external data is not opened.
+# Only names of nodes and tensors are read, and the metadata that exporters leave on nodes; weights
+# are passed over, and external data is not opened.
 
 
 _DEEPEST = 64  # graphs nested in graphs
@@ -151,9 +150,7 @@ def _add(graph: Graph, number: int, data: bytes, depth: int) -> None:
 
 def _node(data: bytes, depth: int) -> Node:
     found = Node()
-    for number, begin, end in fields(data, 0, len(data)):
-        if end < 0:
-            continue
+    for number, begin, end in messages(data, 0, len(data)):
         if number == _NODE_INPUT:
             found.inputs.append(_text(data[begin:end]))
         elif number == _NODE_OUTPUT:
@@ -166,10 +163,8 @@ def _node(data: bytes, depth: int) -> Node:
             entry = {n: data[a:b] for n, a, b in messages_of(data, begin, end, 1, 2)}
             found.metadata[_text(entry.get(_ENTRY_KEY, b""))] = _text(entry.get(_ENTRY_VALUE, b""))
         elif number == _NODE_ATTRIBUTE:
-            for _, first, last in messages_of(
-                data, begin, end, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS
-            ):
-                found.graphs.append(_subgraph(data[first:last], depth + 1))
+            graphs = messages_of(data, begin, end, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS)
+            found.graphs += [_subgraph(data[first:last], depth + 1) for _, first, last in graphs]
     return found
 
 
@@ -230,17 +225,19 @@ class OperationParts:
             return None
         if node.endswith(_CHANNELS_LAST):
             return self.by_output.get(node.removesuffix(_CHANNELS_LAST))
-        name = node.removeprefix(_WITH_ACTIVATION)
-        while name:
-            if name in self.by_node:
-                return self.by_node[name]
-            name = name.rpartition("/")[0]
-        return None
+        return self.by_node.get(_known_name(node.removeprefix(_WITH_ACTIVATION), self.by_node))
 
     def operation_of(self, node: str) -> str:
         """The name of the split operation that `node` is a part of, else its own name."""
         part = self.find(node)
         return part.operation if part is not None else node
+
+
+def _known_name(name: str, known: Collection[str]) -> str:
+    """A known name: `name`, or what a fusion has appended to; "" if neither is known."""
+    while name and name not in known:
+        name = name.rpartition("/")[0]
+    return name
 
 
 def operation_parts(nodes: Iterable[Node]) -> OperationParts:
@@ -335,15 +332,9 @@ def add_layers_of_neighbours(
 
 
 def _shared(paths: Sequence[str]) -> str:
-    """The longest module path that contains all `paths`, "" if there is none."""
-    shared, *others = [path.split(".") for path in paths]
-    for path in others:
-        length = next(
-            (i for i, (a, b) in enumerate(zip(shared, path, strict=False)) if a != b),
-            min(len(shared), len(path)),
-        )
-        shared = shared[:length]
-    return ".".join(shared)
+    """The longest module path that all `paths` lie in, "" if there is none."""
+    levels = zip(*(path.split(".") for path in paths), strict=False)
+    return ".".join(level[0] for level in takewhile(lambda names: len(set(names)) == 1, levels))
 
 
 # --- Nodes without a name, identified in a profile by the order of execution.
@@ -440,11 +431,9 @@ def _stands_for(node: Node, key: str, known: set[str], writer: Mapping[str, str]
     unknown."""
     if node.op_type in _LAYOUTS:
         return ""
-    name = key.removeprefix(_WITH_ACTIVATION)
-    while name:
-        if name in known:
-            return name
-        name = name.rpartition("/")[0]
+    name = _known_name(key.removeprefix(_WITH_ACTIVATION), known)
+    if name:
+        return name
     tensors = (*map(original_value, node.outputs), key.removesuffix(_CHANNELS_LAST))
     return next((writer[tensor] for tensor in tensors if tensor in writer), "")
 
@@ -466,21 +455,18 @@ def path_of(operation: str, module: str) -> str:
 # torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
 # to the innermost module and last the traced operation's own name. Its older exporter, by
 # TorchScript (`dynamo=False`, as optimum-onnx 0.1.0 exports), names nodes after their module
-# instead: `/text_model/encoder/layers.0/mlp/fc1/MatMul_1`. ONNX Runtime's optimizations rename,
-# merge and create nodes and keep no metadata, so a node is looked up, in this order,
+# instead: `/text_model/encoder/layers.0/mlp/fc1/MatMul_1`. A node that ONNX Runtime executes is
+# looked up, in this order,
 #
 # 1. by its own name;
 # 2. by its name without what fusions append (`node_MatMul_3/MatMulAddFusion`);
-# 3. by the tensors it writes, as in the exported graph, or is named after, in any precision; the
-#    nodes of an inlined operation by what that operation writes;
+# 3. by the tensors it writes, as produced in the exported graph, or is named after, whatever their
+#    precision; the nodes of an operation that was inlined, by what that operation writes;
 # 4. by its neighbours in the optimized graph: the module path that all of them share.
 #
-# A node without a name goes by its first output (its key), and `execution_order` identifies it in a
-# run.
-#
-# If `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`, which
-# counts as the exporter's. A node with none of these has only its own name. The parts of an
-# operation that `profile-sd3 graph split` has split are looked up as that operation.
+# Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
+# which counts as the exporter's. A node that none of these reaches has its own name alone. Parts of
+# a split operation are looked up as that operation.
 
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
@@ -714,10 +700,6 @@ def _by_name_or_output(
 
 
 def _by_name(name: str, layers: Mapping[str, str]) -> str | None:
-    """The layer of the node with that name, or of the node that a fusion has named it after, or
-    None."""
-    while name:
-        if name in layers:
-            return layers[name]
-        name = name.rpartition("/")[0]
-    return None
+    """The layer of a node with that name, or of the node that a fusion has named it after."""
+    known = _known_name(name, layers)
+    return layers[known] if known else None

@@ -13,18 +13,16 @@ gaps between its nodes.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
 import time
-import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,10 +45,16 @@ from profiler.capture.onnxruntime.sessions import (
     open_profiled,
     opened_session,
 )
-from profiler.capture.onnxruntime.weights import model_files_bytes
-from profiler.capture.operator_source import Gaps, OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.onnxruntime.weights import chain, model_files_bytes, small_model
+from profiler.capture.operator_source import (
+    Gaps,
+    OperatorTrace,
+    SourceRequest,
+    SourceSummary,
+    WeakPart,
+    when_gone,
+)
 from profiler.capture.overhead import EventCost
-from profiler.capture.patching import weakly
 from profiler.capture.recorder import Recorder
 from profiler.errors import InputError
 from profiler.ort_profiles import (
@@ -70,7 +74,6 @@ from profiler.text import Note
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Category, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Submodule
-from profiler.trace.schema import serialized
 
 # --- From the nodes of a call to its commands and counters: layers, tracks of providers, memory.
 
@@ -333,7 +336,7 @@ def clock_of(start_ns: int) -> Callable[[], int]:
     return min(clocks, key=lambda clock: abs(clock() - start_ns))
 
 
-# --- Profiles of a part's sessions become the commands of its calls, while the pipeline rests.
+# --- The profiles of a part's sessions become the commands of its calls, while the pipeline rests.
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,64 +513,7 @@ def _name_of(request: SourceRequest) -> str:
     return request.submodule
 
 
-# --- ONNX models of a few nodes with one constant, written without the package `onnx`, to measure
-# this machine with.
-
-
-CONSTANT = "c"
-"""The name of the model's constant."""
-
-_IR_VERSION, _OPSET = 8, 17
-_FLOAT = 1  # onnx.TensorProto.FLOAT
-
-
-class SmallNode(NamedTuple):
-    """A node without attributes and with one output."""
-
-    op_type: str
-    inputs: Sequence[str]
-    output: str
-
-
-def chain(count: int) -> list[SmallNode]:
-    """A chain of `count` additions of the constant, from x to y."""
-    names = ["x", *(f"t{i}" for i in range(1, count)), "y"]
-    return [SmallNode("Add", (read, CONSTANT), written) for read, written in pairwise(names)]
-
-
-def small_model(nodes: Iterable[SmallNode], dims: Sequence[int], constant: Any) -> bytes:
-    """The bytes of a model from x to y, both float32 of shape `dims`; `constant` is an array of
-    float32."""
-    graph = serialized(
-        *((1, _node(place, node)) for place, node in enumerate(nodes)),
-        (2, "small"),
-        (5, _tensor(constant)),
-        (11, _end("x", dims)),
-        (12, _end("y", dims)),
-    )
-    return serialized((1, _IR_VERSION), (7, graph), (8, serialized((1, ""), (2, _OPSET))))
-
-
-def _node(place: int, node: SmallNode) -> bytes:
-    inputs = ((1, name) for name in node.inputs)
-    name = f"{node.op_type.lower()}_{place}"
-    return serialized(*inputs, (2, node.output), (3, name), (4, node.op_type))
-
-
-def _tensor(array: Any) -> bytes:
-    dims = ((1, size) for size in array.shape)
-    data = np.ascontiguousarray(array, dtype="<f4").tobytes()
-    return serialized(*dims, (2, _FLOAT), (8, CONSTANT), (9, data))
-
-
-def _end(name: str, dims: Sequence[int]) -> bytes:
-    """The value info of the model's input or output."""
-    shape = serialized(*((1, serialized((1, size))) for size in dims))
-    tensor = serialized((1, _FLOAT), (2, shape))
-    return serialized((1, name), (2, serialized((1, tensor))))
-
-
-# --- The cost of recording a node of ONNX Runtime, from the gaps between a run's own nodes.
+# --- What recording a node of ONNX Runtime costs, by the gaps between a run's own nodes.
 #
 # It depends on what else runs: 5 to 8 µs in a session of small nodes on an idle machine, twice as
 # much if nodes evict what recording needs from the CPU caches, and more if cores are shared. About
@@ -653,61 +599,8 @@ def _seconds(session: Any, feeds: dict[str, Any]) -> float:
     return time.perf_counter() - begin
 
 
-# --- Weak reference to a pipeline's part.
-#
-# A part may reference its pipeline (those of optimum do), so a source that kept it would keep every
-# model of a pipeline that the script has dropped.
-
-
-class WeakPart:
-    """A proxy of `part` that does not keep it alive. Once the part is gone, reads fail and writes
-    are ignored."""
-
-    def __init__(self, part: Any) -> None:
-        object.__setattr__(self, "_part", weakly(part))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._part(), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        part = self._part()
-        if part is not None:
-            setattr(part, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        part = self._part()
-        if part is not None:
-            delattr(part, name)
-
-
-def when_gone(part: Any, action: Callable[[], None]) -> Callable[[], None]:
-    """Run `action` when `part` is deleted, in this process only, not in a forked child. Returns a
-    function that cancels that."""
-    try:
-        finalizer = weakref.finalize(part, _in_process, os.getpid(), action)
-    except TypeError as error:  # it cannot be referenced weakly, so it is kept
-        let_pass(error)
-        return lambda: None
-    finalizer.atexit = False
-
-    def call_off() -> None:
-        finalizer.detach()
-
-    return call_off
-
-
-def _in_process(process: int, action: Callable[[], None]) -> None:
-    if os.getpid() == process:
-        action()
-
-
 # --- Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its
-# calls.
-#
-# ONNX Runtime profiles whole sessions, and a session's profile ends once. So a submodule whose
-# operators are traced gets a session of its own with profiling on, which is renewed between calls
-# (`Segment`). The profile of the previous one is converted while the pipeline rests
-# (`ProfileConverter`).
+# calls. ONNX Runtime ends a session's profile once.
 
 
 class ProfiledPart:

@@ -24,7 +24,7 @@ from typing import Any
 
 from profiler.capture.backend import open_source
 from profiler.capture.calls import Invocation, Scope, described, enter, scope
-from profiler.capture.operator_source import NewSessions, SourceRequest
+from profiler.capture.operator_source import NewSessions, SourceRequest, when_gone
 from profiler.capture.patching import ClassPatches
 from profiler.capture.run_info import part_facts
 from profiler.capture.session import Session
@@ -65,8 +65,9 @@ class FirstCalls:
     session."""
 
     def __init__(self, own: Any) -> None:
-        self._warm = _has_run(own)
-        self._own: Any = None if self._warm else weakref.ref(own) if _known_weakly(own) else None
+        known = _known_weakly(own)
+        self._warm = known and own in _have_run
+        self._own: Any = weakref.ref(own) if known and not self._warm else None
         self._firsts: list[_First] = []
         self._later: dict[frozenset[tuple[str, str]], list[int]] = {}
         self._ours_ran = 0
@@ -133,10 +134,6 @@ def _longer(
         return NewSessions(most_ns=most)
     more = first.duration_ns - statistics.median(later)
     return NewSessions(more, float(first.duration_ns - max(later)), most)
-
-
-def _has_run(own: Any) -> bool:
-    return _known_weakly(own) and own in _have_run
 
 
 def _known_weakly(own: Any) -> bool:
@@ -484,9 +481,9 @@ def _shapes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 # --- ONNX models profiled in turn, two at a time, on the same inputs: one bundle per side.
 #
-# Each pair runs base, new, base, new, …, so that changes meanwhile (clocks, other processes) affect
-# both. Every second call of each side has its operators traced; the others run untraced, which
-# measures the overhead. A pair's models are loaded only while it runs.
+# Each pair runs base, new, base, new, …, so that what changes meanwhile (clocks, other processes)
+# meets both. Of each side's calls every second has its operators traced; the others run as if
+# nobody traced, and tell what tracing costs. A pair's models are loaded while it runs, no longer.
 
 
 _OPS = "every:2"
@@ -641,10 +638,9 @@ def _first_line(error: Exception) -> str:
 
 # --- Sessions outside pipelines: every `InferenceSession` that a switched-on script runs itself.
 #
-# Runs inside a pipeline call belong to the pipeline, and those of our own sessions are ignored. The
-# methods are wrapped on the class, so it does not matter when a session was made. Operators come
-# from a second session of the same model with profiling on, which takes the runs in place of the
-# script's own.
+# Runs inside a pipeline call are the pipeline's business, and so are those of our own sessions.
+# Operators come from an `OperatorSource`: a second session of the same model with profiling on,
+# which takes the runs in place of the script's own.
 
 
 _RUNS = ("run", "run_with_ort_values", "run_with_iobinding", "run_with_ortvaluevector", "run_async")
@@ -776,7 +772,7 @@ class OnnxSessions:
             let_pass(error)
             recording.recorder.lose(bare.submodule, error, for_good=True)
         if bare.source is not None:
-            weakref.finalize(session, _close, bare.source, os.getpid()).atexit = False
+            when_gone(session, bare.source.close)
 
     def _named(self, session: Any) -> BareSession:
         """The session with a free name: that of its model, or of a dropped session of the same
@@ -789,10 +785,3 @@ class OnnxSessions:
                 self._names[bare.submodule] = bare
                 return bare
         raise AssertionError
-
-
-def _close(source: Any, process: int) -> None:
-    """Close the source of a session that the script has dropped. In a forked child, the source's
-    files are the parent's."""
-    if os.getpid() == process:
-        source.close()

@@ -1,4 +1,4 @@
-"""Weight bytes of an ONNX model, read from its graph without loading a weight.
+"""Weight bytes of an ONNX model, read from its graph without loading a weight; small models.
 
 The protobuf wire format is walked field by field. Lengths are checked before a read: a misfit
 raises ValueError, and truncated data raises IndexError.
@@ -7,17 +7,21 @@ raises ValueError, and truncated data raises IndexError.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from profiler.capture.onnxruntime.sessions import model_path_of, opened_session
 from profiler.errors import InputError
 from profiler.plugins import let_pass
 from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
+from profiler.trace.schema import serialized
 
 # --- Protobuf's wire format, as far as ONNX files use it: fields of a message one by one, no
 # schema.
@@ -81,6 +85,62 @@ def varint(data: Buffer, begin: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, begin + 1
     raise ValueError(f"a number does not end at byte {begin}")
+
+
+# --- ONNX models of a few nodes with one constant, in that format: what this machine is measured
+# with.
+
+
+CONSTANT = "c"
+"""The name of the model's constant."""
+
+_IR_VERSION, _OPSET = 8, 17
+_FLOAT = 1  # onnx.TensorProto.FLOAT
+
+
+class SmallNode(NamedTuple):
+    """A node without attributes and with one output."""
+
+    op_type: str
+    inputs: Sequence[str]
+    output: str
+
+
+def chain(count: int) -> list[SmallNode]:
+    """As many sums with the constant, one after the other, from x to y."""
+    names = ["x", *(f"t{i}" for i in range(1, count)), "y"]
+    return [SmallNode("Add", (read, CONSTANT), written) for read, written in pairwise(names)]
+
+
+def small_model(nodes: Iterable[SmallNode], dims: Sequence[int], constant: Any) -> bytes:
+    """A model from x to y, both float32 of these dims; `constant` is an array of float32."""
+    graph = serialized(
+        *((1, _node(place, node)) for place, node in enumerate(nodes)),
+        (2, "small"),
+        (5, _tensor(constant)),
+        (11, _end("x", dims)),
+        (12, _end("y", dims)),
+    )
+    return serialized((1, _IR_VERSION), (7, graph), (8, serialized((1, ""), (2, _OPSET))))
+
+
+def _node(place: int, node: SmallNode) -> bytes:
+    inputs = ((1, name) for name in node.inputs)
+    name = f"{node.op_type.lower()}_{place}"
+    return serialized(*inputs, (2, node.output), (3, name), (4, node.op_type))
+
+
+def _tensor(array: Any) -> bytes:
+    dims = ((1, size) for size in array.shape)
+    data = np.ascontiguousarray(array, dtype="<f4").tobytes()
+    return serialized(*dims, (2, _FLOAT), (8, CONSTANT), (9, data))
+
+
+def _end(name: str, dims: Sequence[int]) -> bytes:
+    """The input or output of that name."""
+    shape = serialized(*((1, serialized((1, size))) for size in dims))
+    tensor = serialized((1, _FLOAT), (2, shape))
+    return serialized((1, name), (2, serialized((1, tensor))))
 
 
 # --- How many bytes an ONNX model's weights take, read from its graph without loading one of them.

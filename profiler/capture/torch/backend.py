@@ -222,8 +222,8 @@ class Torch(Backend):
         return gpu(device)
 
     def weight_bytes(self, part: Any) -> int | None:
-        """Bytes of a module's parameters and buffers, each once, and of packed weights."""
-        from profiler.capture.torch.modules import stored_bytes
+        """Of its parameters and buffers, each once, and of what is packed."""
+        from profiler.capture.torch.model_settings import stored_bytes
 
         return sum(stored_bytes(part.modules()).values())
 

@@ -1,4 +1,4 @@
-"""Settings and step caches of a torch module, read from it without changing it.
+"""Settings, stored weights and step caches of a torch module, read from it without changing it.
 
 Missing attributes stay absent. Step caches of diffusers are not wrapped, so compiled code is
 not recompiled: their state is read before and after each call of the submodule.
@@ -16,7 +16,6 @@ from typing import Any
 from profiler.capture.backend import device_name
 from profiler.capture.calls import Skipped
 from profiler.capture.torch.compile import compiled
-from profiler.capture.torch.modules import child, every, own_tensors, stored_bytes
 from profiler.trace.manifest_fields import (
     Adapter,
     Attention,
@@ -54,7 +53,124 @@ def gpu(device: str) -> Device | None:
     )
 
 
-# --- The step cache of a module from diffusers, and its configuration.
+def child(module: Any, name: str) -> Any:
+    """The child of that name; None if there is none."""
+    children: Any = getattr(module, "_modules", {})
+    return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
+
+
+def every(root: Any) -> list[Any]:
+    """`root` and all modules below it, each once: in a fifth of the time that `modules()` takes,
+    which also makes their paths."""
+    found, seen = [root], {id(root)}
+    for module in found:  # grows meanwhile
+        for below in module._modules.values():  # noqa: SLF001 - torch has nothing else that is fast
+            if below is not None and id(below) not in seen:
+                seen.add(id(below))
+                found.append(below)
+    return found
+
+
+def own_tensors(module: Any) -> list[Any]:
+    """Its parameters and buffers, but not its children's."""
+    own, found = module.__dict__, []
+    for kind in ("_parameters", "_buffers"):
+        held = own[kind] if kind in own else getattr(module, kind)
+        if held:
+            found += [tensor for tensor in held.values() if tensor is not None]
+    return found
+
+
+# --- What a module holds itself, also if its children and tensors are in no dict (TorchScript), and
+# what its weights take as they are stored, quantized ones too, by type of elements.
+#
+# - A tensor of a class of its own that is made of others (torchao's, DTensor) takes what these
+#   take; its own size is that of what it stands for.
+# - bitsandbytes keeps the scales of its weights beside them.
+# - What torch's dynamic quantization has packed is no tensor any more: its module knows the dims.
+
+
+_PLAIN = ("Tensor", "Parameter", "Buffer")
+_PACKED = "_packed_params"
+_PACKED_BYTES = {"torch.qint8": 1, "torch.quint8": 1, "torch.float16": 2}
+_PACKED_NAMES = {"torch.float16": "half"}
+_BIAS_BYTES = 4  # of each value: it stays float32
+
+
+def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
+    """Bytes by type of elements, each tensor once: `bfloat16`; of quantized ones the class before
+    it, `Int8Tensor (float32)`, for their dtype is what they stand for."""
+    tensors: dict[int, Any] = {}
+    sizes: dict[str, int] = {}
+    for module in modules:
+        tensors.update({id(tensor): tensor for tensor in own_tensors(module)})
+        for name, size in _packed_bytes(module):
+            sizes[name] = sizes.get(name, 0) + size
+    by_type: dict[tuple[type, Any], int] = {}
+    for tensor in tensors.values():
+        key = type(tensor), getattr(tensor, "quant_type", None) or tensor.dtype
+        by_type[key] = by_type.get(key, 0) + sum(map(_bytes_of_tensor, _parts(tensor)))
+    for (kind, dtype), size in by_type.items():
+        name = _element_type(kind.__name__, dtype)
+        sizes[name] = sizes.get(name, 0) + size
+    return sizes
+
+
+def packed_shapes(module: Any) -> str:
+    """Weight and bias of a linear layer that torch has quantized dynamically, as `shapes` has
+    them; "" for any other module. torch's events have no dims of packed weights."""
+    found = _packed(module)
+    if found is None:
+        return ""
+    dtype, rows, columns, bias = found
+    name = _PACKED_NAMES.get(dtype, dtype.removeprefix("torch."))
+    return f"{name}[{rows},{columns}]" + (f" float[{rows}]" if bias else "")
+
+
+def _element_type(kind: str, dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return name if kind in _PLAIN else f"{kind} ({name})"
+
+
+def _parts(tensor: Any) -> Iterator[Any]:
+    """The tensors that are stored for one."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is not None:
+        for name in flatten()[0]:
+            yield from _parts(getattr(tensor, name))
+        return
+    yield tensor
+    state = getattr(tensor, "quant_state", None)  # of four-bit weights; its scales may have one
+    states = (state, getattr(state, "state2", None))
+    scales = (getattr(tensor, "SCB", None), *(getattr(one, "absmax", None) for one in states))
+    yield from (one for one in scales if one is not None)
+
+
+def _bytes_of_tensor(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def _packed(module: Any) -> tuple[str, int, int, bool] | None:
+    """Type, rows, columns of a packed weight, and whether there is a bias: nothing is unpacked."""
+    own = module.__dict__
+    packed = child(module, _PACKED)
+    rows, columns = own.get("out_features"), own.get("in_features")
+    if packed is None or not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    bias = getattr(getattr(packed, _PACKED, None), "bias", None)
+    return str(getattr(packed, "dtype", "")), rows, columns, bias is not None and bias() is not None
+
+
+def _packed_bytes(module: Any) -> Iterator[tuple[str, int]]:
+    found = _packed(module)
+    if found is not None and found[0] in _PACKED_BYTES:
+        dtype, rows, columns, bias = found
+        yield f"packed ({dtype.removeprefix('torch.')})", rows * columns * _PACKED_BYTES[dtype]
+        if bias:
+            yield "float32", rows * _BIAS_BYTES
+
+
+# --- Which of diffusers' step caches a module has, and how it is configured.
 
 
 CACHE_OF_HOOK = {

@@ -1,4 +1,4 @@
-"""torch modules: call hooks, module ranges, weight bytes, offloading, entry points.
+"""torch modules: call hooks, module ranges, offloading, entry points.
 
 `forward` is never replaced, because diffusers' and accelerate's own hooks do that.
 torch.compile guards the hooks of a module by their ids. Hooks are therefore never put inside
@@ -28,11 +28,10 @@ import numpy as np
 
 from profiler.capture.patching import Wraps, is_function
 from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
+from profiler.capture.torch.model_settings import child, packed_shapes
 from profiler.capture.torch.script_profilers import PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.columns import Counter, Int64s
-
-# --- A module's own children and tensors, also if they are in no dict (TorchScript).
 
 
 def is_compiled(module: Any) -> bool:
@@ -41,44 +40,10 @@ def is_compiled(module: Any) -> bool:
 
 
 def outermost(modules: Iterable[Any]) -> list[Any]:
-    """The modules that no other one of them has as a child, each once."""
-    modules = list(modules)
-    children = {id(child) for module in modules for child in module._modules.values()}  # noqa: SLF001
-    seen: set[int] = set()
-    found = []
-    for module in modules:
-        if id(module) not in children and id(module) not in seen:
-            seen.add(id(module))
-            found.append(module)
-    return found
-
-
-def child(module: Any, name: str) -> Any:
-    """The child of that name, or None."""
-    children: Any = getattr(module, "_modules", {})
-    return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
-
-
-def every(root: Any) -> list[Any]:
-    """`root` and all modules below it, each once: five times as fast as `modules()`, which also
-    builds their paths."""
-    found, seen = [root], {id(root)}
-    for module in found:  # it grows meanwhile
-        for below in module._modules.values():  # noqa: SLF001 - torch has nothing else that is fast
-            if below is not None and id(below) not in seen:
-                seen.add(id(below))
-                found.append(below)
-    return found
-
-
-def own_tensors(module: Any) -> list[Any]:
-    """A module's parameters and buffers, without its children's."""
-    own, found = module.__dict__, []
-    for kind in ("_parameters", "_buffers"):
-        held = own[kind] if kind in own else getattr(module, kind)
-        if held:
-            found += [tensor for tensor in held.values() if tensor is not None]
-    return found
+    """Those that none of the others has as a child, once."""
+    by_id = {id(module): module for module in modules}
+    children = {id(child) for module in by_id.values() for child in module._modules.values()}  # noqa: SLF001
+    return [module for key, module in by_id.items() if key not in children]
 
 
 # --- Memory allocated by torch over time, from the allocations that a session recorded.
@@ -371,101 +336,7 @@ def allocated() -> dict[str, int]:
     return {f"cuda:{i}": torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())}
 
 
-# --- The bytes of a module's weights as stored, also quantized ones, by element type.
-#
-# A tensor subclass composed of others (torchao's, DTensor) takes what these take; its own size is
-# that of the tensor it represents. bitsandbytes keeps the scales of its weights beside them.
-# Weights packed by torch's dynamic quantization are not tensors: their module has the dims.
-
-
-_PLAIN = ("Tensor", "Parameter", "Buffer")
-_PACKED = "_packed_params"
-_PACKED_BYTES = {"torch.qint8": 1, "torch.quint8": 1, "torch.float16": 2}
-_PACKED_NAMES = {"torch.float16": "half"}
-_BIAS_BYTES = 4  # per value: it stays float32
-
-
-def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
-    """Bytes by element type, each tensor once: `bfloat16`, or for quantized tensors the class and
-    the represented dtype, `Int8Tensor (float32)`."""
-    tensors: dict[int, Any] = {}
-    sizes: dict[str, int] = {}
-    for module in modules:
-        tensors.update({id(tensor): tensor for tensor in own_tensors(module)})
-        for name, size in _packed_bytes(module):
-            sizes[name] = sizes.get(name, 0) + size
-    by_type: dict[tuple[type, Any], int] = {}
-    for tensor in tensors.values():
-        key = type(tensor), getattr(tensor, "quant_type", None) or tensor.dtype
-        by_type[key] = by_type.get(key, 0) + sum(map(_bytes_of_tensor, _parts(tensor)))
-    for (kind, dtype), size in by_type.items():
-        name = _element_type(kind.__name__, dtype)
-        sizes[name] = sizes.get(name, 0) + size
-    return sizes
-
-
-def packed_shapes(module: Any) -> str:
-    """Stop this thread's session, if one is running: all invocations are left out. events lack the
-    dims of packed weights."""
-    found = _packed(module)
-    if found is None:
-        return ""
-    dtype, rows, columns, bias = found
-    name = _PACKED_NAMES.get(dtype, dtype.removeprefix("torch."))
-    return f"{name}[{rows},{columns}]" + (f" float[{rows}]" if bias else "")
-
-
-def _element_type(kind: str, dtype: Any) -> str:
-    name = str(dtype).removeprefix("torch.")
-    return name if kind in _PLAIN else f"{kind} ({name})"
-
-
-def _parts(tensor: Any) -> Iterator[Any]:
-    """The tensors that are stored for `tensor`."""
-    flatten = getattr(tensor, "__tensor_flatten__", None)
-    if flatten is not None:
-        for name in flatten()[0]:
-            yield from _parts(getattr(tensor, name))
-        return
-    yield tensor
-    state = getattr(tensor, "quant_state", None)
-    for scales in (getattr(tensor, "SCB", None), *_scales(state)):
-        if scales is not None:
-            yield scales
-
-
-def _scales(state: Any) -> tuple[Any, ...]:
-    """The scales of blocks of four-bit weights, and of these scales themselves if they are
-    quantized."""
-    return getattr(state, "absmax", None), getattr(getattr(state, "state2", None), "absmax", None)
-
-
-def _bytes_of_tensor(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
-
-
-def _packed(module: Any) -> tuple[str, int, int, bool] | None:
-    """Type, rows and columns of a packed weight, and whether there is a bias; None for other
-    modules. Unpacks nothing."""
-    own = module.__dict__
-    packed = child(module, _PACKED)
-    rows, columns = own.get("out_features"), own.get("in_features")
-    if packed is None or not isinstance(rows, int) or not isinstance(columns, int):
-        return None
-    bias = getattr(getattr(packed, _PACKED, None), "bias", None)
-    return str(getattr(packed, "dtype", "")), rows, columns, bias is not None and bias() is not None
-
-
-def _packed_bytes(module: Any) -> Iterator[tuple[str, int]]:
-    found = _packed(module)
-    if found is not None and found[0] in _PACKED_BYTES:
-        dtype, rows, columns, bias = found
-        yield f"packed ({dtype.removeprefix('torch.')})", rows * columns * _PACKED_BYTES[dtype]
-        if bias:
-            yield "float32", rows * _BIAS_BYTES
-
-
-# --- Ranges around module calls inside a submodule, which give operators their module's path.
+# --- Ranges around module calls inside a submodule, so that operators find their module's path.
 #
 # Hooks exist only while a pipeline call is traced. A range is opened only inside an invocation that
 # is being traced on the same thread (`open_range` has been called there).
@@ -938,11 +809,10 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
     for module in outermost(modules):
         where = type(module).__module__
         own = where.startswith(_COMPILER_MODULES) and not is_one_piece(module)
-        if where == _GRAPHS and not compiled:
-            own = False  # the script's: nothing else made graphs
+        own = own and (compiled or where != _GRAPHS)  # else the script's: nothing else makes any
         if own or any(id(below) in inside for below in module.modules()):
             continue
-        if is_one_piece(module) if compiled else True:
+        if not compiled or is_one_piece(module):
             yield "", "forward", module
 
 

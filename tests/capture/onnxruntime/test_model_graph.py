@@ -13,12 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from profiler.capture.onnxruntime.onnx_graph import read_graph
-from profiler.capture.onnxruntime.operators import (
-    CONSTANT,
-    SmallNode,
-    chain,
-    small_model,
-)
+from profiler.capture.onnxruntime.weights import CONSTANT, SmallNode, chain, small_model
 from profiler.errors import InputError
 from profiler.pipelines import default_model_folder
 from profiler.trace.schema import serialized

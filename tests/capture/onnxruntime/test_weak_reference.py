@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler.capture.onnxruntime.operators import WeakPart, when_gone
+from profiler.capture.operator_source import WeakPart, when_gone
 from profiler.capture.pipelines.submodules import entries
 
 

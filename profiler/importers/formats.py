@@ -148,15 +148,11 @@ def ranks_in(path: Path) -> list[Path]:
     return found if len(found) > 1 else []
 
 
-def _is_of_job(path: Path, _head: bytes) -> bool:
-    return bool(ranks_in(path))
-
-
 BUNDLES = Importer(
     name="bundles",
     title="ranks of a job, of profile-sd3",
     accepts="the bundles of a job's ranks, which profile-sd3 recorded, or their folder",
-    recognises=_is_of_job,
+    recognises=lambda path, _head: bool(ranks_in(path)),
     read=reader(_PACKAGE, reads="bundles:read_run"),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory"}),
     seen="bundles of format 2",
@@ -321,15 +317,11 @@ OPENVINO = Importer(
 _PERFETTO_ACCEPTS = "a Perfetto trace of any producer, with --import device=REGEX"
 
 
-def _is_perfetto(_path: Path, head: bytes) -> bool:
-    return head[:1] == b"\n"
-
-
 PERFETTO = Importer(
     name="perfetto",
     title="Perfetto with device=REGEX",
     accepts=_PERFETTO_ACCEPTS,
-    recognises=_is_perfetto,
+    recognises=lambda _path, head: head[:1] == b"\n",
     read=reader(_PACKAGE, _PERFETTO_ACCEPTS, reads="perfetto:read_run"),
     options=(
         Option(
@@ -369,16 +361,12 @@ def is_qnn_summary(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and _QNN_SUMMARY.search(head[:4096]) is not None
 
 
-def _is_qnn(_path: Path, head: bytes) -> bool:
-    return is_qnn_csv(head) or is_qnn_summary(head)
-
-
 QNN = Importer(
     name="qnn",
     title="Qualcomm QNN",
     accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime or qnn-profile-viewer), an HTP "
     "summary (QHAS), or both",
-    recognises=_is_qnn,
+    recognises=lambda _path, head: is_qnn_csv(head) or is_qnn_summary(head),
     read=reader(_PACKAGE, reads="qnn:read_run"),
     capabilities=frozenset({"averages", "cycles", "bytes"}),
     seen="those of ONNX Runtime with QAIRT 2.4x on Snapdragon X (HTP)",
@@ -571,15 +559,11 @@ def is_xplane_view(head: bytes) -> bool:
     return text[:1] == b"{" and b'"process_name"' in text and bool(_PLANE_NAME.search(text))
 
 
-def _is_xplane(_path: Path, head: bytes) -> bool:
-    return _FIRST_PLANE.match(head) is not None or is_xplane_view(head)
-
-
 XPLANE = Importer(
     name="xplane",
     title="XPlane",
     accepts="an XSpace of XLA's profiler (*.xplane.pb), or the view of one (*.trace.json.gz)",
-    recognises=_is_xplane,
+    recognises=lambda _path, head: _FIRST_PLANE.match(head) is not None or is_xplane_view(head),
     read=reader(_PACKAGE, reads="xplane:read_run"),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
     seen="those of JAX on TPU v6 Lite and MI300X",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -138,11 +138,7 @@ def check_one_job(paths: Sequence[Path], jobs: Sequence[InJob]) -> None:
     """Raise InputError if these are not of one job, or if a rank is given twice."""
     owner: dict[int, Path] = {}
     for path, one in zip(paths, jobs, strict=True):
-        if (one.world_size, one.backend, one.name) != (
-            jobs[0].world_size,
-            jobs[0].backend,
-            jobs[0].name,
-        ):
+        if structs.replace(one, rank=jobs[0].rank) != jobs[0]:
             raise InputError(
                 f"{path} is of a job of {one.size_and_name}, {paths[0]} of one of "
                 f"{jobs[0].size_and_name}: give traces of one job"
@@ -221,10 +217,13 @@ def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
             structs.replace(one, thread=device_of_rank(rank.rank, one.thread))
             for one in info.host_activities
         ]
+
+    def every(name: str) -> Iterator[Any]:
+        return chain.from_iterable(getattr(info, name) for info in infos)
+
     recording = first.recording
     if recording is not None:
         recording = structs.replace(recording, source=run.name, files=len(infos))
-    drops = (*(drop for info in infos for drop in info.drops), *job_drops(job, of_rank))
     unaligned = any(rank.aligned is False for rank in job.ranks)
     return structs.replace(
         first,
@@ -236,25 +235,16 @@ def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
         attribution=_attribution(infos),
         overhead=_overhead(infos),
         coverage=_coverage(infos),
-        compilations=tuple(
-            sorted(
-                chain.from_iterable(info.compilations for info in infos),
-                key=lambda one: one.start_ns,
-            )
-        ),
-        cached_calls=tuple(
-            sorted(
-                chain.from_iterable(info.cached_calls for info in infos), key=lambda one: one.call
-            )
-        ),
+        compilations=tuple(sorted(every("compilations"), key=lambda one: one.start_ns)),
+        cached_calls=tuple(sorted(every("cached_calls"), key=lambda one: one.call)),
         recording=recording,
         clocks=structs.replace(first.clocks, aligned=False if unaligned else None),
         host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
-        drops=drops,
+        drops=(*every("drops"), *job_drops(job, of_rank)),
         health=tuple(health),
-        shortened=tuple(chain.from_iterable(info.shortened for info in infos)),
-        occupancy=tuple(chain.from_iterable(info.occupancy for info in infos)),
-        workless=tuple(sorted(chain.from_iterable(info.workless for info in infos))),
+        shortened=tuple(every("shortened")),
+        occupancy=tuple(every("occupancy")),
+        workless=tuple(sorted(every("workless"))),
         job=job,
     )
 
@@ -317,11 +307,7 @@ def _coverage(infos: Sequence[RunInfo]) -> Coverage | None:
     )
 
 
-# --- Ranks of a job: their collectives, and their clocks aligned by these.
-#
-# A collective ends on all ranks at about the same time, so the difference of the recorded ends is
-# the clock offset. The offset is the median of the differences. A drift is added if a line at
-# least halves the residual.
+# --- The collectives of a rank.
 
 
 Among = tuple[str, ...]

@@ -44,9 +44,6 @@ from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import ClockName, LeftOut, RelatedBy
 
 # --- What an importer writes, kept in memory: so that times can be moved and commands left out.
-#
-# part = collected(importer, files, run)
-# part.moved(offset_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -509,11 +506,10 @@ def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
     """The rows of commands on which a device worked. Computation on the host's CPU counts, unless
     `beside_host`."""
     own = [
-        number
-        for number, track in enumerate(commands.tracks)
-        if track.category not in _HOST and not (beside_host and _CPU.match(track.device))
+        track.category not in _HOST and not (beside_host and _CPU.match(track.device))
+        for track in commands.tracks
     ]
-    return np.flatnonzero(np.isin(commands.track, own))
+    return np.flatnonzero(np.array(own, dtype=np.bool_)[commands.track])
 
 
 def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events, Int64s]:
@@ -646,7 +642,7 @@ def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
     if found is not None:
         return pairs_at(own, other, 0, WITHIN_NS)[0], found.residual_ns
     own, other = (Events(np.zeros_like(one.name), one.time_ns) for one in (own, other))
-    rows, _theirs = pairs_at(own, other, 0, _UNNAMED_NS)
+    rows, _ = pairs_at(own, other, 0, _UNNAMED_NS)
     if len(rows) < FEWEST or len(rows) < _NEARLY_ALL * min(len(own), len(other)):
         rows = rows[:0]
     return rows, _UNNAMED_NS
@@ -779,10 +775,10 @@ def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
     if best is not None:
         moved = own.part.moved(best.offset_ns)
         return Placed(moved, RelatedBy.EVENTS, best.offset_ns, best)
-    if any(_counts_from_1970(own.part, other.part) for other in others):
-        together = any(_overlap(own.part, other.part) for other in others)
-        return Placed(own.part, RelatedBy.EPOCH) if together else None
-    return _by_local_time(own.part, [other.part for other in others])
+    parts = [other.part for other in others]
+    if any(_counts_from_1970(own.part, other) for other in parts):
+        return Placed(own.part, RelatedBy.EPOCH) if _overlap(own.part, parts) else None
+    return _by_local_time(own.part, parts)
 
 
 def _by_local_time(own: Part, others: Sequence[Part]) -> Placed | None:
@@ -791,8 +787,8 @@ def _by_local_time(own: Part, others: Sequence[Part]) -> Placed | None:
         return None
     within = own.info.clocks.within_ns or 0
     if clocks == {ClockName.LOCAL_TIME}:  # the same zone, whichever it is
-        together = any(_overlap(own, other) for other in others)
-        return Placed(own, RelatedBy.LOCAL_TIME, within_ns=within) if together else None
+        placed = Placed(own, RelatedBy.LOCAL_TIME, within_ns=within)
+        return placed if _overlap(own, others) else None
     if ClockName.REALTIME not in clocks:
         return None
     first, last = _recorded(own)
@@ -825,8 +821,9 @@ def _recorded(part: Part) -> tuple[int, int]:
     return first, last
 
 
-def _overlap(own: Part, other: Part) -> bool:
-    return _meet(_recorded(own), _recorded(other))
+def _overlap(own: Part, others: Iterable[Part]) -> bool:
+    """Whether it recorded while one of the others did, or less than a second from that."""
+    return any(_meet(_recorded(own), _recorded(other)) for other in others)
 
 
 def _meet(own: tuple[int, int], other: tuple[int, int]) -> bool:

@@ -90,6 +90,11 @@ class Execution:
     ended: bool = False
     led: bool = False
 
+    @property
+    def lasted_us(self) -> int:
+        """The outermost of its times, 0 if none is known."""
+        return _first(self, (*_EXECUTE_METRICS, *_ACCELERATOR))
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -367,11 +372,7 @@ def _count(value: Any) -> int:
 
 
 _DEVICE = "qnn:0"
-_EXECUTE_METRICS = (
-    "QNN (execute) time",
-    "Graph",
-    "RPC (execute) time",
-)  # on the host, outermost first
+_EXECUTE_METRICS = ("QNN (execute) time", "Graph", "RPC (execute) time")  # outermost first
 _COMPUTED = "Accelerator (execute excluding wait) time"
 _ACCELERATOR = ("Accelerator (execute) time", _COMPUTED, "QNN accelerator (execute) time")
 _NESTED = ("QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time")
@@ -407,9 +408,7 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
     called = next((one.graph for one in profile.executions if one.graph), _stem(path))
     run = ForeignRunBuilder("qnn", called, path, 1 + (summary is not None))
     begins = [  # 0 without a clock
-        one.end_us - _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR))
-        for one in profile.executions
-        if one.end_us
+        one.end_us - one.lasted_us for one in profile.executions if one.end_us
     ]
     begins += [step.end_us - step.time_us for step in profile.steps if step.end_us]
     base = max(min(begins, default=0), 0)
@@ -423,7 +422,7 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
     for one in profile.executions:
         number = seen.setdefault(tuple((n.name, n.op_id) for n in one.nodes), len(seen) + 1)
         graph = one.graph or (_stem(path) if number == 1 else f"{_stem(path)}.{number}")
-        lasted = _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR)) * _US
+        lasted = one.lasted_us * _US
         start = max((one.end_us - base) * _US - lasted, 0) if one.end_us else at
         submodule = component(graph) or graph or "model"
         _add_execution(run, submodule, start, lasted, one, names, listed, counters)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -303,7 +303,7 @@ class _Found:
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError if it cannot be read or has no device work."""
     path = only_path(paths, XPLANE.accepts)
-    space = _space(path)
+    space = (read_view if is_xplane_view(head_of(path)) else read_space)(path)
     found = _Found()
     for plane in space.planes:
         device = _DEVICE.fullmatch(plane.name)
@@ -318,12 +318,6 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             "(jax.profiler.trace), and give that .xplane.pb"
         )
     return _run(path, space, found)
-
-
-def _space(path: Path) -> Space:
-    if not is_xplane_view(head_of(path)):
-        return read_space(path)
-    return read_view(path)
 
 
 def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Found) -> None:
@@ -521,11 +515,8 @@ _ENDINGS = re.compile(r"(?:\.xplane)?\.pb$|(?:\.trace)?\.json(?:\.gz)?$")
 def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     ranges = sorted(found.ranges, key=lambda one: (one.start_ns, one.device))
     outside = found.outside
-    if not ranges:  # no modules: everything on a device is one call
-        by_device: dict[str, list[_Work]] = {}
-        for work in outside:
-            by_device.setdefault(work.track.device, []).append(work)
-        for device, works in sorted(by_device.items()):
+    if not ranges:  # nothing names what devices worked for: all that one did is a call
+        for device, works in sorted(_by_device(outside).items()):
             times = min(one.start_ns for one in works), max(one.end_ns for one in works)
             ranges.append(_Range(_ONLY, device, *times, works))
         ranges.sort(key=lambda one: one.start_ns)
@@ -571,13 +562,16 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     return run
 
 
-def _worked(works: Sequence[_Work], found: _Found) -> Iterator[DeviceWork]:
-    """Yield the work of each device, without waits."""
-    by_device: dict[str, list[_Work]] = {}
+def _by_device(works: Iterable[_Work]) -> dict[str, list[_Work]]:
+    found: dict[str, list[_Work]] = {}
     for work in works:
-        if work.operation.category != "sync":
-            by_device.setdefault(work.track.device, []).append(work)
-    for own in by_device.values():
+        found.setdefault(work.track.device, []).append(work)
+    return found
+
+
+def _worked(works: Sequence[_Work], found: _Found) -> Iterator[DeviceWork]:
+    """Yield what each device did, but waiting."""
+    for own in _by_device(one for one in works if one.operation.category != "sync").values():
         start = np.array([work.start_ns for work in own], dtype=np.int64)
         end = np.array([work.end_ns for work in own], dtype=np.int64)
         launches = [found.launches.get(work.correlation) for work in own]

@@ -467,16 +467,15 @@ class EventColumns:
 
     def memory_ns(self, base_ns: int) -> Int64s:
         """The times of `memory`."""
-        times = np.concatenate((np.zeros(0, dtype=np.int64), *self._memory_times)) + base_ns
+        times = _joined(self._memory_times, np.int64) + base_ns
         self._check(times, times)
         return times
 
     def samples(self, base_ns: int) -> Samples:
         """The samples of counters."""
-        none = Samples()
-        series = np.concatenate((none.series, *(part[0] for part in self._samples)))
-        times = np.concatenate((none.time_ns, *(part[1] for part in self._samples))) + base_ns
-        values = np.concatenate((none.value, *(part[2] for part in self._samples)))
+        series = _joined([part[0] for part in self._samples], np.int32)
+        times = _joined([part[1] for part in self._samples], np.int64) + base_ns
+        values = _joined([part[2] for part in self._samples], np.float64)
         kept = (times >= 0) & (times < LATEST_NS)
         return Samples(tuple(self._series), series[kept], times[kept], values[kept])
 
@@ -522,13 +521,11 @@ class EventColumns:
                 places.append(place)
             elif event.ph in ("B", "E"):
                 self._add_border(event)
-            elif event.ph == "M" and event.name == "thread_name":
-                name = event.args.name if event.args else None
-                if name:
-                    self.thread_names[event.pid, event.tid] = str(name).strip()
-            elif event.ph == "M" and event.name == "process_name":
-                name = event.args.name if event.args else None
-                if name and (device := _device_name(str(name))):
+            elif event.ph == "M" and event.args and event.args.name:
+                name = str(event.args.name)
+                if event.name == "thread_name":
+                    self.thread_names[event.pid, event.tid] = name.strip()
+                elif event.name == "process_name" and (device := _device_name(name)):
                     self.device_names[event.pid] = device
         if places:
             memory = [events[place] for place in places]

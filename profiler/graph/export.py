@@ -710,9 +710,7 @@ def _write_part(
 
 
 def _write(graph: PartGraph, path: Path, options: ExportOptions, name: str) -> tuple[int, int]:
-    """Write the model; return its number of nodes, and the bytes of its weights."""
-    import numpy as np
-
+    """Write the model; returns its nodes, and bytes of its weights."""
     tensors = graph.draw(np.random.default_rng(options.seed), graph.trials[0])
     model = export_graph(graph, tensors, options.opset_version, name)
     save_model(model, path)

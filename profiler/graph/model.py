@@ -36,11 +36,16 @@ from profiler.files import not_writable, same_file, scratch_folder
 
 
 def infer_types(model: ir.Model) -> None:
-    """Infer types and shapes if values of the main graph have no type; others stay unknown."""
+    """Infer types and shapes if values of the main graph have no type."""
+    if any(output.dtype is None for node in model.graph for output in node.outputs):
+        infer_shapes(model)
+
+
+def infer_shapes(model: ir.Model) -> None:
+    """Add types and shapes to the values of `model`; what cannot be inferred, such as of custom
+    operations, stays open."""
     from onnx_ir.passes.common import ShapeInferencePass
 
-    if all(output.dtype is not None for node in model.graph for output in node.outputs):
-        return
     with quiet():
         ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
 
@@ -257,12 +262,7 @@ def kinds(model: ir.Model) -> dict[ir.Value, Kind]:
     return found
 
 
-# --- Read a model: external data is mapped, not loaded; a fault is one sentence.
-#
-# read_model(path)        the model with the data of its tensors
-# read_graph(path)        only the graph: its tensors may lack their data
-# data_faults(model)      tensor data that is missing, cut or outside its folder
-# model_files(path)       the ONNX files of a folder
+# --- A path → an `onnx_ir.Model`: external data is mapped, not loaded; a fault is one sentence.
 
 
 _MOST_GRAPH_BYTES = (1 << 31) - 1  # protobuf's limit for a message
@@ -542,10 +542,7 @@ def write_model(
             else:
                 save_model(model, written, external=external)
             result = check(written)
-            for file in (
-                written.with_name(data.name),
-                written,
-            ):  # model last
+            for file in (written.with_name(data.name), written):  # the model last
                 if file.exists():
                     file.replace(out.with_name(file.name))
     except OSError as error:

@@ -132,12 +132,11 @@ def duplicate_initializer(checked: CheckedModel) -> Iterator[Fault]:
         )
 
 
-def duplicates(
-    model: ir.Model, most_bytes: int = _COMPARED_BYTES
-) -> Iterator[tuple[ir.Value, ir.Value, bool]]:
-    """Yield duplicate initializers of the main graph: the duplicate, the first one, and whether all
-    of their bytes were compared, which is done for up to `most_bytes` in total. Ignores those below
-    1 KiB, and tensors that share their place in a file."""
+def duplicates(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Value, bool]]:
+    """Initializers of the main graph that hold what an earlier one holds: it, the earlier one, and
+    whether all of their bytes were compared: up to `_COMPARED_BYTES` in all are. Smaller than 1 KiB
+    are not looked at; tensors that share their place in a file are stored once."""
+    left = _COMPARED_BYTES
     groups: dict[tuple[Any, ...], list[ir.Value]] = {}
     for value in model.graph.initializers.values():
         tensor = value.const_value
@@ -156,8 +155,8 @@ def duplicates(
             for first, other in known:
                 if _place(value) == _place(first):
                     break
-                compared = data.nbytes <= most_bytes
-                most_bytes -= data.nbytes if compared else 0
+                compared = data.nbytes <= left
+                left -= data.nbytes if compared else 0
                 if not compared or np.array_equal(data, other):
                     yield value, first, compared
                     break

@@ -14,6 +14,7 @@ from profiler.errors import InputError
 from profiler.graph.check import CheckedModel, invalid_node
 from profiler.graph.model import (
     external_files,
+    infer_shapes,
     layer_of,
     model_files,
     output_folder,
@@ -39,7 +40,6 @@ from profiler.graph.split_parts import (
     SmallEnough,
     Target,
     Way,
-    infer_shapes,
     ways_in_order,
 )
 from profiler.graph.verify import OutputDifference, verify

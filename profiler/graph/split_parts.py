@@ -22,10 +22,10 @@ from profiler.graph.model import (
     LAYER,
     OPERATION,
     constant_tensor,
+    infer_shapes,
     is_constant,
     layer_of,
     operation_of,
-    quiet,
 )
 
 # --- Properties of an operand: its constant, its dimensions, slices of it.
@@ -175,14 +175,6 @@ def ways_in_order(target: Target, ways: Sequence[Way]) -> list[tuple[Way, list[i
 # Names, numbers and + - * / % ( ) as in expressions of torch's exporter; no powers, which may take
 # forever.
 _EXPRESSION = re.compile(r"(?!.*(?:\*\*|\d{10}))[A-Za-z0-9_+\-*/%(), .]{1,400}")
-
-
-def infer_shapes(model: ir.Model) -> None:
-    """Infer shapes of the values of `model`; others stay open, as of custom operations."""
-    from onnx_ir.passes.common import ShapeInferencePass
-
-    with quiet():
-        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
 
 
 def shape_for(shape: ir.Shape, sizes: Mapping[str, int]) -> ir.Shape:

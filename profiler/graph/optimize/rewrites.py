@@ -15,8 +15,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from profiler.graph.model import all_values, constant, infer_types, producer, scalar
-from profiler.graph.split_parts import infer_shapes
+from profiler.graph.model import (
+    all_values,
+    constant,
+    infer_shapes,
+    infer_types,
+    producer,
+    scalar,
+)
 
 # --- Remove casts that ONNX Runtime inserts because its CPU lacks kernels of a type.
 #

@@ -49,14 +49,14 @@ def relative_noise(values: Sequence[float]) -> float | None:
     return _SCALE * median_interval([abs(value - middle) for value in values])[0] / middle
 
 
-def runs_needed(values: Sequence[float], told_apart: float = TOLD_APART) -> int:
-    """Compute how many more runs are needed to detect a difference of `told_apart` between this
-    median and one of as many runs in four of five cases; at least as many as the median's interval
-    needs, at most 1,000."""
+def runs_needed(values: Sequence[float]) -> int:
+    """How many runs more it takes until a difference of `TOLD_APART` between this median and
+    another one of as many runs is told in four cases of five; at least until a median has an
+    interval, and 1,000 at most."""
     noise = relative_noise(values)
     needed = FEWEST_RUNS
     if noise is not None:
-        runs = 2 * (_Z * _MEDIAN * noise / told_apart) ** 2
+        runs = 2 * (_Z * _MEDIAN * noise / TOLD_APART) ** 2
         needed = max(math.ceil(min(runs, _MOST)), FEWEST_RUNS)
     return max(needed - len(values), 0)
 

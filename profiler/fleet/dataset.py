@@ -525,18 +525,17 @@ class Addition:
         return partition(run["pipeline"], run["hardware"], run["time_ns"])
 
 
-def commit_batch(
-    storage: Storage, additions: Sequence[Addition], clock: Callable[[], int] = time.time_ns
-) -> None:
+def commit_batch(storage: Storage, additions: Sequence[Addition]) -> None:
     """Write a batch of runs: of each partition the metrics, then the runs, which makes them count.
     Raises OutputError."""
     by_folder: dict[str, list[Addition]] = {}
     for one in additions:
         by_folder.setdefault(one.folder, []).append(one)
     for folder, of in by_folder.items():
-        batch = batch_name(clock)
-        frames = {"metrics": metrics_frame(of, batch), "runs": runs_frame(of, batch, clock())}
-        for table, frame in frames.items():  # in this order: metrics first
+        batch = batch_name()
+        runs = runs_frame(of, batch, time.time_ns())
+        frames = {"metrics": metrics_frame(of, batch), "runs": runs}
+        for table, frame in frames.items():  # in this order
             name = file_name(table, folder, batch)
             if not storage.create(name, parquet_bytes(frame)):
                 raise OutputError(f"{storage.place}/{name} is there already: add the runs again")

@@ -235,18 +235,16 @@ class _Expected:
     parts: tuple[float, ...] = _PARTS
 
 
-def newest(
-    values: Reals, *, alpha: float = ALPHA, family: int = 1, earlier: Reals | None = None
-) -> Newest | None:
-    """Test the last of `values`, in order of time, against those before it; None if there are fewer
-    than `LEAST_RUNS` before it.
+def newest(values: Reals, *, family: int = 1, earlier: Reals | None = None) -> Newest | None:
+    """Hold the last of `values`, in the order of time, against those before it; None if there
+    are fewer than `LEAST_RUNS` before it.
 
     `earlier` are relative residuals of runs before the last change, each about its own level: they
     give the spread if there are only few runs on the current level.
     """
     scale = relative(values)
     known = np.empty(0) if earlier is None else earlier
-    level = alpha / family
+    level = ALPHA / family
     found: tuple[float, int, _Expected] | None = None
     shares = 1.0
     for m in range(1, _WINDOWS + 1):
@@ -366,9 +364,10 @@ def _quantile(p: float, freedom: int) -> float:
     return high
 
 
-def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: int = 1) -> int:
-    """Compute how many more runs of history the gate needs to detect one run that is slower by the
-    ratio `limit`; 0 if it has enough, -1 if single runs scatter too much for any number."""
+def history_needed(values: Reals, limit: float, *, family: int = 1) -> int:
+    """How many more runs of history the gate needs to see one run that is slower by `limit`, a
+    ratio; 0 if it has enough, -1 if no number of runs would do, because single runs scatter
+    by too much."""
     n = len(values)
     if n < LEAST_RUNS:
         return LEAST_RUNS - n
@@ -378,7 +377,7 @@ def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family:
     )
     for more in range(_REFERENCE):
         runs = n + more
-        reach = _quantile(alpha / family * _PARTS[0], runs - 1) * spread * math.sqrt(1 + 1 / runs)
+        reach = _quantile(ALPHA / family * _PARTS[0], runs - 1) * spread * math.sqrt(1 + 1 / runs)
         if reach <= math.log1p(limit):
             return more
     return -1
@@ -461,7 +460,6 @@ def metric_history(
     frame: pl.DataFrame,
     accepted: Iterable[Accepted] = (),
     *,
-    alpha: float = ALPHA,
     family: int = 1,
 ) -> MetricHistory:
     """Compute the history of `metric` from at least one run."""
@@ -473,7 +471,7 @@ def metric_history(
     points = _with_accepted(values, found, reasons)
     changes, level_from, level_to = _judged(metric, frame, points, reasons)
     since = points[-1].at if points else 0
-    last = newest(values[since:], alpha=alpha, family=family, earlier=_residuals(values, points))
+    last = newest(values[since:], family=family, earlier=_residuals(values, points))
     modes = found.modes
     scale = relative(values[since:])
     shift = float(np.median(scale)) if len(scale) else 0.0

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -47,16 +46,16 @@ from profiler.report.html.page import (
     contents,
     document,
     embedded,
+    filled,
     modules,
     script_of,
     style_sheet,
     template,
 )
 from profiler.report.html.tables import table_json
-from profiler.report.language import page_messages, spoken, spoken_template, titled
+from profiler.report.language import page_messages, spoken, titled
 from profiler.run.columns import FLOAT64, INT64, MINOR, RATIO, STRING, Column, col, schema
 from profiler.text import Said, count, counted, joined, said, sentence
-from profiler.trace import __version__
 
 # --- The curve of a history as SVG, for pages: its runs, its levels, its changes.
 
@@ -244,13 +243,11 @@ def page_document(
     """The whole page: sentences below its headline, and the blocks. It opens in `language` (`en`,
     `ko`), with `auto` in its reader's."""
     script = script_of(_SCRIPTS)
-    page = Template(spoken_template(template("many_runs.html"))).substitute(
+    page = filled(
+        "many_runs.html",
         headline=spoken(headline),
         summary="".join(f'<p class="subject">{spoken(line)}</p>' for line in summary),
         sections="\n".join(block.html for block in blocks),
-        footer=spoken(
-            said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
-        ),
         data=embedded(_data(blocks, language)),
         script=script,
     )

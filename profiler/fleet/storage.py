@@ -15,7 +15,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -412,9 +412,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return sum(name not in merged for name in self.runs)
 
 
-def batch_name(clock: Callable[[], int] = time.time_ns) -> str:
-    """Return a unique name for a batch; earlier ones sort first."""
-    return f"b{clock():016x}{os.urandom(8).hex()}"
+def batch_name() -> str:
+    """A name for a batch that no other has; earlier ones sort first."""
+    return f"b{time.time_ns():016x}{os.urandom(8).hex()}"
 
 
 def partition(pipeline: str | None, hardware: str | None, time_ns: int) -> str:

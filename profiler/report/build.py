@@ -192,12 +192,10 @@ class LiveRun:
     _pipeline: int = -1
     _stage: str = ""
     _newest: int = -1
-    _durations: dict[str, dict[int, int]] = field(
-        default_factory=dict
-    )  # submodule → call → duration
-    _begins: dict[int, dict[int, int]] = field(
-        default_factory=dict
-    )  # pipeline → step → first start
+    # submodule → call → duration
+    _durations: dict[str, dict[int, int]] = field(default_factory=dict)
+    # pipeline → step → first start
+    _begins: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def add(self, calls: Iterable[Call]) -> None:
         """Add calls that have returned, or whose labels have changed."""
@@ -310,14 +308,15 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     from profiler.compare.text import headline
 
     comparison = of.against
-    notes = (sentence(worded(note)) for note in comparison.notes)
-    selected = bool(of.analysis.run.selection)
+    notes = [sentence(worded(note)) for note in comparison.notes]
+    if of.analysis.run.selection:
+        notes.insert(0, said("Whole runs are compared, whatever is selected."))
     return (
         Part(
             lead=said("{headline}.", headline=headline(comparison)),
             figure=Figure("comparison", "comparison", (comparison,)),
             table=times_table(comparison),
-            notes=(rule(), *_of_whole_runs(selected), *notes),
+            notes=(rule(), *notes),
             always=True,
         ),
         tree_part(comparison, of.rows(15)),
@@ -325,10 +324,6 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         *operation_parts(comparison, of.rows(10)),
         runs_part(comparison),
     )
-
-
-def _of_whole_runs(selected: bool) -> tuple[str, ...]:
-    return (said("Whole runs are compared, whatever is selected."),) if selected else ()
 
 
 SECTION = SectionKind("comparison", 25, said("Against the baseline"), _parts)

@@ -386,10 +386,6 @@ _PADDING = "padding:0 0.7em"
 def as_html(shown: Run | Analysis) -> str:
     """Return the summary of a run or an analysis as HTML without colours; every name is escaped."""
     report = run_excerpt(shown) if isinstance(shown, Run) else analysis_excerpt(shown)
-    return _page(report)
-
-
-def _page(report: Report) -> str:
     summary = report.summary
     line = ", ".join(summary.subject)
     parts = (

@@ -58,10 +58,8 @@ from profiler.report.charts.style import FONT, Chart, draw
 from profiler.report.html.library import Packing, script_hash
 from profiler.report.html.tables import (
     busy_json,
-    command_columns,
+    filled_columns,
     icicle_json,
-    lane_columns,
-    layer_columns,
     strip_json,
     table_json,
 )
@@ -132,6 +130,12 @@ class Top(Struct, frozen=True):
     contents: str
     place: str = "summary"
     skip: str = said("Skip to the summary")
+
+
+def filled(name: str, **parts: str) -> str:
+    """The page in that file of ours, below its bar: its places filled, its footer among them."""
+    footer = said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
+    return Template(spoken_template(template(name))).substitute(parts, footer=spoken(footer))
 
 
 def document(top: Top, body: str, title: str, style: str, scripts: Sequence[str]) -> str:
@@ -243,10 +247,7 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
         + (f'<span class="saves">{spoken(saves)}</span>' if saves else "")
         + "</p>"
     )
-    evidence = "".join(
-        f"<div><dt>{spoken(said(name))}</dt><dd>{spoken(value)}</dd></div>"
-        for name, value in evidence_pairs(finding, noun)
-    )
+    evidence = definitions((said(name), value) for name, value in evidence_pairs(finding, noun))
     links = "".join(_links(finding.where))
     named = f' id="{anchor}"' if anchor else ""
     return (
@@ -262,16 +263,15 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
 
 
 def _about(where: Where) -> str:
-    """The data attributes of a finding: what the page can select, for `templates/findings.js`."""
-    named = (
-        ("submodule", where.submodule),
-        ("operator", where.layer),
-        ("device", where.device),
-        ("step", where.step),
-    )
-    return "".join(
-        f' data-about-{name}="{escape(str(value))}"' for name, value in named if value is not None
-    )
+    """What the page can choose of what a finding is about, for `templates/findings.js`."""
+    named = {
+        "submodule": where.submodule,
+        "operator": where.layer,
+        "device": where.device,
+        "step": where.step,
+    }
+    known = {name: escape(str(value)) for name, value in named.items() if value is not None}
+    return "".join(f' data-about-{name}="{value}"' for name, value in known.items())
 
 
 def _links(where: Where) -> Iterator[str]:
@@ -413,15 +413,16 @@ def _table(view: TableView | None) -> str:
 def _groups(groups: Sequence[Group]) -> str:
     """Return groups as lists of name and value, each with a title."""
     lists = "".join(
-        f"<div><h3>{spoken(group.title)}</h3><dl>{_definitions(group)}</dl></div>"
+        f"<div><h3>{spoken(group.title)}</h3><dl>{definitions(group.rows)}</dl></div>"
         for group in groups
     )
     return f'<div class="groups">{lists}</div>{of_whole()}' if lists else ""
 
 
-def _definitions(group: Group) -> str:
+def definitions(rows: Iterable[tuple[str, str]]) -> str:
+    """Pairs of name and value, for a list of such."""
     return "".join(
-        f"<div><dt>{spoken(name)}</dt><dd>{spoken(value)}</dd></div>" for name, value in group.rows
+        f"<div><dt>{spoken(name)}</dt><dd>{spoken(value)}</dd></div>" for name, value in rows
     )
 
 
@@ -630,12 +631,7 @@ def _facts(facts: tuple[Fact, ...]) -> str:
     return f'<dl class="facts" style="--columns:{columns}">{cards}</dl>{of_whole()}'
 
 
-# --- One run as one HTML file: self-contained, offline, safe to open with any trace.
-#
-# Names come from traces and manifests and are never trusted: here they pass through `html.escape`,
-# in the page they only ever become text nodes and attributes, and the page's
-# Content-Security-Policy runs only the scripts whose hashes it lists and loads nothing from
-# anywhere.
+# --- One run as one HTML file: self-contained, offline, safe to open whatever the trace says.
 
 
 _OPENING = modules("opening.js")
@@ -697,13 +693,11 @@ def html_page(
         "tables": tables,
         "cells": cells,
     }
-    page = Template(spoken_template(template("report.html"))).substitute(
-        header_html(report),
+    page = filled(
+        "report.html",
+        **header_html(report),
         headline=spoken(sentence),
         sections=body.sections,
-        footer=spoken(
-            said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
-        ),
         data=embedded(first),
         rest=_packed_json(rest),
         late=deflated(late.encode()),
@@ -711,7 +705,8 @@ def html_page(
         cells=sums,
         trace=trace.packed if trace else "",
         script=script,
-        charts=_charts(body),
+        # Nobody needs them before a figure is looked at; themes differ in colours only.
+        charts=_packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])}),
         plotly=library.packed,
     )
     title = titled(joined(" - ", [sentence, analysis.run.run_id]))
@@ -755,13 +750,8 @@ def _first(
 def _rest(
     body: Body, timeline: Timeline, trace: EmbeddedTrace | None, run_id: str
 ) -> dict[str, Any]:
-    """The data that scripts read after the first screen, except the columns of events."""
-    columns = {
-        "layer_columns": layer_columns(),
-        "command_columns": command_columns(),
-        "lane_columns": lane_columns(),
-    }
-    lanes = timeline.document["lanes"]
+    """What the scripts read after that, beside the columns of events."""
+    columns, lanes = filled_columns(), timeline.document["lanes"]
     return {
         "timeline": timeline.document,
         "run": run_id,
@@ -770,11 +760,6 @@ def _rest(
         "messages": page_messages(map(template, _LATE), [body.tables, *columns.values(), lanes]),
         "trace": trace and _trace_facts(trace, run_id),
     }
-
-
-def _charts(body: Body) -> str:
-    """The figures by theme and their translations, compressed until a figure is looked at."""
-    return _packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])})
 
 
 def _trace_facts(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
@@ -801,14 +786,12 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
         "bounds": pairs(BOUND_COLOURS),
         "peaks": [{"light": one.light, "dark": one.dark} for one in PEAK_COLOURS],
         "page": pairs(PAGE),
-        "surface": pairs({"surface": SURFACE})["surface"],
-        "host": pairs({"host": HOST})["host"],
-        "unknown": pairs({"unknown": PAGE["frame"]})["unknown"],
+        **pairs({"surface": SURFACE, "host": HOST, "unknown": PAGE["frame"]}),
     }
 
 
 def _spoken(figures: dict[str, Chart]) -> dict[str, dict[str, Any]]:
-    """The translations of figures, by language and figure; themes differ only in colours."""
+    """By language and figure its texts there."""
     found = {key: translations(chart) for key, chart in figures.items()}
     return {
         language: {key: texts[language] for key, texts in found.items() if texts[language]}

@@ -196,27 +196,20 @@ _COMMANDS = (
 )
 
 
-def layer_columns() -> list[dict[str, Any]]:
-    """The columns of layers, of a call or of a row of operators."""
-    return described(columns_of(_OF_LAYERS, OPERATORS))
-
-
-def command_columns() -> list[dict[str, Any]]:
-    """Columns of the commands of a layer."""
-    return described(columns_of(_COMMANDS, COMMANDS))
-
-
-def lane_columns() -> list[dict[str, Any]]:
-    """Columns of what each lane of the timeline shows of its window."""
-    return described(_LANES)
+def filled_columns() -> dict[str, list[dict[str, Any]]]:
+    """Columns of layers of a call or of a row of operators, of the commands of a layer, and of what
+    each lane of the timeline shows of its window."""
+    return {
+        "layer_columns": described(columns_of(_OF_LAYERS, OPERATORS)),
+        "command_columns": described(columns_of(_COMMANDS, COMMANDS)),
+        "lane_columns": described(_LANES),
+    }
 
 
 # --- The device overview on the page's first screen: what ran when, by submodule and step.
 #
-# Made from the timeline's lanes: the calls of each device, and what it executed before, between and
-# after them; for devices without calls the intervals of calls whose commands they executed. Many
-# short calls in a row are one rectangle, so that the first screen is as small for a million
-# commands as for a thousand.
+# Made of the timeline's lanes: the calls of each device, and what it executed before, between and
+# after them; of devices without calls the stretches of calls whose commands they executed.
 
 
 _MAX_RECTANGLES = 1500  # rectangles of a device that are drawn separately
@@ -442,15 +435,10 @@ def _merged(rows: Mapping[str, _Ints], apart: int) -> dict[str, _Ints]:
 def _steps(timeline: Timeline) -> dict[str, list[int]]:
     """Start, length and number of each step, as in the timeline's lane of steps."""
     spans = timeline.tables["spans"]
-    lane = next(
-        (
-            lane
-            for lane in timeline.document["lanes"]
-            if lane["kind"] == "spans" and lane["track"] == LANES[SpanLane.STEPS]
-        ),
-        None,
-    )
-    rows = slice(lane["first"], lane["first"] + lane["count"]) if lane else slice(0)
+    rows = slice(0)
+    for lane in reversed(timeline.document["lanes"]):
+        if lane["kind"] == "spans" and lane["track"] == LANES[SpanLane.STEPS]:
+            rows = slice(lane["first"], lane["first"] + lane["count"])
     return {name: spans[name][rows].tolist() for name in ("start", "duration", "step")}
 
 

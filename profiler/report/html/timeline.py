@@ -96,11 +96,6 @@ class Strings:
         return index
 
 
-def rows_of(calls: pl.DataFrame) -> pl.DataFrame:
-    """Map the number of each call to its row, `_row`."""
-    return calls.select("call", _row=pl.int_range(len(calls), dtype=pl.Int64))
-
-
 def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
     """Return the calls as columns, in the order of `calls`, which have `host_ns` beside a run's
     columns."""
@@ -119,17 +114,14 @@ def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
 def command_columns(
     commands: pl.DataFrame, calls: pl.DataFrame, begin: int, strings: Strings
 ) -> Table:
-    """Return the commands as columns: `call` is a row in the table of calls, -1 for none,
-    `category` an index of `CATEGORIES`."""
-    rows = commands.select("call").join(
-        rows_of(calls), on="call", how="left", maintain_order="left"
-    )
+    """`call` becomes the row of the call in the table of calls, -1 for none; `category` its place
+    in `CATEGORIES`."""
     numbers = ("bytes_read", "bytes_written", "flops")
     text = ("layer", "op_type", "kernel", "role", "shapes", "stage")
     return {
         "start": commands["start_ns"].to_numpy() - begin,
         "duration": commands["duration_ns"].to_numpy(),
-        "call": rows["_row"].fill_null(-1).to_numpy(),
+        "call": rows_of_calls(commands["call"], calls["call"]).astype(np.int64),
         "index": commands["command_index"].to_numpy().astype(np.int64),
         "step": commands["step"].to_numpy().astype(np.int64),
         "category": _category_codes(commands["category"]),
@@ -150,8 +142,7 @@ def flow_columns(run: Run, commands: pl.DataFrame) -> Table:
     position = np.full(rows, -1, dtype=np.int32)
     if rows:
         position[commands["_row_of_run"].to_numpy()] = np.arange(len(commands))
-    ends = (position[run.flows[name].to_numpy()] for name in ("source", "target"))
-    source, target = ends
+    source, target = (position[run.flows[name].to_numpy()] for name in ("source", "target"))
     kept = (source >= 0) & (target >= 0)
     return {"source": source[kept].astype(np.int64), "target": target[kept].astype(np.int64)}
 
@@ -269,19 +260,19 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
     axis = Axis.of(run, pipelines) if axis is None else axis
     noted = run.calls["device_duration_ns"].is_not_null()
     behind = bool((run.tiles.calls["queue_lead_ns"].is_not_null() | noted).any())
-    found = []
     stages = _recorded(run, "stage", SpanLane.HOST_STAGES)
     parts = pl.DataFrame(schema=stages.schema)
     if len(stages) and len(pipelines.spans):  # else how long a stage lasted is not known
         parts = _stages(stage_parts(run, pipelines, axis))
-    found += _both(parts, stages, behind=behind)
-    found += _both(
-        _steps(step_spans(run, pipelines), run),
-        _recorded(run, "step", SpanLane.HOST_STEPS),
-        behind=behind,
+    steps = _recorded(run, "step", SpanLane.HOST_STEPS)
+    return pl.concat(
+        [
+            *_both(parts, stages, behind=behind),
+            *_both(_steps(step_spans(run, pipelines), run), steps, behind=behind),
+            _recorded(run, "profiler", SpanLane.PROFILER),
+            _host_activities(run),
+        ]
     )
-    found.append(_recorded(run, "profiler", SpanLane.PROFILER))
-    return pl.concat([*found, _host_activities(run)])
 
 
 def _host_activities(run: Run) -> pl.DataFrame:
@@ -395,7 +386,8 @@ def timeline_of(
         "span": end - begin,
         "commands": len(run.commands),
         "devices": {
-            name: _hardware(run, name) for name in sorted({lane["device"] for lane in lanes})
+            name: known.hardware if (known := run.info.devices.get(name)) else ""
+            for name in sorted({lane["device"] for lane in lanes})
         },
         "lanes": lanes,
         "tables": [*tables],
@@ -605,11 +597,6 @@ def _named_runs(column: pl.Series) -> Iterator[tuple[str, int, int]]:
     codes, names = text_codes(column)
     for code, first, count in _runs(codes):
         yield names[code], first, count
-
-
-def _hardware(run: Run, device: str) -> str:
-    known = run.info.devices.get(device)
-    return known.hardware if known else ""
 
 
 def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import polars as pl
@@ -47,8 +46,10 @@ from profiler.report.html.page import (
     Top,
     body_of,
     contents,
+    definitions,
     document,
     embedded,
+    filled,
     modules,
     pairs,
     script_of,
@@ -56,14 +57,11 @@ from profiler.report.html.page import (
     template,
 )
 from profiler.report.html.tables import described, waterfall_html
-from profiler.report.language import page_messages, spoken, spoken_template, titled
+from profiler.report.language import page_messages, spoken, titled
 from profiler.run.columns import FLOAT64, INT64, LAYER, STRING, Column, col
 from profiler.text import said, size
-from profiler.trace import __version__
 
 # --- The report of two ONNX graphs: nodes by type, role and layer, sizes, FLOPs.
-#
-# print_report(Console(highlight=False), graphs_report(pair, top=15))
 
 
 _FLOPS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -233,12 +231,7 @@ def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
     }
 
 
-# --- Two sides as one HTML file: self-contained, offline, safe to open with any trace.
-#
-#     write_two_runs(comparison, Path("diff.html"), gates)
-#
-# Made like the page of one run (`page`), from the same scripts, without figures and their library:
-# some hundred kB.
+# --- Two sides as one HTML file: self-contained, offline, safe to open whatever the traces say.
 
 
 _SCRIPTS = modules("two_runs.js")
@@ -260,7 +253,8 @@ def two_runs_page(
     report = two_runs_report(comparison, gates)
     body, sentence = body_of(report), report.summary.headline
     script = script_of(_SCRIPTS)
-    page = Template(spoken_template(template("two_runs.html"))).substitute(
+    page = filled(
+        "two_runs.html",
         headline=spoken(sentence),
         sides=_sides(report),
         once=_once(comparison),
@@ -269,9 +263,6 @@ def two_runs_page(
         waterfall=_waterfall(comparison),
         reasons=_reasons(comparison),
         sections=body.sections,
-        footer=spoken(
-            said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
-        ),
         data=embedded(_data(comparison, body, language)),
         script=script,
     )
@@ -292,8 +283,7 @@ def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:
             "submodules": pairs(submodule_colours(names)),
             "roles": pairs(ROLE_COLOURS),
             "page": pairs(PAGE),
-            "surface": pairs({"surface": SURFACE})["surface"],
-            "host": pairs({"host": HOST})["host"],
+            **pairs({"surface": SURFACE, "host": HOST}),
         },
         "tables_shown": body.tables,
         "two": two,
@@ -306,12 +296,9 @@ def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:
 
 
 def _sides(report: Report) -> str:
-    """Describe the runs of each side."""
-    rows = (
-        f"<div><dt>{spoken(fact.label)}</dt><dd>{spoken(fact.value)}</dd></div>"
-        for fact in report.summary.facts
-    )
-    return f'<dl class="sides">{"".join(rows)}</dl>'
+    """What each side is made of."""
+    rows = ((fact.label, fact.value) for fact in report.summary.facts)
+    return f'<dl class="sides">{definitions(rows)}</dl>'
 
 
 def _once(comparison: Comparison) -> str:

@@ -47,10 +47,7 @@ from profiler.run.run import Run
 from profiler.text import count, counted
 from profiler.trace.documents import bounded, envelope
 
-# --- Ctrl-C that immediately ends a long call of a library.
-#
-# with at_ctrl_c(connection.interrupt):
-#     connection.sql(query).fetchall()
+# --- Ctrl-C that ends at once what a library runs for long.
 
 
 @contextmanager
@@ -400,13 +397,7 @@ def _fitted(text: str, size: int) -> str:
     return set_cell_size(f"{head}…{tail}", size)
 
 
-# --- The computing time of a query over all of its batches; the time of their reader does not
-# count.
-#
-# limit = TimeLimit(60.0, connection.interrupt)
-# with limit.computing():
-#     batch = next(reader)
-# limit.exceeded
+# --- How long a query may compute, over all of its batches: who reads them takes the time it takes.
 
 
 _AGAIN_S = 0.05
@@ -695,25 +686,22 @@ class Database:
         if table is None or name in self._made:
             return False
         if not table.of_analysis:
-            frame = with_run({run: of.args.collect() for run, of in self._runs.items()})
+            frames = {run: of.args.collect() for run, of in self._runs.items()}
         else:
-            tables = {
+            frames = {
                 run: worded_tables(of)[table.of_analysis] for run, of in self._analyses.items()
             }
-            frame = with_run(tables)
-        self._make(name, frame)
+        self._make(name, with_run(frames))
         return True
 
     def _make(self, name: str, frame: pl.DataFrame) -> None:
         """Register `frame`; a table of the analysis under its bare name and under `analysis.`"""
         self._made.add(name)
         of_analysis = tables_of_sql()[name].of_analysis
-        self._register(f"frame_{name.replace('.', '_')}", frame)
-        names = {name, f"analysis.{of_analysis}"} if of_analysis else {name}
-        for view in names:
-            self._connection.execute(
-                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # noqa: S608  # names of ours
-            )
+        registered = f"frame_{name.replace('.', '_')}"
+        self._register(registered, frame)
+        for view in {name, f"analysis.{of_analysis}"} if of_analysis else {name}:
+            self._connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {registered}")  # noqa: S608  # names of ours
 
     def _register(self, name: str, frame: Any) -> None:
         """Register a table for SQL without a copy. As Arrow, because DuckDB would import pandas for

@@ -49,13 +49,8 @@ if TYPE_CHECKING:
 
 # --- Resolve a user's path to runs, in one place.
 #
-#     (found,) = resolve([[Path("traces")]])
-#     found.newest        # Source: a path and its kind
-#     found.others        # older runs of the folder
-#     found.unfinished    # runs that are not whole
-#
-# A path is a bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the
-# files of another profiler that an importer recognises.
+# Bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the files of
+# another profiler that an importer recognises.
 
 
 _PACKET = b"\n"  # first byte of every Perfetto trace
@@ -224,10 +219,7 @@ def as_paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
     return tuple(map(Path, given))
 
 
-# --- Temporary imports: foreign traces as bundles in a folder that is removed again.
-#
-# with Imports() as imports:
-#     run = load_source(imports.ready(found.newest))
+# --- Imports for as long as they are needed: foreign traces as bundles in a folder that goes again.
 
 
 class Imports:
@@ -300,14 +292,7 @@ def _removed(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# --- Load a run from whatever names it.
-#
-# run = load("traces/")                    # newest bundle below the folder
-# run = load("traces/20261121-093000-sd3") # one bundle
-# run = load("any.pb")                     # any Perfetto trace: its slices are commands
-# run = load("parquet_folder")             # written by `write_parquet`
-# run = load("sd35.json.gz")               # written by another profiler
-# run = load("rbln_traces", import_options={"pipeline": "sd3", "steps": 28})
+# --- Whatever names a run → `Run`.
 
 
 def load(

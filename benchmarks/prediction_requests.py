@@ -21,12 +21,10 @@ from profiler.pipelines.pipeline import (
     OnnxPart,
     PromptEmbeddings,
     as_prompts,
-    clip_embeddings,
-    join_embeddings,
     load_components,
     t5_embeddings,
 )
-from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines.sd3 import StableDiffusion3Pipeline, clip_embeddings, join_embeddings
 from profiler.pipelines.tiny import default_model_folder
 
 PROMPT = "a photograph of an astronaut riding a horse"

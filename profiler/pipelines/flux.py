@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from profiler.errors import InputError
 from profiler.pipelines.model_folder import PackedSizes, block_scale
 from profiler.pipelines.pipeline import (
+    POOLED_NAMES,
     Array,
     Components,
     OnnxPart,
@@ -17,8 +18,6 @@ from profiler.pipelines.pipeline import (
     StepCallback,
     as_prompts,
     check_request,
-    clip_pooled,
-    image_positions,
     noise_source,
     packed_noise,
     pick,
@@ -196,3 +195,24 @@ class FluxPipeline(PackedPipeline):
         """Weigh two predictions: `negative + scale * (noise_pred - negative)`, in float32."""
         low = negative.astype(np.float32)
         return low + np.float32(scale) * (noise_pred - low)
+
+
+def clip_pooled(part: OnnxPart, ids: Array) -> Array:
+    """Run a CLIP text encoder on ids [batch, 77]; returns its pooled output [batch, width]. Raises
+    `InputError` if the export lacks it."""
+    outputs = part(input_ids=ids)
+    found = next((outputs[name] for name in reversed(POOLED_NAMES) if name in outputs), None)
+    if found is None:
+        raise InputError(
+            f"{part.name} ({part.model_path}) gives {', '.join(outputs)}; FLUX needs "
+            "pooler_output, so export it as CLIPTextModel"
+        )
+    return found
+
+
+def image_positions(rows: int, columns: int) -> NDArray[np.float32]:
+    """FLUX's `img_ids`, float32 [rows * columns, 3]: 0, row and column of each token."""
+    found = np.zeros((rows, columns, 3), np.float32)
+    found[..., 1] = np.arange(rows)[:, None]
+    found[..., 2] = np.arange(columns)[None, :]
+    return found.reshape(-1, 3)

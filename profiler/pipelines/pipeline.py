@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -288,13 +287,11 @@ class ImageProcessor:
         return [Image.fromarray(pixels) for pixels in (array * 255).round().astype(np.uint8)]
 
 
-# --- From prompts to the embeddings that transformers take, Stable Diffusion 3's above all.
-#
-# CLIP's two embeddings stand side by side, padded with zeros to T5's width; T5's follow as further
-# tokens. Shapes and order are those of diffusers' `StableDiffusion3Pipeline.encode_prompt`.
+# --- From prompts to the embeddings that transformers take.
 
 
-_POOLED_NAMES = ("text_embeds", "pooler_output", "pooled_output")
+POOLED_NAMES = ("text_embeds", "pooler_output", "pooled_output")
+"""Names of a CLIP text encoder's pooled output."""
 
 
 class PromptEmbeddings(NamedTuple):
@@ -330,66 +327,9 @@ def as_prompts(prompt: object, what: str, batch: int | None = None) -> list[str]
     return texts
 
 
-def clip_embeddings(part: OnnxPart, ids: Array) -> tuple[Array, Array]:
-    """Run a CLIP text encoder on ids [batch, 77].
-
-    Returns the hidden states before the last layer [batch, 77, width] and the pooled projection
-    [batch, projection]. Raises `InputError` if the export lacks either.
-    """
-    outputs = part(input_ids=ids)
-    pooled = next((outputs[name] for name in _POOLED_NAMES if name in outputs), None)
-    hidden = _penultimate(outputs, part.config.get("num_hidden_layers"))
-    if pooled is None or hidden is None:
-        raise InputError(
-            f"{part.name} ({part.model_path}) gives {', '.join(outputs)}; Stable Diffusion 3 "
-            "needs text_embeds and hidden_states.N, so export it as "
-            "CLIPTextModelWithProjection with output_hidden_states"
-        )
-    return hidden, pooled
-
-
-def clip_pooled(part: OnnxPart, ids: Array) -> Array:
-    """Run a CLIP text encoder on ids [batch, 77]; returns its pooled output [batch, width]. Raises
-    `InputError` if the export lacks it."""
-    outputs = part(input_ids=ids)
-    found = next((outputs[name] for name in reversed(_POOLED_NAMES) if name in outputs), None)
-    if found is None:
-        raise InputError(
-            f"{part.name} ({part.model_path}) gives {', '.join(outputs)}; FLUX needs "
-            "pooler_output, so export it as CLIPTextModel"
-        )
-    return found
-
-
-def _penultimate(outputs: Mapping[str, Array], layers: object) -> Array | None:
-    """Return the input of the last layer: hidden_states.N with N = layers - 1."""
-    matches = ((re.fullmatch(r"hidden_states[._]?(\d+)", name), name) for name in outputs)
-    numbered = {int(match[1]): outputs[name] for match, name in matches if match}
-    if isinstance(layers, int):
-        return numbered.get(layers - 1)
-    # Without a config: the embeddings come first and the last layer's output last.
-    return numbered[sorted(numbered)[-2]] if len(numbered) > 1 else None
-
-
 def t5_embeddings(part: OnnxPart, ids: Array) -> Array:
     """Run the T5 encoder on ids [batch, length]; returns [batch, length, width]."""
     return pick(part(input_ids=ids), "last_hidden_state")
-
-
-def join_embeddings(first: Array, second: Array, third: Array) -> Array:
-    """Join two CLIP embeddings and T5's into float32 [batch, 77 + T5 length, T5 width].
-
-    Raises `InputError` if the CLIPs together are wider than T5.
-    """
-    clip = np.concatenate([first, second], axis=-1).astype(np.float32)
-    missing = third.shape[-1] - clip.shape[-1]
-    if missing < 0:
-        raise InputError(
-            f"the CLIP encoders are {clip.shape[-1]} wide together and T5 only "
-            f"{third.shape[-1]}; the folder mixes parts of different models"
-        )
-    padded = np.pad(clip, [(0, 0), (0, 0), (0, missing)])
-    return np.concatenate([padded, third.astype(np.float32)], axis=-2)
 
 
 # --- The flow-matching Euler scheduler of diffusers, in NumPy.
@@ -834,14 +774,6 @@ def unpack(latents: Array, grid: tuple[int, int]) -> Array:
     (rows, columns), (batch, _, width) = grid, latents.shape
     patches = latents.reshape(batch, rows, columns, width // 4, 2, 2).transpose(0, 3, 1, 4, 2, 5)
     return patches.reshape(batch, width // 4, 2 * rows, 2 * columns)
-
-
-def image_positions(rows: int, columns: int) -> NDArray[np.float32]:
-    """FLUX's `img_ids`, float32 [rows * columns, 3]: 0, row and column of each token."""
-    found = np.zeros((rows, columns, 3), np.float32)
-    found[..., 1] = np.arange(rows)[:, None]
-    found[..., 2] = np.arange(columns)[None, :]
-    return found.reshape(-1, 3)
 
 
 def even_sigmas(steps: int) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """Stable Diffusion 3 text-to-image on ONNX Runtime and NumPy alone."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from profiler.errors import InputError, needing
 from profiler.pipelines.model_folder import PatchedSizes
 from profiler.pipelines.pipeline import (
+    POOLED_NAMES,
     Array,
     Components,
     OnnxPart,
@@ -17,8 +19,6 @@ from profiler.pipelines.pipeline import (
     StepCallback,
     as_prompts,
     check_request,
-    clip_embeddings,
-    join_embeddings,
     latents_of,
     noise_source,
     pick,
@@ -220,3 +220,53 @@ def _stacked(negative: Array | None, positive: Array) -> Array:
     """Return the negative half before the positive one, along the batch."""
     assert negative is not None
     return np.concatenate([negative, positive], axis=0)
+
+
+# --- From prompts to the embeddings that the transformer takes.
+#
+# CLIP's two embeddings stand side by side, padded with zeros to T5's width; T5's follow as further
+# tokens. Shapes and order are those of diffusers' `StableDiffusion3Pipeline.encode_prompt`.
+
+
+def clip_embeddings(part: OnnxPart, ids: Array) -> tuple[Array, Array]:
+    """Run a CLIP text encoder on ids [batch, 77].
+
+    Returns the hidden states before the last layer [batch, 77, width] and the pooled projection
+    [batch, projection]. Raises `InputError` if the export lacks either.
+    """
+    outputs = part(input_ids=ids)
+    pooled = next((outputs[name] for name in POOLED_NAMES if name in outputs), None)
+    hidden = _penultimate(outputs, part.config.get("num_hidden_layers"))
+    if pooled is None or hidden is None:
+        raise InputError(
+            f"{part.name} ({part.model_path}) gives {', '.join(outputs)}; Stable Diffusion 3 "
+            "needs text_embeds and hidden_states.N, so export it as "
+            "CLIPTextModelWithProjection with output_hidden_states"
+        )
+    return hidden, pooled
+
+
+def _penultimate(outputs: Mapping[str, Array], layers: object) -> Array | None:
+    """Return the input of the last layer: hidden_states.N with N = layers - 1."""
+    matches = ((re.fullmatch(r"hidden_states[._]?(\d+)", name), name) for name in outputs)
+    numbered = {int(match[1]): outputs[name] for match, name in matches if match}
+    if isinstance(layers, int):
+        return numbered.get(layers - 1)
+    # Without a config: the embeddings come first and the last layer's output last.
+    return numbered[sorted(numbered)[-2]] if len(numbered) > 1 else None
+
+
+def join_embeddings(first: Array, second: Array, third: Array) -> Array:
+    """Join two CLIP embeddings and T5's into float32 [batch, 77 + T5 length, T5 width].
+
+    Raises `InputError` if the CLIPs together are wider than T5.
+    """
+    clip = np.concatenate([first, second], axis=-1).astype(np.float32)
+    missing = third.shape[-1] - clip.shape[-1]
+    if missing < 0:
+        raise InputError(
+            f"the CLIP encoders are {clip.shape[-1]} wide together and T5 only "
+            f"{third.shape[-1]}; the folder mixes parts of different models"
+        )
+    padded = np.pad(clip, [(0, 0), (0, 0), (0, missing)])
+    return np.concatenate([padded, third.astype(np.float32)], axis=-2)

@@ -8,7 +8,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.pipelines import StableDiffusion3Pipeline
-from profiler.pipelines.pipeline import join_embeddings
+from profiler.pipelines.sd3 import join_embeddings
 
 
 @pytest.fixture

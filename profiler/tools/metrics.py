@@ -224,9 +224,8 @@ def key_of(source: Source) -> str | None:
 
 
 def key_of_run(run: Run) -> str:
-    """Compute the key of a loaded run; it equals its bundle's key."""
-    rows = run.calls.select("call", "submodule", "start_ns", "duration_ns").rows()
-    return _key(rows)
+    """The key of a run that is loaded; that of its bundle, if it is of one."""
+    return _key(run.calls.select("call", "submodule", "start_ns", "duration_ns").rows())
 
 
 def bundle_digest(bundle: Path) -> str:
@@ -377,8 +376,7 @@ def _of_steps(steps: pl.DataFrame) -> Iterator[Measure]:
     firsts, steady = _first_and_steady(steps.sort("start_ns"), first)
     yield from _median_row("first_step", firsts, stage="denoise")
     yield from _median_row("step", steady or firsts, stage="denoise")
-    by_step = steps.group_by("step").agg("elapsed_ns").sort("step").rows()
-    for step, times in by_step:
+    for step, times in steps.group_by("step").agg("elapsed_ns").sort("step").rows():
         yield from _median_row("step", times, stage="denoise", step=step)
 
 
@@ -393,11 +391,9 @@ def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
         yield from _row("elapsed", _each(row["elapsed_ns"], calls), **of)
         yield from _row("calls", row["calls"], "count", **of)
         if row["traced_calls"]:
-            commands = row["commands"] / row["traced_calls"]
-            yield from _row("commands", commands, "count", **of)
-    by = ("stage", "submodule")
-    groups = analysis.calls.sort("start_ns").group_by(*by, maintain_order=True)
-    for (stage, submodule), rows in groups:
+            yield from _row("commands", row["commands"] / row["traced_calls"], "count", **of)
+    calls_of = analysis.calls.sort("start_ns").group_by("stage", "submodule", maintain_order=True)
+    for (stage, submodule), rows in calls_of:
         of = {"stage": stage, "submodule": submodule}
         first, steady = _first_and_steady(rows, pl.col("first"))
         yield from _row("first_call", first[0] if first else None, **of)
@@ -479,11 +475,8 @@ class MetricName(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self) -> pl.Expr:
         """Return an expression that selects the rows of `metrics` with this name."""
         fields = [name for name in DISTINGUISHING if not (name == "stage" and self.any_stage)]
-        parts = [pl.col("metric") == self.metric]
-        for name in fields:
-            value = getattr(self, name)
-            parts.append(pl.col(name).is_null() if value is None else pl.col(name) == value)
-        return pl.all_horizontal(parts)
+        same = (pl.col(name).eq_missing(getattr(self, name)) for name in fields)
+        return pl.all_horizontal(pl.col("metric") == self.metric, *same)
 
 
 def metric_name(text: str) -> MetricName:
@@ -543,12 +536,13 @@ def _keys(text: str, keys: str | None) -> dict[str, Any]:
 _OPTIONAL = ("adapters", "cache", "compile", "offload")
 _BESIDE_SPEED = frozenset(("python", "profile-sd3", "numpy"))
 _ARGUMENTS = {
-    "steps": ("num_inference_steps",),
-    "batch_size": ("num_images_per_prompt", "num_videos_per_prompt"),
-    "frames": ("num_frames",),
-    "guidance": ("guidance_scale",),
-    "width": ("width",),
-    "height": ("height",),
+    "num_inference_steps": "steps",
+    "num_images_per_prompt": "batch_size",
+    "num_videos_per_prompt": "batch_size",
+    "num_frames": "frames",
+    "guidance_scale": "guidance",
+    "width": "width",
+    "height": "height",
 }
 
 
@@ -600,10 +594,10 @@ def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
     sizes = {(one.width, one.height) for one in of} or {(given.get("width"), given.get("height"))}
     width, height = next(iter(sizes)) if len(sizes) == 1 else (None, None)
     found: dict[str, str | int | float | None] = {
-        "steps": _common(of, "steps", given),
+        "steps": _common({one.steps for one in of}, given.get("steps")),
         "resolution": f"{width}×{height}" if width and height else None,
-        "batch_size": _common(of, "batch", given, "batch_size"),
-        "frames": _common(of, "frames", given),
+        "batch_size": _common({one.batch for one in of}, given.get("batch_size")),
+        "frames": _common({one.frames for one in of}, given.get("frames")),
         "guidance": _guidance(of, given),
     }
     if of and found["frames"] is None and {one.frames for one in of} == {None} and width:
@@ -611,13 +605,10 @@ def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
     return found
 
 
-def _common(
-    of: Iterable[Generation], field: str, given: Mapping[str, int], argument: str = ""
-) -> int | None:
-    values = {getattr(one, field) for one in of}
-    if not values:
-        return given.get(argument or field)
-    return values.pop() if len(values) == 1 else None
+def _common(made: set[int | None], given: int | None) -> int | None:
+    if not made:
+        return given
+    return made.pop() if len(made) == 1 else None
 
 
 def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | None:
@@ -635,11 +626,10 @@ def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | N
 def _given(run: RunSummary) -> dict[str, int]:
     """Numbers that the pipeline was given, by column."""
     found: dict[str, int] = {}
-    for column, arguments in _ARGUMENTS.items():
-        for argument in arguments:
-            value = run.settings.get(argument)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                found[column] = int(value) if column != "guidance" else value  # type: ignore[assignment]
+    for argument, column in _ARGUMENTS.items():
+        value = run.settings.get(argument)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[column] = int(value) if column != "guidance" else value  # type: ignore[assignment]
     return found
 
 

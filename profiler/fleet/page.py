@@ -44,6 +44,7 @@ from profiler.report.html.library import script_hash
 from profiler.report.html.page import (
     Top,
     contents,
+    definitions,
     document,
     embedded,
     filled,
@@ -252,9 +253,8 @@ def page_document(
         script=script,
     )
     style = style_sheet("report.css", "first_screen.css", "many_runs.css")
-    top = Top(
-        contents([("summary", said("Summary")), *((block.key, block.name) for block in blocks)])
-    )
+    listed = [("summary", said("Summary")), *((block.key, block.name) for block in blocks)]
+    top = Top(contents(listed))
     return document(top, page, titled(headline), style, [script_hash(script.encode())])
 
 
@@ -493,8 +493,7 @@ def _history_changes(past: MetricHistory, explained: Mapping[str, str]) -> Itera
         items = "".join(f"<p>{spoken(line)}</p>" for line in others)
         yield f'<div class="part"><h3>{spoken(first)}</h3>{items}'
         if each.name in explained:
-            lines = explained[each.name].split("\n")
-            text = escape("\n".join(map(plain_text, lines)))
+            text = escape("\n".join(map(plain_text, explained[each.name].split("\n"))))
             summary = spoken(said("What differs"))
             yield (
                 f'<details class="part"><summary>{summary}</summary>'
@@ -704,13 +703,9 @@ def _workload(each: Workload) -> str:
 
 
 def _identity(each: Workload) -> str:
-    values = {
-        field: "\N{EN DASH}" if value is None else plain_text(str(value))
+    rows = definitions(
+        (field, "\N{EN DASH}" if value is None else plain_text(str(value)))
         for field, value in each.identity.items()
-    }
-    rows = "".join(
-        f"<div><dt>{escape(field)}</dt><dd>{escape(value)}</dd></div>"
-        for field, value in values.items()
     )
     return (
         f'<details class="part"><summary>{spoken(said("Identity"))}</summary>'

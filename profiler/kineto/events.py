@@ -37,7 +37,7 @@ from profiler.trace.columns import Int32s, Int64s
 # --- The fields of an event of torch.profiler's Chrome JSON that are read.
 
 
-_Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Float64s = npt.NDArray[np.float64]
 
 
@@ -105,11 +105,11 @@ class Events(Sequence[Event]):
         """The names of some events."""
         return [self.names[code] for code in self.name[rows].tolist()]
 
-    def of_category(self, rows: Int64s, category: str) -> _Bools:
-        """A mask of the events at `rows` that are of a category."""
+    def of_category(self, rows: Int64s, category: str) -> Bools:
+        """Which of some events are of a category."""
         known = category in self.categories
         code = self.categories.index(category) if known else -1
-        found: _Bools = self.category[rows] == code
+        found: Bools = self.category[rows] == code
         return found
 
     def named(self, rows: Int64s, test: Callable[[str], object]) -> np.ndarray[Any, Any]:
@@ -424,7 +424,7 @@ class EventColumns:
     def add(self, events: list[Event], text: Text) -> None:
         """Add events that were decoded from `text`."""
         places = [place for place, event in enumerate(events) if event.ph == "X"]
-        complete = events if len(places) == len(events) else [events[place] for place in places]
+        complete = [events[place] for place in places]
         starts = np.array([event.ts for event in complete], dtype=np.float64)
         kept = ~np.isnan(starts)
         if not kept.all():
@@ -601,9 +601,6 @@ class EventColumns:
 
 
 # --- Nested ranges of each thread, and the ranges around a time.
-
-
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Ranges(Struct, frozen=True, eq=False):

@@ -14,7 +14,7 @@ import re
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -181,7 +181,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-# --- Commands of operations that `profile-sd3 graph split` has split, from metadata on the nodes.
+# --- Commands of operations that `profile-sd3 graph split` has split, as it wrote them on nodes.
 #
 # ONNX Runtime keeps no metadata in its optimized graph, but names the nodes that it makes after the
 # original node (`fc1/part_0/MatMulAddFusion`, `fused fc1/part_0`) or, for convolutions, after its
@@ -319,10 +319,8 @@ def add_layers_of_neighbours(
         found = {}
         for name, members in missing.items():
             before = [writer[v] for node in members for v in node.inputs if v in writer]
-            after = [
-                reader for node in members for v in node.outputs for reader in readers.get(v, ())
-            ]
-            known = [layers[other] for other in (*before, *after) if other in layers]
+            after = (readers.get(v, ()) for node in members for v in node.outputs)
+            known = [layers[other] for other in (*before, *chain(*after)) if other in layers]
             if known:
                 found[name] = _shared(known) or root or known[0]
         if not found:
@@ -691,12 +689,10 @@ def _written_layer(node: Node) -> str:
 def _by_name_or_output(
     node: Node, layers: Mapping[str, str], producers: Mapping[str, str]
 ) -> str | None:
-    by_name = _by_name(node.name, layers)
-    if by_name:
-        return by_name
     written = (*node.outputs, *map(original_value, node.outputs))
     names = (*written, node.name.removesuffix(_CHANNELS_LAST))
-    return next((producers[name] for name in names if name in producers), None)
+    found = (producers[name] for name in names if name in producers)
+    return _by_name(node.name, layers) or next(found, None)
 
 
 def _by_name(name: str, layers: Mapping[str, str]) -> str | None:

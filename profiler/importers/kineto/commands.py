@@ -181,10 +181,10 @@ class CommandWriter:
         return distinct(*columns, replayed)[1]
 
     def by_device(self) -> dict[str, Int64s]:
-        """The indices of the launches of each device's work, ascending."""
-        found: dict[str, list[int]] = {}
+        """The places among the launches of the work of each device, ascending."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
         for place, name in enumerate(self.devices):
-            found.setdefault(name, []).append(place)
+            found[name].append(place)
         return {name: np.array(found[name], dtype=np.int64) for name in sorted(found)}
 
     @property
@@ -256,8 +256,8 @@ class CommandWriter:
         builder.link_all(begun + call_at[of_call.reshape(-1)], begun + at[launched])
 
         for row in self._waits.get(call, ()):
-            if place_at is not None:
-                stage, step = place_at(int(self.trace.start_ns[row]))
+            at_ns = self.trace.start_ns.item(row)
+            stage, step = place_at(at_ns) if place_at is not None else ("", NO_STEP)
             track = self._track(("waits", int(self.trace.thread[row])), row)
             name = self.trace.events.name_of(row)
             builder.add(track, name, "", *self._times(row), stage=stage, step=step)
@@ -340,13 +340,12 @@ class CommandWriter:
         if replay is not None:
             operator, launch = replay.operator, -1
         op_type = self._op_type(event, operator, launch)
-        label = op_type
-        if operator is not None and event.cat != "kernel":
-            label = operator.name
+        label = op_type if operator is None or event.cat == "kernel" else operator.name
         moved = event.args.bytes if event.args and event.cat.startswith("gpu_") else None
         size = whole(moved, UNKNOWN)
         module, paths = self.launches.module.item(member), self.paths
-        part, shapes = self._part(member), ""
+        number, count = (column.item(member) for column in self._parts)
+        part, shapes = f" part {number}/{count}" if count else "", ""
         if replay is not None:
             module, paths, part = replay.module, replay.paths, replay.part
         if operator is not None and operator.args is not None:
@@ -373,10 +372,6 @@ class CommandWriter:
             bytes_written=size,
         )
 
-    def _part(self, member: int) -> str:
-        number, count = (column.item(member) for column in self._parts)
-        return f" part {number}/{count}" if count else ""
-
     def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
         if event.cat.startswith("gpu_"):
             is_memset = event.cat == "gpu_memset"
@@ -399,8 +394,8 @@ class CommandWriter:
         if track is None:
             category = _HOST_TRACKS[key[0]]
             suffix = " sync" if category == "sync" else ""
-            track = Track(self.root, thread_name(self.trace, row) + suffix, category)
-            self._tracks[key] = track
+            name = thread_name(self.trace, row) + suffix
+            track = self._tracks[key] = Track(self.root, name, category)
         return track
 
     def _work_track(self, event: Event, row: int) -> Track:
@@ -423,8 +418,7 @@ def node_name(args: Args) -> str:
     innermost if there are several, "" if none."""
     if args.node is None:
         return ""
-    name = args.name
-    text = args.annotation
+    name, text = args.name, args.annotation
     if isinstance(text, str):
         try:
             several = decoded(text, list[dict[str, Scalar]])
@@ -435,10 +429,9 @@ def node_name(args: Args) -> str:
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    """The weighted mean of the known values; None if there are none."""
-    known = [
-        (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
-    ]
+    """The mean of the values that are known, by weight; None if that is nothing."""
+    pairs = zip(values, weights, strict=True)
+    known = [(value, weight) for value, weight in pairs if value is not None]
     whole = sum(weight for _, weight in known)
     return sum(value * weight for value, weight in known) / whole if whole else None
 
@@ -636,7 +629,7 @@ def collectives_of(trace: KinetoTrace) -> list[RankCollective]:
 
 def _rank_collective(trace: KinetoTrace, row: int, counted: Counter[Among]) -> RankCollective:
     event, args = trace.events[row], trace.collectives.get(row, _NO_ARGS)
-    kind = collective_kind(str(args.name)) if args.name is not None else collective_kind(event.name)
+    kind = collective_kind(event.name if args.name is None else str(args.name))
     among, matched_by = _among(args, kind)
     if matched_by is MatchedBy.STREAM_ORDER:
         stream = event.args.stream if event.args is not None else event.tid
@@ -697,12 +690,11 @@ def in_job(trace: KinetoTrace) -> InJob | None:
 
 
 def _backend(job: InJob | None, kind: str) -> str:
-    """The c10d backend for a kind of device: `hccl` of `mtia:hccl,cpu:gloo`; nccl, also for RCCL,
-    if the trace names none."""
-    named = (
-        dict(part.split(":", 1) for part in job.backend.split(",") if ":" in part) if job else {}
-    )
-    found = named.get(kind) or named.get("cuda") or (job.backend if job and not named else "")
+    """Which backend of c10d runs the collectives of a kind of device: `hccl` of
+    `mtia:hccl,cpu:gloo`; nccl, which RCCL is called, too, if the trace says nothing."""
+    text = job.backend if job is not None else ""
+    named = dict(part.split(":", 1) for part in text.split(",") if ":" in part)
+    found = named.get(kind) or named.get("cuda") or ("" if named else text)
     return found.lower() if found.lower() in _BACKENDS else "nccl"
 
 

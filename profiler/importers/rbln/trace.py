@@ -1,18 +1,17 @@
 """RBLN trace files: their commands, tracks and streams, and one clock for all devices.
 
-    traces/rbln_20260902_012906319_0.pb   the first runtime call of the process
+A process leaves these files:
+
+    traces/rbln_20260902_012906319_0.pb   its first runtime call
     traces/rbln_20260902_012906319_1.pb   the second, ...
     traces/rbln_20260902_012906319.pb     aggregate of all: never counted beside its shards
-
-No trace relates the device clocks. The first device keeps its times, and every other device is
-shifted to fit the order of calls. It is marked as unaligned, with the interval of its true offset.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -75,10 +74,8 @@ def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
     clocks = _placements(calls, devices) if in_order else _run_start(calls, devices)
     begins = (extent[0] + clocks[one].offset_ns for call in calls for one, extent in call.items())
     first = min((*begins, 0))
-    clocks = {
-        device: structs.replace(found, offset_ns=found.offset_ns - first)
-        for device, found in clocks.items()
-    }
+    for device, found in clocks.items():
+        clocks[device] = structs.replace(found, offset_ns=found.offset_ns - first)
     offsets = tuple({device: clocks[device].offset_ns for device in call} for call in calls)
     return Clocks(devices[0] if devices else "", clocks, offsets)
 
@@ -105,8 +102,7 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceCloc
     together = {code for pair in shared for code in pair}
     reference, *others = range(len(devices))
     offsets = {reference: 0}
-    own = DeviceClock(placed_by=PlacedBy.OWN_CLOCK, offset_ns=0)
-    placements = {devices[reference]: own}
+    placements = {devices[0]: DeviceClock(placed_by=PlacedBy.OWN_CLOCK, offset_ns=0)}
     for device in others:
         most = min(bounds[device][fixed] + offset for fixed, offset in offsets.items())
         least = max(offset - bounds[fixed][device] for fixed, offset in offsets.items())
@@ -262,11 +258,8 @@ def _tracks(rows: Sequence[Row], numbers: Mapping[_Key, int], default: str) -> t
 
 
 def _device_number(row: Row) -> int | None:
-    for name in row.path[:-1]:
-        match = _DEVICE.search(name)
-        if match:
-            return int(match[1])
-    return None
+    matches = map(_DEVICE.search, row.path[:-1])
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def _unnumbered_device(row: Row) -> _Key | None:
@@ -446,7 +439,7 @@ def commands_of(
     known = {track: at for at, track in enumerate(dict.fromkeys(tracks))}  # of one device and name
     renumbered = np.array([known[track] for track in tracks], dtype=np.int32)
     names = _Names.of(trace.strings, name)
-    arguments = _Table.of(trace.strings, text)
+    (bytes_read, bytes_written, cycles), malformed = _parsed_arguments(trace.strings, text)
     position = np.empty(len(trace), dtype=np.int64)
     position[order] = np.arange(len(trace))
     none: Int32s = np.zeros(len(trace), dtype=np.int32)
@@ -464,18 +457,17 @@ def commands_of(
         step=np.full(len(trace), NO_STEP, dtype=np.int32),
         start_ns=start_ns[order],
         duration_ns=trace.duration_ns[order],
-        bytes_read=arguments.bytes_read[text],
-        bytes_written=arguments.bytes_written[text],
+        bytes_read=bytes_read,
+        bytes_written=bytes_written,
         flops=np.full(len(trace), UNKNOWN, dtype=np.int64),
         flows=position[trace.flows],
     )
-    cycles = arguments.cycles[text]
     counted = cycles >= 0
     return RblnCommands(
         columns=columns,
         counters=tuple(_cycle_counters(columns, cycles)),
         cycles=int(cycles[counted].sum()) if counted.any() else UNKNOWN,
-        malformed=int(arguments.malformed[text].sum()),
+        malformed=malformed,
         unnamed=int((names.command_index[name] < 0).sum()),
     )
 
@@ -496,38 +488,24 @@ class _Names:
         for position in np.unique(used).tolist():
             name = strings[position]
             command = parse_command_name(name)
-            layer, op_type, index = name, "", UNKNOWN
+            texts, index = (name, ""), UNKNOWN
             if command is not None:
-                layer, op_type, index = command.layer, command.op_type, command.command_index
-            table[:, position] = (
-                codes.setdefault(layer, len(codes)),
-                codes.setdefault(op_type, len(codes)),
-                index,
-            )
+                texts, index = (command.layer, command.op_type), command.command_index
+            table[:, position] = (*(codes.setdefault(text, len(codes)) for text in texts), index)
         return cls(tuple(codes), table[0], table[1], table[2])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """The parsed `Slice Arguments` for each string of a trace, used if it is one."""
-
-    bytes_read: Int64s
-    bytes_written: Int64s
-    cycles: Int64s
-    malformed: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, strings: Sequence[str], used: Int32s) -> _Table:
-        table = np.full((3, len(strings)), UNKNOWN, dtype=np.int64)
-        malformed = np.zeros(len(strings), dtype=np.bool_)
-        for position in np.unique(used).tolist():
-            if not strings[position]:
-                continue
+def _parsed_arguments(strings: Sequence[str], used: Int32s) -> tuple[Int64s, int]:
+    """What n texts of `Slice Arguments` say, int64 [3, n] in the order of `Arguments`, and how many
+    cannot be read; `used` indexes `strings`."""
+    table = np.full((3, len(strings)), UNKNOWN, dtype=np.int64)
+    malformed = np.zeros(len(strings), dtype=np.bool_)
+    for position in np.unique(used).tolist():
+        if strings[position]:
             found = parse_arguments(strings[position])
             malformed[position] = found is None
-            found = found or Arguments()
-            table[:, position] = (found.bytes_read, found.bytes_written, found.cycles)
-        return cls(table[0], table[1], table[2], malformed)
+            table[:, position] = astuple(found or Arguments())
+    return np.take(table, used, axis=1), int(malformed[used].sum())
 
 
 def _command_index(parsed: Int32s, layer: Int32s) -> Int32s:
@@ -655,11 +633,7 @@ def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:
 
 
 def _calls(
-    trace: RblnTrace,
-    named: _Named,
-    keys: Int64s,
-    call: Int64s,
-    here: npt.NDArray[np.bool_],
+    trace: RblnTrace, named: _Named, keys: Int64s, call: Int64s, here: npt.NDArray[np.bool_]
 ) -> Iterator[_Call]:
     """The calls on one device, in order of their first command there."""
     rows = np.flatnonzero(here & (call >= 0))
@@ -668,14 +642,12 @@ def _calls(
         return
     cuts = np.flatnonzero(np.diff(call[rows])) + 1
     begins = np.concatenate(([0], cuts))
-    numbers = call[rows[begins]]
-    starts = trace.start_ns[rows[begins]]
+    numbers, starts = call[rows[begins]], trace.start_ns[rows[begins]]
     ends = np.maximum.reduceat((trace.start_ns + np.maximum(trace.duration_ns, 0))[rows], begins)
     first = np.minimum.reduceat(named.sequence[rows], begins)
     last = np.maximum.reduceat(named.sequence[rows], begins)
     for at in np.argsort(starts, kind="stable").tolist():
-        number = int(numbers[at])
-        span = (int(starts[at]), int(ends[at]))
+        number, span = int(numbers[at]), (int(starts[at]), int(ends[at]))
         yield _Call(number, int(keys[number][0]), *span, int(first[at]), int(last[at]))
 
 
@@ -698,8 +670,8 @@ def _place_others(
         starts = np.array([one.start_ns for one in able])
         before = np.searchsorted(starts, trace.start_ns[rows], side="right") - 1
         for row, at in zip(rows.tolist(), before.tolist(), strict=True):
-            chosen = _chosen(able, at, int(trace.start_ns[row]), int(named.sequence[row]))
-            call[row] = chosen.number
+            start, sequence = int(trace.start_ns[row]), int(named.sequence[row])
+            call[row] = _chosen(able, at, start, sequence).number
 
 
 def _chosen(calls: Sequence[_Call], at: int, start_ns: int, sequence: int) -> _Call:

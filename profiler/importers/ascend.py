@@ -395,8 +395,7 @@ def _read(source: _Source, header: Header | None = None) -> KinetoTrace:
     rows, health = read_rows(source.trace) if source.trace is not None else ([], ())
     view = _TraceView(rows)
     rows, devices = _categorized(source.path, view, kernels)
-    names = devices, view.threads
-    return kineto_trace(source.path, rows, *names, health=health, header=header)
+    return kineto_trace(source.path, rows, devices, view.threads, health=health, header=header)
 
 
 # --- The SQLite form: `ascend_pytorch_profiler_*.db`, `msprof_*.db`.
@@ -483,10 +482,9 @@ def _add_host(found: Database, file: SqliteFile, texts: dict[int, str]) -> None:
             found.operators.setdefault(connection, row)
     for event in file.rows("MSTX_EVENTS", (*_TIMES, "globalTid", "message")):
         *times, thread, message = map(_number, event)
-        if times[1] > times[0]:  # others are instants
-            found.host.append(
-                _row("user_annotation", texts.get(message, ""), times, _thread(thread))
-            )
+        if times[1] > times[0]:  # others are moments
+            row = _row("user_annotation", texts.get(message, ""), times, _thread(thread))
+            found.host.append(row)
 
 
 def _listed_inputs(listed: list[str]) -> tuple[msgspec.Raw, msgspec.Raw]:
@@ -496,10 +494,9 @@ def _listed_inputs(listed: list[str]) -> tuple[msgspec.Raw, msgspec.Raw]:
     for text in listed:
         parts = [part.strip(' "\r\n') for part in text.split(";")]
         if _SHAPES.fullmatch(text):
-            sizes = [dims_of(part) if part != _SCALAR else [] for part in parts]
-            dims = msgspec.Raw(msgspec.json.encode(sizes))
+            dims = _json([dims_of(part) if part != _SCALAR else [] for part in parts])
         else:
-            of_type = msgspec.Raw(msgspec.json.encode(parts))
+            of_type = _json(parts)
     return dims, of_type
 
 

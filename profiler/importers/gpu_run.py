@@ -67,8 +67,7 @@ from profiler.trace.runtime_calls import NO_END, DeviceRows, host_calls
 # - `layer`: the path of the module around the launch, as ranges tell it, and the operator
 #   (`model.layers.0.mlp/aten::mm`); without a module the operator, without one the kernel's short
 #   name; of a host call the function.
-# - `op_type`: the operator; of copies, sets and replayed graphs their name; else the kernel's
-# short
+# - `op_type`: the operator; of copies, sets and replayed graphs their name; else the kernel's short
 #   name.
 # - `kernel`: the full name, demangled.
 # - `shapes`: the operator's inputs, if `emit_marks(record_shapes=True)` recorded them.
@@ -106,20 +105,14 @@ class Commands:
     order: Int64s  # by call, then start
 
     @classmethod
-    def of(  # what the parts of a recording are
-        cls,
-        work: Work,
-        api: Api,
-        marks: Marks,
-        devices: Devices,
-        launch: Int64s,
-        call: Int64s,
+    def of(
+        cls, work: Work, api: Api, marks: Marks, devices: Devices, launch: Int64s, call: Int64s
     ) -> Commands:
         """Build the commands. `launch` is the row in `api` of each piece of work, `call` the call
         of each command."""
         texts = {"": 0}
         sorts, sort = _sorts(work, api, marks, launch, texts)
-        functions = np.array([_code(texts, name) for name in api.names], dtype=np.int64)
+        functions = [texts.setdefault(name, len(texts)) for name in api.names]
         of_work, tracks = _work_tracks(work, devices)
         of_api, host_tracks = _host_tracks(api, len(tracks))
         return cls(
@@ -130,7 +123,7 @@ class Commands:
             strings=tuple(texts),
             sorts=sorts,
             sort=sort,
-            functions=functions,
+            functions=np.array(functions, dtype=np.int64),
             track=np.concatenate((of_work, of_api)).astype(np.int32),
             call=call,
             order=np.lexsort((np.concatenate((work.start, api.start)), call)),
@@ -254,10 +247,6 @@ def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
     return track + before, tracks
 
 
-def _code(texts: dict[str, int], text: str) -> int:
-    return texts.setdefault(text, len(texts))
-
-
 def _sorts(
     work: Work, api: Api, marks: Marks, launch: Int64s, texts: dict[str, int]
 ) -> tuple[Int64s, Int32s]:
@@ -297,7 +286,8 @@ def _command(
     path = marks.modules[module] if module >= 0 else ""
     layer = f"{path}/{label}" if path else label
     shape = marks.shapes[shapes] if kind == _KERNEL else ""
-    return tuple(_code(texts, text) for text in (layer, label, shape, full, path))
+    said = (layer, label, shape, full, path)
+    return tuple(texts.setdefault(text, len(texts)) for text in said)
 
 
 # --- What a recorder of GPUs saw → a bundle. An importer reads its files into two values:
@@ -330,7 +320,7 @@ class Recorded:
             *drops_of(lost, len(self.work) - len(work), "commands", reason, where),
             *drops_of(lost, len(self.api) - len(api), "events", reason, where),
             *drops_of(
-                *(DropKind.UNCLOSED_SLICE, self.marks.unclosed, "events"), DropReason.NO_END, where
+                DropKind.UNCLOSED_SLICE, self.marks.unclosed, "events", DropReason.NO_END, where
             ),
         )
         marks = self._closed_marks(work, api)

@@ -93,12 +93,8 @@ def _settings(report: dict[str, str]) -> dict[str, Setting]:
     return found
 
 
-# --- Counters of OpenVINO's benchmark_app → a bundle.
-#
-# The counters are those of the last inference of each infer request, averaged over requests: a call
-# a section, its layers laid end to end. `benchmark_report.csv` beside them tells device and
-# latency: a call of one request lasts as long as the median one. Source of the format:
-# openvinotoolkit/openvino, tools/benchmark_tool, utils/statistics_report.py.
+# --- Counters of OpenVINO's benchmark_app → a bundle: a call a section. A call of one request lasts
+# as long as the median one of the report beside them.
 
 
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")

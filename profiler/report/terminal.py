@@ -103,10 +103,8 @@ def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
 
 # --- The opening of a report in the terminal: at most 40 lines for any run.
 #
-#     print_opening(Console(highlight=False), report.opening, Path("traces/tiny"))
-#
-# If it does not fit, parts are reduced in steps: blank lines, second lines of texts, rows of
-# shapes, the last finding. Tables have the columns that fit; missing ones are not named.
+# What a run has much of gives way in steps until the lines fit: blank lines, second lines of texts,
+# rows of shapes, the last finding. The tables have the columns that fit, and no others are named.
 
 
 LINES = 40
@@ -301,9 +299,8 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
             yield line.append(part, style="not dim not bold default")
     notes = [(opening.advice_total, "bold")] if opening.advice_total else []
     for note, style in (*notes, *((note, "dim") for note in opening.advice_notes)):
-        yield from _text_lines(
-            " " * (number + _GAP) + _plain(clean(note)), width, room.lines, style
-        )
+        text = " " * (number + _GAP) + _plain(clean(note))
+        yield from _text_lines(text, width, room.lines, style)
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
@@ -350,13 +347,7 @@ def _plain(text: str) -> str:
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
-# --- The report in the terminal.
-#
-#     print_report(Console(highlight=False), build_report(given))  # everything
-#     print_sections(Console(highlight=False), build_report(given), ["idle"])
-#
-# Fits the console's width: tables drop the least important columns and shorten layer names in the
-# middle. Control characters are removed from every string of a trace.
+# --- The report in the terminal: all of it, or some sections.
 
 
 _MAX_LABEL = 22  # characters at most
@@ -380,10 +371,8 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
     texts: list[RenderableType] = []
     if "summary" in keys:
         above = replace(report, sections=())
-        texts += [
-            _paragraph(report.summary.headline, width, "bold"),
-            *_below_headline(above, width),
-        ]
+        texts += [_paragraph(report.summary.headline, width, "bold")]
+        texts += _below_headline(above, width)
     found = {section.key: section for section in report.sections}
     texts += _sections([found[key] for key in found if key in keys], width)
     for key in keys:
@@ -525,9 +514,7 @@ def _paragraph(text: str, width: int, style: str = "") -> Text:
     return Text("\n".join(wrapped(text, width)), style=style)
 
 
-# --- A report of at most 40 lines in a terminal.
-#
-# print_brief(Console(highlight=False), partial(brief_report, comparison, gates))
+# --- A report of which a terminal shows at most 40 lines.
 
 
 def print_brief(console: Console, made: Callable[[Room], Report]) -> None:
@@ -535,14 +522,10 @@ def print_brief(console: Console, made: Callable[[Room], Report]) -> None:
     else for the smallest."""
     from profiler.compare.side_by_side import ROOMS
 
-    reports = map(made, ROOMS)
-    found = next(reports)
-    while _count_lines(found, console.width) > LINES:
-        smaller = next(reports, None)
-        if smaller is None:
+    for report in map(made, ROOMS):
+        if _count_lines(report, console.width) <= LINES:
             break
-        found = smaller
-    print_report(console, found)
+    print_report(console, report)
 
 
 def _count_lines(report: Report, width: int) -> int:

@@ -62,8 +62,7 @@ from profiler.trace.redaction import names_prompt, own_homes
 #     removal.text("read /home/alice/sd3/run.py")   # "read path-1f3a09c2"
 #     removal.found                                  # what was replaced, by what
 #
-# Replacements are hashes with a key that is discarded: a text has the same replacement everywhere
-# in one file, and guesses cannot be verified by hashing them.
+# The same text has the same stand-in wherever it stands in one file.
 
 
 _SHORTEST = 3  # letters of a name: shorter ones are parts of many words
@@ -150,15 +149,7 @@ class Removal:
         return stand_in
 
 
-# --- `profile-sd3 share`: a bundle as a ZIP file about the run, without the person who ran it.
-#
-#     shared = share(Path("traces/20261121-093000-sd3"), Path("run.zip"),
-#                    Removal.of_this_machine())
-#     shared.replaced      # {"/home/alice/sd3": "path-1f3a09c2"}
-#     shared.left_out      # ("report.html",)
-#
-# It contains only what this package knows. Before it gets its name it is read again, to check that
-# nothing removed is in it, and that it gives the same tables as the bundle.
+# --- `profile-sd3 share`: a bundle as a ZIP file that tells of the run and not of who ran it.
 
 
 _CODES = ("producer", "capabilities")

@@ -62,10 +62,12 @@ _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|all_?reduce|cross_device_reduce", re.IGNORECASE
 )
 _CORRELATION_BITS = 40
+_NEAR_NUMBERS = 4  # times as many as there are launches and rows
 _MOST_PROCESSES = 64  # that are distinguished
 _MOST_NAMED = 8  # devices of a process
 _MOST_NOTES = 200
 _NONE = np.zeros(0, dtype=np.int64)
+_Integers = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +122,7 @@ class _Check:
         self.kept = np.ones(len(rows), dtype=np.bool_)
         self.recorded = np.full(len(rows), -1, dtype=np.int64)
         self.unserved = _NONE
-        self.following = np.full(len(rows), -1, dtype=np.int64)  # the first row of the next launch
+        self.following = _NONE  # the first row of the next launch, if any row overlaps that
         self.notes: list[HealthNote] = []
         self.shifted: set[int] = set()
         self.rekeyed = False
@@ -155,26 +157,33 @@ class _Check:
     # --- Rows without a time, without an end, of negative length, or recorded twice.
 
     def _impossible(self) -> None:
-        rows, order = self.rows, self.order
-        unfinished = rows.end == NO_END
-        negative = (rows.end < rows.start) & ~unfinished
-        self._set_aside(HealthRule.UNFINISHED, unfinished)
-        self._set_aside(HealthRule.NEGATIVE, negative)
+        rows = self.rows
+        backwards = rows.end < rows.start
+        if backwards.any():
+            unfinished = rows.end == NO_END
+            self._set_aside(HealthRule.UNFINISHED, unfinished)
+            self._set_aside(HealthRule.NEGATIVE, backwards & ~unfinished)
         start, end = rows.start, rows.end
         if not (start > 0).any():  # only launches have times
             start = np.append(start, self.launches.start)
             end = np.append(end, self.launches.end)
         self._set_aside(HealthRule.NO_TIME, timeless(start, end)[: len(rows)] & self.kept)
         self._astray()
-        columns = (rows.stream, rows.start, rows.end, rows.kernel, rows.correlation)
-        twice = self._marked(order[1:][_repeats(*(column[order] for column in columns))])
-        twice &= (rows.end > rows.start) & self.kept & ~rows.exempt
+        columns = (rows.start, rows.stream, rows.end, rows.kernel, rows.correlation)
+        again = _like_the_one_before(self.order, *columns)
+        if len(again):
+            self._twice(again)
+        self._lengthless()
+
+    def _twice(self, again: Int64s) -> None:
+        """Set aside what the file has a second time."""
+        rows = self.rows
+        twice = self._marked(again) & (rows.end > rows.start) & self.kept & ~rows.exempt
         if twice.any() and not (rows.start % 1_000).any():
             twice &= ~self._of_graphs()  # at µs resolution, branches of a graph may be equal
         self._set_aside(HealthRule.TWICE, twice)
         if twice.any():
             self.launches = _once(self.launches)
-        self._lengthless()
 
     def _astray(self) -> None:
         """Reject rows far from all launches and from most of their device's rows: a second
@@ -184,6 +193,8 @@ class _Check:
             return
         first, last = int(launches.start.min()), int(launches.end.max())
         away = self.kept & ((rows.start > last + EMPTY_NS) | (rows.start < first - EMPTY_NS))
+        if not away.any():
+            return
         for device, some in self._by_device(away):
             near = np.flatnonzero((rows.device == device) & self.kept & ~away)
             begin = min(first, int(rows.start[near].min(initial=_NEVER)))
@@ -196,10 +207,11 @@ class _Check:
     def _lengthless(self) -> None:
         """Reject kernels without length; if times are in µs, some may be legal."""
         rows = self.rows
-        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt
-        none = kernels & (rows.end == rows.start)
+        none = rows.end == rows.start
         if not none.any():
             return
+        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt
+        none &= kernels
         most = _FEW if (rows.start % 1_000).any() else _MOST_LENGTHLESS
         devices = (rows.device[none], rows.device[kernels])
         lost, of = (np.bincount(device, minlength=len(rows.devices)) for device in devices)
@@ -209,10 +221,10 @@ class _Check:
     def _too_short(self) -> None:
         """Note devices whose median kernel is shorter than any real kernel."""
         rows = self.rows
-        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
         length = rows.end - rows.start
-        if not (kernels & (length < _SHORTEST_NS)).any():
+        if not (length < _SHORTEST_NS).any():
             return
+        kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
         for device, here in self._by_device(kernels):
             usual, total = int(np.median(length[here])), len(here)
             if total >= _KERNELS and usual < _SHORTEST_NS:
@@ -251,7 +263,7 @@ class _Check:
             return
         known = bool((self.rows.process >= 0).any())
         shared, processes = (0, launches.process[:0]) if known else _shared_numbers(launches)
-        process = launches.process if known or shared else np.zeros_like(launches.process)
+        process = launches.process if known or shared else 0
         self.by_key = _ByKey(_keys(process, launches.correlation), launches.start)
         if known:
             self.launch = self._launches_of(self.rows.process)
@@ -282,8 +294,7 @@ class _Check:
         self._set_aside(HealthRule.TWICE, self._marked(some[1:][same]))
 
     def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
-        correlation = self.rows.correlation[rows]
-        wanted = _keys(np.broadcast_to(np.int64(process), correlation.shape), correlation)
+        wanted = _keys(process, self.rows.correlation[rows])
         return self.by_key.nearest(wanted, self.rows.start[rows] + _FLOOR_NS)
 
     def _pair(self, shared: int, processes: Int64s) -> None:
@@ -330,6 +341,8 @@ class _Check:
         """Note launches that use the number of an earlier launch. Nested calls share theirs
         legally."""
         launches, order = self.launches, self.by_key.order
+        if not self.by_key.again.any():
+            return
         work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
         same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
         behind = launches.start[work[1:]] >= launches.end[work[:-1]]
@@ -342,48 +355,59 @@ class _Check:
     def _overruns(self) -> None:
         rows = self.rows
         order = self.order[(self.kept & ~rows.exempt)[self.order]]
-        if len(order) < 2:
+        if len(order) < 2 or not self._overlaps(order):
             return
-        limit = self._limits(order)
+        alike = _repeats(rows.stream[order], rows.correlation[order])
+        alike &= rows.correlation[order[1:]] > 0
+        launched = np.append(True, ~alike)
+        first, run = order[launched], np.cumsum(launched)
+        behind = np.append(first, -1)[run]
+        limit = self._limits(order, alike, behind)
+        past = self.end[order] - limit
+        if int(past.max()) <= _FLOOR_NS:
+            return
+        self.following = np.full(len(rows), -1, dtype=np.int64)
+        self.following[order] = behind
         over = np.zeros(len(rows), dtype=np.int64)
-        over[order] = np.maximum(self.end[order] - limit, 0)
-        over[over <= _FLOOR_NS] = 0
-        if not over.any():
-            return
+        over[order] = np.where(past > _FLOOR_NS, past, 0)
         until = np.full(len(rows), _NEVER, dtype=np.int64)
         until[order] = limit
         for device in np.unique(rows.device[over > 0]).tolist():
             here = (rows.device == device) & self.kept & ~rows.exempt
             self._overrun(device, here, np.where(here, over, 0), until)
 
-    def _limits(self, order: Int64s) -> Int64s:
-        """When the next launch's work starts on the stream of each row of `order`. Branches of a
-        graph may overlap, so within one only rows far longer than their peers get a limit."""
+    def _overlaps(self, order: Int64s) -> bool:
+        """Whether any row runs past the start of the next on its stream."""
         stream, start = self.rows.stream[order], self.start[order]
-        correlation = self.rows.correlation[order]
-        alike = _repeats(stream, correlation) & (correlation[1:] > 0)
-        first = np.flatnonzero(np.concatenate(([True], ~alike)))
-        run = np.cumsum(np.concatenate(([0], ~alike)))
-        begin = np.append(start[first], _NEVER)
-        begin[1:-1][stream[first[1:]] != stream[first[:-1]]] = _NEVER
-        # `begin` is now the start of each run, unless it is the first of its stream
-        self.following[order] = np.append(order[first], -1)[run + 1]
-        limit: Int64s = begin[1:][run]
-        behind = self.following[order]
+        past = self.end[order[:-1]] - start[1:] > _FLOOR_NS
+        return bool((past & (stream[1:] == stream[:-1])).any())
+
+    def _limits(self, order: Int64s, alike: Bools, behind: Int64s) -> Int64s:
+        """When the next launch's work, the row `behind`, starts on the stream of each row, in this
+        order; `alike` are those but the first of a launch. In a graph branches overlap by right, so
+        there only what is far beyond its peers has a limit."""
+        stream, start = self.rows.stream[order], self.start[order]
+        same = (self.rows.stream[behind] == stream) & (behind >= 0)
+        limit = np.where(same, self.start[behind], _NEVER)
         length = self.end[order] - start
-        together = (limit == start) & (correlation > 0) & (self.rows.correlation[behind] > 0)
-        together &= (length > _FLOOR_NS) & (self.end[behind] - self.start[behind] > _FLOOR_NS)
-        limit = np.where((limit <= start) & ~together, _NEVER, limit)
-        if not (length > _IN_GRAPH_NS).any():
+        at = np.flatnonzero(limit <= start)
+        pairs = np.stack((order[at], behind[at]))
+        counted = (self.rows.correlation[pairs] > 0).all(axis=0)
+        long = (self.end[pairs] - self.start[pairs] > _FLOOR_NS).all(axis=0)
+        limit[at[~(counted & long)]] = _NEVER
+        at = np.flatnonzero(length > _IN_GRAPH_NS)
+        if not len(at):
             return limit
-        inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)
-        inner = np.where(inner <= start, _NEVER, inner)
-        inner = np.minimum(inner, np.where(limit < _NEVER, _NEVER, _next_begin(stream, start)))
-        far = np.flatnonzero(self.end[order] - inner > _IN_GRAPH_NS)
-        rows = order[far]
+        inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)[at]
+        inner = np.where(inner <= start[at], _NEVER, inner)
+        free = limit[at] == _NEVER
+        inner = np.where(free, np.minimum(inner, _next_begin(stream, start, at)), inner)
+        long = self.end[order[at]] - inner > _IN_GRAPH_NS
+        at, inner = at[long], inner[long]
+        rows = order[at]
         usual = self._medians(self.rows.kernel[rows], self.kept, _LEAST_PEERS + 1)
         damaged = (usual > 0) & (self.end[rows] - self.start[rows] > _IN_GRAPH_TIMES * usual)
-        limit[far] = np.where(damaged, np.minimum(limit[far], inner[far]), limit[far])
+        limit[at] = np.where(damaged, np.minimum(limit[at], inner), limit[at])
         return limit
 
     def _overrun(self, device: int, here: Bools, over: Int64s, until: Int64s) -> None:
@@ -453,9 +477,11 @@ class _Check:
         known = self.kept & (self.launch >= 0) & ~rows.exempt
         if not known.any():
             return
-        latency = np.full(len(rows), _NEVER, dtype=np.int64)
-        latency[known] = self.start[known] - self.launches.start[self.launch[known]]
+        launched = np.append(self.launches.start, 0)[self.launch]
+        latency = np.where(known, self.start - launched, _NEVER)
         early = latency < -_FLOOR_NS
+        if not early.any():
+            return
         for device in np.unique(rows.device[early]).tolist():
             here = known & (rows.device == device)
             self._clock(device, here, early & here, latency)
@@ -540,13 +566,11 @@ class _Check:
         found = np.full(len(self.rows), _NEVER, dtype=np.int64)
         syncs = self.syncs
         for process in np.unique(syncs.process)[:_MOST_PROCESSES].tolist():
-            here = np.flatnonzero((self.process == process) & (self.launch >= 0))
-            devices = np.unique(self.rows.device[here])
-            for device in devices.tolist():
-                its = (syncs.device == device) | ((syncs.device < 0) & (len(devices) == 1))
-                rows = here[self.rows.device[here] == device]
-                launched = self.launches.end[self.launch[rows]]
-                found[rows] = _first_return(syncs, its & (syncs.process == process), launched)
+            by_device = [*self._by_device((self.process == process) & (self.launch >= 0))]
+            for device, rows in by_device:
+                its = (syncs.device == device) | ((syncs.device < 0) & (len(by_device) == 1))
+                its &= syncs.process == process
+                found[rows] = _first_return(syncs, its, self.launches.end)[self.launch[rows]]
         return found
 
     # --- Work that outlives a synchronization of its device.
@@ -595,7 +619,7 @@ class _Check:
         known = self.launch[self.launch >= 0]
         due = self.by_key.order if len(known) else known  # else no work can be assigned
         due = due[((launches.kind != OTHER) & ~launches.captured)[due]]
-        due = due[np.diff(number[due], prepend=-1) > 0]  # a runtime call and its driver's are one
+        due = due[np.append(True, ~_repeats(number[due]))[: len(due)]]  # one with its driver's call
         served = np.zeros(len(launches) + 1, dtype=np.bool_)
         served[number[known]] = True
         did = served[number[due]]
@@ -609,9 +633,12 @@ class _Check:
             self._before(device, some)
 
     def _lost_of(self, process: int, start: Int64s, did: Bools) -> None:
-        """Note launches of a process that have no work. Work is lost if its devices recorded work
-        before the launch, and work or a returned synchronization after it. Earlier launches were
-        made before devices were recorded, later ones had not run when the recording ended."""
+        """Note launches of a process without work. If any work of its devices was recorded before
+        one, and any after it or a synchronization that returned, it lost its work. Those before
+        are of a time at which devices were not recorded yet, those after had not run when the
+        recording ended."""
+        if did.all():
+            return
         kept = np.flatnonzero(self.kept & ~self.rows.exempt)
         device = self.rows.device[kept]
         its = np.bincount(device[self.process[kept] == process], minlength=len(self.rows.devices))
@@ -643,10 +670,10 @@ class _Check:
         if not graph.any():
             return
         for device, here in self._by_device(self.kept & graph[self.launch]):
-            launch = self.launch[here]
-            order = np.unique(launch)
+            launch, number = self.launch[here], np.zeros(len(self.launches), dtype=np.int64)
+            number[launch] = 1
+            order = np.flatnonzero(number)
             order = order[np.argsort(self.launches.start[order], kind="stable")]
-            number = np.zeros(len(self.launches), dtype=np.int64)
             number[order] = np.arange(len(order))
             replays, lost, expected = incomplete_replays(number[launch], self.rows.kernel[here])
             if replays:
@@ -680,14 +707,17 @@ class _Check:
     def _beyond_peers(self) -> None:
         rows = self.rows
         length = self.end - self.start
-        long = (length > _BEYOND_NS) & (rows.kernel >= 0) & self.kept & ~rows.exempt
-        candidates = np.flatnonzero(long)
+        candidates = np.flatnonzero(length > _BEYOND_NS)
+        kept = (rows.kernel >= 0) & self.kept & ~rows.exempt
+        candidates = candidates[kept[candidates]]
         if not len(candidates):
             return
         usual = self._medians(rows.kernel[candidates], self.kept, _BEYOND_PEERS)
         far = candidates[(usual > 0) & (length[candidates] > _BEYOND_TIMES * usual)]
         named = [not _COLLECTIVE.search(self._name(row)) for row in far.tolist()]
         far = far[np.array(named, dtype=np.bool_)]
+        if not len(far):
+            return
         last = self.order[np.append(~_repeats(rows.stream[self.order]), True)]
         for device, some in self._by_device(self._marked(far)):
             worst = int(some[length[some].argmax()])
@@ -727,14 +757,15 @@ class _Check:
             if len(mine) < _LAUNCHES:
                 continue
             mine = mine[np.argsort(launches.start[mine], kind="stable")]
-            start, number = launches.start[mine], launches.correlation[mine]
-            end = np.maximum.accumulate(launches.end[mine])
-            span, numbers = int(end[-1] - start[0]), int(number.max() - number.min())
-            idle, more = start[1:] - end[:-1], np.diff(number)
-            pace = numbers / max(span, 1)
-            found = (idle > _LEAST_GAP * span) & (more > _LEAST_NUMBERS)
+            start, end = launches.start[mine], np.maximum.accumulate(launches.end[mine])
+            span, idle = int(end[-1] - start[0]), start[1:] - end[:-1]
+            found = idle > _LEAST_GAP * span
             if not found.any():
                 continue
+            number = launches.correlation[mine]
+            numbers, more = int(number.max() - number.min()), np.diff(number)
+            pace = numbers / max(span, 1)
+            found &= more > _LEAST_NUMBERS
             found &= more > _LEAST_PACE * pace * idle
             found &= more * len(mine) > _LEAST_LOST * numbers
             found &= number[1:] > np.maximum.accumulate(number)[:-1]
@@ -754,8 +785,8 @@ class _Check:
         if len(length) < _LAUNCHES:
             return
         place = int(_QUICKEST * (len(length) - 1))
-        quick = int(np.partition(length, place)[place])
-        if quick > _LONG_LAUNCH_NS:
+        if int((length <= _LONG_LAUNCH_NS).sum()) <= place:
+            quick = int(np.partition(length, place)[place])
             more: dict[str, Any] = {"total": len(length), "share": 1.0, "usual_ns": quick}
             self._note(HealthRule.TOO_LONG, -1, count=len(length), **more)
 
@@ -839,13 +870,12 @@ class _Check:
             yield device, rows[on == device]
 
 
-def _next_begin(stream: Int64s, start: Int64s) -> Int64s:
-    """When the next work on the same stream starts after each row's start. Rows are in order of
-    stream and start."""
-    differs = (stream[1:] != stream[:-1]) | (start[1:] != start[:-1])
-    place = np.append(np.where(differs, np.arange(1, len(start)), len(start)), len(start))
-    following = np.minimum.accumulate(place[::-1])[::-1]
-    inside = np.append(stream, -1)[following] == stream
+def _next_begin(stream: Int64s, start: Int64s, at: Int64s) -> Int64s:
+    """When, behind the rows at some places, the next work of the same stream starts that does not
+    start at the same time; rows are in order of stream and start."""
+    heads = np.append(np.flatnonzero(~_repeats(stream, start)) + 1, len(start))
+    following = heads[np.searchsorted(heads, at, side="right")]
+    inside = np.append(stream, -1)[following] == stream[at]
     return np.where(inside, np.append(start, _NEVER)[following], _NEVER)
 
 
@@ -859,8 +889,11 @@ def timeless(start: Int64s, end: Int64s) -> Bools:
     zero: Bools = start <= 0
     if not zero.any():
         return zero
-    first = int(start[~zero].min(initial=_NEVER))
-    last = int(end[~zero].max(initial=0))
+    begun = int(start[zero.argmin()])  # any of the others
+    if 0 < begun <= _TIMES * (int(start.max()) - begun):
+        return np.zeros_like(zero)
+    first = int(np.where(zero, _NEVER, start).min())
+    last = int(np.where(zero, 0, end).max())
     if not last or first <= _TIMES * (last - first):
         zero[:] = False
     return zero
@@ -875,13 +908,23 @@ def _once(launches: HostLaunches) -> HostLaunches:
     return HostLaunches(*(getattr(launches, one.name)[kept] for one in fields(launches)))
 
 
-def _repeats(*columns: npt.NDArray[np.signedinteger[Any]]) -> Bools:
-    """Whether each row but the first equals the row before it in all columns."""
-    found: Bools = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+def _like_the_one_before(order: Int64s, first: Int64s, *others: Int64s) -> Int64s:
+    """The rows of an order that have the values of the one before them in all of the columns."""
+    at = np.flatnonzero(_repeats(first[order])) + 1
+    for column in others:
+        at = at[column[order[at]] == column[order[at - 1]]]
+    return order[at]
+
+
+def _repeats(first: _Integers, *others: _Integers) -> Bools:
+    """Whether each row but the first has the values of the one before it in all of the columns."""
+    found: Bools = first[1:] == first[:-1]
+    for column in others:
+        found &= column[1:] == column[:-1]
     return found
 
 
-def _keys(process: Int64s, correlation: Int64s) -> Int64s:
+def _keys(process: Int64s | int, correlation: Int64s) -> Int64s:
     """A number for each pair of process and launch number, -1 for none."""
     mask = (1 << _CORRELATION_BITS) - 1
     return np.where(correlation > 0, (process << _CORRELATION_BITS) | (correlation & mask), -1)
@@ -901,17 +944,22 @@ class _ByKey:
     def __init__(self, keys: Int64s, start: Int64s) -> None:
         self.order = np.lexsort((start, keys))
         self.keys, self.start = keys[self.order], start[self.order]
+        self.again = _repeats(self.keys)
         self.number = np.zeros_like(keys)
-        self.number[self.order[1:]] = np.cumsum(~_repeats(self.keys))
+        self.number[self.order[1:]] = np.cumsum(~self.again)
 
     def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
-        """The last launch with each key that started by `until`, the first if none did; -1 if there
-        is none. A key has several only if its number is reused."""
-        last = len(self.keys) - 1
-        place = np.minimum(np.searchsorted(self.keys, wanted), last)
+        """The last launch with each key that began by a time, the first if none did; -1 for
+        none with the key. Only a number that is used again has several."""
+        ahead, most = int(self.keys[0]) - 1, int(self.keys[-1] - self.keys[0]) + 2
+        near = ahead >= 0 and most <= _NEAR_NUMBERS * (len(self.keys) + len(wanted))
+        if near and not self.again.any():  # a table is quicker than a search
+            launch = np.full(most + 1, -1)
+            launch[self.keys - ahead] = self.order
+            return launch[np.clip(wanted - ahead, 0, most)]
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         there = (self.keys[place] == wanted) & (wanted >= 0)
-        again = np.append(self.keys[1:] == self.keys[:-1], False)[place] & there
-        for row in np.flatnonzero(again).tolist():
+        for row in np.flatnonzero(np.append(self.again, False)[place] & there).tolist():
             end = np.searchsorted(self.keys, wanted[row], side="right")
             begun = self.start[place[row] : end] <= until[row]
             place[row] += max(int(begun.sum()) - 1, 0)

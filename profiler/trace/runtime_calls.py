@@ -8,9 +8,9 @@ Importers pass these columns to the check of a recording (`trace/health`).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -165,7 +165,8 @@ def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int6
 
 _REPEATED = 3  # launches of the same kernels make a graph
 _MOST_OF_A_GRAPH = 0.5  # of a graph's rows: fewer may be of another graph
-_MOST, _MOST_GRAPHS = 2_000, 64  # replays and graphs that are compared
+_MIXER, _HALF_WORD = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+_MOST, _MOST_GRAPHS = 2_000, 64  # replays and graphs that are looked at
 
 
 def incomplete_replays(replay: Int64s, kernel: Int64s) -> tuple[int, int, int]:
@@ -178,31 +179,36 @@ def incomplete_replays(replay: Int64s, kernel: Int64s) -> tuple[int, int, int]:
     if not len(replay):
         return 0, 0, 0
     order = np.argsort(replay, kind="stable")
-    heads = np.flatnonzero(np.diff(replay[order], prepend=-1))
+    replay = replay[order]
+    heads = np.flatnonzero(np.append(True, replay[1:] != replay[:-1]))
     if len(heads) <= _REPEATED:
         return 0, 0, 0
-    count = np.diff(heads, append=len(order))
-    weights = np.random.default_rng(0).integers(1, 1 << 62, int(kernel.max()) + 2)
-    alike = np.add.reduceat(weights[kernel[order]], heads)  # sums over the kernels, modulo 2^64
-    _, first, times = np.unique(alike, return_index=True, return_counts=True)
+    count = np.append(heads[1:], len(order)) - heads
+    weights = np.arange(1, int(kernel.max()) + 3, dtype=np.uint64) * _MIXER
+    weights = (weights ^ (weights >> _HALF_WORD)) * _MIXER  # sums of others are others
+    ran = kernel[order] + 1  # copies are -1
+    alike = np.add.reduceat(weights[ran], heads)  # sums of what ran, modulo 2^64
+    found = np.unique(alike, return_index=True, return_inverse=True, return_counts=True)
+    _, first, place, times = found
     whole = first[times >= _REPEATED]
-    odd = np.flatnonzero(~np.isin(alike, alike[whole]))
+    odd = np.flatnonzero((times < _REPEATED)[place])
     odd = odd[odd < len(count) - 1][:_MOST]
     if not len(whole) or not len(odd):
         return 0, 0, 0
 
-    def kernels_of(number: int) -> Counter[int]:
+    @lru_cache(2 * _MOST_GRAPHS)
+    def kernels_of(number: int) -> Int64s:
         head = heads[number]
-        return Counter(kernel[order[head : head + count[number]]].tolist())
+        return np.bincount(ran[head : head + count[number]], minlength=len(weights))
 
     graphs = sorted((int(count[one]), one) for one in whole.tolist())[:_MOST_GRAPHS]
-    full = [(size, kernels_of(one)) for size, one in graphs]
     replays = lost = expected = 0
     for number in odd.tolist():
-        own = kernels_of(number)
-        for size, kernels in full:  # the smallest graph that has all of these kernels
-            if size * _MOST_OF_A_GRAPH <= count[number] < size and own <= kernels:
-                replays, lost, expected = replays + 1, lost + size - own.total(), expected + size
+        own = int(count[number])
+        for size, one in graphs:  # the smallest graph that has all of these kernels
+            near = size * _MOST_OF_A_GRAPH <= own < size
+            if near and (kernels_of(number) <= kernels_of(one)).all():
+                replays, lost, expected = replays + 1, lost + size - own, expected + size
                 break
     return replays, lost, expected
 
@@ -219,8 +225,7 @@ _LEAST_SPAN_NS = 300 * _MS  # shorter healthy recordings have 3,000 ppm by chanc
 _LEAST_DRIFT, _MOST_DRIFT = 1e-4, 5e-3  # healthy ones have 2.9e-5; more is a queue that fills
 _NEAR_NS = 15_000
 _LEAST_WINDOWS, _NEAR_SPAN_NS = 5, 100 * _MS
-_HALF, _EVEN = 0.5, 0.8  # share of windows near the line: a queue does not fill so evenly
-_NEVER = 1 << 62
+_HALF, _EVEN = 0.5, 0.8  # of the windows: a queue does not fill so evenly
 _Numbers = npt.NDArray[np.float64]
 
 
@@ -232,12 +237,13 @@ def latency_slope(launched: Int64s, latency: Int64s, *, early: bool) -> float | 
     first, span = int(launched.min()), int(np.ptp(launched))
     if span < _LEAST_SPAN_NS:
         return None
-    window = np.minimum((launched - first) * _WINDOWS // span, _WINDOWS - 1)
-    least = np.full(_WINDOWS, _NEVER, dtype=np.int64)
-    np.minimum.at(least, window, latency)
-    used = np.flatnonzero(least < _NEVER)
-    place, lowest = used.astype(np.float64) * (span / _WINDOWS), least[used].astype(np.float64)
-    near = np.flatnonzero(lowest <= lowest.min() + _NEAR_NS)  # regardless of the queue elsewhere
+    window = np.minimum((launched - first) * _WINDOWS // span, _WINDOWS - 1).astype(np.uint8)
+    order = np.argsort(window, kind="stable")  # of small numbers, which is quick
+    window = window[order]
+    heads = np.flatnonzero(np.append(True, window[1:] != window[:-1]))
+    lowest = np.minimum.reduceat(latency[order], heads).astype(np.float64)
+    place = window[heads].astype(np.float64) * (span / _WINDOWS)
+    near = np.flatnonzero(lowest <= lowest.min() + _NEAR_NS)  # whatever the queue did elsewhere
     if len(near) < _LEAST_WINDOWS or np.ptp(place[near]) < _NEAR_SPAN_NS:
         near = _near_line(place, lowest, early=early)
     if not len(near):

@@ -19,7 +19,7 @@ from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS
 from profiler.importers.kineto.modules import RUNTIME
 from profiler.kineto.arguments import whole
 from profiler.kineto.trace_file import KinetoTrace
-from profiler.trace.columns import Int64s
+from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import EMPTY_NS, check, timeless
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
@@ -28,6 +28,7 @@ from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
 _LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
+_NEAR_VALUES = 16  # times as large as there are
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
@@ -39,10 +40,10 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     work, runtime = _work(trace), trace.rows_of(*RUNTIME)
     process = np.array([*processes_of(trace), 0], dtype=np.int64)[trace.thread[runtime]]
     start = trace.start_ns[runtime] - base_ns
-    names, name = np.unique(trace.events.name[runtime], return_inverse=True)
+    names, name = _numbered(trace.events.name[runtime])
     launches, syncs = host_calls(
         [trace.events.names[code] for code in names.tolist()],
-        name.reshape(-1),
+        name,
         start,
         start + trace.duration_ns[runtime],
         process,
@@ -119,7 +120,12 @@ def processes_of(trace: KinetoTrace) -> list[int]:
 
 def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     """The trace without events of the host that have no time."""
-    none = timeless(trace.start_ns - base_ns, trace.end_ns - base_ns)
+    start = trace.start_ns - base_ns
+    if int(start.min(initial=1)) > 0:
+        return trace
+    none = timeless(start, start + trace.duration_ns)
+    if not none.any():
+        return trace
     none[trace.rows_of(*DEVICE_WORK)] = False
     count = int(none.sum())
     if not count:
@@ -161,13 +167,16 @@ def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator
     rows = np.append(trace.rows_of(OPERATORS), trace.unfinished)
     calls = calls[:: max(len(calls) // _SAMPLE, 1)]
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+    if not len(rows):
+        return
     places = np.searchsorted(trace.start_ns[rows], trace.start_ns[calls], side="right")
     numbers_of = partial(trace.events.args.numbers, "external_id", default=0)
-    wanted, operators = numbers_of(events=calls), numbers_of(events=rows)
-    ahead = np.maximum(places[:, None] + np.arange(-_AHEAD, 0), -1)
-    found = (np.append(operators, 0)[ahead] == wanted[:, None]).any(axis=1)
+    wanted, ahead = numbers_of(events=calls), places[:, None] + np.arange(-_AHEAD, 0)
+    near = numbers_of(events=rows[np.maximum(ahead, 0).reshape(-1)]).reshape(ahead.shape)
+    found = ((near == wanted[:, None]) & (ahead >= 0)).any(axis=1)
     if not 0 < 2 * int((~found & (wanted != 0)).sum()) < len(calls):
         return
+    operators = numbers_of(events=rows)
     known, named = operators[operators > 0], numbers_of(events=work)
     named = named[named > 0]
     lost = named[~np.isin(named, known)]
@@ -230,22 +239,21 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     queue = queue * len(trace.threads) + trace.thread[work]
     first = np.full(int(queue.max(initial=-1)) + 1, len(work))
     first[queue[::-1]] = np.arange(len(work))[::-1]
-    codes = np.zeros((len(first), 2), dtype=np.int64)
+    codes = np.zeros((2, len(first)), dtype=np.int64)
     for row in np.sort(first[first < len(work)]).tolist():  # in the order of the file
         args, event = kinds[index[row]], trace.events[work.item(row)]
         on = device_name(kind, trace, event)
         stream = str(event.tid if args.stream is None else args.stream)
         device = devices.setdefault(on, len(devices))
-        codes[queue[row]] = device, streams.setdefault((on, event.pid, stream), len(streams))
-    codes = codes[queue].T
+        codes[:, queue[row]] = device, streams.setdefault((on, event.pid, stream), len(streams))
     computes = trace.events.of_category(work, "kernel")
     kernel, names = _kernels(trace, work, _codes([bytes(one.grid) for one in kinds])[index])
     start = trace.start_ns[work] - base_ns
     return DeviceRows(
         start=start,
         end=_ends(trace, work, start),
-        device=codes[0],
-        stream=codes[1],
+        device=codes[0][queue],
+        stream=codes[1][queue],
         process=np.full(len(work), -1, dtype=np.int64),
         correlation=_correlations(trace, work),
         kernel=np.where(computes, kernel, -1),
@@ -267,17 +275,28 @@ def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:
 
 def _codes(values: Sequence[Hashable]) -> Int64s:
     """A number for each value, from 0 on."""
-    codes: dict[Hashable, int] = {}
-    return np.array([codes.setdefault(one, len(codes)) for one in values], dtype=np.int64)
+    codes = {one: code for code, one in enumerate(dict.fromkeys(values))}
+    return np.array([codes[one] for one in values], dtype=np.int64)
 
 
 def _kernels(trace: KinetoTrace, work: Int64s, grid: Int64s) -> tuple[Int64s, tuple[str, ...]]:
     """The number of each row's kernel, by its name and grid, and the kernels' names."""
     number = int(grid.max(initial=0)) + 1
-    keys = trace.events.name[work].astype(np.int64) * number + grid
-    known, kernel = np.unique(keys, return_inverse=True)
-    names = map(trace.events.names.__getitem__, (known // number).tolist())
-    return kernel.reshape(-1).astype(np.int64), tuple(names)
+    known, kernel = _numbered(trace.events.name[work])
+    pairs, kernel = _numbered(kernel * number + grid)
+    names = map(trace.events.names.__getitem__, known[pairs // number].tolist())
+    return kernel, tuple(names)
+
+
+def _numbered(values: Int32s | Int64s) -> tuple[Int64s, Int64s]:
+    """Return the values, each once and in their order, and the place of each among them."""
+    most = int(values.max(initial=0)) + 1
+    if most > _NEAR_VALUES * len(values):
+        once, place = np.unique(values, return_inverse=True)
+        return once.astype(np.int64), place.reshape(-1).astype(np.int64)
+    there = np.zeros(most, dtype=np.bool_)  # quicker than a sort
+    there[values] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
 
 
 def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:

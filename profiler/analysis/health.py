@@ -241,6 +241,13 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
             "{device} did is not in the profile; record kernels with nsys or rocprofv3"
         ),
     ),
+    HealthRule.ELSEWHERE: _Sentence(
+        said("Uncertain"),
+        said(
+            "{count} of {total} rows name another device than the file lists them under "
+            "({device}): busy times of both are not known"
+        ),
+    ),
     HealthRule.SHARED_NUMBERS: _Sentence(
         said("Merged"),
         said(
@@ -453,6 +460,7 @@ SENTENCES: Sentences = {
         HealthRule.REPLAYS: said("missing in a replay of a graph"),
         HealthRule.HOST_ONLY: said("no work of a device recorded"),
         HealthRule.HOST_TIMES: said("has times of the host alone"),
+        HealthRule.ELSEWHERE: said("names another device"),
         HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
         HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
         HealthRule.BEFORE: said("launched before the recording"),
@@ -503,6 +511,7 @@ _DAMAGED = {
     HealthRule.NO_LENGTH: 0.05,
     HealthRule.TOO_SHORT: 0.05,
     HealthRule.UNLAUNCHED: 0.05,
+    HealthRule.ELSEWHERE: 0.05,
     HealthRule.MISSING_PART: 0.0,
     HealthRule.TOO_LONG: 0.0,
     HealthRule.OUTLIVED: 0.25,
@@ -597,6 +606,7 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
             and note.share > _FEW
         )
         or note.rule is HealthRule.TOO_SHORT
+        or (note.rule is HealthRule.ELSEWHERE and note.share > _FEW)
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
         or (note.rule in _DOUBTED and note.action is HealthAction.NOTED and is_damaged((note,)))
     }

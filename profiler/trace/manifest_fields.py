@@ -234,8 +234,9 @@ class HealthRule(StrEnum):
     NO_LENGTH = "no_length"  # kernels of length 0, though the clock is fine enough
     TOO_SHORT = "too_short"  # the median kernel
     TWICE = "twice"
-    SHARED_NUMBERS = "shared_launch_numbers"  # shared by several processes
-    REUSED_NUMBERS = "reused_launch_numbers"  # reused by one process
+    ELSEWHERE = "elsewhere"  # work that names another device than it is listed under
+    SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
+    REUSED_NUMBERS = "reused_launch_numbers"  # by one
     OUTLIVED = "outlived_synchronization"
     BEFORE = "before"  # launched before the recording started
     DEVICE_ONLY = "device_only"  # no launches at all

@@ -5,7 +5,7 @@ checked_trace(read_kineto(path)).health == (HealthNote(rule="overrun", …),)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
 _LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
 _NEAR_VALUES = 16  # times as large as there are
+_MOST_APART = 0.4  # of the work
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
@@ -51,9 +52,11 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
         _correlations(trace, runtime),
     )
     hardware = "" if len(work) else _hardware(trace)
-    found = check(_device_rows(trace, work, base_ns), launches, syncs, hardware)
+    on_devices, elsewhere = _device_rows(trace, work, base_ns)
+    found = check(on_devices, launches, syncs, hardware)
     unserved = runtime[found.unserved]
-    notes = (*trace.health, *found.notes, *_lost_operators(trace, work, runtime[launches.row]))
+    lost = _lost_operators(trace, work, runtime[launches.row])
+    notes = (*trace.health, *found.notes, *elsewhere, *lost)
     trace = replace(trace, health=notes, unserved=unserved)
     if not found.changed:
         return trace
@@ -228,7 +231,11 @@ def _hardware(trace: KinetoTrace) -> str:
     return ", ".join(sorted({str(one.get("name", "")) for one in entries}))
 
 
-def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
+def _device_rows(
+    trace: KinetoTrace, work: Int64s, base_ns: int
+) -> tuple[DeviceRows, Iterator[HealthNote]]:
+    """The rows of devices, and notes of those that name another one than Kineto lists them under:
+    it writes a device's number as the process, and once more."""
     kind = device_kind(trace)
     devices: dict[str, int] = {}
     streams: dict[tuple[Any, ...], int] = {}
@@ -240,16 +247,20 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
     first = np.full(int(queue.max(initial=-1)) + 1, len(work))
     first[queue[::-1]] = np.arange(len(work))[::-1]
     codes = np.zeros((2, len(first)), dtype=np.int64)
+    elsewhere: dict[tuple[str, str], list[int]] = {}
     for row in np.sort(first[first < len(work)]).tolist():  # in the order of the file
         args, event = kinds[index[row]], trace.events[work.item(row)]
         on = device_name(kind, trace, event)
         stream = str(event.tid if args.stream is None else args.stream)
         device = devices.setdefault(on, len(devices))
         codes[:, queue[row]] = device, streams.setdefault((on, event.pid, stream), len(streams))
+        of_number = type(event.pid) is int and event.pid not in trace.device_names
+        if of_number and on != (listed := f"{kind}:{event.pid}"):
+            elsewhere.setdefault((listed, on), []).append(queue.item(row))
     computes = trace.events.of_category(work, "kernel")
     kernel, names = _kernels(trace, work, _codes([bytes(one.grid) for one in kinds])[index])
     start = trace.start_ns[work] - base_ns
-    return DeviceRows(
+    rows = DeviceRows(
         start=start,
         end=_ends(trace, work, start),
         device=codes[0][queue],
@@ -262,6 +273,19 @@ def _device_rows(trace: KinetoTrace, work: Int64s, base_ns: int) -> DeviceRows:
         streams=tuple(f"stream {stream}" for _, _, stream in streams),
         kernels=names,
     )
+    return rows, _elsewhere(elsewhere, np.bincount(queue) if elsewhere else queue)
+
+
+def _elsewhere(apart: Mapping[tuple[str, str], list[int]], number: Int64s) -> Iterator[HealthNote]:
+    """Notes of work that is listed under one device and names another, by the queues of both.
+    Files put together from several may list devices otherwise: then most of their work is apart."""
+    total = int(number.sum())
+    counts = {devices: int(number[queues].sum()) for devices, queues in apart.items()}
+    if sum(counts.values()) > _MOST_APART * total:
+        return
+    for devices, count in counts.items():
+        rule, device, share = HealthRule.ELSEWHERE, ", ".join(devices), count / total
+        yield HealthNote(rule=rule, device=device, count=count, total=total, share=share)
 
 
 def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:

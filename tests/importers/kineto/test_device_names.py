@@ -81,3 +81,29 @@ def test_work_of_mtia_is_that_of_its_device(tmp_path):
     before = 12  # copies name no launch: those before the first kernel may be of earlier work
     assert busy == (39 * (12 + 50) - before) * 1_000
     assert analysis.health.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("listed", "noted"),
+    [
+        (lambda device: device, 0),
+        (lambda device: 0, 3),  # some of cuda:1 stay where those of cuda:0 are
+        (lambda device: 3 - device, 0),  # by rank, as files put together may be
+        (lambda device: f"[TP0{device}] {device}", 0),
+    ],
+)
+def test_work_that_names_another_device_than_it_is_listed_under(listed, noted, tmp_path):
+    """3 of 30 kernels; the second count is the file's."""
+    trace = Trace()
+    for number in range(30):
+        at, device = 100.0 * number, int(number in (4, 11, 20))
+        trace.kernel("gemm", at + 10, 60, launched=at, device=device)
+        trace.events[-1]["pid"] = listed(device)
+    kernels = [one for one in trace.events if one["cat"] == "kernel"]
+    assert noted in (0, sum(one["pid"] != one["args"]["device"] for one in kernels))
+    run = trace.imported(tmp_path)
+    found = [(str(note.rule), note.device, note.count, note.total) for note in run.info.health]
+    assert found == [("elsewhere", "cuda:0, cuda:1", noted, 30)] * bool(noted)
+    devices = analyze(run).devices
+    busy = devices.filter(devices["device"] != "cpu:0")["idle_share"]
+    assert busy.null_count() == (2 if noted else 0)

@@ -181,7 +181,7 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.TOO_SHORT: _Sentence(
         said("Uncertain"),
         said(
-            "half of the {kernels} on {device} take {usual} or less, as no kernel does: lengths "
+            "half of the {kernels} on {where} take {usual} or less, as no kernel does: lengths "
             "are wrong, perhaps by their unit, and what is made of them is not known"
         ),
     ),
@@ -512,6 +512,7 @@ _DAMAGED = {
     HealthRule.TOO_SHORT: 0.05,
     HealthRule.UNLAUNCHED: 0.05,
     HealthRule.ELSEWHERE: 0.05,
+    HealthRule.REUSED_NUMBERS: 0.05,
     HealthRule.MISSING_PART: 0.0,
     HealthRule.TOO_LONG: 0.0,
     HealthRule.OUTLIVED: 0.25,

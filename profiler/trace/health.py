@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|all_?reduce|cross_device_reduce", re.IGNORECASE
 )
 _CORRELATION_BITS = 40
+_NUMBERS = 1 << 32  # of launches, before they begin again
 _NEAR_NUMBERS = 4  # times as many as there are launches and rows
 _MOST_PROCESSES = 64  # that are distinguished
 _MOST_NAMED = 8  # devices of a process
@@ -117,6 +118,7 @@ class _Check:
     """Applies the rules to one recording in turn: each rule sees what those before it kept."""
 
     def __init__(self, rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs) -> None:
+        rows, launches = _unwrapped(rows, launches)
         self.rows, self.launches, self.syncs = rows, launches, syncs
         self.start, self.end = rows.start.copy(), rows.end.copy()
         self.kept = np.ones(len(rows), dtype=np.bool_)
@@ -134,6 +136,7 @@ class _Check:
         """Apply all rules and return corrected times, kept rows and notes."""
         self._impossible()
         self._join()
+        self._late()
         self._too_short()
         self._overruns()
         self._clocks()
@@ -204,6 +207,28 @@ class _Check:
             if int(astray.sum()) < len(near):
                 self._set_aside(HealthRule.NO_TIME, astray, worst_ns=int(far.max()))
 
+    def _late(self) -> None:
+        """Set rows aside that begin over a minute after their launch, and so far behind all else
+        that no queue was ahead of them, and what their devices did as far behind all launches."""
+        rows, launches = self.rows, self.launches
+        if not len(launches) or int(rows.start.max() - launches.start.min()) <= EMPTY_NS:
+            return
+        waited = rows.start - np.append(launches.start, _NEVER)[self.launch]
+        late = self.kept & (waited > EMPTY_NS)
+        if not late.any():
+            return
+        devices = np.unique(rows.device[late])
+        behind = rows.start > int(launches.end.max()) + EMPTY_NS
+        late |= behind & self.kept & np.isin(rows.device, devices)
+        others = self.kept & ~late
+        begin = min(
+            int(times.min(initial=_NEVER)) for times in (launches.start, rows.start[others])
+        )
+        until = max(int(times.max(initial=0)) for times in (launches.end, rows.end[others]))
+        idle = int(rows.start[late].min()) - until
+        if idle > max(EMPTY_NS, _TIMES * (until - begin)):
+            self._set_aside(HealthRule.NO_TIME, late, worst_ns=idle)
+
     def _lengthless(self) -> None:
         """Reject kernels without length; if times are in µs, some may be legal."""
         rows = self.rows
@@ -219,17 +244,21 @@ class _Check:
         self._set_aside(HealthRule.NO_LENGTH, none & many[rows.device])
 
     def _too_short(self) -> None:
-        """Note devices whose median kernel is shorter than any real kernel."""
+        """Note a device, or a stream, whose kernels take less time than any kernel does."""
         rows = self.rows
         length = rows.end - rows.start
         if not (length < _SHORTEST_NS).any():
             return
         kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
-        for device, here in self._by_device(kernels):
-            usual, total = int(np.median(length[here])), len(here)
-            if total >= _KERNELS and usual < _SHORTEST_NS:
-                more: dict[str, Any] = {"total": total, "share": 1.0, "usual_ns": usual}
-                self._note(HealthRule.TOO_SHORT, device, here, **more)
+        for device, on in self._by_device(kernels):
+            stream = rows.stream[on]
+            for here in (on, *(on[stream == one] for one in np.unique(stream))):
+                usual, total = int(np.median(length[here])), len(here)
+                if total >= _KERNELS and usual < _SHORTEST_NS:
+                    share = total / len(on)
+                    more: dict[str, Any] = {"total": total, "share": share, "usual_ns": usual}
+                    self._note(HealthRule.TOO_SHORT, device, here, **more)
+                    break
 
     def _of_graphs(self) -> Bools:
         """Whether each row shares its stream and launch number with at least two others."""
@@ -346,9 +375,11 @@ class _Check:
         work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
         same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
         behind = launches.start[work[1:]] >= launches.end[work[:-1]]
-        again = int((same & behind).sum())
+        behind |= launches.end[work[1:]] > launches.end[work[:-1]] + _FLOOR_NS
+        again, total = int((same & behind).sum()), len(work)
         if again:
-            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=len(work))
+            share = again / total
+            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total, share=share)
 
     # --- Work recorded as still running when the next launch's work on its stream starts.
 
@@ -914,6 +945,22 @@ def _like_the_one_before(order: Int64s, first: Int64s, *others: Int64s) -> Int64
     for column in others:
         at = at[column[order[at]] == column[order[at - 1]]]
     return order[at]
+
+
+def _unwrapped(rows: DeviceRows, launches: HostLaunches) -> tuple[DeviceRows, HostLaunches]:
+    """The recording with launch numbers that go on where their 32 bits began again."""
+    numbers = launches.correlation
+    first, last = int(numbers.min(initial=_NUMBERS)), int(numbers.max(initial=0))
+    if last - first < _NUMBERS // 2 or last >= _NUMBERS:
+        return rows, launches
+
+    def beyond(numbers: Int64s) -> Int64s:
+        return np.where((numbers > 0) & (numbers < _NUMBERS // 2), numbers + _NUMBERS, numbers)
+
+    return (
+        replace(rows, correlation=beyond(rows.correlation)),
+        replace(launches, correlation=beyond(numbers)),
+    )
 
 
 def _repeats(first: _Integers, *others: _Integers) -> Bools:

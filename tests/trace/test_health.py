@@ -332,6 +332,18 @@ def test_a_launch_number_used_again_is_noted():
     assert HealthRule.REUSED_NUMBERS in rules(check(rows, launches, no_syncs()))
 
 
+def test_launches_of_one_number_that_overlap_are_of_two_processes():
+    """Two ranks under one process, 3 µs apart: no launch lies within the other, as a driver's call
+    does within the runtime's."""
+    rows, launches = one_stream()
+    start = np.append(launches.start, launches.start + 3_000)
+    twice = launches_of(start, np.append(launches.correlation, launches.correlation), length=5_000)
+    (note,) = [
+        one for one in check(rows, twice, no_syncs()).notes if one.rule is HealthRule.REUSED_NUMBERS
+    ]
+    assert (note.count, note.total, note.share) == (20, 40, 0.5)
+
+
 def test_nothing_outlives_a_synchronization():
     """The last kernel of a recording has no next one, but the host waited for it."""
     rows, launches = one_stream()
@@ -530,6 +542,17 @@ def test_kernels_that_take_less_than_any_kernel_have_a_wrong_unit(by, kernels, n
     rows = replace(rows, end=rows.start + (rows.end - rows.start) // by)
     notes = check(rows, launches, no_syncs()).notes
     assert [str(note.rule) for note in notes] == ["too_short"] * noted
+
+
+def test_one_stream_may_have_a_wrong_unit():
+    """30 of its 90 kernels lie on a stream whose lengths are divided by 1,000."""
+    rows, launches = one_stream(90)
+    stream = (np.arange(90) % 3 == 0).astype(np.int64)
+    length = (rows.end - rows.start) // np.where(stream == 1, 1_000, 1)
+    rows = replace(rows, stream=stream, end=rows.start + length, streams=("stream 7", "stream 9"))
+    (note,) = check(rows, launches, no_syncs()).notes
+    assert (str(note.rule), note.stream, note.total) == ("too_short", "stream 9", 30)
+    assert note.share == pytest.approx(1 / 3)
 
 
 def test_many_rows_far_longer_than_their_peers_are_shortened_though_many_overlap():
@@ -836,7 +859,43 @@ def test_work_far_from_all_launches_has_no_possible_time(away_ns):
     assert checked.kept.tolist() == (~chosen).tolist()
     assert HealthRule.GAP not in rules(checked)
     shifted = replace(rows, start=rows.start + away_ns, end=rows.end + away_ns)
-    assert check(shifted, launches, no_syncs()).kept.all()  # then it is the device's clock
+    checked = check(shifted, launches, no_syncs())
+    if away_ns < 0:  # then it is the device's clock
+        assert checked.kept.all()
+    else:  # by how much that is late nothing tells: only the times of the host are left
+        assert rules(checked) == [HealthRule.NO_TIME, HealthRule.HOST_ONLY]
+
+
+def test_a_device_an_hour_late_leaves_the_other_as_it_is():
+    """What one of two devices did is an hour behind its launches, some of which were not recorded:
+    all of that is set aside."""
+    rows, launches = one_stream(40)
+    device = np.arange(40) % 2
+    rows = replace(rows, device=device, stream=device, devices=("cuda:0", "cuda:1"))
+    rows = replace(rows, streams=("stream 7", "stream 7"))
+    launched = np.arange(40) != 3
+    launches = launches_of(launches.start[launched], launches.correlation[launched])
+    late = np.where(device == 1, 3_600_000 * MS, 0)
+    checked = check(
+        replace(rows, start=rows.start + late, end=rows.end + late), launches, no_syncs()
+    )
+    (note,) = [one for one in checked.notes if one.rule is HealthRule.NO_TIME]
+    assert (note.device, note.count, note.action) == ("cuda:1", 20, HealthAction.SET_ASIDE)
+    assert checked.kept.tolist() == (device == 0).tolist()
+    assert HealthRule.GAP not in rules(checked)
+
+
+@pytest.mark.parametrize("first", [1, 2**31 - 20, 2**32 - 20])
+def test_launch_numbers_of_32_bits_begin_again(first):
+    """They do after days; the work of the first five launches, which are not recorded, was
+    launched before the recording, as it is with other numbers."""
+    rows, launches = one_stream(40)
+    numbers = (first + np.arange(40)) % 2**32
+    numbers += numbers < first  # 0 is none
+    recorded = np.arange(40) > 4
+    launches = launches_of(launches.start[recorded], numbers[recorded])
+    checked = check(replace(rows, correlation=numbers), launches, no_syncs())
+    assert [(one.rule, one.count) for one in checked.notes] == [(HealthRule.BEFORE, 5)]
 
 
 def test_launches_ahead_of_a_synchronization_that_returned_lost_their_work():

@@ -212,6 +212,17 @@ def test_profiler_steps_are_calls_where_nothing_else_is_named(tmp_path):
     assert run.info.recording.calls_from is CallsFrom.PROFILER_STEPS
 
 
+def test_profiler_steps_end_where_the_next_begins(tmp_path):
+    """The schedule ends one before it begins another: steps that are recorded half as long again
+    are of 100 µs, but for the last, behind which none begins."""
+    trace = Trace()
+    for step in range(4):
+        trace.event("user_annotation", f"ProfilerStep#{step}", 100 * step, 150)
+        work(trace, "aten::mm", 100 * step + 10)
+    calls = trace.imported(tmp_path).calls
+    assert calls["duration_ns"].to_list() == [100_000] * 3 + [150_000]
+
+
 def test_kernels_that_repeat_themselves_are_passes(tmp_path):
     """Five kernels in the same order five times, after one that comes once: five passes. What was
     recorded of a sixth is none."""

@@ -273,9 +273,7 @@ def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
 def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
     """The steps of torch.profiler's schedule as calls of one submodule, each at most until the
     next: its schedule ends one before it begins another."""
-    rows = trace.rows_of("user_annotation")
-    steps = [row for row in rows.tolist() if STEP_MARK.fullmatch(trace.events.name_of(row))]
-    ranges = trace.ranges(np.array(steps, dtype=np.int64))
+    ranges = trace.ranges(trace.rows_named(_is_step, "user_annotation"))
     thread, start, end = ranges.thread, ranges.start_ns, ranges.end_ns.copy()
     followed = np.flatnonzero((thread[1:] == thread[:-1]) & (start[1:] > start[:-1]))
     end[followed] = np.minimum(end[followed], start[followed + 1])

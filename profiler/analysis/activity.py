@@ -3,8 +3,8 @@
     analyze(run).activity      # pipeline, stage, step, what, role, elapsed_ns
     waits_of(analysis.inputs)  # device, stage, submodule, cause, wait_ns
 
-Each moment of a call's tile is one command's, as in the module tree; what no command has, the
-device waited, or worked for others. Between calls the host works, or nothing does.
+Each moment of a call's tile counts for one command, as in the module tree. In the rest of the tile
+the device waited, or worked for other calls. Between calls the host works, or all is idle.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _activity(of: Inputs) -> pl.DataFrame:
 
 
 def _in_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
-    """What is in the tiles of calls."""
+    """Yield the rows for time inside the tiles of calls."""
     calls = of.table("calls").with_columns(pl.col("stage").cast(pl.String))
     if calls.is_empty():
         return
@@ -120,7 +120,7 @@ def _in_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
 def _own(
     of: Inputs, calls: pl.DataFrame, place: np.ndarray[Any, Any], places: int
 ) -> tuple[list[str], np.ndarray[Any, Any]]:
-    """The roles, and what commands of each have of the tiles in each place, [places, roles]."""
+    """The roles, and the tile time of their commands by place, ns [places, roles]."""
     kinds = of.kinds.table
     works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
     role = pl.when(works).then(kind_roles(of)["role"].cast(pl.String).fill_null("other"))
@@ -143,7 +143,7 @@ def _own(
 
 
 def _between_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
-    """What is between calls: of each step, and the rest of its stage."""
+    """Yield the rows for time between calls: those of each step, and the rest of its stage."""
     steps, stages = of.table("steps"), of.table("stages")
     for row in steps.iter_rows(named=True):
         key = (row["pipeline"], "denoise", row["step"])
@@ -151,7 +151,7 @@ def _between_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
         yield *key, Activity.IDLE, None, row["idle_ns"]
     for row in stages.drop_nulls("host_ns").iter_rows(named=True):
         inner = steps if row["stage"] == "denoise" else steps.clear()
-        # Whatever is known of when commands ran, the parts of a stage add up to it.
+        # The parts of a stage add up to it, even if the times of commands are unknown.
         row["idle_ns"] = row["elapsed_ns"] - row["calls_ns"] - row["host_ns"]
         for what, name in ((Activity.HOST_WORK, "host_ns"), (Activity.IDLE, "idle_ns")):
             yield -1, row["stage"], NO_STEP, what, None, row[name] - int(inner[name].sum())
@@ -221,12 +221,12 @@ _NAMES: dict[str, Said] = {
 
 
 def wait_name(cause: str) -> Said:
-    """What charts call waiting for `cause`."""
+    """Return what charts call waiting for `cause`."""
     return _NAMES[cause]
 
 
 def waits_known(info: RunInfo) -> bool:
-    """Whether it was recorded when commands ran, so that the rest of a call is waiting."""
+    """Whether the times of commands were recorded, so that the rest of a call is waiting."""
     return times_recorded(info) and not is_host_only(info.health)
 
 
@@ -263,7 +263,7 @@ def _waits_in_calls(of: Inputs, gaps: DeviceGaps) -> Iterator[_Row]:
 
 
 def _waits_between_calls(of: Inputs, devices: Sequence[DeviceGaps]) -> Iterator[_Row]:
-    """The rows of stages: what of each lies in no tile while every device was idle."""
+    """Yield a row per stage: its time outside of all tiles while every device was idle."""
     tiles = of.run.tiles.calls
     in_tiles = Stretches.union(tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy())
     dry = reduce(Stretches.both, (gaps.busy.gaps for gaps in devices))

@@ -34,7 +34,7 @@ from profiler.run.run import Run
 
 @dataclass(slots=True, eq=False)
 class AnnotatedCommands:
-    """Commands as recorded, their kinds, a role a kind; `frame` is made when first asked for."""
+    """Commands as recorded, their kinds, and a role per kind; `frame` is made on first use."""
 
     commands: pl.DataFrame
     kinds: Kinds
@@ -43,10 +43,10 @@ class AnnotatedCommands:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The commands, same rows and columns, with `role`, `flops`, `bytes_read`, `bytes_written`
-        (int64, bytes) of those whose producer told none: what a formula of `analysis.flops`
-        gives for one command, a share of its operator's if that launched several kernels. Null
-        if none fits."""
+        """The commands, same rows and columns, with `role`, and with `flops`, `bytes_read` and
+        `bytes_written` (int64, bytes) filled in if not recorded. They follow from the formulas of
+        `analysis.flops`; if an operator launched several kernels, each has a share of its work.
+        Null if no formula fits."""
         if self._made is None:
             role = roles_of_commands(self.commands["role"], self.kinds, self.roles)
             works = _works(self.kinds, self.commands)
@@ -62,7 +62,7 @@ def _works(kinds: Kinds, commands: pl.DataFrame) -> Iterator[pl.Series]:
 
 
 def annotated_commands(run: Run) -> pl.DataFrame:
-    """`run.commands` with what an analysis knows of them (`AnnotatedCommands.frame`)."""
+    """`run.commands` with roles, FLOPs and bytes (`AnnotatedCommands.frame`)."""
     return AnnotatedCommands(run.commands, *kinds_and_roles(run)).frame
 
 
@@ -73,7 +73,7 @@ _TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01: clocks that count from boo
 
 
 def assembled(of: Inputs, names: Iterable[str], findings: tuple[Finding, ...] = ()) -> Analysis:
-    """The analysis with the tables of these `names`, and no others."""
+    """Return an `Analysis` that has the tables of these `names`, and no others."""
     frames = {name: of.table(name) for name in names}
     return Analysis(
         run=_summary(of),
@@ -135,7 +135,7 @@ def _started(run: Run) -> str:
 
 @shared
 def found(of: Inputs) -> tuple[Finding, ...]:
-    """What the rules find in the tables that they read, worst first."""
+    """Return the findings of all rules, worst first."""
     return find(assembled(of, _read_by_rules()), lambda: replay_gains(of))
 
 
@@ -163,7 +163,7 @@ TABLES = (
 
 
 _MOST = {"device": 1_024, "track": 100_000, "layer": 200_000, "kernel": 200_000, "op_type": 200_000}
-"""Different values of a run's commands: what analyses need of each is a few of thousands."""
+"""Max number of different values per column of a run's commands. Usual are a few thousand."""
 
 
 def _check_size(run: Run) -> None:
@@ -185,14 +185,14 @@ def analyze(
 ) -> Analysis:
     """Analyze `run`, its tables limited to `selection`.
 
-    The accounting and the stages stay those of the whole run. `measured` are the profiles of its
-    devices, if there are any beside the published ones; `device_memory` is bytes of memory by
-    device, "" for all others. Raises InputError if the selection
-    names what the run does not have, or the run has more names than any model.
+    The accounting and the stages stay those of the whole run. `measured` are measured profiles of
+    its devices, which come before published ones; `device_memory` is bytes of memory by device, ""
+    for all others. Raises InputError if the selection names what the run does not have, or the run
+    has more names than can be analyzed.
     """
     _check_size(run)
     inputs = Inputs(run, selection, measured, device_memory)
-    device_works(inputs)  # first, for what it is made of takes most memory
+    device_works(inputs)  # first: making it takes the most memory
     for name in _read_by_rules():
         inputs.table(name)
     analysis = assembled(inputs, [table.name for table in tables()], found(inputs))

@@ -1,4 +1,5 @@
-"""A run with the lengths that its file has of commands which a check shortened, and which they are.
+"""A run with the recorded lengths of commands that a check shortened, and the table of these
+commands.
 
 analyze(as_recorded(run))
 """
@@ -29,7 +30,8 @@ SHORTENED: tuple[Column, ...] = (
 
 
 def as_recorded(run: Run) -> Run:
-    """`run` without what a check shortened; what it set aside or shifted stays so."""
+    """`run` with the recorded lengths of commands that a check shortened. Commands that a check set
+    aside or shifted stay so."""
     notes = tuple(
         structs.replace(note, action=HealthAction.NOTED)
         if note.action is HealthAction.SHORTENED
@@ -42,7 +44,7 @@ def as_recorded(run: Run) -> Run:
 
 
 def as_recorded_facts(run: Run) -> Iterator[Fact]:
-    """The line of the first screen that lengths are those of the file; none if they are not."""
+    """The first screen's line that lengths are those of the file, if any was restored."""
     rows = run.commands.filter(pl.col("recorded_ns") == pl.col("duration_ns"))
     if len(rows):
         corrected = sum(one.duration_ns for one in run.info.shortened)

@@ -92,7 +92,8 @@ _SELF = said(
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    """Calls in the order of their returns; starts are those since the start of the run."""
+    """Yield tables of calls (in order of return), compilations and the host's work. Start times
+    count from the start of the run."""
     analysis = of.analysis
     drawn = calls_on_axis(analysis.inputs.run).select("call", drawn_ns="start_ns")
     calls = analysis.calls.join(drawn, on="call", how="left", maintain_order="left")

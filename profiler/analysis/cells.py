@@ -24,18 +24,17 @@ from profiler.analysis.roofline import works
 from profiler.run.intervals import batches
 
 WORK = ("host", "role", "layer", "block")
-"""What commands are of: whether of the host, their role, layer, and the block that has the
-layer."""
+"""Keys for the kind of work: whether it is the host's, its role, layer, and the layer's block."""
 PLACE = ("call", "submodule", "stage", "branch", "step", "device")
-"""When and where they ran; null if there is no call, branch or device, step -1 if there is none."""
+"""Keys for when and where it ran; null for no call, branch or device, -1 for no step."""
 SUMS = ("commands", "total_ns", "bytes", "flops")
-"""What a cell adds up. Bytes are read and written; commands whose bytes or FLOPs are unknown count
-as 0."""
+"""Columns that a cell sums. Bytes are read and written; commands whose bytes or FLOPs are unknown
+count as 0."""
 
 LIMIT = 150_000
-"""Bytes that packed cells may take of a page."""
+"""Max size of the packed cells of a page, in bytes."""
 _SUMMED_OVER = (("layer", "block"), ("call",), ("step", "branch"))  # in this order
-_MOST = 1 << 60  # a cell's; sums of some stay in int64, and scripts keep 16 digits of them
+_MOST = 1 << 60  # max of a cell: a few of them fit int64, and scripts keep 16 digits
 
 
 class Strings(Protocol):
@@ -84,11 +83,11 @@ def cells_of(of: Inputs) -> pl.DataFrame:
 
 
 def packed_cells(cells: pl.DataFrame, strings: Strings) -> tuple[dict[str, Any], str]:
-    """What a page's scripts need of the cells, and their packed columns.
+    """Return the description of the cells for a page's scripts, and their packed columns.
 
-    The description has `tables` (of `provenance.pack`), `keys` by the column of numbers of `cells`
-    that stand for them, and `dropped`: the keys over which cells are summed, so that the columns
-    take `LIMIT` bytes.
+    The description has `tables` (of `provenance.pack`), `keys`: the keys that each column of
+    numbers (`work`, `place`) stands for, and `dropped`: the keys that cells were summed over to fit
+    into `LIMIT` bytes.
     """
     levels = [(), *itertools.accumulate(_SUMMED_OVER, operator.add)]
     for dropped in levels:
@@ -106,14 +105,14 @@ def packed_cells(cells: pl.DataFrame, strings: Strings) -> tuple[dict[str, Any],
 
 
 def _summed(cells: pl.DataFrame, *keys: Sequence[str]) -> pl.DataFrame:
-    """One row per combination of the keys."""
+    """Sum the cells for each combination of the keys."""
     return cells.group_by(*itertools.chain(*keys)).agg(pl.col(SUMS).sum())
 
 
 def _numbered(
     cells: pl.DataFrame, keys: Mapping[str, Sequence[str]], strings: Strings
 ) -> dict[str, Table]:
-    """The cells by numbers of their keys, and the keys."""
+    """The cells with row numbers instead of keys, and the tables of keys."""
     tables: dict[str, Table] = {}
     for book, names in keys.items():
         entries = cells.select(names).unique().sort(names, nulls_last=True)
@@ -126,7 +125,7 @@ def _numbered(
 
 
 def _numbers(values: pl.Series, strings: Strings) -> npt.NDArray[np.int64]:
-    """Codes of texts, other values as they are; -1 for null."""
+    """Codes of texts, and other values unchanged; -1 for null."""
     if values.dtype == pl.String:
         return strings.codes(values)
     return values.cast(pl.Int64).fill_null(-1).to_numpy()

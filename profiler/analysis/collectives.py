@@ -49,15 +49,15 @@ from profiler.text import Value, duration, filled, joined, said
 from profiler.trace.events import rank_of_device
 from profiler.trace.manifest_fields import Collective, Job
 
-# --- Rule: nothing hides the collectives.
+# --- Rule: collectives that do not overlap with compute.
 
 
 _EXPOSED = 0.10  # of end to end
 
 
 def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
-    """Collectives run on a device while it computes nothing. Silent where busy time is not known,
-    and if the recording has no times."""
+    """Collectives run on a device while it computes nothing. Silent if busy times, or times of
+    commands, are unknown."""
     of = analysis.inputs
     if not times_recorded(of.run.info):
         return
@@ -85,7 +85,7 @@ def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _gain_without_collectives(of: Inputs) -> int | None:
-    """By how much the run becomes shorter, by replay, if collectives take no time; None if it
+    """Return how much shorter a replay of the run is if collectives take no time, in ns; None if it
     cannot be replayed."""
     gains = replay_gains(of)
     if gains is None:
@@ -240,12 +240,12 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
 #
 #     transfer = last end - latest begin      wait of a rank = latest begin - its own
 #
-# A rank is the last if the one before it started earlier by more than the clocks are known.
+# A rank is the last only if the one before it started earlier by more than the clock uncertainty.
 
 
 def matched(members: pl.DataFrame, job: Job | None) -> pl.DataFrame:
-    """The `members` of collectives that several ranks on one clock recorded, with `latest_ns`, the
-    last start, and `known_ns`, how well the clock of their rank is known."""
+    """The `members` of collectives that several ranks recorded on one clock, with `latest_ns`, the
+    last start, and `known_ns`, the clock uncertainty of their rank."""
     ranks = job.ranks if job is not None else ()
     known = {one.rank: one.residual_ns or 0 for one in ranks if one.aligned is not False}
     clocks = pl.DataFrame(
@@ -257,7 +257,7 @@ def matched(members: pl.DataFrame, job: Job | None) -> pl.DataFrame:
 
 
 def arrivals(own: pl.DataFrame) -> pl.DataFrame:
-    """One row a collective of `matched`, in order of its start: its `number`, and the columns
+    """One row per collective of `matched`, in order of start: its `number`, and the columns
     `COLLECTIVE_ARRIVALS`."""
     start, end = pl.col("start_ns"), pl.col("end_ns")
     late = start.max() - start.sort().slice(pl.len() - 2, 1).first()
@@ -287,8 +287,8 @@ _KEYS = ("kind", "group", "size", "message_bytes")
 def collective_table(
     members: pl.DataFrame, own: pl.DataFrame, arrived: pl.DataFrame
 ) -> pl.DataFrame:
-    """One row a kind, group and size of message (`COLLECTIVES`). `members` are the commands of all
-    collectives, `own` those that several ranks recorded, `arrived` when these did."""
+    """One row per kind, group and message size (`COLLECTIVES`). `members` are the commands of all
+    collectives, `own` those that several ranks recorded, `arrived` their `arrivals`."""
     took = pl.col("end_ns") - pl.col("start_ns")
     found = members.group_by(_KEYS, maintain_order=True).agg(
         commands=pl.len(),
@@ -341,9 +341,9 @@ _RECORDED = {
 
 @shared
 def members(of: Inputs) -> pl.DataFrame:
-    """One row a command of a collective, in order of start: `rank`, `device`, `start_ns`, `end_ns`,
-    `exposed_ns`, `kind`, and if the producer tells `group`, `size`, `message_bytes`, `number`:
-    that of the collective, which those of other ranks share."""
+    """One row per command of a collective, in order of start: `rank`, `device`, `start_ns`,
+    `end_ns`, `exposed_ns`, `kind`, and, if recorded, `group`, `size`, `message_bytes` and `number`,
+    the collective's, which is the same on all ranks."""
     run = of.run
     rows = run.commands.lazy().filter(pl.col("category") == "collective")
     rows = rows.filter(pl.col("device").is_not_null() & (pl.col("duration_ns") >= 0))
@@ -363,12 +363,12 @@ def members(of: Inputs) -> pl.DataFrame:
 
 
 def stretches_of(frame: pl.DataFrame) -> Stretches:
-    """When any of some commands ran."""
+    """Return the union of the times of some commands."""
     return Stretches.union(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy())
 
 
 def _exposed(run: Run, found: pl.DataFrame) -> pl.Series:
-    """How long its device computed nothing while each ran."""
+    """Return for how long the device computed nothing during each collective, in ns."""
     exposed = np.zeros(len(found), dtype=np.int64)
     devices = found["device"]
     for device in devices.unique(maintain_order=True).to_list():
@@ -379,7 +379,7 @@ def _exposed(run: Run, found: pl.DataFrame) -> pl.Series:
 
 
 def computed_on(run: Run, device: str) -> Stretches:
-    """When a device computed."""
+    """Return when a device computed."""
     here = (pl.col("device") == device) & pl.col("category").is_in(COMPUTES)
     rows = run.commands.filter(here)
     start = rows["start_ns"].to_numpy()
@@ -388,8 +388,8 @@ def computed_on(run: Run, device: str) -> Stretches:
 
 @shared
 def work_shares(of: Inputs) -> dict[str, tuple[float, float]]:
-    """By device with collectives, the share of the end-to-end time in which it computed, and that
-    in which a collective ran on it and it computed nothing; empty if there is no such time."""
+    """Return two shares of the end-to-end time for each device with collectives: when it computed,
+    and when a collective ran and it computed nothing. Empty if there is no such time."""
     counted, found = of.axis.counted, {}
     for (device,), rows in members(of).group_by("device", maintain_order=True):
         computed = computed_on(of.run, device)
@@ -403,13 +403,13 @@ def work_shares(of: Inputs) -> dict[str, tuple[float, float]]:
 
 
 def exposed_shares(of: Inputs) -> dict[str, float]:
-    """By device with collectives, the share of the end-to-end time in which one ran on it and it
-    computed nothing; empty if there is no such time."""
+    """Return the share of the end-to-end time in which a collective ran and the device computed
+    nothing, by device with collectives. Empty if there is no such time."""
     return {device: exposed for device, (_, exposed) in work_shares(of).items()}
 
 
 def _recorded_times(run: Run) -> pl.DataFrame:
-    """What the manifest tells of collectives, by rank and begin."""
+    """Return what the manifest has of collectives, by rank and start."""
     job = run.info.job
     rows = [
         (rank, start, number, one.kind, one.group or None, one.size, _message(one))
@@ -421,7 +421,7 @@ def _recorded_times(run: Run) -> pl.DataFrame:
 
 
 def _message(one: Collective) -> int | None:
-    """The bytes by which rates of a collective are reckoned."""
+    """The message size from which rates are computed, in bytes."""
     first, other = one.sent_bytes, one.received_bytes
     if one.kind in _GOT:
         first, other = other, first
@@ -439,7 +439,7 @@ def matched_of(of: Inputs) -> pl.DataFrame:
 
 @shared
 def arrived_of(of: Inputs) -> pl.DataFrame:
-    """When ranks came to these, see `arrivals`."""
+    """Return when ranks arrived at the run's collectives, see `arrivals`."""
     return arrivals(matched_of(of))
 
 
@@ -470,14 +470,14 @@ TABLES = (
 
 
 def collective_parts(of: ReportInput) -> Iterator[Part]:
-    """What the section on ranks shows of collectives."""
+    """Yield what the section on ranks shows of collectives."""
     yield from _collectives(of)
     yield from _arrivals(of)
 
 
 def _collectives(of: ReportInput) -> Iterator[Part]:
     frame, ranks = of.analysis.collectives, of.analysis.ranks
-    all_of = frame if ranks.is_empty() else ranks  # in which those that overlap count once
+    all_of = frame if ranks.is_empty() else ranks  # overlapping ones count once in `ranks`
     total = int(all_of["total_ns" if ranks.is_empty() else "collective_ns"].sum())
     exposed = int(all_of["exposed_ns"].sum())
     lead = said("{exposed} of {total} in collectives are exposed: the device computed nothing.")

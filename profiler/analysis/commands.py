@@ -78,8 +78,8 @@ def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:
 
 
 def queue_codes(track: pl.Series) -> tuple[Codes, int]:
-    """A number for the queue of each track, and how many numbers there are: kernels of a stream and
-    its copies are on tracks of their own, and in one queue."""
+    """A queue number for each track, and how many numbers there are. Kernels and copies of a stream
+    are on tracks of their own, but in one queue."""
     codes, names = text_codes(track)
     queues = [re.sub(_OF_STREAM, "", name) for name in names]
     number = {name: place for place, name in enumerate(dict.fromkeys(queues))}
@@ -87,7 +87,7 @@ def queue_codes(track: pl.Series) -> tuple[Codes, int]:
     return table[codes], len(number) + 1
 
 
-# --- Columns that tables of commands have in common: what their rows are of.
+# --- Columns that tables of commands have in common: what their rows are about.
 
 
 SUBMODULE = col(
@@ -117,10 +117,11 @@ def ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 
 def first_calls(calls: pl.DataFrame) -> pl.Series:
-    """Numbers of the calls that are the first of their submodule and rank: which started first,
-    and those that started before it had ended (in other threads), beside its initialization;
-    likewise the first of either kind if some are traced and others not, which may run on another
-    session.
+    """Return the numbers of the first calls of each submodule and rank.
+
+    That is the one that started first, and those that started before it ended (on other threads),
+    during its initialization. If some calls are traced and others not, the first of either kind
+    counts, since it may run on another session.
     """
     end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
     first_end = end.sort_by("start_ns", "call").first().over("rank", "submodule")
@@ -138,7 +139,7 @@ def unsteady_calls(run: Run) -> pl.Series:
     return pl.concat([first, here]).unique().sort()
 
 
-# --- Whose a command is: a device's, or the host's that drives devices.
+# --- Whether a command belongs to a device or to the host that drives devices.
 #
 # Commands of category `host` are the host's: work of the pipeline itself, and what launches work on
 # devices. In a run with accelerators its CPU is only their host, and what waits there (`sync`:
@@ -150,7 +151,7 @@ _OF_THREAD = re.compile(r" (sync|launches)$")  # tracks of one thread beside eac
 
 
 def is_accelerator(device: str | None) -> bool:
-    """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
+    """Whether a device is driven by a host: any device but a CPU, which is a host itself."""
     return bool(device) and device_kind(str(device)) != "cpu"
 
 
@@ -160,14 +161,14 @@ def has_accelerators(devices: Iterable[str | None]) -> bool:
 
 
 def host_categories(device: str | None, *, accelerated: bool) -> tuple[str, ...]:
-    """The categories of commands on that device that are the host's; `accelerated` says whether the
-    run has accelerators."""
+    """The categories of commands on a device that belong to the host; `accelerated` says whether
+    the run has accelerators."""
     drives = accelerated and bool(device) and not is_accelerator(device)
     return ("host", "sync") if drives else ("host",)
 
 
 def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.bool_] | None:
-    """Which `commands` are the host's without being of category `host`, bool [n]; None if none
+    """Return which `commands` are waits of the host, of category `sync`, bool [n]; None if none
     is."""
     if not accelerated:
         return None
@@ -181,8 +182,8 @@ def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.b
 
 
 def untraced_calls(run: Run, calls: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which of `calls` were not traced, bool [calls]. What an importer reads has all work of the
-    devices: a call without any had none."""
+    """Return which of `calls` were not traced, bool [calls]. An imported call without device work
+    had none: importers read all of it."""
     recording, submodules = run.info.recording, run.info.submodules
     imported = recording is not None and bool(recording.source)
     whole = [name for name, one in submodules.items() if imported and one.activate_profiler]
@@ -190,8 +191,8 @@ def untraced_calls(run: Run, calls: pl.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def host_unseen(run: Run) -> bool:
-    """Whether a foreign trace has neither launches nor anything else of the host, or a launch of no
-    work: what a device waited for in a call is then not known."""
+    """Whether a foreign trace has nothing of the host: no launches and no other host commands, or
+    no launch of any work. What a device waited for in a call is then unknown."""
     if any(note.rule is HealthRule.DEVICE_ONLY for note in run.info.health):
         return True
     capabilities = run.info.capabilities
@@ -201,7 +202,7 @@ def host_unseen(run: Run) -> bool:
 
 
 def thread_of(track: str) -> str:
-    """The thread whose commands are on a track of the host."""
+    """The thread that a track of the host belongs to."""
     return _OF_THREAD.sub("", track)
 
 
@@ -245,8 +246,8 @@ KIND = pl.Schema(
 )
 """The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type`,
 `shapes` and `kernel` if the trace has none; `kernel` is that of its first command. `place` says
-where in the model the layer lies (`table.places`). `host` says whether its commands are the host's,
-no device's (`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
+where in the model the layer lies (`place_of`). `host` says whether its commands are the host's, not
+a device's (`host_waits`). `total_ns` sums durations; a command that never closed counts as 0."""
 
 _OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
 _NAMED = ("submodule", *_OWN, "host")
@@ -257,7 +258,7 @@ _MULTIPLIER = np.int64(-7046029254386353131)  # of Fibonacci hashing: 2^64 / gol
 class Kinds(Struct, frozen=True, eq=False):
     """The k kinds of n commands.
 
-    `table` has the columns of `KIND`, one row a kind, in order of submodule, layer, op type,
+    `table` has the columns of `KIND`, one row per kind, in order of submodule, layer, op type,
     category, shapes and host; `kind` is the row's number. `of_command` is the row of each command,
     int32 [n].
     """
@@ -269,7 +270,7 @@ class Kinds(Struct, frozen=True, eq=False):
         return len(self.table)
 
     def spread(self, values: pl.Series) -> pl.Series:
-        """`values`, one a kind, as one a command."""
+        """Expand `values` from one per kind to one per command."""
         return values.gather(pl.Series(self.of_command.view(np.uint32)))
 
 
@@ -324,8 +325,8 @@ def kinds_of(
 def _keys(
     calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes, waits: npt.NDArray[np.bool_] | None
 ) -> Iterator[tuple[slice, Times]]:
-    """For a batch of commands at a time one number that is the same if the kind is; `waits` are
-    those that their category does not tell from others."""
+    """Yield batches of commands with a key each, int64, equal for commands of one kind. `waits`
+    marks waits of the host, which their category does not distinguish."""
     submodule, submodules = text_codes(calls["submodule"])
     of_call = np.append(submodule, len(submodules)).astype(np.int64)  # a row of -1 takes the last
     columns: list[tuple[Callable[[slice], Codes], int]] = []
@@ -351,8 +352,8 @@ def _keys(
 class _Numbers:
     """Numbers keys (int64, at least 0) from 0 in order of appearance.
 
-    A table by hash holds most of them: one gather a row. A key that another one keeps out of the
-    table is looked up in a dictionary.
+    A hash table has most of them: one gather per row. A key whose slot is taken is looked up in a
+    dictionary.
     """
 
     def __init__(self) -> None:
@@ -421,7 +422,7 @@ def _busy(codes: Codes, duration: Times, groups: int) -> Times:
 
 
 class CallKinds(Struct, frozen=True, eq=False):
-    """One row a call and kind that ran in it, by call, then kind; int64 [n] each.
+    """One row per call and kind that ran in it, by call, then kind; int64 [n] each.
 
     `call` is a row of the frame of calls; work of no call is left out. `busy` sums the durations of
     the `commands`.
@@ -434,7 +435,8 @@ class CallKinds(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, kinds: Kinds, commands: CommandArrays, calls: int) -> CallKinds:
-        """Fold `commands`, whose kinds are `kinds`, into those of the `calls` calls."""
+        """Sum `commands`, whose kinds are `kinds`, by call and kind; `calls` is the number of
+        calls."""
         none = np.zeros(0, dtype=np.int64)
         parts: list[tuple[Times, ...]] = [(none,) * 4]
         for call, rows in rows_by_call(commands.call, calls):
@@ -448,7 +450,8 @@ class CallKinds(Struct, frozen=True, eq=False):
 
 
 def rows_by_call(call: Codes, calls: int) -> Iterator[tuple[int, slice | Times]]:
-    """The rows of each call that has any; `call` is the call of each row, below 0 for none."""
+    """Yield each call that has rows, with its rows; `call` is the call of each row, below 0 for
+    none."""
     order = None if is_sorted(call) else np.argsort(call, kind="stable")
     number = counts(call, calls)
     last = len(call) - int(number.sum()) + np.cumsum(number)
@@ -457,22 +460,21 @@ def rows_by_call(call: Codes, calls: int) -> Iterator[tuple[int, slice | Times]]
         yield found, rows if order is None else order[rows]
 
 
-# --- What of the host's commands is their own time, and what of that is waiting for a device.
+# --- Self time of the host's commands, and how much of it is waiting for a device.
 #
-# Commands of one thread nest: a copy lies within the Python function that made it. What the host
-# did of no call (track `Host`) also holds what any thread did meanwhile. A wait is a command in all
-# of which the host is known to have waited for a device, and that is called so: a synchronization,
-# or a copy that returned when the device was done. Launches that return when their work has ended
-# are waits as long as that runs.
+# Commands of one thread nest: a copy lies within the Python function that made it. Host work of no
+# call (track `Host`) also contains what any thread did meanwhile. A wait is a command, by name a
+# synchronization or copy, during all of which the host waited for a device. A launch that returns
+# when its work has ended is a wait while that work runs.
 
 
 _WAITS = r"(?i)synchronize|memcpy"
 
 
 class HostTimes(Struct, frozen=True, eq=False):
-    """Of commands of the host, int64 [h]: `row`, ascending; `within_ns`, how long other commands of
-    the host ran within it; `waited_ns`, its own time if it is a wait, else 0. Rows of which both
-    are 0 are left out."""
+    """Times of commands of the host, int64 [h]: `row`, ascending; `within_ns`, how long other host
+    commands ran within the command; `waited_ns`, its own time if it is a wait, else 0. Rows with
+    both 0 are left out."""
 
     row: Times
     within_ns: Times
@@ -508,8 +510,8 @@ def host_times(
 
 
 def own_times(start: Times, end: Times, thread: Codes, free: npt.NDArray[np.bool_]) -> Times:
-    """How long each command ran without others in it, int64 [n]; those of thread -1 hold what lies
-    in them of any thread and is of no call (`free`)."""
+    """Return the self time of each command, without commands nested in it, int64 [n]. A command of
+    thread -1 contains commands of any thread that are of no call (`free`)."""
     own: Times = end - start
     for number in range(int(thread.max(initial=-1)) + 1):
         rows = np.flatnonzero(thread == number)
@@ -525,7 +527,8 @@ def own_times(start: Times, end: Times, thread: Codes, free: npt.NDArray[np.bool
 
 
 def _overlapping(rows: Times, start: Times, end: Times) -> Times:
-    """Those of the rows, which are in order of start, that overlap others, the longer first."""
+    """Return the rows that overlap others, by start, longer ones first; `rows` are sorted by
+    start."""
     if len(rows) < 2:
         return rows[:0]
     reach = np.maximum.accumulate(end[rows])
@@ -538,7 +541,7 @@ def _overlapping(rows: Times, start: Times, end: Times) -> Times:
 
 
 def _take_nested(own: Times, rows: Times, start: Times, end: Times) -> None:
-    """Take from each of these commands what the ones directly within it took."""
+    """Subtract from the `own` time of each command that of the commands directly within it."""
     above: list[tuple[int, int]] = []  # row and end of those that are open
     for row, begun, ended in zip(
         rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True
@@ -551,7 +554,7 @@ def _take_nested(own: Times, rows: Times, start: Times, end: Times) -> None:
 
 
 def rows_of(kinds: Kinds, wanted: pl.Series) -> Times:
-    """The rows of the commands of these kinds."""
+    """The rows of commands whose kind is `wanted`, bool [k]."""
     of_kind = wanted.to_numpy()
     if not of_kind.any():
         return np.zeros(0, dtype=np.int64)
@@ -578,10 +581,10 @@ _BEFORE_ALL = np.iinfo(np.int64).min
 
 
 class KindTimes(Struct, frozen=True, eq=False):
-    """Cells of kinds and devices that have commands, all [c]. `device` indexes
-    `CommandArrays.devices`, its length for none. `wait_ns` is the idle time of the device directly
-    before the cell's commands, within their calls: when it ran nothing, no transfer or wait either;
-    host work, which a CPU device runs too, is none of its own."""
+    """Times of each kind on each device, if it has commands there, all [c]. `device` indexes
+    `CommandArrays.devices`, its length means none. `wait_ns` is the device's idle time directly
+    before these commands, within their calls: it ran nothing, neither transfer nor wait. Host work,
+    which a CPU device runs too, does not count as its work."""
 
     kind: Codes
     device: Codes
@@ -598,7 +601,7 @@ def kind_times(kinds: Kinds, commands: CommandArrays, kept: npt.NDArray[np.bool_
     stands = [(_BEFORE_ALL, -1)] * len(commands.devices)  # until when it is busy, in which call
     occupies = ~kinds.table["host"].to_numpy()
     everything = bool(occupies.all())
-    # By start: calls that ran at once, and work of no call, stand one behind the other.
+    # Sort by start: the frame has concurrent calls, and work of no call, one after the other.
     order = None if is_sorted(commands.start) else np.argsort(commands.start, kind="stable")
     for batch in batches(len(commands.device)):
         rows = batch if order is None else order[batch]
@@ -647,35 +650,34 @@ _TIMELINE = "timeline"  # capability: when each command ran
 
 
 def times_recorded(info: RunInfo) -> bool:
-    """Whether anybody recorded when commands ran: else nobody knows when a device was idle, and
-    what waited for what. Producers that state no capabilities record it."""
+    """Whether the times of commands were recorded. If not, idle times and waits are unknown.
+    Producers that state no capabilities record them."""
     return not info.capabilities or _TIMELINE in info.capabilities
 
 
-# --- Parts of a run that were recorded one by one, each with a clock of its own: whose time a share
-# is of.
+# --- Parts of a run that were recorded one by one, each with a clock of its own: which time a share
+# refers to.
 #
 # An engine's inferences and the averages of its layers are such parts: the layers are what
-# inferences consist of. Their times together are no time that anything took, so that a share is one
-# of its own part.
+# inferences consist of. Their sum is not the duration of anything, so a share refers to its own
+# part.
 
 
 def are_apart(drops: Iterable[Drop]) -> bool:
-    """Whether parts of the run with these drops were recorded one by one: its pipeline calls are
-    these."""
+    """Whether `drops` say that the run's pipeline calls are parts recorded one by one."""
     return any(drop.detail.code == DropReason.TIMELINES_APART for drop in drops)
 
 
 def are_single(drops: Iterable[Drop]) -> bool:
-    """Whether each part of the run with these drops was measured once, and nobody knows how often
-    a pipeline runs it: none has a share of another's time."""
+    """Whether `drops` say that each part was measured once, and how often a pipeline runs it is
+    unknown. A part is then not a share of another's time."""
     return any(drop.detail.code == DropReason.STEPS_UNKNOWN for drop in drops)
 
 
 def timelines_of(calls: pl.DataFrame, drops: Iterable[Drop]) -> pl.DataFrame:
-    """`submodule` and `timeline`, Int32: the first pipeline call of each if parts of the run are
-    apart, one for each if they are single, 0 for all of another run. `calls` has the columns
-    `submodule` and `pipeline`."""
+    """Return the timeline of each submodule: columns `submodule` and `timeline`, Int32. It is the
+    first pipeline call if parts were recorded one by one, a number per submodule if each was
+    measured once, else 0. `calls` has the columns `submodule` and `pipeline`."""
     drops = tuple(drops)
     number = pl.col("pipeline").min() if are_apart(drops) else pl.lit(0)
     by_name = calls.group_by(pl.col("submodule").cast(pl.String)).agg(timeline=number)

@@ -60,7 +60,8 @@ COMPILATIONS: tuple[Column, ...] = (
 
 
 def _compilations(of: Inputs) -> pl.DataFrame:
-    """Those of the calls that are selected; those of no call only if nothing is selected."""
+    """Return the compilations of the selected calls; those of no call only if nothing is
+    selected."""
     calls = of.calls.select("call", pl.col("submodule").cast(pl.String), "step").rows()
     known = {call: (submodule, step) for call, submodule, step in calls}
     if not of.selection:
@@ -82,7 +83,7 @@ def _row(one: Compilation, submodule: str | None, step: int) -> dict[str, object
 
 
 def _said(graph_break: GraphBreak) -> str:
-    """The line and the compiler's own words."""
+    """The source line of a graph break and the compiler's reason."""
     return ": ".join(filter(None, (graph_break.place, graph_break.reason)))
 
 
@@ -166,8 +167,8 @@ def compiled_in(analysis: Analysis, call: int) -> int:
 
 
 def _evidence(analysis: Analysis, rows: pl.DataFrame) -> dict[str, Value]:
-    """The call that compiled for longest: whether it is its submodule's first, and how long it
-    took as its caller saw it."""
+    """Return which call compiled for longest: whether it is its submodule's first, and how long it
+    took for its caller."""
     taken = rows.group_by("call", maintain_order=True).agg(_TAKEN.sum().alias("taken"))
     call, compiled_ns = taken.sort("taken", descending=True, maintain_order=True).row(0)
     known = analysis.calls.filter(pl.col("call") == call)
@@ -183,7 +184,7 @@ def _evidence(analysis: Analysis, rows: pl.DataFrame) -> dict[str, Value]:
 
 
 def _commonest(texts: pl.Series) -> str:
-    """The text that stands there most often, of several the first."""
+    """The most frequent text, of several the first."""
     counts = texts.to_frame("text").group_by("text", maintain_order=True).len()
     return str(counts.sort("len", descending=True, maintain_order=True)["text"][0])
 

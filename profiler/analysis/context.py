@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 
 class Selection(Struct, frozen=True):
-    """What to keep: one entry of each field that has any; a field without keeps everything.
+    """Which part of a run to keep: what matches an entry of each field. An empty field keeps
+    everything.
 
     `step` entries are `"7"`, `"0-3"` (both ends included) or `"last"`.
     """
@@ -141,7 +142,7 @@ _Value = TypeVar("_Value")
 
 
 def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
-    """`make`, whose value is made once for each `Inputs`."""
+    """Decorate `make` so that its value is made once for each `Inputs`."""
 
     @wraps(make)
     def value(of: Inputs) -> _Value:
@@ -155,12 +156,12 @@ def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
 
 @shared
 def device_axes(of: Inputs) -> Axes:
-    """The axes of the run's devices: up to 60 bytes a command, until they are forgotten."""
+    """The axes of the run's devices; they take up to 60 bytes per command until released."""
     return of.run.axes_of(of.everything)
 
 
 class Inputs:
-    """A run, what of it was selected, and what analyses share.
+    """A run, the selected part of it, and values that analyses share.
 
     `calls` and `frame` are the calls and commands that the selection keeps, `commands` their
     arrays; `everything` are the arrays of the whole run.
@@ -184,7 +185,8 @@ class Inputs:
         self.made: dict[object, Any] = {}
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of the registry, in its order. Raises InputError if there is none."""
+        """A table of the registry by name, made on first use. Raises InputError if there is
+        none."""
         if name not in self.made:
             table = table_named(name)
             for other in table.reads:
@@ -193,7 +195,7 @@ class Inputs:
         return cast("pl.DataFrame", self.made[name])
 
     def release(self, *made: Callable[[Inputs], object]) -> None:
-        """Give up what these, each `shared`, have made: asked again, they make it again."""
+        """Drop the values of these `shared` functions; the next call makes them again."""
         for make in made:
             self.made.pop(make.__wrapped__, None)  # type: ignore[attr-defined]
 
@@ -211,7 +213,7 @@ class Inputs:
 
     @cached_property
     def axis(self) -> Axis:
-        device_axes(self)  # of which the tiles of the run are made
+        device_axes(self)  # the run's tiles are made from them
         return Axis.of(self.run, self.pipelines)
 
     @cached_property

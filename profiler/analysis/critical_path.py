@@ -63,14 +63,14 @@ BusyTracks = Mapping[Place, _Busy]
 
 
 class Window(Struct, frozen=True, eq=False):
-    """Times in which something of one's `own` tracks ran, among others."""
+    """Times in which something ran on the `own` tracks, and what else ran (`busy`)."""
 
     busy: BusyTracks
     times: Stretches
     own: Set[Place]
 
     def overlaps(self) -> dict[Place, int]:
-        """How long each track but one's own was busy meanwhile, in ns."""
+        """Return how long each track outside of `own` was busy in these times, in ns."""
         first, last = self.times.start, self.times.end
         return {
             place: int(busy.times.within(first, last).sum())
@@ -79,7 +79,7 @@ class Window(Struct, frozen=True, eq=False):
         }
 
     def longest(self, place: Place) -> str:
-        """The layer that ran longest on a track meanwhile."""
+        """The layer that ran longest on a track in these times."""
         busy = self.busy[place]
         time = self.times.within(busy.start, busy.end)
         found = pl.DataFrame({"layer": busy.layer.cast(pl.String), "time": time})
@@ -87,8 +87,8 @@ class Window(Struct, frozen=True, eq=False):
 
 
 class BusySource(Struct, frozen=True, eq=False):
-    """The commands of a run by call with their tracks, and from when to when those of each call
-    ran."""
+    """The commands of a run by call with their tracks, and the first start and last end of each
+    call."""
 
     run: Run
     commands: CommandArrays
@@ -110,8 +110,9 @@ class BusySource(Struct, frozen=True, eq=False):
     def between(
         self, start: int, end: int, own: Set[int], limit: int
     ) -> tuple[BusyTracks | None, int]:
-        """What ran from `start` to `end`, and how many commands were looked at for it: None if
-        these would be more than `limit`. `own` are the rows of calls whose span does not count."""
+        """Return what ran from `start` to `end` by track, and how many commands were examined; None
+        and 0 if these would be more than `limit`. `own` are rows of calls whose span does not
+        count."""
         calls = np.flatnonzero((self.first < end) & (self.last > start))
         free = np.flatnonzero(self.commands.call < 0)
         picked = [free, *map(self.rows_of, calls.tolist())]
@@ -154,14 +155,14 @@ class Tracks(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, names: pl.Series) -> Tracks:
-        """The column `track` of a frame of commands."""
+        """The tracks of a frame of commands, from its column `track`."""
         return cls(names, names.to_physical().to_numpy())
 
 
 def rows_by_place(
     commands: CommandArrays, tracks: Tracks, rows: Times
 ) -> list[tuple[Place, Times]]:
-    """The places of some of `commands`, whose tracks are `tracks`, each with its rows."""
+    """Group `rows` of `commands` by device and track; `tracks` are the tracks of all commands."""
     devices, codes = (*commands.devices, ""), tracks.codes[rows]
     width = int(codes.max(initial=0)) + 1
     code = commands.device[rows].astype(np.int64) * width + codes
@@ -221,12 +222,12 @@ CRITICAL_PATH: tuple[Column, ...] = (
 
 
 def longest_chain(start: Times, end: Times) -> Times:
-    """The intervals `[start, end)`, each beginning when the one before has ended or later, that add
-    up to most: their rows in order of time, int64.
+    """Return the rows of non-overlapping intervals `[start, end)` with the longest sum, by time,
+    int64.
 
-    If intervals overlap, they are in the same cluster; chains go through clusters one after
-    another. In a cluster that one interval spans, that is the chain (what lies in it is part of
-    it); others take O(m log m) steps for their m intervals.
+    Overlapping intervals form a cluster; chains go through clusters one after another. If one
+    interval spans a cluster, it is the chain there (what lies in it is part of it); other clusters
+    take O(m log m) steps for their m intervals.
     """
     rows = np.flatnonzero(end > start)
     if not len(rows):
@@ -245,7 +246,7 @@ def longest_chain(start: Times, end: Times) -> Times:
 
 
 def _best(start: list[int], end: list[int]) -> list[int]:
-    """The chain in one cluster: weighted interval scheduling, by ends."""
+    """The longest chain in one cluster: weighted interval scheduling, by ends."""
     order = sorted(range(len(end)), key=end.__getitem__)
     ends = [end[i] for i in order]
     best, before = [0], []  # best of the first i by end; how many of them end before i starts
@@ -268,12 +269,12 @@ def _best(start: list[int], end: list[int]) -> list[int]:
 # All of it is on the devices' axis: its time is that of the pipeline call there, without what was
 # not recorded (`analysis.axis`), and a call is on the path with its tile. The path's links are the
 # longest chain of what follows one another: tiles, host work of no call outside of tiles, and what
-# devices did in no call, unless somebody launched it. Tiles of one device never overlap; if several
-# devices work at once, or host work runs beside, the chain with most time is on the path.
+# devices did in no call, unless it has a known launch. Tiles of one device never overlap; if
+# several devices work at once, or host work runs beside, the chain with most time is on the path.
 #
-# Devices that are given their work ahead (torch on GPUs) run while the host goes on. If flows tell
-# what launched which command, the path is on a device while the host waited for it and it was
-# behind: `device_queues` says when. A call's time is then on the path as
+# Devices that are given their work ahead (torch on GPUs) run while the host goes on. If flows
+# record what launched each command, the path is on a device while the host waited for it and it was
+# behind: `Queues` says when. A call's time is then on the path as
 #
 # - call: its tile; if it launched work, `launches`: its tile while others waited for the host;
 # - compute, transfer, collective: the device ran commands of the call while the host was ahead or
@@ -299,8 +300,8 @@ _PART = np.array([_NOT_COMPUTE.get(name, _COMPUTE) for name in CATEGORIES])
 
 
 def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
-    """One row a pipeline call, submodule, part and device (`columns.CRITICAL_PATH`), the longest of
-    each pipeline call first; empty for a run without calls."""
+    """One row per pipeline call, submodule, part and device (`CRITICAL_PATH`), the longest of each
+    pipeline call first; empty for a run without calls."""
     if timeline.run.calls.is_empty():
         return pl.DataFrame(schema=schema(CRITICAL_PATH))
     names = _Names.of(timeline)
@@ -316,9 +317,9 @@ def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
 
 
 class _Names(Struct, frozen=True, eq=False):
-    """Submodules, parts and devices as one number: (submodule * parts + part) * places + place.
-    The last submodule and the last place stand for none. `of_call` is the submodule of each call,
-    one more for -1; `of_tile` the place of each call's tile, `of_device` that of each of
+    """Submodules, parts and devices as one number: (submodule * parts + part) * places + place. The
+    last submodule and the last place mean none. `of_call` is the submodule of each call, one more
+    for -1; `of_tile` the place of each call's tile, `of_device` that of each of
     `CommandArrays.devices`, one more for none."""
 
     submodules: list[str | None]
@@ -345,7 +346,7 @@ class _Names(Struct, frozen=True, eq=False):
         return len(self.submodules) * len(_PARTS) * len(self.places)
 
     def code(self, submodule: Times, part: Codes | int, place: Codes) -> Times:
-        """The numbers of these, int64 [n]."""
+        """The numbers of submodules, parts and places, int64 [n]."""
         return (submodule * len(_PARTS) + part) * len(self.places) + place
 
     def named(self, code: int) -> tuple[str | None, str, str | None]:
@@ -399,7 +400,8 @@ class _Activities(Struct, frozen=True, eq=False):
 
 
 def _kinds(timeline: RunTimeline) -> Times:
-    """What devices do in each call: compute, a collective, else a transfer; compute for nothing."""
+    """Return what devices do in each call: compute, else a collective, else a transfer; compute if
+    they do nothing."""
     commands = timeline.commands
     does = np.zeros((len(timeline.run.calls), len(_PARTS)), dtype=np.bool_)
     for rows in batches(len(commands.call)):
@@ -412,8 +414,8 @@ def _kinds(timeline: RunTimeline) -> Times:
 
 
 def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tuple[Times, Times]:
-    """Rows of calls that `launched` work and had returned before it was done, and from when on in
-    their tiles they had."""
+    """Return the rows of calls that `launched` work and returned before it was done, and when,
+    within their tiles, they returned."""
     calls, axis = timeline.run.calls, timeline.axis
     returned = np.maximum(ends(calls), axis.begin)
     behind = np.flatnonzero(launched & (returned < axis.end))
@@ -421,7 +423,8 @@ def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tu
 
 
 def _worked(timeline: RunTimeline, calls: Times, since: Times) -> Times:
-    """For how long the device of each call's tile worked from a moment to the end of the tile."""
+    """Return how long the device of each call's tile worked from `since` to the end of the tile, in
+    ns."""
     commands, end = timeline.commands, timeline.axis.end[calls]
     tiles = timeline.run.tiles.calls["tile_device"].gather(calls).cast(pl.String).to_numpy()
     found = np.zeros(len(calls), dtype=np.int64)
@@ -435,8 +438,8 @@ def _worked(timeline: RunTimeline, calls: Times, since: Times) -> Times:
 
 
 def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]:
-    """Start and end of work of no call; of the host's without what of it lies in the tile in which
-    it starts or ends: a host that waits there is the tile's time."""
+    """Start and end of work of no call. Host work is cut where it overlaps the tile in which it
+    starts or ends: a host that waits there is the tile's time."""
     commands, axis = timeline.commands, timeline.axis
     start, end = commands.start[free].copy(), commands.end[free].copy()
     tiles = Stretches.union(axis.begin, axis.end)
@@ -453,15 +456,15 @@ def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]
 
 
 def _free_rows(timeline: RunTimeline) -> Times:
-    """Rows of work of no call that nobody is known to have launched; waits are no work."""
+    """Return the rows of work of no call that has no known launch; waits are no work."""
     commands, launches = timeline.commands, timeline.launches
     free = np.flatnonzero((commands.call < 0) & (commands.category != SYNC))
     return free[launches.returned[free] == NOT_LAUNCHED] if len(launches) else free
 
 
 def _pipeline_of(timeline: RunTimeline, behind: Times, free: Times) -> Codes:
-    """The place of the pipeline call of each call, then of the rows `behind` of calls and the rows
-    `free` of commands; -1 for none. Without pipeline calls all are of one."""
+    """The index of the pipeline call for each call, then for the rows `behind` of calls and the
+    rows `free` of commands; -1 for none. Without pipeline calls all have 0."""
     run, pipelines, code = timeline.run, timeline.pipelines, timeline.axis.code
     if not len(pipelines.numbers):
         return np.zeros(len(code) + len(behind) + len(free), dtype=np.int32)
@@ -470,8 +473,8 @@ def _pipeline_of(timeline: RunTimeline, behind: Times, free: Times) -> Codes:
 
 
 _Others = Mapping[int, tuple[tuple[Times, Stretches], ...]]
-"""By device the rows and disjoint times of its compute, collectives and transfers: a moment is that
-of the command which began first."""
+"""By device: rows and disjoint times of its compute, collectives and transfers. A moment counts for
+the command that started first."""
 
 
 def _others(commands: CommandArrays, queues: Queues) -> _Others:
@@ -488,7 +491,7 @@ def _others(commands: CommandArrays, queues: Queues) -> _Others:
 
 
 def _disjoint(commands: CommandArrays, rows: Times) -> tuple[Times, Stretches]:
-    """Those of the rows, in order of start, that run when no earlier one does, and when."""
+    """Return the `rows`, sorted by start, that run while no earlier one does, and when they do."""
     start, end = commands.start[rows], np.maximum.accumulate(commands.end[rows])
     begin = np.maximum(start, np.append(np.iinfo(np.int64).min, end[:-1])[: len(start)])
     kept = end > begin
@@ -496,7 +499,7 @@ def _disjoint(commands: CommandArrays, rows: Times) -> tuple[Times, Stretches]:
 
 
 class _Paths(Struct, frozen=True, eq=False):
-    """What paths are made of."""
+    """What the critical path of a pipeline call is computed from."""
 
     commands: CommandArrays
     activities: _Activities
@@ -508,7 +511,7 @@ class _Paths(Struct, frozen=True, eq=False):
     def rows_of(
         self, place: int
     ) -> Iterator[tuple[str | None, str, str | None, int, int, int | None, int, float]]:
-        """The rows of a pipeline call, without its number."""
+        """The table's rows of a pipeline call, without its number."""
         known = len(self.axis.pipelines.numbers) > 0
         counted = self.axis.counted_in(place if known else None)
         wall_ns = counted.length
@@ -530,9 +533,8 @@ class _Paths(Struct, frozen=True, eq=False):
     def _on_host(
         self, place: int, stretches: list[Stretch], counted: Stretches
     ) -> tuple[Times, Times]:
-        """Numbers of the links of the chain, and the time of each outside the stretches; in the
-        time that counts alone, which is why the chain is one of times before which so much of it
-        lies."""
+        """Return the numbers of the chain's links, and the time of each outside of `stretches`.
+        Only `counted` time counts, so the chain is computed in counted time."""
         rows = self.activities.of_pipeline(place)
         start = counted.before(self.activities.start[rows])
         end = counted.before(self.activities.end[rows])
@@ -545,8 +547,8 @@ class _Paths(Struct, frozen=True, eq=False):
         return self.activities.code[rows][chain], took
 
     def _on_device(self, stretch: Stretch, counted: Stretches) -> tuple[Times, Times]:
-        """Numbers of the commands in a stretch and their times; so of what other queues did while
-        its own waited, and of the rest of that."""
+        """Numbers and times of the commands in a stretch. While they were queued, what other queues
+        did counts; the rest of that time is `queued`."""
         row, ran, queued = self.queues.parts(stretch, self.commands)
         edges = np.append(stretch.start, np.cumsum(np.stack((queued, ran), axis=1).ravel()))
         edges[1:] += stretch.start
@@ -569,7 +571,7 @@ class _Paths(Struct, frozen=True, eq=False):
         return np.concatenate(codes), np.concatenate(took)
 
     def _code(self, row: Times, part: int | None = None) -> Times:
-        """The numbers of commands, of that part or of their own."""
+        """The numbers of commands, with `part` or else the part of each."""
         submodule = self.names.of_call[self.commands.call[row]]
         place = self.names.of_device[self.commands.device[row]]
         parts = _PART[self.commands.category[row]] if part is None else part
@@ -595,7 +597,7 @@ TABLES = (
 )
 
 
-# --- What is said of critical paths.
+# --- Sentences about critical paths.
 
 
 NULLS = {PathPart: said("other")}  # what the longest parts leave

@@ -1,5 +1,5 @@
-"""What counters said of devices over time: power, clocks, temperature, how busy units were; and
-the energy of each pipeline call and step.
+"""Counters of devices over time (power, clocks, temperature, use of units), and the energy of each
+pipeline call and step.
 
 A counter keeps its value until its next sample, and the last for as long as its samples are
 usually apart. Of memory there are the counters alone: `memory.py` has its tables.
@@ -83,26 +83,27 @@ class DeviceCounter(Struct, frozen=True, eq=False):
     values: npt.NDArray[np.float64]
 
     def within(self, start: int, end: int) -> tuple[int, float]:
-        """For how much of a time the value is known, in ns, and its integral over that, by ns."""
+        """Return for how long from `start` to `end` the value is known, in ns, and its integral
+        over that."""
         held = np.minimum(self.until, end) - np.maximum(self.times, start)
         held = np.maximum(held, 0)
         return int(held.sum()), float((held * self.values).sum())
 
     def samples(self, start: int, end: int) -> int:
-        """How many samples are in a time."""
+        """Return the number of samples from `start` to `end`."""
         first, last = np.searchsorted(self.times, (start, end)).tolist()
         return int(last - first)
 
     @property
     def watts(self) -> float | None:
-        """What makes watts of its values; None if it is no power."""
+        """Factor that converts its values to watts; None if it does not measure power."""
         found = _POWER.search(self.name)
         return (_MILLI if found[1] else 1.0) if found else None
 
 
 @shared
 def counters_of(of: Inputs) -> tuple[DeviceCounter, ...]:
-    """The counters of devices that are not those of memory, by device and name."""
+    """The counters of devices except those of memory, by device and name."""
     texts = [pl.col("device", "name").cast(pl.String)]
     rows = of.run.counters.drop_nulls(["device", "name"]).filter(
         pl.col("unit").cast(pl.String).ne_missing("bytes"), pl.col("value").is_finite()
@@ -159,7 +160,7 @@ def _timeline(of: Inputs) -> pl.DataFrame:
 
 
 def _windows(of: Inputs) -> Iterator[tuple[int, int, int, int]]:
-    """Pipeline calls and steps: pipeline call, step, start and end."""
+    """Pipeline call, step, start and end of each pipeline call (step -1) and step."""
     calls = of.pipelines.spans.select("pipeline", "start_ns", "duration_ns").rows()
     for pipeline, start, length in calls:
         yield pipeline, NO_STEP, start, start + max(length, 0)

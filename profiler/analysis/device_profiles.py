@@ -42,12 +42,12 @@ class DeviceProfile:
     """The rates of one device, None if not known.
 
     `peak_flops` is FLOP/s by type (`float32`, `bfloat16`, …; integers: operations/s) of dense
-    matrix products, `memory_bandwidth` bytes/s read and written together, `launch_ns` the least
-    time from one command to the next. `device` is what it was measured on, a device (`cuda:0`) or
-    a kind (`cpu`, with the number of `cores`), "" for published ones; `hardware` is the name of
-    the hardware, `source` a URL or how it was measured. Of `peak_flops`, `attained` are those that
-    the run itself went beyond what was measured. `cache_bytes` is the size of the last-level
-    cache, `cache_bandwidth` bytes/s read and written from it.
+    matrix products, `memory_bandwidth` bytes/s read and written together, `launch_ns` the min time
+    from one command to the next. `device` is what it was measured on, a device (`cuda:0`) or a kind
+    (`cpu`, with the number of `cores`), "" for published ones; `hardware` is the name of the
+    hardware, `source` a URL or how it was measured. `attained` are the types of `peak_flops` whose
+    measured rate the run itself exceeded. `cache_bytes` is the size of the last-level cache,
+    `cache_bandwidth` bytes/s read and written from it.
     """
 
     hardware: str
@@ -65,14 +65,15 @@ class DeviceProfile:
     cache_bandwidth: float | None = None
 
     def peak(self, dtype: str) -> float | None:
-        """FLOP/s of a type; of one without a rate, that of a type that is no faster."""
+        """Return the FLOP/s of a type, or of one that is no faster if it has no rate; None if there
+        is none."""
         for name in (dtype, *_STANDS_IN.get(dtype, ())):
             if name in self.peak_flops:
                 return self.peak_flops[name]
         return None
 
     def is_of(self, hardware: str) -> bool:
-        """Whether a published profile is that of the hardware with this name."""
+        """Whether this published profile describes the hardware with this name."""
         name = hardware.lower()
         return any(word in name for word in self.matches) and not any(
             word in name for word in self.excludes
@@ -91,7 +92,7 @@ _L2_WIDTH = 64  # bytes a clock and multiprocessor
 @lru_cache
 def published() -> tuple[DeviceProfile, ...]:
     """The published profiles, in the order of the file."""
-    import tomllib  # for devices that a maker publishes something of
+    import tomllib  # only for devices with published figures
 
     place = resources.files(__package__) / "published_profiles.toml"
     document = tomllib.loads(place.read_text(encoding="utf-8"))
@@ -151,9 +152,9 @@ def profiles_of(
 ) -> dict[str, DeviceProfile]:
     """The profile of each device of a run (`RunInfo.devices`) that has one.
 
-    First what was measured on such hardware: on this device before others of its kind, with as
-    many cores before other numbers of them, and with more before fewer. Then what is published, of
-    which what was measured has the last-level cache too, if it has none of its own.
+    Measured profiles of the hardware come first: of this device before others of its kind, with as
+    many cores before other numbers of them, and with more before fewer. Published ones come next. A
+    measured profile without a last-level cache takes the published one's.
     """
     found = {}
     for device, known in devices.items():
@@ -168,7 +169,7 @@ def profiles_of(
 
 
 def published_of(hardware: str) -> DeviceProfile | None:
-    """What is published of the hardware with this name; nobody publishes such figures of CPUs."""
+    """Return the published profile of the hardware with this name; there are none of CPUs."""
     return next((profile for profile in published() if profile.is_of(hardware)), None)
 
 
@@ -180,7 +181,7 @@ def _with_cache(profile: DeviceProfile, other: DeviceProfile) -> DeviceProfile:
 
 
 def _fits(profile: DeviceProfile, device: str, hardware: str) -> bool:
-    """Whether what was measured may be this device: as far as both names are known."""
+    """Whether a measured profile may be that of a device, as far as both names are known."""
     kind = device_kind(device)
     same = not hardware or not profile.hardware or hardware == profile.hardware
     known = bool(hardware) and hardware == profile.hardware
@@ -188,7 +189,7 @@ def _fits(profile: DeviceProfile, device: str, hardware: str) -> bool:
 
 
 def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
-    """The file of measured profiles, JSON."""
+    """The text of a file of measured profiles, JSON."""
     entries = [
         {
             "device": profile.device,
@@ -206,8 +207,9 @@ def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
 
 
 def find_profiles(source: Path) -> tuple[DeviceProfile, ...]:
-    """What was measured for the run at `source` (a bundle or a file): the profiles in its folder,
-    else in the one above, else none. Raises InputError if that file is not one of profiles."""
+    """Return the measured profiles for the run at `source` (a bundle or a file): those in its
+    folder, else in the one above, else none. Raises InputError if that file is not one of
+    profiles."""
     folder = source if source.is_dir() else source.parent
     for place in (folder / FILE_NAME, folder.absolute().parent / FILE_NAME):
         if place.is_file():
@@ -264,7 +266,7 @@ def _known_rate(path: Path, device: object, value: Any) -> float | None:
 
 
 def _rate(path: Path, device: object, value: Any) -> float:
-    """A rate or time as a number above 0."""
+    """Return `value` if it is a number above 0; raises InputError otherwise."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not 0 < value < 1e30 or not math.isfinite(value):
         raise InputError(

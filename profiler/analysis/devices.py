@@ -273,11 +273,11 @@ class _Placed(Struct, frozen=True, eq=False):
         )
 
     def length(self, device: str) -> int:
-        """How long anything ran on a device, in ns."""
+        """Return how long a device was busy, in ns."""
         return self.busy[device].length if device in self.busy else 0
 
     def within(self, device: str, stretches: Stretches) -> int:
-        """How long anything ran on a device in some stretches of time, in ns."""
+        """Return how long a device was busy within some stretches of time, in ns."""
         if device not in self.busy:
             return 0
         return int(self.busy[device].within(stretches.start, stretches.end).sum())
@@ -314,9 +314,9 @@ def _by_category(
     counted: Stretches,
     outside: np.ndarray[Any, np.dtype[np.bool_]],
 ) -> tuple[Times, Times]:
-    """Number and wall union of the commands by device and category, int64 [groups, categories];
-    `busy` is the union of all work of each device in the time that is `counted`, `outside` which
-    of them also worked at other times."""
+    """Number and union of the commands by device and category, int64 [groups, categories]. `busy`
+    is the union of all work of each device in the `counted` time, `outside` says which of them also
+    worked at other times."""
     kinds, groups = len(CATEGORIES), len(busy)
     codes = device * np.int32(kinds) + commands.category
     codes[device < 0] = -1
@@ -339,7 +339,7 @@ def _by_category(
 
 
 def _ranks(run: Run) -> dict[str, int]:
-    """The rank of each device: what its name says, or that of the only rank there is."""
+    """The rank of each device: the one in its name, or else the only rank of the job."""
     job = run.info.job
     alone = job.ranks[0].rank if job is not None and len(job.ranks) == 1 else NO_RANK
     names = {*run.calls["device"].cast(pl.String), *run.commands["device"].unique().cast(pl.String)}
@@ -366,7 +366,7 @@ TABLES = (
 
 
 _UNEVEN = 1.2  # busiest / mean: of four tracks one has a fifth more to do
-_AT_ONCE = 1.05  # total / wall: less, and the parts did not run side by side
+_AT_ONCE = 1.05  # total / wall: below it the parts did not run concurrently
 
 
 def track_imbalance(analysis: Analysis) -> Iterable[Finding]:
@@ -411,9 +411,9 @@ def device_imbalance(analysis: Analysis) -> Iterable[Finding]:
 def _uneven_splits(
     analysis: Analysis, rows: pl.DataFrame, rule: str, over: str
 ) -> Iterator[Finding]:
-    """One finding a submodule; `rows` are split operators, their `imbalance` that of `parts`.
+    """Yield one finding per submodule; `rows` are split operators, with the `imbalance` of `parts`.
 
-    Lost is what the busiest part takes beyond `mean_ns`, the mean of them.
+    The lost time is what the busiest part takes beyond the mean of all, `mean_ns`.
     """
     total = end_to_end_ns(analysis)
     uneven = rows.filter(
@@ -497,13 +497,13 @@ _CAUSES: Mapping[str, Said] = {
     "host_ns": said("between calls {share}"),
     "unallocated_ns": said("before and after its work {share}"),
 }
-"""Of what `idle_share` is the sum, by column: shares of the end-to-end time."""
+"""The parts of `idle_share`, by column: shares of the end-to-end time."""
 
 
 def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
-    """For each device the shares of the end-to-end time in which it was busy, idle and why, and not
-    recorded; of more than a few devices the range, and the idlest one. Nothing if nobody recorded
-    when commands ran."""
+    """Return for each device the shares of the end-to-end time in which it was busy, idle and why,
+    and not recorded. Of more than a few devices, return the range and the idlest one. Empty if the
+    times of commands were not recorded."""
     info = analysis.inputs.run.info
     if not times_recorded(info) or is_host_only(info.health):
         return ()
@@ -531,7 +531,8 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
 
 
 def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int) -> Fact:
-    """`rocm:2`: `busy 60 %`, `idle 40 %: launch-bound 38 %, between calls 2.0 %`."""
+    """Return the line of a device: `rocm:2`: `busy 60 %`, `idle 40 %: launch-bound 38 %, between
+    calls 2.0 %`."""
     idle = said("idle {share}", share=percent(row["idle_share"]))
     causes = _causes(waits, total) if waits is not None and total else []
     if causes:
@@ -543,8 +544,8 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
 
 
 def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
-    """Launch-bound first, whatever it is, unless nothing tells it; the others that are worth
-    naming, the largest first."""
+    """Return the causes of idle time: launch-bound first, however small, unless it is unknown; then
+    the others that are worth naming, the largest first."""
     first = "launch_ns"
     others = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
     others.sort(key=lambda name: -waits[name])
@@ -556,7 +557,7 @@ def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
 
 
 def _cause(name: str, device: str) -> Said:
-    """What that cause is called: no host launches what a CPU runs."""
+    """Return the name of a cause. A CPU waits between operators: no host launches its work."""
     if name == "launch_ns" and device_kind(device) == "cpu":
         return said("between operators {share}")
     return _CAUSES[name]
@@ -565,7 +566,8 @@ def _cause(name: str, device: str) -> Said:
 def _range(
     rows: Sequence[Mapping[str, Any]], waits: Mapping[str, Mapping[str, Any]], total: int
 ) -> Fact:
-    """Of many devices the least and the most; `rows` have the idlest first."""
+    """Return the line of many devices, with lowest and highest shares; `rows` have the idlest
+    first."""
     busy = [row["utilization"] for row in rows]
     value = said("busy {share}", share=_from_to(busy[0], busy[-1]))
     known = [waits[row["device"]] for row in rows if row["device"] in waits]
@@ -580,13 +582,13 @@ def _range(
 
 
 def _from_to(low: float, high: float) -> str:
-    """`1.6 % to 2.7 %`, or the one that both read as."""
+    """`1.6 % to 2.7 %`, or one value if both read the same."""
     ends = {"low": percent(low), "high": percent(high)}
     return ends["low"] if ends["low"] == ends["high"] else said("{low} to {high}", **ends)
 
 
 def _most_common(waits: Sequence[Mapping[str, Any]]) -> str:
-    """Launch-bound, unless no device is: then what they waited for longest, all together."""
+    """Return launch-bound if any device is, else what they waited for longest in sum."""
     if any(row["launch_ns"] for row in waits):
         return "launch_ns"
     return max(_CAUSES, key=lambda name: sum(row[name] for row in waits))
@@ -614,7 +616,7 @@ _DEVICES = (
 
 
 def devices_figure(analysis: Analysis) -> Figure:
-    """How long commands of each category ran on each device, of the end-to-end time."""
+    """Return the figure of how long commands of each category ran on each device."""
     total_ns = analysis.inputs.axis.counted.length
     return Figure("devices", "devices", (analysis.devices, total_ns))
 

@@ -22,16 +22,16 @@ from profiler.analysis.result import Finding, ReportInput
 from profiler.run.columns import Column
 from profiler.text import Noun
 
-# --- What a report consists of, whoever renders it: a report of sections, a section of parts.
+# --- What a report consists of, in every renderer: a report of sections, a section of parts.
 #
 # Terminal, page and notebook render these values and decide nothing about them: headings, the order
 # of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
 # renderer may leave out what its place has no room for: columns by their importance, and figures.
-# Every text is plain; whoever renders it escapes it for where it goes.
+# Every text is plain; each renderer escapes it for its format.
 
 
 Pick = Mapping[str, Any]
-"""What a mark of a chart stands for: dimension of the page's choice → value, or list of values."""
+"""What a click on a chart's mark selects: dimension of the page's choice → value, or values."""
 
 TOP = 15  # rows of a table of operators
 
@@ -66,17 +66,17 @@ class Opens(StrEnum):
 class TableView(Struct, frozen=True, eq=False):
     """A table as it is shown.
 
-    `columns` are those of `frame` that say something, the first of them always. `frame` holds all
+    `columns` are the columns of `frame` that have content, and always the first. `frame` holds all
     rows, ranked; a reader sees the first `shown` and may ask a page for more, which holds `held` of
-    them (0: all) and, if it has a `search`, looks for `name`. `totals` are rows below the
-    others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
-    for another order. `variants` are other rows for the same columns by their label, `label` is
-    that of `frame`. `opens` is what a row of it leads to in a page. `strong` is a column of flags,
-    shown or not: its rows stand out. If not all columns have room, those behind the first
-    `repeated` ones are never left out: they stand in further tables, each behind the `repeated`
-    ones. Rows of a `nested` one are a tree, depth first, by the columns `depth` and `name` of
-    `frame`; `paper` are other rows, for if nothing unfolds. `below` is a column of texts that a
-    terminal prints below each row, as much as a line holds, and a document behind it.
+    them (0: all) and, if it has a `search`, looks for `name`. `totals` are rows below the others,
+    of the same columns. `sort` is the column by which rows are ranked, largest first, "" for
+    another order. `variants` are other rows for the same columns by their label, `label` is that of
+    `frame`. `opens` is what a row of it leads to in a page. `strong` is a column of flags, shown or
+    not: its rows stand out. If columns do not fit and `repeated` is set, none is left out: the rest
+    goes into further tables, each after the first `repeated` columns. Rows of a `nested` one are a
+    tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are other rows, for
+    output in which nothing unfolds. `below` is a column of texts that a terminal prints below each
+    row, as much as a line holds, and a document behind it.
     """
 
     key: str
@@ -99,7 +99,7 @@ class TableView(Struct, frozen=True, eq=False):
 
     @property
     def printed(self) -> pl.DataFrame:
-        """The rows of a terminal and of a document."""
+        """The rows that a terminal and a document show."""
         return self.frame if self.paper is None else self.paper
 
     @property
@@ -126,12 +126,12 @@ class Figure(Struct, frozen=True, eq=False):
 
 
 class Part(Struct, frozen=True, eq=False):
-    """Below `title` a sentence, findings, a figure, a table, names with values, small print.
+    """A part of a section: below `title` a sentence, findings, a figure, a table, names with
+    values, small print.
 
-    `anchor` is what a link to it names; `beside` stands next to the part before if there is
-    room, `folded` is only its title until a reader opens it. A part that holds nothing but texts is
-    left out unless it is `always` worth them; a `quiet` one recedes. `noun` is what its findings
-    call commands.
+    `anchor` is what a link to it names; `beside` puts it next to the part before if there is room,
+    `folded` shows only its title until a reader opens it. A part that has nothing but texts is left
+    out unless `always` is set; a `quiet` one recedes. `noun` is what its findings call commands.
     """
 
     title: str = ""
@@ -156,7 +156,7 @@ class Part(Struct, frozen=True, eq=False):
 
 
 class SectionGroup(StrEnum):
-    """What sections are about; in this order they are in a report and in a page's contents."""
+    """Topics of sections, in the order of a report and of a page's contents."""
 
     SUMMARY = "summary"
     FINDINGS = "findings"
@@ -166,8 +166,8 @@ class SectionGroup(StrEnum):
 
 
 class Section(Struct, frozen=True, eq=False):
-    """Parts under a heading, if it has a `title`, which is its name in the list of contents, below
-    that of its `group`."""
+    """A section of a report: `parts` below the heading `title`, if it has one. The contents list it
+    by its title, below its `group`."""
 
     key: str
     title: str = ""
@@ -189,9 +189,9 @@ class SectionKind(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
-    what is missing, and whether any time is (`lost`), how the run compares with its baseline, key
-    figures, the accounting."""
+    """The head of a report: one sentence, what ran (`subject`), that a selection is shown, what is
+    missing, and whether any time is (`lost`), how the run compares with its baseline, key figures,
+    the accounting."""
 
     headline: str
     subject: tuple[str, ...] = ()
@@ -204,9 +204,9 @@ class Summary(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """A finding in brief: its `title`, in words the `gain` of following it, at most, and the
-    `change` that gets it. Of an `outcome` the title is what to do, `gain` what the run takes before
-    and after, `change` what to know beside it; a finding may call for it."""
+    """A finding in brief: its `title`, the max `gain` of following it, in words, and the `change`
+    that achieves it. If it is an `outcome`, the title is what to do, `gain` the run's time before
+    and after, `change` a remark, and `finding` the one that calls for it, if any."""
 
     finding: Finding | None
     title: str
@@ -221,10 +221,10 @@ class Opening(Struct, frozen=True, eq=False):
 
     `subject` is what ran on what, `selection` that tables show a part of the run, `against` how it
     compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
-    steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
-    if something is wrong. `submodules` and `shapes` are the largest, with a name each for what
-    stands above them, `advice_total` what all advice comes to, if that is more than one,
-    `advice_notes` what is said below it. `sections` are those to read next, by key.
+    steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert` if
+    something is wrong. `submodules` and `shapes` are tables of the largest ones, `advice_total` is
+    the gain of all advice together, if there are several, `advice_notes` are remarks below it.
+    `sections` are those to read next, by key.
     """
 
     headline: str
@@ -245,8 +245,8 @@ class Opening(Struct, frozen=True, eq=False):
 
 class Report(Struct, frozen=True, eq=False):
     """A summary and the sections that have something to show, in their order. `verdicts` say what
-    passed and what failed: a document has them at its head, a terminal, which is read from its end,
-    there. The report of a run has an `opening`."""
+    passed and what failed: a document has them at its head, a terminal at its end, which is read
+    first. The report of a run has an `opening`."""
 
     summary: Summary
     sections: tuple[Section, ...] = field(default_factory=tuple)
@@ -266,7 +266,7 @@ Theme = Literal["light", "dark"]
 
 
 class Colour(Struct, frozen=True):
-    """The same thing on a light and on a dark surface, each "#rrggbb"."""
+    """A colour for a light and for a dark surface, each "#rrggbb"."""
 
     light: str
     dark: str

@@ -74,7 +74,7 @@ TABLES = (
 )
 
 
-# --- What a producer's files tell, and what a report lacks if they do not, in words.
+# --- What a producer's files contain, and what a report lacks if they do not, in words.
 #
 # The codes are an open set (`Importer.capabilities`): those of other packages stand for
 # themselves.
@@ -135,7 +135,7 @@ _ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to recor
 }
 
 
-_NEEDED = {"timeline": said("start times")}  # codes that are no words of a reader
+_NEEDED = {"timeline": said("start times")}  # codes that are not readers' words
 RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
     "timeline": frozenset(
         (
@@ -152,12 +152,12 @@ RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
     "launches": frozenset(("blocking_copies", "host_bound", "idle_gaps", "scheduler_sync")),
     "memory": frozenset(("decode_peak", "little_headroom")),
 }
-"""By code the rules that find nothing without it, or hardly anything."""
+"""By code: the rules that find nothing, or hardly anything, without such data."""
 
 
 def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
-    """By what the trace lacks the rules that could not be checked, each once, and how to record
-    it, "" if nobody knows."""
+    """Return, by code of missing data, the rules that could not be checked, each once, and how to
+    record that data, "" if unknown."""
     producer = analysis.inputs.run.info.producer
     found: dict[str, tuple[frozenset[str], str]] = {}
     seen = frozenset(finding.rule for finding in analysis.findings)  # these were
@@ -179,8 +179,8 @@ def _advice(code: str, producer: str, analysis: Analysis) -> str:
 
 
 def unchecked_lines(analysis: Analysis) -> Iterator[Said]:
-    """What rules need that could not be checked, and how to record it:
-    `"5 need shapes: Record with record_shapes=True"`."""
+    """Yield what unchecked rules need, and how to record it: `"5 need shapes: Record with
+    record_shapes=True"`."""
     for code, (some, advice) in unchecked(analysis).items():
         given = {"number": len(some), "what": said(_NEEDED.get(code, code))}
         text = said("{number} need {what}", **given)
@@ -191,26 +191,26 @@ def unchecked_lines(analysis: Analysis) -> Iterator[Said]:
 
 
 def unchecked_text(analysis: Analysis) -> Said | None:
-    """These as one text; None if all rules could be checked."""
+    """Return the `unchecked_lines` as one text; None if all rules could be checked."""
     parts = list(unchecked_lines(analysis))
     return joined("; ", parts) if parts else None
 
 
 def recorded(codes: Collection[str]) -> list[str]:
-    """What is recorded, in the order of the meanings; codes without one at the end."""
+    """Return what files with these `codes` contain, in the order of `_MEANINGS`; codes without a
+    meaning come last."""
     known = [meaning for code, meaning in _MEANINGS.items() if code in codes]
     return known + sorted(set(codes) - _MEANINGS.keys())
 
 
 def not_recorded(codes: Collection[str]) -> list[str]:
-    """What other producers tell and these never do; not graphs' captures, of torch alone, nor
-    averages, of what has no times, nor requests and
-    stages, of servers."""
+    """Return what other producers record and this one never does. Left out: captures of graphs
+    (torch only), averages (of profiles without times), requests and stages (of servers)."""
     lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE, "averages", "requests", "stages"}
     return [meaning for code, meaning in _MEANINGS.items() if code in lacking]
 
 
-# --- What is said of that something was executed and is not in the trace.
+# --- What reports say about data that is not in the trace.
 
 
 _WITHOUT_ADVICE: dict[NoteCode, Said] = {
@@ -221,11 +221,11 @@ _WITHOUT_ADVICE: dict[NoteCode, Said] = {
 
 
 def what_happened(drop: Drop) -> Said:
-    """What is said of a drop without what to do about it, for who says that in the same breath."""
+    """Return the sentence about a drop without advice, for callers that give advice themselves."""
     return worded_note(drop.detail, _WITHOUT_ADVICE.get(drop.detail.code))
 
 
-# --- What is said of how an imported run was recorded: what tells its calls.
+# --- Sentences about missing data, and about how the calls of an imported run were identified.
 
 
 SENTENCES: Sentences = {
@@ -435,13 +435,13 @@ SENTENCES: Sentences = {
 }
 
 
-# --- What a foreign trace cannot tell, said once in the section that lacks it.
+# --- What a foreign trace lacks, stated once in the section that needs it.
 
 
 def missing_parts(section: str, analysis: Analysis) -> Iterator[Part]:
-    """A line for each capability that the run's producer lacks and the section needs, one of all
-    that rules need below findings. Nothing for runs that were captured here, whose producer states
-    none."""
+    """A line for each capability that the section needs and the run's producer lacks; below
+    findings, one line about all that rules need. Nothing for captured runs, whose producer states
+    no capabilities."""
     producer = analysis.inputs.run.info.producer
     lacking = _lacking(analysis)
     for code in lacking:
@@ -459,7 +459,7 @@ def missing_parts(section: str, analysis: Analysis) -> Iterator[Part]:
 
 
 def _lacking(analysis: Analysis) -> list[str]:
-    """What sections need and the run's producer does not tell."""
+    """Return the codes of data that sections need and the run's producer does not record."""
     capabilities, calls = analysis.inputs.run.info.capabilities, analysis.inputs.run.calls
     if not capabilities:
         return []
@@ -467,7 +467,7 @@ def _lacking(analysis: Analysis) -> list[str]:
     if not any(map(is_accelerator, calls["device"].cast(pl.String).unique())):
         lacking = [code for code in lacking if code not in ("launches", "memory")]  # of the host
     if "timeline" in lacking and "launches" in lacking:
-        lacking.remove("launches")  # nobody knows either why devices waited
+        lacking.remove("launches")  # causes of waits need them too
     return lacking
 
 

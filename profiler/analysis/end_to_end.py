@@ -171,16 +171,15 @@ STAGES: tuple[Column, ...] = (
 #
 #     calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
 #
-# Waiting for a device is no host work. What was not recorded or carried over counts nowhere, nor
-# does the profiler's own work, but where a tile was at the same time. Tiles outside of their
-# pipeline call are in no stage and show in the residual's share. The account of the run is the sum
-# over its pipeline calls. If a run does not tell what belongs to which, it is accounted for as if
-# it were one.
+# Waiting for a device is no host work. Time that was not recorded or carried over does not count,
+# nor does the profiler's own work, except during a tile. Tiles outside of their pipeline call are
+# in no stage and show in the residual's share. The account of the run is the sum over its pipeline
+# calls. If it is unknown which work belongs to which pipeline call, all are accounted for as one.
 
 
 class _Balance(Struct, frozen=True, eq=False):
-    """Pipeline calls against their stages, in ns: `elapsed`, `calls`, `host` and `idle` are int64
-    [pipeline calls, stages], the rest is of each pipeline call, int64 [p]."""
+    """Times of pipeline calls and of their stages, in ns: `elapsed`, `calls`, `host` and `idle` are
+    int64 [pipeline calls, stages], the others are per pipeline call, int64 [p]."""
 
     elapsed: Times
     calls: Times
@@ -194,13 +193,13 @@ class _Balance(Struct, frozen=True, eq=False):
 
     @property
     def accounted(self) -> Times:
-        """What the stages of each pipeline call account for, int64 [p]."""
+        """Time that the stages of each pipeline call account for, int64 [p]."""
         sums: Times = (self.calls + self.host + self.idle).sum(axis=1)
         return sums
 
     @property
     def unexplained(self) -> Times:
-        """What is missing, and what sticks out, of each pipeline call; int64 [p]."""
+        """Unaccounted time of each pipeline call, plus its tiles outside of it, int64 [p]."""
         return self.end_to_end - self.accounted + self.outside
 
     def of_stages(self) -> list[tuple[int, int, int, int]]:
@@ -211,7 +210,7 @@ class _Balance(Struct, frozen=True, eq=False):
 
 
 def _balance(rows: StageRows, *, apart: bool) -> _Balance:
-    """The balance of each pipeline call; of all as if they were one, if not `apart`."""
+    """The balance of each pipeline call, or of all as one if not `apart`."""
     axis, count = rows.axis, len(rows.axis.pipelines.numbers)
     groups = [axis.of_pipeline(code) for code in range(count)] if apart else [axis.of_all()]
     in_span = axis.pipelines.code_of(rows.stage_spans)
@@ -244,7 +243,7 @@ def _balance(rows: StageRows, *, apart: bool) -> _Balance:
 
 
 def _outside(group: GroupAxis) -> int:
-    """How long tiles were outside of their pipeline call."""
+    """Return how long tiles lie outside of their pipeline call, in ns."""
     return Stretches.union(group.begin, group.end).minus(group.windows).length
 
 
@@ -326,8 +325,8 @@ def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
 def _stage_table(
     rows: StageRows, balance: _Balance, accounting: Accounting, *, known: bool
 ) -> pl.DataFrame:
-    """The stages, those without a span included; nulls if the accounting is not possible. `known`
-    is whether it was recorded when commands ran."""
+    """The table of stages, including those without a span; nulls if the accounting is not possible.
+    `known` says whether the times of commands were recorded."""
     possible, end_to_end = accounting.possible, accounting.end_to_end_ns
     begun = pl.concat([stage_starts(rows.stage_spans), stage_starts(rows.calls)])
     count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
@@ -353,7 +352,7 @@ def _stage_table(
 
 
 def _recorded(rows: StageRows) -> dict[str, int]:
-    """How long the spans of each stage lasted: their union."""
+    """Return the union of the spans of each stage, in ns."""
     spans = rows.stage_spans.with_columns(pl.col("stage").cast(pl.String))
     return {
         str(name): union_length(some["start_ns"].to_numpy(), ends(some))
@@ -371,7 +370,7 @@ def _pipeline_table(
     known: bool,
 ) -> pl.DataFrame:
     """The pipeline calls that have a span, each accounted for by itself; nulls if that is not
-    possible. `known` is whether it was recorded when commands ran."""
+    possible. `known` says whether the times of commands were recorded."""
     groups = len(pipelines.numbers)
     if not groups:
         return empty(PIPELINES)
@@ -461,8 +460,8 @@ def accounting(of: Inputs) -> Accounting:
 
 @shared
 def work_in_no_call(of: Inputs) -> int:
-    """How long accelerators worked outside of tiles while the host did not, in ns: no idle time of
-    theirs, though it is in `idle_ns`."""
+    """Return how long accelerators worked outside of tiles while the host did not, in ns. It is in
+    `idle_ns` although they were not idle."""
     commands, group = of.everything, of.axis.of_all()
     on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), True])
     works = (commands.call < 0) & ~on_cpu[commands.device] & device_work(commands.category)
@@ -502,13 +501,13 @@ TABLES = (
 
 
 def measured_apart(analysis: Analysis) -> bool:
-    """Whether nobody knows how often a pipeline calls the components, each of which was measured by
-    itself: their sum is no end-to-end time."""
+    """Whether components were measured one by one and how often a pipeline calls them is unknown.
+    Their sum is then no end-to-end time."""
     return are_single(analysis.drops)
 
 
 def at_once(account: Accounting) -> str:
-    """How many pipeline calls ran at the same time as another, and what the times are of."""
+    """Return how many pipeline calls ran concurrently with another, and what times refer to."""
     calls = counted(account.pipelines, "pipeline call")
     number = count(account.overlapping)
     together = said(
@@ -532,13 +531,12 @@ def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
 
 
 def carried_over(analysis: Analysis) -> list[tuple[str, int]]:
-    """Devices that worked on what had been launched before the recording started, and how long, in
-    ns."""
+    """Devices that worked on commands launched before the recording, and how long, in ns."""
     rows = analysis.devices.select("device", "carried_over_ns").rows()
     return [row for row in rows if row[1]]
 
 
-# --- What is said of the accounting.
+# --- Sentences about the accounting.
 
 
 SENTENCES: Sentences = {
@@ -557,8 +555,8 @@ _BESIDE = 0.005  # of the time that it is a part of: less is not shown beside it
 
 
 def iteration_notes(analysis: Analysis) -> Iterator[Said]:
-    """How long an iteration is on average, of those whose calls all have their work, and how much
-    of the run lies outside of all."""
+    """Yield the mean time of an iteration, of those whose calls all have their work, and the run's
+    time before the first, between them and after the last."""
     account, run = analysis.accounting, analysis.inputs.run
     place = pl.struct("pipeline", "iteration")
     lost = run.calls.filter(pl.col("call").is_in(run.info.workless), pl.col("iteration") >= 0)
@@ -590,7 +588,8 @@ def iteration_notes(analysis: Analysis) -> Iterator[Said]:
 
 
 def _with_missing(what: Said, whole_ns: float, missing_ns: float) -> Said:
-    """`what` lasted `whole_ns`, with how much of it was not recorded if that is worth a word."""
+    """Append to `what`, which lasted `whole_ns`, how much was not recorded, unless it is
+    negligible."""
     if missing_ns < _BESIDE * whole_ns or not missing_ns:
         return what
     return said("{what}, {missing} of it not recorded", what=what, missing=duration(missing_ns))

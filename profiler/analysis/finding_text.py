@@ -46,10 +46,10 @@ from profiler.trace.manifest_fields import Fields, stated
 # --- What rules measure against: the run's time, shares of it, and what untraced calls add.
 
 
-MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
-MOSTLY_IN_GRAPHS = 0.5  # of the commands: who launches as much by graphs needs no advice to do so
+MATERIAL = 0.01  # of end to end: less is within the spread of repeated runs
+MOSTLY_IN_GRAPHS = 0.5  # of the commands: from here on, no advice to use graphs
 _NOTHING = 0.0005  # of end to end: less reads as 0.0 %
-UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they cannot tell
+UNLABELLED = "unlabelled"  # importers' name for calls of an unknown submodule
 _MOST_CALLS = 8  # that a finding names
 _QUEUES = frozenset(("cuda", "mps", "rocm", "xpu"))  # kinds of devices whose work is launched ahead
 
@@ -61,18 +61,18 @@ def end_to_end_ns(analysis: Analysis) -> int:
 
 
 def is_nothing(gain_ns: float, total_ns: float) -> bool:
-    """Whether a gain of a run that takes `total_ns` reads as none: no number is said of it."""
+    """Whether a gain is too small to state, for a run that takes `total_ns`."""
     return gain_ns <= _NOTHING * total_ns
 
 
 def share(part_ns: float, whole_ns: float) -> float:
-    """`part_ns / whole_ns`, 0 of nothing."""
+    """`part_ns / whole_ns`, 0 if `whole_ns` is 0."""
     return part_ns / whole_ns if whole_ns > 0 else 0.0
 
 
 def whole_of(analysis: Analysis, submodule: str) -> float:
-    """What a sum over a submodule's calls is a share of, in ns: the end-to-end time, as many times
-    as these calls ran at once, on devices of their own."""
+    """Return what a sum over a submodule's calls is a share of, in ns: the end-to-end time, times
+    how many of these calls ran concurrently, on devices of their own."""
     rows = zip(
         *(analysis.submodules[name] for name in ("submodule", "elapsed_ns", "share")), strict=True
     )
@@ -83,8 +83,7 @@ def whole_of(analysis: Analysis, submodule: str) -> float:
 
 
 def accelerators(analysis: Analysis) -> pl.DataFrame:
-    """The rows of the idle table that are of accelerators whose busy time is known; none without
-    calls."""
+    """The idle table's rows of accelerators whose busy time is known; none without calls."""
     rows = analysis.idle if len(analysis.calls) else analysis.idle.clear()
     unknown = busy_unknown(analysis.inputs.run.info.health)
     known = [is_accelerator(name) and name not in unknown for name in rows["device"]]
@@ -104,7 +103,7 @@ def has_queues(analysis: Analysis) -> bool:
 
 
 def unaligned(analysis: Analysis) -> bool:
-    """Whether nothing relates the clock of some device to that of another."""
+    """Whether the clock of some device could not be aligned with another's."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
 
 
@@ -122,8 +121,8 @@ def captures_and_replays(analysis: Analysis) -> bool:
 
 
 def in_graphs_share(analysis: Analysis, device: str | None = None) -> float:
-    """The share of the launched commands, of a device if one is given, that launches of CUDA or HIP
-    graphs launched."""
+    """The share of launched commands, of a device if one is given, that were launched by launches
+    of CUDA or HIP graphs."""
     run = analysis.inputs.run
     flows = run.flows.select(
         by=run.commands["layer"].gather(run.flows["source"]),
@@ -137,13 +136,13 @@ def in_graphs_share(analysis: Analysis, device: str | None = None) -> float:
 
 
 def of_server(analysis: Analysis) -> bool:
-    """Whether devices are the models of a server, which tells of no hardware."""
+    """Whether the run is of a server, whose devices are models, not hardware."""
     return "requests" in analysis.inputs.run.info.capabilities
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """`frame`, which has the column `submodule`, with `names` times all calls over traced calls:
-    what was measured in traced calls stands for the others."""
+    """Return `frame` with the columns `names` scaled from traced calls to all calls of each
+    `submodule`, a column of `frame`."""
     if frame.is_empty():
         return frame
     submodules = analysis.submodules.select("submodule", "calls", "traced_calls").iter_rows()
@@ -153,7 +152,7 @@ def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame
 
 
 def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object) -> Where:
-    """Where the calls of a submodule are; `columns` are further fields of `Where`."""
+    """Return where the calls of a submodule are; `columns` are further fields of `Where`."""
     rows = analysis.calls
     if submodule is not None:
         rows = rows.filter(pl.col("submodule") == submodule)
@@ -166,9 +165,9 @@ def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object
 
 
 def works_behind(analysis: Analysis) -> str:
-    """A GPU with a queue on which calls were captured without their operators, and that has not
-    noted when it worked on them, "" without one: a call returns once its work is launched, and what
-    the host waits for it lies between calls."""
+    """A GPU with a queue whose calls were captured without operators and without device times, ""
+    if there is none. Such a call returns once its work is launched, so that the host waits for it
+    between calls."""
     if analysis.run.producer != "capture":
         return ""
     recorded = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
@@ -178,10 +177,10 @@ def works_behind(analysis: Analysis) -> str:
     return next((name for name in missing if device_kind(name) in _QUEUES), "")
 
 
-# --- Names with their values as people read them: with the unit, in one line where they nest.
+# --- Names with their values as people read them: with the unit, in one line if they nest.
 
 
-_ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
+_ENTRIES = 12  # of a nested mapping; a longer one, such as modules, is a count
 
 
 def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
@@ -192,7 +191,8 @@ def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
 def grouped_by_name(
     title: str, mapping: Mapping[str, Fields], called: Mapping[str, str] = MappingProxyType({})
 ) -> Group:
-    """What is stated of each name, a row each; `called` has other words for some of its keys."""
+    """Return a group with a row for each name and what is stated of it; `called` renames some
+    keys."""
     rows = []
     for name, fields in mapping.items():
         pairs = ((called.get(key, key), text) for key, text in _pairs(stated(fields)) if text)
@@ -230,10 +230,9 @@ def _text(value: Any) -> str:
 
 # --- What reports call the commands of devices: their producer's word.
 #
-# Tables and data have the column `commands` whatever ran. A reader of a GPU's report has it
-# headed
-# *kernels* if it counts these, as other tools call them, and *events* if what the host did
-# to launch them is among it, of ONNX Runtime's *nodes*, of torch's on a CPU *operators*.
+# Tables and data have the column `commands` whatever ran. Its heading is *kernels* for GPUs, or
+# *events* if the host's launches count too, *nodes* for ONNX Runtime, and *operators* for torch on
+# a CPU.
 
 
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
@@ -316,14 +315,14 @@ def all_events(noun: Noun) -> Said:
 
 
 def of_devices(noun: Noun) -> Mapping[str, str]:
-    """What names of counts of the devices' commands become: `commands`, `commands outside
+    """Return readers' names for counts of the devices' commands: `commands`, `commands outside
     calls`."""
     own = _ON_DEVICES[noun]
     return {"commands": own, "commands outside calls": f"{own} outside calls"}
 
 
 def on_gpus(analysis: Analysis) -> bool:
-    """Whether the accelerators of a run are GPUs, all of them, as its producer recorded them."""
+    """Whether all accelerators of a run are GPUs, as its producer recorded them."""
     kinds = _kinds(analysis) - {"cpu"}
     return bool(kinds) and kinds <= _GPUS
 
@@ -347,7 +346,7 @@ def _kinds(analysis: Analysis) -> set[str]:
 
 
 def with_nouns(part: Part, noun: Noun) -> Part:
-    """A part as readers of a run whose commands are called `noun` call things."""
+    """Return `part` with its findings and table calling commands `noun`."""
     part = replace(part, noun=noun) if part.findings else part
     view = part.table
     label = _LABELS[noun].get(view.key) if view is not None else None
@@ -362,7 +361,7 @@ def with_nouns(part: Part, noun: Noun) -> Part:
 
 # --- Title, caveat and recommendation of findings.
 #
-# A rule has those of its findings, beside the function that finds them.
+# A rule declares them beside the function that makes its findings.
 
 
 class Words(Struct, frozen=True):
@@ -378,7 +377,7 @@ class Words(Struct, frozen=True):
 class Rule:
     """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says:
     templates with names of the evidence and of `Where`, or a function that makes them of a finding.
-    `change` is what to do about it in at most 72 characters, or makes it of a finding; None: the
+    `change` is what to do about it in at most 72 characters, or a function that makes it; None: the
     whole recommendation. Its name is that of `find`."""
 
     find: Callable[[Analysis], Finding | Iterable[Finding] | None]
@@ -398,7 +397,7 @@ def rules() -> Mapping[str, Rule]:
 
 
 def words(finding: Finding) -> Words:
-    """What a finding says; of a rule that nobody wrote sentences for its name."""
+    """Return the texts of a finding; only the name of its rule if that has no texts."""
     rule = rules().get(finding.rule)
     if rule is None:
         return Words(Said(finding.rule.replace("_", " ")), "", "")
@@ -416,7 +415,8 @@ def words(finding: Finding) -> Words:
 
 
 def change(finding: Finding) -> str:
-    """What to do about it, in one line: what its rule says, else its whole recommendation."""
+    """Return what to do about a finding, in one line: what its rule says, else its whole
+    recommendation."""
     rule = rules().get(finding.rule)
     change = rule.change if rule is not None else None
     if callable(change):
@@ -427,7 +427,7 @@ def change(finding: Finding) -> str:
 
 
 def has_other_advice(finding: Finding, runtime: Runtime) -> bool:
-    """Whether a run of that kind gets other advice than one of torch."""
+    """Whether a finding's advice for `runtime` differs from that for torch."""
     of_it = dataclasses.replace(finding, evidence={**finding.evidence, "runtime": runtime})
     return words(of_it).recommendation != words(finding).recommendation or change(of_it) != change(
         finding
@@ -444,7 +444,8 @@ _SAVED = (*_GAINS, "saved_ns", "without_them_ns")
 
 
 def gained(finding: Finding) -> str | None:
-    """What a replay says that following the finding gains; None if it says nothing."""
+    """Return the sentence about what following the finding gains by replay; None without a
+    replay."""
     if "gain_ns" not in finding.evidence:
         return None
     given = {**texts(finding), **_gains(finding)}
@@ -464,19 +465,19 @@ def gained(finding: Finding) -> str | None:
 
 
 def _gains(finding: Finding) -> dict[str, str]:
-    """The gains of a replay that are nothing, in words."""
+    """The word "nothing" for each gain of a replay that is too small to state."""
     return {name: said("nothing") for name in _GAINS if is_no_gain(finding, name)}
 
 
 def is_no_gain(finding: Finding, name: str) -> bool:
-    """Whether a gain of the evidence is nothing, and not because there is none of that name."""
+    """Whether the evidence has a gain of that name and it is too small to state."""
     gain_ns = number(finding, name)
     return name in finding.evidence and is_nothing(gain_ns, _total_ns(finding))
 
 
 def saving(finding: Finding) -> Said | None:
-    """What following it saves, as far as that is known: `"at most 451 ms"`; None if that is not
-    known, or nothing."""
+    """Return what following a finding saves: `"at most 451 ms"`; None if it is unknown, or
+    nothing."""
     most_ns = number(finding, "gain_high_ns") if "gain_ns" in finding.evidence else finding.cost_ns
     if most_ns is None or is_nothing(most_ns, _total_ns(finding)):
         return None
@@ -488,13 +489,13 @@ def saving(finding: Finding) -> Said | None:
 
 
 def _total_ns(finding: Finding) -> float:
-    """The end-to-end time of its run; 0 if its cost does not tell."""
+    """The end-to-end time of the finding's run, in ns; 0 if its cost is unknown."""
     return (finding.cost_ns or 0) / finding.cost_share if finding.cost_share else 0.0
 
 
 def texts(finding: Finding) -> dict[str, str]:
-    """The evidence, what it is about and `cost_share` as people read them, by name; with plain
-    spaces, since titles stand in files too."""
+    """Return evidence, location and `cost_share` of a finding as readable texts, by name; with
+    plain spaces, since titles are in files too."""
     values: dict[str, Value | None] = {
         field.name: getattr(finding.where, field.name) for field in fields(finding.where)
     }
@@ -515,7 +516,7 @@ def number(finding: Finding, name: str) -> float:
 
 def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tuple[str, str]]:
     """Names and values of the evidence as people read them; `noun` is what commands are called.
-    Long gaps have their time and number in one: a wait beside them may be mostly in others."""
+    Long gaps have time and number in one pair: a wait beside them may be mostly in other gaps."""
     long_gaps = {"gaps", "gap_ns"} <= finding.evidence.keys()
     nothing = {name for name in _SAVED if is_no_gain(finding, name)}
     nothing |= {"saved_share"} if "saved_ns" in nothing else set()
@@ -536,19 +537,20 @@ def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tup
         yield name, count(value) if whole and isinstance(value, int) else text
 
 
-# --- What is said of several devices of which the same was found: their names and ranges of values.
+# --- Texts of a finding about several devices: their names and ranges of values.
 
 
 _NAMED = 4  # devices, at most
 
 
 def on_several(found: Finding) -> bool:
-    """Whether it is of several devices."""
+    """Whether a finding is about several devices."""
     return "on_devices" in found.evidence
 
 
 def named_devices(found: Finding) -> Said:
-    """`tpu:0, tpu:1 and tpu:2`, of more how many and which: `8 devices (rocm:0, …, rocm:7)`."""
+    """Return the devices of a finding: `tpu:0, tpu:1 and tpu:2`, or if they are many `8 devices
+    (rocm:0, …, rocm:7)`."""
     names = found.evidence["on_devices"]
     assert isinstance(names, tuple)
     *others, last = map(str, names)
@@ -559,7 +561,7 @@ def named_devices(found: Finding) -> Said:
 
 
 def value_range(found: Finding, name: str) -> Said | str:
-    """`95 % to 97 %`, or one of them where they read the same."""
+    """`95 % to 97 %`, or one value if both read the same."""
     given = texts(found)
     low, high = given[f"least_{name}"], given[f"most_{name}"]
     return low if low == high else said("{low} to {high}", low=low, high=high)

@@ -47,7 +47,7 @@ from profiler.run.columns import STRING, Column, col, schema
 from profiler.text import Said, Value, counted, joined, plain_value, said
 from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
-# --- What a rule says of several ranks or devices alike, said once.
+# --- Findings of a rule that are alike on several ranks or devices, merged into one.
 
 
 _SHARES = {
@@ -56,19 +56,20 @@ _SHARES = {
     "idle_gaps": "gap_share",
     "transfers_exposed": "data_wait_share",
 }
-"""Rules that look at one device after the other, with the evidence that says how bad it is."""
+"""Rules that make a finding per device, and the evidence that says how bad it is."""
 _RANGES = ("gaps", *_SHARES.values())
 
 
 def once_for_all_ranks(found: Sequence[Finding]) -> list[Finding]:
-    """What a rule says of the devices of several ranks, of the one if it costs most; its
-    evidence `ranks` is of how many it says so."""
+    """Merge a rule's findings about several ranks into the one that costs most; its evidence
+    `ranks` is the number of ranks."""
     return _once(found, _of_ranks, _for_ranks)
 
 
 def once_for_all_devices(found: Sequence[Finding]) -> list[Finding]:
-    """What a rule says of several devices of one kind for one reason, of the one if it costs
-    most: its evidence `on_devices` names them, `least_…` and `most_…` are how far they differ."""
+    """Merge a rule's findings about several devices of one kind, for one reason, into the one that
+    costs most. Its evidence `on_devices` names them, `least_…` and `most_…` are the range of
+    values."""
     return _once(found, _of_devices, _for_devices)
 
 
@@ -77,7 +78,7 @@ def _once(
     key: Callable[[Finding], Hashable],
     together: Callable[[Finding, Sequence[Finding]], Finding],
 ) -> list[Finding]:
-    """The findings; those of one `key` that is not None as one."""
+    """The findings, with those of the same `key`, if it is not None, merged by `together`."""
     alike: dict[Hashable, list[Finding]] = {}
     for number, finding in enumerate(found):
         own = key(finding)
@@ -123,18 +124,18 @@ def _for_devices(worst: Finding, several: Sequence[Finding]) -> Finding:
     return replace(worst, evidence={**worst.evidence, "on_devices": names, **extremes})
 
 
-# --- What findings gain on a device with a queue: not the time of the work that goes, but what a
-# replay of the run's launches says.
+# --- Gains of findings on a device with a queue: by a replay of the run's launches, not the time of
+# the removed work.
 
 
-_NEAR = 0.01  # above the time of the work that goes: what is more is the host's
+_NEAR = 0.01  # above the time of the removed work: more than that is gained on the host
 
 
 def replayed(finding: Finding, gains: Gains, total_ns: int) -> Finding:
-    """`finding` with what following it gains; as it is where a replay says nothing of it.
+    """Return `finding` with its gain by replay; unchanged if the replay does not cover it.
 
-    `cost_ns` is what is gained with the host as it was recorded; of a gain that is more than the
-    work itself takes, `launching_ns` is how long the host took at most to launch that.
+    `cost_ns` is the gain with the host as recorded. If it exceeds the time of the removed work,
+    `launching_ns` is how long the host took at most to launch that work.
     """
     effect = finding.effect
     if effect is None or not all(map(gains.covers, effect.submodules)):
@@ -174,18 +175,17 @@ _MEDIUM = 0.05
 def find(
     analysis: Analysis, gains: Callable[[], Gains | None] = lambda: None
 ) -> tuple[Finding, ...]:
-    """What the rules find in `analysis`, worst first; `gains` makes the replays of its run.
+    """Return what the rules find in `analysis`, worst first; `gains` makes the replays of its run.
 
-    What a rule says of several ranks or devices alike is said once. In order of severity; within
-    one, what the trace itself lacks comes before what has a cost, the highest first, and before
-    what has none that is known.
+    Like findings about several ranks or devices are merged. The order is by severity; within one,
+    findings about the recording come first, then the highest cost, then unknown costs.
     """
     total = end_to_end_ns(analysis)
     found = [each for rule in rules().values() for each in _several(rule.find(analysis))]
     found = once_for_all_devices(once_for_all_ranks(found))
     known = gains() if any(each.effect is not None for each in found) else None
     if known is not None:
-        # What a replay says may lose time is no advice.
+        # Drop advice that may lose time, by replay.
         found = [replayed(each, known, total) for each in found]
         found = [each for each in found if _least_gain(each) >= 0]
     busy = _busy_of_submodules(analysis)
@@ -204,14 +204,14 @@ def find(
 
 
 def _busy_of_submodules(analysis: Analysis) -> dict[str, float]:
-    """How long any device worked for each submodule, in all of its calls."""
+    """Return how long any device worked for each submodule, in all of its calls, in ns."""
     rows = scaled(analysis, analysis.submodules.drop_nulls("submodule"), "busy_ns")
     return dict(rows.select("submodule", "busy_ns").iter_rows())
 
 
 def _within(finding: Finding, busy: Mapping[str, float]) -> Finding:
-    """`finding`, of which no replay tells the gain, with no higher cost than that any device works
-    for its submodules: what several do at once is gained once."""
+    """Limit the cost of a finding without a replay to the busy time of its submodules: what several
+    devices do concurrently is gained once."""
     effect = finding.effect
     if effect is None or not effect.less_ns or "gain_ns" in finding.evidence:
         return finding
@@ -227,8 +227,8 @@ def _least_gain(finding: Finding) -> float:
 
 
 def _of_runtime(finding: Finding, analysis: Analysis) -> Finding:
-    """`finding` with what executed the run, or the submodule that it is about, if the rule has
-    other advice for that."""
+    """Add to `finding` the runtime of its submodule, or of the run, if the rule has other advice
+    for it."""
     runtime = runtime_of(analysis, finding.where.submodule)
     if runtime is Runtime.TORCH or not has_other_advice(finding, runtime):
         return finding
@@ -242,8 +242,8 @@ def _several(found: Finding | Iterable[Finding] | None) -> Iterable[Finding]:
 
 
 def _weighed(finding: Finding, total: int) -> Finding:
-    """`finding` with the share of the run that its cost is, and its severity; as it is where
-    that is unknown."""
+    """`finding` with its severity and its cost as a share of the run; unchanged if its cost is
+    unknown."""
     if finding.cost_ns is None:
         return finding
     part = share(finding.cost_ns, total)
@@ -261,7 +261,7 @@ def evidence_text(finding: Finding) -> str:
 
 
 def findings_table(findings: Sequence[Finding]) -> pl.DataFrame:
-    """One row a finding (`FINDINGS`), in their order."""
+    """One row per finding (`FINDINGS`), in their order."""
     rows = [
         (
             finding.rule,
@@ -285,13 +285,13 @@ def findings_table(findings: Sequence[Finding]) -> pl.DataFrame:
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
-    """All findings, or that no rule has evidence."""
+    """Return the part that shows all findings, or that there are none."""
     return (findings_part(of.analysis),)
 
 
 def findings_part(analysis: Analysis) -> Part:
-    """The findings, worst first, and how many there are; of none how many rules were checked, and
-    what to record for the others."""
+    """The findings, worst first, and their number; if there are none, how many rules were checked
+    and what to record for the others."""
     found = analysis.findings
     lead = said("{findings}.", findings=counted(len(found), "finding"))
     if len(found) > 1:
@@ -305,8 +305,8 @@ def findings_part(analysis: Analysis) -> Part:
 
 
 def checked_text(analysis: Analysis) -> Said:
-    """`"14 rules checked, none applies; 3 need shapes: Record with record_shapes=True"`, of a run
-    without findings."""
+    """Return what a run without findings says: `"14 rules checked, none applies; 3 need shapes:
+    Record with record_shapes=True"`."""
     checked, rest = none_applies(analysis), unchecked_text(analysis)
     return checked if rest is None else joined("; ", [checked, rest])
 
@@ -337,7 +337,7 @@ _WORDS: tuple[Column, ...] = (
 
 
 def findings_frame(findings: Sequence[Finding]) -> pl.DataFrame:
-    """One row a finding (the columns of `WORDED`), in their order."""
+    """One row per finding (the columns of `WORDED`), in their order."""
     said = [words(finding) for finding in findings]
     return findings_table(findings).with_columns(
         pl.Series(column.name, [str(getattr(each, column.name)) for each in said], column.dtype)
@@ -346,7 +346,7 @@ def findings_frame(findings: Sequence[Finding]) -> pl.DataFrame:
 
 
 def _row(finding: Finding) -> dict[str, Any]:
-    """Codes and values, and the sentences that people read."""
+    """Return a finding as JSON has it: codes and values, and the sentences that people read."""
     said = plain(words(finding))
     values = plain(replace(finding, evidence={}, effect=None))
     values.pop("effect")  # replayed by now: `evidence` and `cost_ns` have what it comes to
@@ -366,7 +366,7 @@ WORDED = WordedTable(
 )
 
 
-# --- What is said of the codes in the evidence of findings.
+# --- Sentences about codes in the evidence of findings.
 
 
 SENTENCES: Sentences = {

@@ -1,9 +1,9 @@
 """FLOP and byte formulas: attention, convolutions, matmuls, norms, data movement.
 
 Counts follow `torch.utils.flop_counter`, the definitions at onnx.ai/onnx/operators and
-onnxruntime's `docs/ContribOperators.md`. A causal mask is the exception: scores above the
-diagonal count nothing, and those on it count half. `shapes.py` defines what counts as one
-operation and as a byte moved.
+onnxruntime's `docs/ContribOperators.md`. A causal mask is the exception: scores above the diagonal
+count nothing, and those on it count half. `flop_shapes.py` defines what counts as one operation and
+as a byte moved.
 
 Source of a count: its docstring, else `torch.utils.flop_counter`, as the sections below say.
 """
@@ -27,11 +27,11 @@ from profiler.analysis.flop_shapes import (
 
 # --- Attention: two products, `q @ kᵀ` and `scores @ v`; the softmax between them is not counted.
 #
-# Source of the count: `torch.utils.flop_counter.sdpa_flop_count`, but for causal masks, of which it
-# counts every score: if an operator tells that it has one (`is_causal`), the scores above the
-# diagonal count nothing, and those on it half, as in the flash-attention package's benchmarks and
-# in AMD's TraceLens. Other masks, and windows, count as if every score were computed. Scores are no
-# traffic: these operations keep them on the chip.
+# Source of the count: `torch.utils.flop_counter.sdpa_flop_count`, except for causal masks, of which
+# it counts every score: if an operator has one (`is_causal`), the scores above the diagonal count
+# nothing, and those on it half, as in the flash-attention package's benchmarks and in AMD's
+# TraceLens. Other masks, and windows, count as if every score were computed. Scores are no traffic:
+# these operations keep them on the chip.
 
 
 _KERNELS = ("flash_attn::", "flash_attn_3::", "aiter::fmha", "aiter::mha_fwd", "xformers::")
@@ -126,7 +126,8 @@ def multi_head(op: Operation) -> Work:
 
 
 def _products(op: Operation, queries: int, keys: int, hidden: int, out_hidden: int) -> Work:
-    """All `queries` of the batch, `hidden` wide over all heads, against `keys` each."""
+    """Return the work of all `queries` of a batch, `hidden` wide over all heads, against `keys`
+    each."""
     flops = 2 * queries * keys * (hidden + out_hidden)
     return Work(Family.ATTENTION, op.input(0).dtype, flops, op.inputs, op.outputs)
 
@@ -202,8 +203,8 @@ def transposed(op: Operation) -> Work:
 
 # --- Operations that treat every element on its own, and reductions.
 #
-# The count is that of the definition (`registry` says what counts as one operation); bytes are each
-# input and the result once. Source of the definitions: onnx.ai/onnx/operators,
+# The count is that of the definition (`flop_shapes.py` says what counts as one operation); bytes
+# are each input and the result once. Source of the definitions: onnx.ai/onnx/operators,
 # docs.pytorch.org/docs/stable/torch.html, onnxruntime's `docs/ContribOperators.md`.
 
 
@@ -229,7 +230,7 @@ _SEVERAL = {
     "aten::addcdiv": 3,
     "aten::lerp": 3,
 }
-_BOOLEAN = {  # what they give is true or false
+_BOOLEAN = {  # their results are booleans
     *("aten::eq", "aten::ne", "aten::lt", "aten::gt", "aten::le", "aten::ge"),
     *("aten::isnan", "aten::isinf", "aten::isfinite"),
     *("aten::logical_and", "aten::logical_or", "aten::logical_not", "aten::logical_xor"),
@@ -238,7 +239,7 @@ _RANKS = {"complex": 3, "float": 2, "bfloat": 2, "int": 1, "uint": 1, "bool": 0}
 
 
 def _together(inputs: tuple[Tensor, ...]) -> Tensor:
-    """What inputs of these shapes give under NumPy's rules, in torch's promoted type.
+    """Return what `inputs` broadcast to by NumPy's rules, in torch's promoted type.
 
     Raises DoesNotFit if they do not broadcast.
     """
@@ -254,7 +255,8 @@ def _rank(tensor: Tensor) -> int:
 
 
 def _result(op: Operation) -> tuple[Tensor, ...]:
-    """The outputs, or what the inputs broadcast to; in place, what is written over."""
+    """The outputs, or if they are unknown what the inputs broadcast to; an in-place operator writes
+    its first input."""
     if op.outputs:
         return op.outputs
     if op.op_type.startswith("aten::") and op.op_type.endswith("_"):
@@ -280,13 +282,14 @@ def _elementwise(op: Operation, operations: int) -> Work:
     "true_divide multiply leaky_relu exp2 log2 atan sinh cosh floor_divide",
 )
 def one_operation(op: Operation) -> Work:
-    """One operation an element of the result; a product of complex numbers six, a sum two."""
+    """One operation per element of the result; a product of complex numbers counts as six, a sum as
+    two."""
     return _elementwise(op, 1)
 
 
 @formula(" ".join(_SEVERAL))
 def several_operations(op: Operation) -> Work:
-    """Activations: the operations of their definition, an element of the result."""
+    """Activations: the operations of their definition, per element of the result."""
     return _elementwise(op, _SEVERAL.get(op.op_type) or _SEVERAL[op.op_type.removesuffix("_")])
 
 
@@ -306,8 +309,8 @@ def no_arithmetic(op: Operation) -> Work:
     aten="quantize_per_tensor quantize_per_channel",
 )
 def quantization(op: Operation) -> Work:
-    """A conversion, whose result has a type that is an argument: what is written is not known.
-    Source: torchao's `quant_primitives.py`."""
+    """A conversion whose result type is an argument, so that written bytes are unknown. Source:
+    torchao's `quant_primitives.py`."""
     return Work(Family.ELEMENTWISE, op.input(0).dtype, 0, op.inputs, op.outputs)
 
 
@@ -320,7 +323,7 @@ def dequantization(op: Operation) -> Work:
 
 @formula("Sum Mean", aten="sum_to_size")
 def sum_of_inputs(op: Operation) -> Work:
-    """ONNX's Sum of n inputs: n - 1 additions an element."""
+    """ONNX's Sum of n inputs: n - 1 additions per element."""
     return _elementwise(op, max(len(op.inputs) - 1, 1))
 
 
@@ -342,9 +345,9 @@ _RUNNING = ("aten::cumsum", "aten::cumprod")
     aten="sum mean amax amin max min prod cumsum cumprod argmax argmin any all norm nansum",
 )
 def reduction(op: Operation) -> Work:
-    """One operation an element of the input. If torch's result is not in the shapes, it has an
-    element at least. `aten::max` and `aten::min` of two tensors are elementwise, and sums along the
-    way (`cumsum`) are as many as the elements."""
+    """One operation per element of the input. A torch result that is not in the shapes has at least
+    one element. `aten::max` and `aten::min` of two tensors are elementwise; running sums (`cumsum`)
+    have as many elements as the input."""
     if op.op_type in _RUNNING:
         return Work(Family.REDUCTION, op.input(0).dtype, _flops(op, 1), op.inputs, op.inputs[:1])
     if len(op.inputs) == 2 and op.op_type in ("aten::max", "aten::min"):
@@ -368,7 +371,7 @@ def _reduction(op: Operation, operations: int) -> Work:
 
 
 def _flops(op: Operation, operations: int) -> int:
-    """`operations` an element of the first input, of floating-point numbers alone."""
+    """`operations` per element of the first input, 0 if it is not floating-point."""
     x = op.input(0)
     return operations * x.size if x.floating else 0
 
@@ -434,8 +437,8 @@ def aten_int_mm(op: Operation) -> Work:
     aten="linear _weight_int8pack_mm",
 )
 def aten_linear(op: Operation) -> Work:
-    """`aten::linear(x[…,K], w[N,K], b[N])`, and the like with quantized weights: their products are
-    counted, what quantizes x is not. Source: torch.nn.functional.linear; torch.ao.nn.quantized;
+    """`aten::linear(x[…,K], w[N,K], b[N])`, and the like with quantized weights: the product
+    counts, quantizing x does not. Source: torch.nn.functional.linear; torch.ao.nn.quantized;
     bitsandbytes' `autograd/_functions.py`."""
     x, weight = op.input(0), op.input(1)
     if not x.dims or not weight.dims or x.dims[-1] != weight.dims[-1]:
@@ -446,7 +449,7 @@ def aten_linear(op: Operation) -> Work:
 
 @formula("bitsandbytes::gemm_4bit")
 def packed_in_bytes(op: Operation) -> Work:
-    """`gemm_4bit(x[…,K], w[N·K/2,1], …)`: two weights a byte. Source: bitsandbytes' `_ops.py`."""
+    """`gemm_4bit(x[…,K], w[N·K/2,1], …)`: two weights per byte. Source: bitsandbytes' `_ops.py`."""
     x, packed = op.input(0), op.input(1)
     depth = x.dims[-1] if x.dims else 0
     if packed.dtype != "uint8" or not depth or 2 * packed.size % depth:
@@ -457,7 +460,7 @@ def packed_in_bytes(op: Operation) -> Work:
 
 @formula(aten="outer ger")
 def aten_outer(op: Operation) -> Work:
-    """`aten::outer(a[M], b[N])`: one multiplication an element of the result."""
+    """`aten::outer(a[M], b[N])`: one multiplication per element of the result."""
     a, b = op.input(0), op.input(1)
     out = a.like(a.size, b.size)
     return Work(Family.ELEMENTWISE, a.dtype, out.size, (a, b), (out,))
@@ -489,7 +492,7 @@ def onnx_matmul(op: Operation) -> Work:
 
 
 def _depth(factor: Tensor, m: int, n: int) -> tuple[int, bool]:
-    """K, and whether `factor` is the left one."""
+    """Return the inner size K of a product, and whether `factor` is the left one."""
     if not factor.dims:
         raise DoesNotFit
     a, b = (1, *factor.dims)[-2:]
@@ -513,9 +516,9 @@ def _is_factor(tensor: Tensor, dims: tuple[int, int]) -> bool:
 
 @formula("Einsum", aten="einsum")
 def einsum(op: Operation) -> Work:
-    """A sum of one factor is a transposition or a sum; of several, the equation is not in a trace.
+    """One input is transposed or summed; several do not fit, since traces lack the equation.
 
-    With one input and as many elements in the result nothing is computed. Source:
+    If the result has as many elements as the input, nothing is computed. Source:
     onnx.ai/onnx/operators/onnx__Einsum.html.
     """
     if len(op.inputs) != 1 or op.outputs is None:
@@ -542,7 +545,7 @@ def einsum(op: Operation) -> Work:
     "is_nonzero item _local_scalar_dense",
 )
 def view(op: Operation) -> Work:
-    """Another look at the same memory: nothing is moved. Dropout is one in inference."""
+    """A view of the same memory: nothing is moved. In inference dropout is one."""
     dtype = op.inputs[0].dtype if op.inputs else ""
     return Work(Family.VIEW, dtype, 0, (), ())
 
@@ -555,8 +558,8 @@ def whole(op: Operation) -> Work:
 
 @formula("Slice Split Gather GatherND GatherElements Expand SplitToSequence EyeLike")
 def part(op: Operation) -> Work:
-    """What is written was read, of the input no more than there is, and the indices; the rest of
-    the input is not touched."""
+    """Reads as much as is written, at most the whole input, and the indices. The rest of the input
+    is not touched."""
     if op.outputs is None:
         raise DoesNotFit
     x = op.input(0)
@@ -571,8 +574,8 @@ def part(op: Operation) -> Work:
     "upsample_trilinear3d",
 )
 def resample(op: Operation) -> Work:
-    """Traffic alone: how values are interpolated is not in the shapes, nor then the FLOPs. Of
-    torch's not even that: the size of the result is an argument."""
+    """Only bytes are known: FLOPs depend on the interpolation, which is not in the shapes. What
+    torch writes is unknown too: the size of the result is an argument."""
     return Work(Family.MOVEMENT, op.input(0).dtype, None, op.inputs, op.outputs)
 
 
@@ -610,8 +613,8 @@ def filled(op: Operation) -> Work:
 
 @formula("aten::embedding")
 def embedding(op: Operation) -> Work:
-    """One row of the table an index is read and written, of the table no more than there is.
-    Source: torch.nn.functional.embedding."""
+    """One row of the table per index is read and written; at most the whole table is read. Source:
+    torch.nn.functional.embedding."""
     table, index = op.input(0), op.input(1)
     out = table.like(*index.dims, *table.dims[1:])
     return Work(Family.MOVEMENT, table.dtype, 0, (_least(out, table), index), (out,))
@@ -619,8 +622,8 @@ def embedding(op: Operation) -> Work:
 
 @formula(aten="gather take_along_dim")
 def gather(op: Operation) -> Work:
-    """One element of the input an index is read and written. An index of several dims is often a
-    column that was expanded over the rows: of it a column is read at least."""
+    """One element of the input per index is read and written. An index of several dims is often a
+    column that was expanded over the rows: at least a column of it is read."""
     x, index = op.input(0), op.input(1)
     out = Tensor(x.dtype, index.dims)
     column = index.like(*index.dims[:-1]) if len(index.dims) > 1 else index
@@ -629,8 +632,8 @@ def gather(op: Operation) -> Work:
 
 @formula("aten::index_select")
 def index_select(op: Operation) -> Work:
-    """`x.index_select(dim, index)`: as many slices of x as there are indices, read and written.
-    Which dim is not in the shapes: the one that gives the least."""
+    """`x.index_select(dim, index)`: as many slices of x as there are indices, read and written. The
+    dim is not in the shapes: the one that moves least counts."""
     x, index = op.input(0), op.input(1)
     if not x.dims or len(index.dims) > 1:
         raise DoesNotFit
@@ -641,8 +644,8 @@ def index_select(op: Operation) -> Work:
 
 @formula("aten::index")
 def index_of_unknown(op: Operation) -> Work:
-    """`x[i, j]`: the indices are a list, which torch's events do not tell: how much of x is read
-    and written is not known."""
+    """`x[i, j]`: torch's events lack the indices, a list, so how much of x is read and written is
+    unknown."""
     x = op.input(0)
     return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, op.outputs, partly=op.outputs is None)
 
@@ -656,7 +659,7 @@ def store_cache(op: Operation) -> Work:
 
 
 def _least(taken: Tensor, source: Tensor) -> Tensor:
-    """What is read of `source` if `taken` comes from it: what is taken twice is read once."""
+    """Return what is read of `source` if `taken` comes from it: at most all of it."""
     return taken if taken.size <= source.size else source
 
 
@@ -678,11 +681,11 @@ def unknown_result(op: Operation) -> Work:
     return Work(Family.MOVEMENT, dtype, 0, op.inputs, op.outputs)
 
 
-# --- Normalizations: operations an element, by definition, each input and the result once.
+# --- Normalizations: operations per element, by definition, each input and the result once.
 #
 # mean (a sum), difference, square, sum of squares, product with the inverse deviation: five; RMS
 # norms have no mean and no difference: three. A scale and a shift are one each. What is computed
-# once a row (the quotient, the root) is not counted. Source: onnx.ai/onnx/operators
+# once per row (the quotient, the root) is not counted. Source: onnx.ai/onnx/operators
 # (LayerNormalization, GroupNormalization, RMSNormalization), onnxruntime's
 # `docs/ContribOperators.md` (SkipLayerNormalization), torch.nn.functional.
 
@@ -698,7 +701,8 @@ def _norm(op: Operation, operations: int) -> Work:
 
 
 def _affine(op: Operation) -> int:
-    """Scale and shift, an operation each: inputs that are smaller than the first."""
+    """Return the operations per element of scale and shift: one for each input that is smaller than
+    the first."""
     size = op.input(0).size
     return min(sum(1 <= t.size < size for t in op.inputs[1:]), 2)
 
@@ -709,7 +713,7 @@ def _affine(op: Operation) -> int:
     aten="layer_norm native_layer_norm group_norm native_group_norm instance_norm",
 )
 def with_mean(op: Operation) -> Work:
-    """Layer, group and instance norm: five operations an element, and scale and shift."""
+    """Layer, group and instance norm: five operations per element, plus scale and shift."""
     return _norm(op, _STATISTICS + _affine(op))
 
 
@@ -717,7 +721,7 @@ def with_mean(op: Operation) -> Work:
     "RMSNormalization SimplifiedLayerNormalization aiter::rms_norm", aten="rms_norm _fused_rms_norm"
 )
 def without_mean(op: Operation) -> Work:
-    """RMS norm: three operations an element, and the scale."""
+    """RMS norm: three operations per element, plus the scale."""
     return _norm(op, _RMS + _affine(op))
 
 
@@ -734,11 +738,11 @@ def after_skip(op: Operation) -> Work:
     "BatchNormalization", aten="batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm"
 )
 def batch_norm(op: Operation) -> Work:
-    """In inference a scale and a shift by known statistics: two operations an element."""
+    """In inference a scale and a shift by known statistics: two operations per element."""
     return _norm(op, 2)
 
 
 @formula("LpNormalization")
 def lp_norm(op: Operation) -> Work:
-    """A square, a sum and a quotient an element."""
+    """A square, a sum and a quotient per element."""
     return _norm(op, 3)

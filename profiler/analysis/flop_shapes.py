@@ -21,10 +21,10 @@ from math import prod
 
 from msgspec import Struct
 
-# --- The text in the column `shapes`, read: the tensors that a command took and gave.
+# --- Parse the text in the column `shapes`: the tensors that a command read and wrote.
 #
-# `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
-# producer does not tell; `bits16[…]` one of which the width is known. ` causal` behind the tensors:
+# `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type is not
+# recorded; `bits16[…]` one of which only the width is known. ` causal` behind the tensors:
 # attention whose scores lie below the diagonal; ` over 3072,6`: how many elements a generated
 # kernel goes over, and of a reduction how many for each. A text may end in ` part 2/5`: the
 # operator launched five commands, and the text is that of the whole operator.
@@ -81,11 +81,11 @@ class Tensor:
 
     @property
     def floating(self) -> bool:
-        """Whether arithmetic on it is floating-point arithmetic; a type not known counts as."""
+        """Whether arithmetic on it is floating-point arithmetic; assumed of unknown types."""
         return not self.dtype.startswith(("int", "uint", "qint", "quint", "bool"))
 
     def may_be(self, other: Tensor) -> bool:
-        """Whether the types may be the same: those of lists of tensors tell their width alone."""
+        """Whether the types may be the same: of members of tensor lists only the width is known."""
         if self.dtype == other.dtype:
             return True
         opaque = self.dtype.startswith("bits") or other.dtype.startswith("bits")
@@ -110,14 +110,15 @@ class Shapes(Struct, frozen=True):
 
 
 def parse_shapes(text: str | None) -> Shapes | None:
-    """Read a text; None if there is none or it is not of the grammar above."""
+    """Parse a text of the column `shapes`; None if there is none or it is not of the grammar
+    above."""
     if not text or len(text) > _LONGEST:
         return None
     return _remembered(text) if len(text) <= _SHORT else _parsed(text)
 
 
 def whole_text(text: str) -> str:
-    """A text without the ` part 2/5` that tells which command of its operator it is of."""
+    """A text without the ` part 2/5` that says which command of its operator it is of."""
     return _PART.sub("", text)
 
 
@@ -140,7 +141,7 @@ _remembered = lru_cache(4096)(_parsed)  # calls of a submodule, and analyses, se
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The dims that tensors of these dims have together under NumPy's rules, None for none."""
+    """The dims that these dims broadcast to by NumPy's rules, None if they do not."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(dims)) + dims for dims in shapes]
     dims = []
@@ -173,14 +174,14 @@ def _tensors(text: str) -> tuple[Tensor, ...] | None:
 #
 # FLOPs are the floating-point operations of the definition: a multiply-add counts as two (as in
 # `torch.utils.flop_counter`), exp, erf, tanh, sqrt and a division count as one, conversions and
-# integer arithmetic as none but in matrix products, if devices rate integers like floats.
-# Bytes are each input once and each output once: what must pass through memory when nothing of it
-# stays in a cache. Of an input of which an operation takes a part (a slice, rows by index, a pool
-# of keys and values) that part counts alone: bytes are what must be moved at least.
+# integer arithmetic as none but in matrix products, if devices rate integers like floats. Bytes are
+# each input once and each output once: what must pass through memory when nothing of it stays in a
+# cache. If an operation takes a part of an input (a slice, rows by index, a pool of keys and
+# values), only that part counts: bytes are what must be moved at least.
 
 
 class Family(StrEnum):
-    """What kind of computation it is: which of its neighbours it could be fused with."""
+    """Kind of a computation, which decides what it could be fused with."""
 
     MATMUL = "matmul"
     CONVOLUTION = "convolution"

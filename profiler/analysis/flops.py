@@ -38,8 +38,8 @@ from profiler.analysis.flop_shapes import (
 
 # --- How much work: FLOPs and bytes of an operation, from op type, shapes and types.
 #
-# Formulas are registered by operation type in the modules of this package; what none knows is
-# unknown and counted, never zero.
+# Formulas are registered by operation type in the modules of this package; work without one is
+# unknown and counted as such, never as zero.
 
 
 def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
@@ -59,11 +59,11 @@ def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
     return replace(work, part=shapes.part, parts=shapes.parts) if shapes else work
 
 
-# --- What an operation's sizes are, in the words of its family.
+# --- Sizes of an operation, as its family names them.
 
 
 def product_sizes(shapes: Shapes, work: Work) -> tuple[int, int, int, int] | None:
-    """Batch, M, K and N, from what it computes: 2·M·K·N operations for a result `[…,M,N]`."""
+    """Batch, M, K and N of a product from its work: 2·M·K·N operations for a result `[…,M,N]`."""
     out = work.writes[0] if work.writes else None
     if out is None or not out.size or not work.flops:
         return None
@@ -88,7 +88,8 @@ def tiled_sizes(op_type: str, shapes: Shapes, work: Work) -> tuple[int, ...]:
 def heads_and_lengths(
     op_type: str, shapes: Shapes
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Heads and lengths, each of queries and of keys; None if the order of dims is not known."""
+    """Heads and lengths of attention, each of queries and of keys; None if the order of dims is not
+    known."""
     found = formula_of(op_type)
     if found not in (heads_first, sequence_first) or len(shapes.inputs) < 2:
         return None
@@ -110,8 +111,8 @@ def heads_and_lengths(
 # be moved at least. A pointwise kernel has one element of the result a thread, so of a buffer with
 # more elements it counts as many as the result has. A reduction reads more than it writes; a buffer
 # that its result does not cover is cut to the result's rows where the name says that it cuts. The
-# sizes that a kernel goes over (`xnumel`, `r0_numel`), if the trace has them, tell the result: the
-# last tensor of that size, else the first, updated in place; and no buffer within them is cut.
+# sizes that a kernel goes over (`xnumel`, `r0_numel`), if the trace has them, determine the result:
+# the last tensor of that size, else the first, updated in place; and no buffer within them is cut.
 
 
 _CUTS = re.compile(
@@ -122,9 +123,9 @@ _CUTS = re.compile(
 
 @formula(prefixes=("triton_poi_", "triton_red_", "triton_per_"))
 def triton(op: Operation) -> Work:
-    """Of each pointer's tensor what passes through memory at least; the last is what is written,
-    or the first, if it is updated in place. What is computed is not in the shapes: FLOPs are not
-    known. Source of the order of pointers: torch's `torch/_inductor/codegen/triton.py`."""
+    """The least that passes through memory of each pointer's tensor. The last one is written, or
+    the first if it is updated in place. FLOPs are unknown. Source of the order of pointers: torch's
+    `torch/_inductor/codegen/triton.py`."""
     if not op.inputs:
         raise DoesNotFit
     pointwise = op.op_type.startswith("triton_poi_")
@@ -156,7 +157,7 @@ def _in_place(first: Tensor, last: Tensor) -> bool:
 
 
 def _of_result(tensor: Tensor, result: Tensor) -> Tensor:
-    """What a thread for each element of the result reads of a buffer at most."""
+    """Return the most of a buffer that is read by one thread per element of the result."""
     if tensor.size <= result.size:
         return tensor
     if len(tensor.dims) == len(result.dims):
@@ -165,8 +166,8 @@ def _of_result(tensor: Tensor, result: Tensor) -> Tensor:
 
 
 def _of_rows(tensor: Tensor, result: Tensor, every: tuple[Tensor, ...]) -> Tensor:
-    """A buffer that is larger than all others, cut to the rows of the result; its last dim is the
-    one that is reduced."""
+    """Return `tensor` cut to the rows of the result if it is larger than all others; its last dim
+    is the one that is reduced."""
     others = max((t.size for t in every if t.dims != tensor.dims), default=tensor.size)
     if tensor.size <= others:
         return tensor
@@ -191,27 +192,27 @@ WORK = pl.Schema(
 """The columns of `KindWork.table`: sums over all commands of a kind, null if not known."""
 
 _RECORDED = ("flops", "bytes_read", "bytes_written")
-# The shapes of these are those of the operator that asked for them.
+# Their shapes are those of the operator that requested them.
 _MOVES = ("dma", "copy", "collective")
 UNRATED = ("host", "sync", "dma", "collective")
-"""Categories of commands that no roofline of a device bounds: links have their own."""
+"""Categories of commands that a device's roofline does not bound: links have their own."""
 _LARGEST = (1 << 63) - 1
 
 
 class KindWork(Struct, frozen=True, eq=False):
-    """The work of k kinds: `table` has the columns of `WORK`, one row a kind; `works` what the
-    formula of one command gave, None if there is none or its shapes do not fit."""
+    """The work of k kinds: `table` has the columns of `WORK`, one row per kind; `works` is the
+    formula's result for one command, None if there is none or its shapes do not fit."""
 
     table: pl.DataFrame
     works: list[Work | None]
 
 
 def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
-    """What the kinds of `commands` compute and move.
+    """Return what the kinds of `commands` compute and move.
 
-    FLOPs that the producer recorded for every command of a kind stand before those of a formula;
-    bytes only if no formula knows them (ONNX Runtime's leave out packed weights), and for
-    transfers.
+    FLOPs that the producer recorded for every command of a kind take precedence over a formula;
+    recorded bytes do only for transfers and without a formula (ONNX Runtime's leave out packed
+    weights).
     """
     known: dict[tuple[str | None, str | None], Work | None] = {}
     works: list[Work | None] = []
@@ -247,8 +248,8 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
 
 
 def work_of_commands(works: Sequence[Work | None]) -> dict[str, pl.Series]:
-    """What one command of each kind computes, reads and writes by formula, Int64 by `flops`,
-    `bytes_read` and `bytes_written`: of an operator that launched several, its share."""
+    """Return what one command of each kind computes, reads and writes by formula, Int64 by `flops`,
+    `bytes_read` and `bytes_written`. If an operator launched several commands, each has a share."""
     found = {}
     for name in _RECORDED:
         values = [getattr(work, name) if work else None for work in works]
@@ -261,7 +262,8 @@ def work_of_commands(works: Sequence[Work | None]) -> dict[str, pl.Series]:
 
 
 def _sum_of(work: Work | None, name: str, commands: int) -> int | None:
-    """What `commands` commands of a kind have of what `work` has of all its parts."""
+    """Return the sum of `name` over `commands` commands of a kind; the parts of `work` share its
+    value."""
     value: int | None = getattr(work, name) if work else None
     if work is None or value is None:
         return None
@@ -270,8 +272,8 @@ def _sum_of(work: Work | None, name: str, commands: int) -> int | None:
 
 
 def _recorded(kinds: Kinds, commands: pl.DataFrame) -> pl.DataFrame:
-    """The sums, one row a kind, of what was recorded for each of its commands; null for host work
-    and if it was not."""
+    """The sums of recorded work, one row per kind; null for host work, and if it was not recorded
+    for each command."""
     given = [name for name in _RECORDED if commands[name].null_count() < len(commands)]
     sums = (pl.col(name).cast(pl.Float64).sum() for name in given)  # exact to 2^53
     whole = (pl.when(pl.col(one.meta.output_name()).null_count() == 0).then(one) for one in sums)

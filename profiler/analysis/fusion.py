@@ -66,8 +66,8 @@ _FEW_GROUPS = said(
 
 
 def _of_chains(analysis: Analysis, rule: str, chains: pl.DataFrame) -> Iterator[Finding]:
-    """A finding for each submodule whose chains are worth a word: without a profile for the time
-    they take, else for what fusing them saves."""
+    """A finding for each submodule whose chains matter: by what fusing them saves, or without a
+    profile by the time they take."""
     rows = scaled(analysis, chains, "total_ns", "saved_ns", "chains", "saved_bytes")
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy, total = float(some["total_ns"].sum()), whole_of(analysis, str(submodule))
@@ -95,7 +95,7 @@ def _of_chains(analysis: Analysis, rule: str, chains: pl.DataFrame) -> Iterator[
 
 
 def _launches(chains: pl.DataFrame) -> dict[str, float]:
-    """How many launches less fused chains have, by op type: of each the first one stays."""
+    """Return how many launches fusing removes, by op type: all of a chain but the first."""
     found: dict[str, float] = {}
     for names, times in chains.select("op_types", "chains").iter_rows():
         for name in names.split(_NEXT)[1:]:
@@ -110,8 +110,8 @@ _UPPER_BOUND = (
 
 
 def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Finding], Words]:
-    """Words whose title ends with what fusing saves, or what the chains take if that is not
-    known."""
+    """Return a function that words a finding; its title ends with what fusing saves, or what the
+    chains take if that is not known."""
 
     def words(found: Finding) -> Words:
         given = texts(found)
@@ -143,7 +143,7 @@ _UNFUSED_ATTENTION = _of_figure(
 
 def norm_chains(analysis: Analysis) -> Iterator[Finding]:
     """Norms, and the modulation after them, read and write memory several times. A norm that is one
-    operator, between arithmetic, is none of these: `elementwise_chains`."""
+    operator, between arithmetic, is in `elementwise_chains`."""
     chains = _chains_of(analysis, FusionKind.NORM_AND_MODULATION, whole_norms=False)
     return _of_chains(analysis, "norm_chains", chains)
 
@@ -168,8 +168,8 @@ def elementwise_chains(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
-    """The norm that takes at least half of the time of a submodule's chains, how long, and its
-    share of the roofline if that is known; nothing if none does."""
+    """The norm that takes at least half of the time of a submodule's chains, its time, and its
+    share of the roofline if known; empty if there is none."""
     own = pl.col("submodule") == found.where.submodule
     rows = analysis.fusions.filter(own, pl.col("what") == FusionKind.NORM.value)
     names = {name for types in rows["op_types"] for name in types.split(_NEXT)}
@@ -193,8 +193,8 @@ def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
 
 
 def _chains_of(analysis: Analysis, *kinds: FusionKind, whole_norms: bool) -> pl.DataFrame:
-    """The chains of these kinds, and those called norms that have, or have not, a norm that is one
-    operator."""
+    """The chains of these kinds, and norm chains that contain (`whole_norms`) or do not contain a
+    norm that is one operator."""
     chains, what = analysis.fusions, pl.col("what")
     parts = [names.split(_NEXT) for names in chains["op_types"]]
     whole = pl.Series([any(map(_is_norm, names)) for names in parts], dtype=pl.Boolean)
@@ -249,7 +249,7 @@ RULES = (
 )
 
 
-# --- The columns of operators held against their devices, and of what fusing them would save.
+# --- The columns of chains of operators, and of what fusing them would save.
 
 
 FUSIONS: tuple[Column, ...] = (
@@ -295,10 +295,10 @@ FUSIONS: tuple[Column, ...] = (
 # router or classifier has products with weights beside it.
 #
 # Fused, an intermediate is not read again, nor written unless something outside of the chain reads
-# it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more. What
-# reads it later than the window is not seen, so that is the most that can be saved; but the sum of
-# two tensors that a norm reads is written all the same: the next block adds to it, unless blocks
-# end with a norm, whose result it adds to.
+# it: `saved_bytes` adds these up. After that it does not link the chain any more. What reads it
+# later than the window is not seen, so that is the most that can be saved; but the sum of two
+# tensors that a norm reads is written all the same: the next block adds to it, unless blocks end
+# with a norm, whose result it adds to.
 #
 # A norm or reduction over other axes than the one before needs all of what that gives, so it
 # begins a chain.
@@ -313,8 +313,8 @@ _SHAPE_BYTES = 256  # integers that take no more are shapes
 
 
 class Chain(Struct, eq=False):
-    """Commands that could be one. `members` are positions in the sequence that was given,
-    `families` those of their operations (of which one may be several commands),
+    """Commands that could be fused into one. `members` are positions in the sequence that was
+    given, `families` those of their operations (of which one may be several commands),
     `saved_bytes` what their intermediates take to write and to read, `scores` the result of the
     product of activations that its softmax reads."""
 
@@ -329,12 +329,12 @@ class Chain(Struct, eq=False):
 
     @property
     def is_attention(self) -> bool:
-        """Whether a softmax stands between two products of activations."""
+        """Whether a softmax is between two products of activations."""
         return Family.MATMUL in self.families
 
 
 class _Made(Struct, eq=False):
-    """A tensor that a command gave; of a reduction whose result is not known, its input.
+    """A tensor that a command wrote, or the input of a reduction whose result is not known.
 
     `chain` is that of the command, `read` whether the chain has read it, `escapes` whether
     anything else has. `product` is the position of a product of activations, -1 of others. `sums`
@@ -359,7 +359,7 @@ class _Made(Struct, eq=False):
         self.size = self.tensor.size
 
     def is_read_as(self, read: Tensor, size: int, views: int, *, loosely: bool) -> bool:
-        """Whether it may be what is `read`, of so many elements."""
+        """Whether this may be the tensor that a command reads as `read`, of `size` elements."""
         mine = self.tensor
         if not read.may_be(mine):
             return False
@@ -375,8 +375,8 @@ class _Made(Struct, eq=False):
 def find_chains(
     works: Sequence[Work | None], op_types: Sequence[str], *, norms_last: bool = False
 ) -> list[Chain]:
-    """The chains of two and more commands in the works and op types of a call's commands, in their
-    order. If `norms_last`, nothing but a norm reads the sum ahead of it."""
+    """The chains of two or more commands of a call, in order, from the works and op types of its
+    commands. If `norms_last`, nothing but a norm reads the sum ahead of it."""
     finder = _Finder()
     for position, (work, op_type) in enumerate(zip(works, op_types, strict=True)):
         finder.see(position, work, operation_of(op_type))
@@ -390,7 +390,7 @@ def find_chains(
 
 
 class _Finder:
-    """One pass over a call's commands, and the tensors made last."""
+    """One pass over a call's commands, with the tensors that were made last."""
 
     def __init__(self) -> None:
         self.chains: list[Chain] = []
@@ -401,7 +401,7 @@ class _Finder:
         self._passed_over: dict[int, bool] = {}  # by id: works come again and again
 
     def see(self, position: int, work: Work | None, operation: Operation) -> None:
-        """The next command; `work` None: nothing is known of it."""
+        """Take the next command; `work` is None if nothing is known of it."""
         if work is not None and self._is_passed_over(work):
             self._views += 1
             return
@@ -439,14 +439,15 @@ class _Finder:
         return self._passed_over[id(work)]
 
     def _sources(self, work: Work) -> list[tuple[Tensor, _Made]]:
-        """What was read, and who is taken to have made it: each tensor made once."""
+        """Return the tensors read, each with the tensor made before that it is taken to be; each of
+        those at most once."""
         found: list[tuple[Tensor, _Made]] = []
         loosely = work.family not in _FUSIBLE
         for read in work.reads:
             size = read.size
             for made in reversed(self._made):
                 if size != made.size and not made.reduced:
-                    continue  # as nearly all
+                    continue  # most are not
                 read_as = made.is_read_as(read, size, self._views, loosely=loosely)
                 if read_as and all(made is not other for _, other in found):
                     found.append((read, made))
@@ -456,7 +457,7 @@ class _Finder:
     def _chain(
         self, work: Work, sources: Sequence[tuple[Tensor, _Made]], axes: frozenset[int] | None
     ) -> Chain | None:
-        """The chain that the command joins or starts, None for what cannot be fused."""
+        """The chain that the command joins or starts, None if it cannot be fused."""
         if work.family == Family.MATMUL:
             return self._attention(work, sources)
         if work.family not in _FUSIBLE:
@@ -472,7 +473,8 @@ class _Finder:
 
     @staticmethod
     def _read(chain: Chain | None, read: Tensor, made: _Made) -> None:
-        """Count what need not be read and written; take the writing back once it must be."""
+        """Count the bytes that need not be read and written; take back the write if something else
+        reads the tensor."""
         size = read.nbytes or 0
         if chain is not None and made.product >= 0:
             chain.products.append(made)
@@ -488,8 +490,8 @@ class _Finder:
 
     @staticmethod
     def _attention(work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
-        """The chain whose softmax of scores a product of activations reads, with the product that
-        gave the scores in front; None if it reads none. A copy may have read it before."""
+        """The chain whose softmax this product of activations reads, with the product that made the
+        scores in front; None if there is none. A copy may have read the softmax before."""
         for chain in (made.chain for _, made in sources):
             scores = None if chain is None or chain.closed else chain.scores
             if chain is None or scores is None or not _is_of_activations(work):
@@ -544,15 +546,14 @@ def _block_of(module: str) -> str:
 
 
 def _adds_tensors(work: Work, operation: Operation) -> bool:
-    """Whether the command adds two tensors of equal dims, as what a block computed to what came
-    in."""
+    """Whether the command adds two tensors of equal dims, such as a block's result to its input."""
     left, right, *_ = (*(read.dims for read in work.reads), None, None)
     return operation.word == "add" and left == right and left is not None and len(left) > 1
 
 
 def _axes(work: Work, operation: Operation) -> frozenset[int] | None:
     """The axes that a norm or reduction goes over, the last one is -1; None if they are not known,
-    or for anything else. Groups of channels are no axis of the tensor: 0 stands for them."""
+    or for other work. Groups of channels are no axis of the tensor: 0 stands for them."""
     if not work.reads or work.family not in _NORMS:
         return None
     dims = work.reads[0].dims
@@ -610,9 +611,9 @@ def fusion_table(
     profiles: Mapping[str, DeviceProfile],
     roles: pl.Series | None = None,
 ) -> pl.DataFrame:
-    """The chains of each submodule (`columns.FUSIONS`), equal ones added up, most bytes first.
+    """Return the chains of each submodule (`FUSIONS`), equal ones added up, most bytes first.
 
-    `roles`, one a kind, say what chains are for; without them, their operations do.
+    `roles`, one per kind, say what chains are for; without them, their operations do.
     """
     facts = kinds.table.select(
         "layer",
@@ -681,8 +682,8 @@ def _row(
 
 
 def _representatives(calls: pl.DataFrame) -> list[tuple[str, int, int]]:
-    """Of each submodule its second traced call, or its only one, as a row of `calls`, and how
-    many traced calls it has."""
+    """Return for each submodule its second traced call, or its only one, as a row of `calls`, and
+    its number of traced calls."""
     traced = calls.with_row_index("row").filter("ops_traced")
     grouped = traced.group_by("submodule", maintain_order=True).agg("row")
     return [
@@ -691,7 +692,7 @@ def _representatives(calls: pl.DataFrame) -> list[tuple[str, int, int]]:
 
 
 def _sequences(kinds: Kinds, commands: CommandArrays, call: int) -> list[tuple[str, list[int]]]:
-    """The kinds of the device work of a call on each device, by start."""
+    """The kinds of a call's device work by start, for each device."""
     rows = np.flatnonzero(commands.call == call)
     compute = commands.category[rows] == CATEGORIES.index("compute")
     rows = rows[compute][:_MAX_COMMANDS]

@@ -38,7 +38,7 @@ from profiler.text import Note, NoteCode, duration, joined, notes_text, percent,
 
 
 class GuidanceKind(StrEnum):
-    """What calls are there for."""
+    """What calls are for: kinds of guidance."""
 
     CLASSIFIER_FREE = "classifier_free_guidance"
     NEGATIVE_PROMPT = "negative_prompt"
@@ -46,7 +46,7 @@ class GuidanceKind(StrEnum):
 
 
 class GuidanceEvidence(NoteCode):
-    """What the cost of guidance was found by."""
+    """How the cost of guidance was determined."""
 
     OWN_CALLS = "own_calls"
     MEASURED_CALLS = "measured_calls"
@@ -100,10 +100,10 @@ GUIDANCE: tuple[Column, ...] = (
 # --- The cost of classifier-free guidance: calls that are there only because of it.
 #
 # Classifier-free guidance runs the denoiser a second time a step, for the negative prompt: as a
-# call of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what
-# the whole took, less what half of it would take (`batch.py`): that is measured if the same
+# call of its own (`uncond`), or as half of a batch (`batched`). The cost of half a batch is the
+# time of the whole, less what half of it would take (`half_batch`): that is measured if the same
 # submodule also ran without (guidance in some of the steps only), else an estimate, and `estimated`
-# says so. Predictions without guidance go by the same.
+# says so. Predictions without guidance use the same.
 
 
 _WHOLE = {
@@ -115,7 +115,7 @@ _TIMES = ("elapsed_ns", "busy_ns", "corrected_ns")
 
 
 def _guidance(of: Inputs) -> pl.DataFrame:
-    """One row a submodule and branch that guidance adds, longest first of each."""
+    """One row per submodule and branch that guidance adds, longest first of each kind."""
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     factor = pl.when(pl.col("ops_traced")).then(pl.col("overhead_ratio")).otherwise(1.0)
     calls = of.table("calls").join(overhead_ratio, on="submodule", how="left")
@@ -147,7 +147,7 @@ _ROW = ("what", "submodule", "branch", "calls", *_TIMES, "estimated", "evidence"
 def _rows(
     of: Inputs, submodule: str, calls: pl.DataFrame, gains: Gains | None
 ) -> Iterator[tuple[object, ...]]:
-    """What each branch of a submodule's calls costs."""
+    """Yield the cost of each branch of a submodule's calls."""
     for branch, what in _WHOLE.items():
         some = calls.filter(pl.col("branch") == branch)
         if len(some):
@@ -182,8 +182,8 @@ def _rows(
 def _replayed(
     ratio: Ratio, busy: float | None, gains: Gains, own: Flags, factor: object
 ) -> tuple[object, ...]:
-    """`_TIMES`, whether that is estimated, and the evidence, of batched calls whose work becomes
-    `ratio` of what it was and whose launches stay."""
+    """`_TIMES`, whether they are estimated, and the evidence, for batched calls whose work shrinks
+    to `ratio` and whose launches stay."""
     value = gains.of_share(own, ratio.value)
     most, least = (gains.of_share(own, share) for share in (ratio.low, ratio.high))
     corrected = None
@@ -248,7 +248,7 @@ TABLES = (
 
 
 _HELD = 100  # rows of a table
-_LAUNCH_BOUND = 0.05  # of the elapsed time: with less, half a batch is as much faster as computed
+_LAUNCH_BOUND = 0.05  # of the elapsed time: below it, half a batch saves what was estimated
 _HALF_OF_BATCH = said(
     "estimated: what batched calls would save with half the batch, by their operators where these "
     "were traced, else half of them"
@@ -288,7 +288,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def _estimated(analysis: Analysis) -> tuple[str, ...]:
-    """How half a batch was estimated, and of what the estimate knows nothing."""
+    """Return notes on how half a batch was estimated, and what the estimate leaves out."""
     estimated = analysis.guidance.filter("estimated")
     if estimated.is_empty():
         return ()
@@ -327,7 +327,7 @@ def _estimated(analysis: Analysis) -> tuple[str, ...]:
 
 
 def _savings(analysis: Analysis) -> str:
-    """What hoisting all redundant work would save."""
+    """Return the sentence about what hoisting all redundant work would save."""
     again = analysis.redundant_work
     measured = int(again.filter(~again["estimated"])["saved_ns"].sum())
     ahead = int(again.filter("estimated")["saved_ns"].sum())
@@ -353,7 +353,7 @@ SECTION = SectionKind(
 )
 
 
-# --- What is said of guidance.
+# --- Sentences about guidance.
 
 
 SENTENCES: Sentences = {

@@ -1,7 +1,7 @@
-"""What a check of the recording's events against each other found, and what was done about it.
+"""Results of a check of the recording's events against each other, and what was done about them.
 
-The notes are the manifest's (`RunInfo.health`), which the importer wrote. Figures of a report are
-of corrected times; what could not be put right makes those of a device not known.
+The notes are the manifest's (`RunInfo.health`), which the importer wrote. Reports use corrected
+times; what could not be corrected makes a device's figures unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHARE_OF = {
     HealthRule.TOO_LONG: ShareOf.LAUNCHES,
     HealthRule.DRIFT: ShareOf.NOTHING,
 }
-"""Of the other rules: of rows."""
+"""Shares of all other rules are of rows."""
 
 HEALTH: tuple[Column, ...] = (
     col("rule", STRING, "what was counted", codes=HealthRule),
@@ -102,17 +102,17 @@ TABLES = (
 )
 
 
-# --- What is said of a note, in one sentence.
+# --- The sentence about a note.
 
 
 _LONGEST_NAME = 60  # characters of a kernel's name
 _TWICE = 2  # times as much: no share of a whole
-_DOUBTFUL = 0.05  # of the launches: without their work findings are doubtful
-_FEW = 0.01  # of a device's rows: without these its busy time is known as well as it is printed
+_DOUBTFUL = 0.05  # of the launches: if more lack their work, findings are doubtful
+_FEW = 0.01  # of a device's rows: so few do not change its busy time as printed
 
 
 class _Sentence(NamedTuple):
-    """A label of a rule's notes and what they say, of some actions something else."""
+    """Label and text of a rule's notes; some actions have another text."""
 
     label: Said
     text: Said
@@ -355,7 +355,7 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
 
 
 def sentence_of(note: HealthNote) -> str:
-    """What a note says; of a file, with the rank whose file it is if a job has several."""
+    """Return the sentence about a note; about a file of a job, with its rank in front."""
     text = filled(_template(note), _values(note))
     if note.device and note.rule in (HealthRule.NO_JSON, HealthRule.BROKEN_OFF):
         return said("{rank}: {text}", rank=note.device, text=text)
@@ -386,7 +386,7 @@ def _template(note: HealthNote) -> Said:
 
 
 def _values(note: HealthNote) -> dict[str, str]:
-    """What sentences name."""
+    """Return the values that sentences name."""
     where = note.device or said("several devices")
     if note.device and note.stream:
         where = said("{device} {stream}", device=note.device, stream=note.stream)
@@ -438,7 +438,7 @@ def _worst(note: HealthNote) -> Said:
 
 
 def _apart(time_ns: int) -> str:
-    """How far two clocks are apart, which a note may not hold."""
+    """Return how far two clocks are apart; notes store no more than `LARGEST`."""
     return duration(time_ns) if time_ns < LARGEST else said("over {time}", time=duration(LARGEST))
 
 
@@ -494,14 +494,14 @@ SENTENCES: Sentences = {
 }
 
 
-# --- What the first screen says of it, and of which devices busy time is not known.
+# --- What the first screen says about the check, and which devices' busy time is not known.
 
 
 _MOST_LINES = 2
 _CONTRADICT = (HealthRule.DRIFT, HealthRule.LATE_CLOCK)  # two clocks
 _CORRECTED = (HealthRule.OVERRUN, HealthRule.OUTLIVED)  # unless only noted
 _DOUBTED = (*_CORRECTED, HealthRule.BEYOND_PEERS)
-_WORTH = 0.05  # of the device's time, or of the launches: what is no damage is shown from here on
+_WORTH = 0.05  # of the device's time, or of the launches: harmless notes are shown from here on
 _DAMAGED = {
     HealthRule.OVERRUN: 0.25,
     HealthRule.LOST: _DOUBTFUL,
@@ -526,8 +526,8 @@ _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
 
 
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
-    """What the first screen says of a check, damage first and then the larger: at most two
-    lines."""
+    """Yield what the first screen says about the check: at most two notes, damage first, then the
+    larger share."""
     always = (HealthRule.DRIFT, HealthRule.LATE_CLOCK, HealthRule.LATE, HealthRule.FRONT_END)
     shown = [
         one
@@ -556,7 +556,7 @@ def is_sound(notes: tuple[HealthNote, ...]) -> bool:
 
 
 def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
-    """Whether so much of the recording is wrong that its headline has to say so."""
+    """Whether so much of the recording is wrong that its headline must say so."""
     return any(
         note.share > _DAMAGED.get(note.rule, float("inf"))
         or (_is_unexplained(note) and note.share > _DOUBTFUL)
@@ -565,13 +565,14 @@ def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
 
 
 def _is_unexplained(note: HealthNote) -> bool:
-    """Whether work began before its launch and no clock explains it: launches are of other work."""
+    """Whether work began before its launch and no clock explains it: launches belong to other
+    work."""
     return note.rule is HealthRule.CLOCK and note.action is HealthAction.SET_ASIDE
 
 
 def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
-    """The worst damage of a recording whose times are useless: gates take them as missing. None if
-    its times can be used."""
+    """The worst damage of a recording whose times are useless, so that gates treat them as missing.
+    None if its times can be used."""
     for note in sorted(notes, key=lambda one: -one.share):
         missing = note.share > _INCOMPLETE.get(note.rule, float("inf"))
         if missing or is_damaged((note,)) or busy_unknown((note,)):
@@ -595,8 +596,8 @@ def lacks_work(notes: tuple[HealthNote, ...]) -> bool:
 
 
 def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
-    """The devices whose busy time is not known: some of their work has no time, or so much of it
-    is lost, or overlaps, that findings are doubtful."""
+    """The devices whose busy time is not known: some of their work has no time, or so much of it is
+    lost, or overlaps, that findings are doubtful."""
     return {
         device
         for note in notes

@@ -1,7 +1,7 @@
 """What each device gap is attributed to, and what the host did during it.
 
 Every idle moment of a device gets the first cause that applies: unrecorded, outside, a copy,
-another device, queue, unknown cause, launch, host. `find_gaps` has the rules. Missing data is
+another device, queue, unknown cause, launch, host. The rules are at `device_gaps`. Missing data is
 never attributed to the host.
 """
 
@@ -42,7 +42,7 @@ from profiler.trace.events import (
 
 
 def dropped_tiles(run: Run) -> Stretches:
-    """The tiles of these calls: that nothing ran there is not known."""
+    """The tiles of calls whose commands are missing: whether anything ran there is unknown."""
     rows = np.array(dropped_calls(run), dtype=np.int64)
     tiles = run.tiles.calls
     begin, end = (tiles[name].to_numpy()[rows] for name in ("begin_ns", "end_ns"))
@@ -50,7 +50,7 @@ def dropped_tiles(run: Run) -> Stretches:
 
 
 def dropped_calls(run: Run) -> list[int]:
-    """The rows of `run.calls` whose own file a drop names that says that time is missing."""
+    """The rows of `run.calls` whose file is named by a drop that says that time is missing."""
     named = {drop.where for drop in run.drops if drop.kind.has_missing_time}
     if not named:
         return []
@@ -68,13 +68,13 @@ def dropped_calls(run: Run) -> list[int]:
 # Every moment of a device's span, from its first command or tile to the end of its last, at which
 # nothing runs on it is put down to the first of these that holds of it:
 #
-# - unrecorded: nothing was recorded though work or the host waited (`table.tiles`), or a drop says
-#   that commands of the call whose tile it lies in are missing;
+# - unrecorded: nothing was recorded though work or the host waited (`run/device_timeline.py`), or a
+#   drop says that commands of the call whose tile it lies in are missing;
 # - outside: it lies outside of the end-to-end time, such as among carried-over work (what of it was
 #   the profiler's own work counts for nothing, not even for the span);
 # - a copy: a command of its own runs that waits for an asynchronous copy (`copy-done` of XLA);
-# - another device: another sync command of its own runs, or another device works for a call of this
-#   one's;
+# - another device: another sync command of its own runs, or another device works for one of its
+#   calls;
 # - in the tile of one of its calls: queue, if what ends the gap had been launched in time, by a
 #   call that had returned or whose work followed as quickly as from a queue; unknown cause, if its
 #   launch was not recorded though others were (not if all of these returned when their work had
@@ -102,7 +102,7 @@ def device_gaps(
     pipelines: PipelineCalls,
     dropped: Sequence[int],
 ) -> tuple[DeviceGaps, ...]:
-    """The gaps of each device that worked and whose calls were traced, by name.
+    """Return the gaps of each device that worked and whose calls were traced, by name.
 
     `commands`, `axes`, `axis` and `pipelines` are those of `run`, whose calls are sorted by `call`;
     `dropped` are the rows of calls that drops name.
@@ -123,10 +123,10 @@ def device_gaps(
 
 
 class _Work(Struct, frozen=True, eq=False):
-    """What the gaps of all devices are measured with. `uses` tells which call, of those in rows,
-    worked or has its tile on which device, bool [devices, calls]; `last` is when the last work of
-    each call on each device ended, int64 likewise, long ago for none; `pipeline` is the pipeline
-    call of each, None if the run has none, `submodule` a code of what each is a call of."""
+    """What the gaps of all devices are measured with. `uses` says which calls worked or have their
+    tile on which device, bool [devices, calls]; `last` is when the last work of each call on each
+    device ended, int64 [devices, calls], long ago for none; `pipeline` is the pipeline call of each
+    call, None if the run has none, `submodule` a code of its submodule."""
 
     commands: CommandArrays
     layers: pl.Series
@@ -186,7 +186,7 @@ class _Work(Struct, frozen=True, eq=False):
         *,
         unseen: bool,
     ) -> DeviceGaps:
-        """The gaps of one device; `unseen` is whether nothing of the host was recorded, or by
+        """The gaps of one device; `unseen` is whether nothing of the host was recorded, or only by
         another clock."""
         own = np.flatnonzero(self.uses[number])
         lost = Stretches.of_all((unrecorded, self.missing))
@@ -223,7 +223,7 @@ class _Work(Struct, frozen=True, eq=False):
         )
 
     def _elsewhere(self, number: int, name: str) -> Stretches:
-        """When a sync command of the device runs, or another device works for its calls."""
+        """Return when a sync command of the device ran, or another device worked for its calls."""
         commands, syncs = self.commands, self._syncs(name)
         several = self.uses[number] & ((self.last > np.iinfo(np.int64).min).sum(axis=0) > 0)
         shared = np.pad(self.uses & several, ((0, 0), (0, 1)))  # a call of -1 takes the last
@@ -237,7 +237,7 @@ class _Work(Struct, frozen=True, eq=False):
         return Stretches.union(np.concatenate(starts), np.concatenate(ends))
 
     def _copying(self, name: str) -> Stretches:
-        """When a command of the device runs that waits for a copy."""
+        """Return when a command of the device ran that waits for a copy."""
         syncs = self._syncs(name)
         copies = self.layers[syncs].cast(pl.String).fill_null("").str.contains(_COPY.pattern)
         rows = syncs[copies.to_numpy()]
@@ -249,8 +249,8 @@ class _Work(Struct, frozen=True, eq=False):
         return np.flatnonzero(here & (self.commands.category == SYNC))
 
     def _tiles_beside(self, own: _Flags) -> Stretches:
-        """The tiles of calls that are not a device's own, nor of submodules that it runs itself, of
-        the pipeline calls in which it has some: of the run, if that has none."""
+        """The tiles of other devices' calls, in pipeline calls (or in the run, if it has none) in
+        which this device has calls. Calls of submodules that it runs itself are left out."""
         beside = ~own & ~np.isin(self.submodule, self.submodule[own])
         if self.pipeline is not None:
             beside &= np.isin(self.pipeline, self.pipeline[own & (self.pipeline >= 0)])
@@ -259,8 +259,8 @@ class _Work(Struct, frozen=True, eq=False):
 
 
 def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] | tuple[None, None]:
-    """Of each gap of an axis, the row of the command that launched what ends it, -1 if none is
-    known, and whether it did so too late; nothing ends the last. None without launches."""
+    """Return for each gap of an axis the row of the command that launched the work after it, -1 if
+    unknown, and whether it did so too late; no work follows the last gap. None without launches."""
     if launches is None or axis.source is None:
         return None, None
     return np.append(axis.source[axis.ender], np.int32(-1)), np.append(axis.late(launches), False)
@@ -269,9 +269,9 @@ def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] 
 def _unknown(
     axis: DeviceAxis, launches: Launches | None, launch: Codes | None, *, unseen: bool
 ) -> _Flags | None:
-    """Of each gap whether nothing tells if the host was late, None if that is so of none: the
-    launch of what ends it was not recorded. Nothing that anybody launched ends the last one, or
-    that ahead of a driver's last copy: the host is seen there."""
+    """Return for each gap whether it is unknown if the host was late, since the launch of the work
+    after it was not recorded; None if that is so of no gap. It is known for gaps that no launch
+    ends: the last, and those before a driver's own copy."""
     if unseen:
         return np.ones(len(axis.gaps), dtype=np.bool_)
     if launches is None or launch is None:
@@ -281,7 +281,7 @@ def _unknown(
     return unknown if unknown.any() and not axis.queues_nothing(launches) else None
 
 
-# --- What the host did in a time at which a device had nothing to run: of what was recorded of it.
+# --- What the host did while a device had nothing to run, as far as it was recorded.
 #
 # That is its commands (launches, waits, host work of no call) and the activities that an importer
 # kept of Python frames, operators and runtime calls (`RunInfo.host_activities`). Of all that the
@@ -289,11 +289,11 @@ def _unknown(
 # one that covers most of it.
 
 
-_LEAST = 10  # of a time: what covers less than one part in so many is not what the host did
+_LEAST = 10  # of a time: what covers less than this part is not what the host did
 
 
 class Doing(Struct, frozen=True):
-    """What the host was in, for how much of a time, and what it called most often meanwhile."""
+    """An activity of the host, how much of a time it covers, and what it called most often."""
 
     name: str
     kind: HostDoing
@@ -303,8 +303,9 @@ class Doing(Struct, frozen=True):
 
 
 class HostDoings(Struct, frozen=True, eq=False):
-    """k things that the host was in, in order of start: `start` and `end`, int64 [k]; `reach` is
-    the latest end so far; `row` that of the command, or of the activity behind -1, int64."""
+    """k activities of the host, in order of start: `start` and `end`, int64 [k]; `reach` is the
+    latest end so far; `row` is the row of a command, or -1 - i for the i-th activity of the run,
+    int64."""
 
     run: Run
     start: Times
@@ -314,7 +315,8 @@ class HostDoings(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, run: Run, commands: CommandArrays, times: Stretches) -> HostDoings:
-        """Of all commands of a run that lie in some of these times."""
+        """Collect the run's host activities, and its host commands that lie in some of these
+        times."""
         hosts = (commands.category == HOST) | (commands.category == SYNC)
         rows = np.flatnonzero(hosts) if len(times) else np.zeros(0, dtype=np.int64)
         place = np.searchsorted(times.end, commands.start[rows], side="right")
@@ -331,8 +333,8 @@ class HostDoings(Struct, frozen=True, eq=False):
         return cls(run, start, end, np.maximum.accumulate(end), row)
 
     def during(self, first: int, last: int, launch: int) -> Doing | None:
-        """What the host did from `first` to `last`, of the thread of the command in row `launch`;
-        of any if that is -1. None if nothing tells."""
+        """Return what the host did from `first` to `last`, on the thread of the command in row
+        `launch`, or on any thread if that is -1. None if unknown."""
         thread = self._thread_of(launch) if launch >= 0 else ""
         host = self._on_rank(launch, HOST_TRACK) if launch >= 0 else ""
         places = slice(
@@ -386,23 +388,23 @@ class HostDoings(Struct, frozen=True, eq=False):
         return self._on_rank(row, thread_of(self._text("track", row)))
 
     def _on_rank(self, row: int, thread: str) -> str:
-        """The thread of the rank of a command."""
+        """The name of a thread on the rank of a command."""
         rank = rank_of_device(str(self.run.commands["device"][row] or ""))
         return thread if rank == NO_RANK else device_of_rank(rank, thread)
 
 
 # --- When the first and the last kernel of each call ran on a device, and what lies before them.
 #
-# A kernel is a command of category compute or other; copies, which may run long before, are none.
+# A kernel is a command of category compute or other. Copies may run long before and do not count.
 
 
 _NEVER = np.iinfo(np.int64).max
 
 
 class KernelsOfCalls(Struct, frozen=True, eq=False):
-    """Of each call of a run, int64 [n]: start and end of its tile, and on one device the start of
-    its `first` kernel and the end of its `last`; the former behind the latter for none. `own` are
-    the rows of those that used the device."""
+    """Times of each call of a run, int64 [n]: start and end of its tile, and on one device the
+    start of its `first` kernel and the end of its `last`; `first` is after `last` without kernels.
+    `own` are the rows of calls that used the device."""
 
     begin: Times
     end: Times
@@ -414,8 +416,8 @@ class KernelsOfCalls(Struct, frozen=True, eq=False):
     def of(
         cls, devices: Iterable[DeviceGaps], run: Run, commands: CommandArrays
     ) -> dict[str, KernelsOfCalls]:
-        """On each of some devices, by name; `commands` are those of `run`, whose calls are
-        sorted."""
+        """The kernels of calls on each device, by name; `commands` are those of `run`, whose calls
+        are sorted."""
         begin, end = (run.tiles.calls[name].to_numpy() for name in ("begin_ns", "end_ns"))
         first, last = _extents(commands, len(run.calls))
         number = {name: row for row, name in enumerate(commands.devices)}
@@ -427,8 +429,8 @@ class KernelsOfCalls(Struct, frozen=True, eq=False):
         }
 
     def place(self, start: int, end: int) -> tuple[GapPosition, int]:
-        """Where a gap of the device lies, and the row of the call: that in whose tile at least half
-        of it lies; between calls the next, -1 for none."""
+        """Return where a gap of the device lies, and the row of its call: the one whose tile
+        contains at least half of the gap, or else the next one, -1 for none."""
         begin, until = self.begin[self.own], self.end[self.own]
         inside = np.minimum(until, end) - np.maximum(begin, start)
         place = int(inside.argmax()) if len(inside) else -1
@@ -447,8 +449,8 @@ class KernelsOfCalls(Struct, frozen=True, eq=False):
 
 
 def _extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
-    """Start of the first and end of the last kernel on each device of each call, int64 [devices,
-    calls] each; the former behind the latter for none."""
+    """Return the start of the first and the end of the last kernel on each device of each call,
+    int64 [devices, calls] each; the first is after the last without kernels."""
     places = len(commands.devices) + 1, calls + 1  # the last are no device and no call
     first, last = np.full(places, _NEVER), np.full(places, -_NEVER)
     for rows in batches(len(commands.start)):
@@ -467,8 +469,9 @@ def _extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
 def before_first_kernels(
     devices: Iterable[DeviceGaps], run: Run, kernels: Mapping[str, KernelsOfCalls]
 ) -> pl.Series:
-    """How long each call was launch-bound before its first kernel, in its tile; 0 without kernels,
-    null if unknown what its device did, int64 [n]. `kernels` are those of all devices."""
+    """Return how long each call was launch-bound before its first kernel, in its tile; 0 without
+    kernels, null if it is unknown what its device did, int64 [n]. `kernels` are those of all
+    devices."""
     found = pl.Series([None] * len(run.calls), dtype=pl.Int64)
     placed = run.tiles.calls["tile_device"].cast(pl.String).to_numpy()
     for gaps in devices:

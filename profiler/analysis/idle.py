@@ -325,8 +325,8 @@ _INTERVALS = 200  # of a device
 def busy_timeline(
     devices: Sequence[DeviceGaps], axis: Axis, intervals: int = _INTERVALS
 ) -> pl.DataFrame:
-    """That many rows a device (`BUSY_TIMELINE`), in order of device and time, from the
-    start of the first pipeline call to the end of the last; fewer if the run is as short."""
+    """Return that many rows per device (`BUSY_TIMELINE`), in order of device and time, from the
+    start of the first pipeline call to the end of the last; fewer if the run is too short."""
     windows = axis.windows
     if not len(windows):
         return pl.DataFrame(schema=schema(BUSY_TIMELINE))
@@ -339,7 +339,7 @@ def busy_timeline(
 
 
 def _course(gaps: DeviceGaps, edges: Times) -> pl.DataFrame:
-    """The rows of one device, between `edges`."""
+    """The rows of one device, one for each interval between `edges`."""
     begin, end = edges[:-1], edges[1:]
     inside = np.clip(end, *gaps.span) - np.clip(begin, *gaps.span)
     busy = inside - gaps.dry(begin, end)
@@ -355,7 +355,8 @@ def _course(gaps: DeviceGaps, edges: Times) -> pl.DataFrame:
 
 
 def _both(gaps: DeviceGaps, edges: Times) -> Times:
-    """How long between `edges` nothing ran and nothing was recorded, int64."""
+    """Return for how long, between each two `edges`, nothing ran and nothing was recorded, int64,
+    in ns."""
     lost = gaps.unrecorded
     moments = np.unique(np.concatenate((edges, lost.start, lost.end)))
     begin, end = moments[:-1], moments[1:]
@@ -380,7 +381,7 @@ def gap_table(
     commands: CommandArrays,
     kernels: Mapping[str, KernelsOfCalls],
 ) -> pl.DataFrame:
-    """At most `_LONGEST` rows a device (`GAPS`), longest first; gaps that lie outside of
+    """Return at most `_LONGEST` rows per device (`GAPS`), longest first; gaps that lie outside of
     the end-to-end time are left out. `commands` and the `kernels` on each device are those of
     `run`, whose calls are sorted."""
     longest = [(gaps, *_longest(gaps)) for gaps in devices]
@@ -395,7 +396,7 @@ def gap_table(
 
 
 def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
-    """The longest gaps of a device, and what each is put down to (`_PARTS`), int64 [parts, k]."""
+    """The longest gaps of a device, and the time of each by cause (`_PARTS`), int64 [parts, k]."""
     rows = gaps.longest(_LONGEST)
     parts = gaps.parts(rows)
     return rows, parts[[PARTS.index(part) for part in _PARTS]]
@@ -424,8 +425,7 @@ def _activity(doing: Doing, length: int) -> tuple[object, ...]:
     return (doing.name, doing.kind, doing.covered_ns / length, doing.repeated, doing.times)
 
 
-# --- How idle each device was, and what for: the sums of its gaps, and how its transfers were
-# hidden.
+# --- How idle each device was, and why: the sums of its gaps, and how its transfers overlapped.
 #
 # A device *computes* while a command of category compute or other runs on it, it *communicates*
 # while one of category collective does, and *transfers* while one of dma or copy does. With |A| the
@@ -452,8 +452,7 @@ _IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_devic
 
 
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
-    """One row a device (`IDLE`), by name, of the whole run, whose commands are
-    `commands`."""
+    """One row per device (`IDLE`), by name, of the whole run, whose commands are `commands`."""
     transfers = np.flatnonzero((MOVES | _COMMUNICATES)[commands.category])
     apart = {*np.flatnonzero(np.bincount(commands.device[transfers])).tolist()}
     rows = [_row(gaps, _unions(commands, gaps, apart)) for gaps in devices]
@@ -500,7 +499,8 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
 def _unions(
     commands: CommandArrays, gaps: DeviceGaps, apart: Set[int]
 ) -> tuple[int, int, int, int]:
-    """The lengths |C|, |C+K|, |K| and |T| on a device; `apart` are those of which C is not all."""
+    """The lengths |C|, |C+K|, |K| and |T| on a device; `apart` are devices that do more than
+    compute."""
     worked, device = gaps.busy.length, commands.devices.index(gaps.device)
     if device not in apart:
         return worked, worked, 0, 0
@@ -526,8 +526,8 @@ def _length(commands: CommandArrays, which: npt.NDArray[np.bool_]) -> int:
 
 @shared
 def device_works(of: Inputs) -> tuple[tuple[DeviceGaps, ...], dict[str, Busy]]:
-    """The gaps of the devices of a run, and when each worked, by name. They are all that is made of
-    the axes, which are forgotten."""
+    """The gaps of a run's devices, and when each worked, by name. The axes, which nothing else
+    needs, are released."""
     axes, dropped = device_axes(of), dropped_calls(of.run)
     gaps = device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
     of.release(device_axes)
@@ -546,7 +546,7 @@ def busy_of(of: Inputs) -> dict[str, Busy]:
 
 @shared
 def kernels_of(of: Inputs) -> dict[str, KernelsOfCalls]:
-    """When the first and the last kernel of each call ran, by device."""
+    """Return when the first and the last kernel of each call ran, by device."""
     return KernelsOfCalls.of(gaps_of(of), of.run, of.everything)
 
 
@@ -560,7 +560,7 @@ def timeline_of(of: Inputs) -> RunTimeline:
 def if_times_recorded(
     columns: tuple[Column, ...], make: Callable[[Inputs], pl.DataFrame]
 ) -> Callable[[Inputs], pl.DataFrame]:
-    """The table of runs whose commands have times of their own; of others it is empty."""
+    """Wrap `make` so that its table is empty for runs whose commands have no times of their own."""
 
     def made(of: Inputs) -> pl.DataFrame:
         return make(of) if times_recorded(of.run.info) else empty(columns)
@@ -611,7 +611,7 @@ TABLES = (
 )
 
 
-# --- What is said of waiting devices and of the critical path.
+# --- Sentences about waiting devices and of the critical path.
 
 
 SENTENCES: Sentences = {

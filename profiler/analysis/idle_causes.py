@@ -37,10 +37,10 @@ class WaitCause(StrEnum):
     """Why nothing runs on a device."""
 
     LAUNCH = "launch"  # the host launches too late, or has no more to launch
-    OPERATORS = "between_operators"  # so on a CPU, for which no host launches
-    SYNC = "sync"  # so, because it had waited for a device
+    OPERATORS = "between_operators"  # launch on a CPU, for which no host launches
+    SYNC = "sync"  # launch, because the host had waited for a device
     QUEUE = "queue"  # the next command was launched in time, and has not started
-    COPY = "copy_wait"  # that it had started itself, and goes on beside it
+    COPY = "copy_wait"  # an asynchronous copy of its own
     OTHER_DEVICE = "other_device"
     HOST = "host"  # between calls
     DATA = "data"
@@ -57,7 +57,7 @@ class GapPosition(StrEnum):
 
 
 class HostDoing(StrEnum):
-    """What the host was in: as `ActivityKind` has it, or by its commands."""
+    """Kind of the host's activity: as `ActivityKind` has it, or by its commands."""
 
     FUNCTION = "function"
     OPERATOR = "operator"
@@ -86,33 +86,32 @@ PARTS: tuple[str, ...] = (
     WaitCause.UNRECORDED,
     OUTSIDE,
 )
-"""What a moment without work is put down to."""
+"""Causes of a moment without work."""
 
 
 def cause_on(device: str, part: str) -> str:
-    """What of `PARTS` is called on a device."""
+    """Return what a cause of `PARTS` is called on a device."""
     if part == WaitCause.LAUNCH and not is_accelerator(device):
         return WaitCause.OPERATORS
     return part
 
 
 class DeviceGaps(Struct, frozen=True, eq=False):
-    """The k gaps of a device, in order; the first goes on before all time and the last behind it,
-    of which what lies in its `span` counts. `launch` is the row of the command that launched what
-    ends each, -1 if none is known, and `late` whether it did so too late, [k] each; both None
-    if no launch was recorded. `unknown` is whether nothing tells if the host was late: the
-    launch of what ends the gap was not recorded, if others were or nothing of the host was; [k],
-    None if that is so of no gap. `calls` are the rows of the calls that worked on the device, or
-    have their tile there. `busy` is when it worked.
+    """The k gaps of a device, in order. The first starts before all time and the last ends after
+    it; only what lies in `span` counts. `launch` is the row of the command that launched the work
+    after each gap, -1 if unknown, and `late` whether it did so too late, [k] each; both None if no
+    launch was recorded. `unknown` is whether it is unknown if the host was late: that launch was
+    not recorded; [k], None if that is so of no gap. `calls` are the rows of the calls that worked
+    on the device, or have their tile there. `busy` is when it worked.
 
-    What they are measured with: `copying` is when it waited for a copy of its own, `elsewhere` when
-    that or another device, `own` when a call of its own,
-    `others` when a call of other devices, `host` when host work was under way, each with those
-    before it; `tails` is `elsewhere` with when its calls had no more to launch. These lie in the
-    time that counts (`counted`, end to end). `profilers` is when callers waited for the profiler,
-    outside of that and of what was not recorded. `in_tiles` are the tiles of its calls there,
-    `unrecorded` is when nothing was recorded of it, or a drop says so, `missing` what of the
-    end-to-end time does not count for that, `waits` when the host waited for a device.
+    Gaps are measured with times within the counted time (`counted`, end to end), each with those
+    before it: `copying` is when the device waited for a copy of its own, `elsewhere` for another
+    device, `tails` when its calls had no more to launch, `own` when a call of its own, `others`
+    when a call of other devices, `host` when host work was under way. `profilers` is when callers
+    waited for the profiler, outside of counted and unrecorded time. `in_tiles` are the tiles of its
+    calls in counted time, `unrecorded` is when nothing was recorded of it, or a drop says so,
+    `missing` the part of the end-to-end time that does not count for that, `waits` when the host
+    waited for a device.
     """
 
     device: str
@@ -149,19 +148,19 @@ class DeviceGaps(Struct, frozen=True, eq=False):
 
     @property
     def launched_late(self) -> Stretches:
-        """The gaps that ended with what was launched too late, within the span."""
+        """The gaps, within the span, that ended with work that was launched too late."""
         if self.late is None:
             return Stretches.none()
         start, end = self.ranges(np.flatnonzero(self.late))
         return Stretches(start, end).where(end > start)
 
     def launched_by(self, row: int) -> int:
-        """The row of the command that launched what ends a gap, -1 if none is known."""
+        """The row of the command that launched the work after a gap, -1 if unknown."""
         return -1 if self.launch is None else int(self.launch[row])
 
     def parts(self, rows: Times) -> Times:
-        """What some gaps are put down to, int64 [len(PARTS), len(rows)], in ns: the columns add up
-        to their lengths."""
+        """Return the time of some gaps by cause, int64 [len(PARTS), len(rows)], in ns: the columns
+        add up to their lengths."""
         start, end = self.ranges(rows)
         until = np.minimum(start + self._waited(start), end)
         blocked = np.ones(len(rows), dtype=np.bool_)
@@ -171,14 +170,15 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return head + rest
 
     def long_parts(self, length: int) -> dict[str, int]:
-        """What the gaps of which more than `length` ns count as idle are put down to, in ns."""
+        """Return the time, by cause, of gaps with more than `length` ns of idle time, in ns."""
         rows = self._at_least(length + 1)
         rows = rows[self.counted.within(*self.ranges(rows)) > length]
         return dict(zip(PARTS, self.parts(rows).sum(axis=1).tolist(), strict=True))
 
     def _waited(self, moments: Times) -> Times:
-        """For how long the host had waited for a device at each moment, 0 if it did not; int64.
-        Without the wait it would have been as much earlier: no more of a gap is for that."""
+        """Return how long the host had waited for a device at each moment, 0 if it did not; int64,
+        in ns. Without the wait it would have been that much earlier, so no more of a gap is due to
+        it."""
         waits = self.waits
         if not len(waits):
             return np.zeros(len(moments), dtype=np.int64)
@@ -186,12 +186,11 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return np.where(waits.holds(moments), moments - since, 0)
 
     def totals(self) -> dict[str, int]:
-        """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
-        tiles of its calls, `host_work` what of the host's part was host work of no call. `outside`
-        is without the profiler's own work, which is `profiler`.
+        """Return the time of all gaps by cause, in ns. `inside` is the part in tiles of the
+        device's calls, `host_work` the host's part with host work of no call, `profiler` the
+        profiler's own work, which is not in `outside`.
 
-        How much of the gaps of a kind lies in a cover is how much of the cover lies in them: covers
-        are few.
+        Overlaps are computed from covers, which are few, not from gaps.
         """
         sums = dict.fromkeys((*PARTS, "inside", "host_work", "profiler"), 0)
         span = Stretches(*np.array([[each] for each in self.span]))
@@ -208,7 +207,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return sums
 
     def parts_in(self, windows: Sequence[Stretches]) -> list[dict[str, int]]:
-        """What the gaps are put down to in each of some windows, in ns, by part."""
+        """Return the time of the gaps by cause in each of some windows, in ns."""
         sums = [dict.fromkeys(PARTS, 0) for _ in windows]
         span = Stretches(*np.array([[each] for each in self.span]))
         for kind, gaps in self._kinds():
@@ -222,7 +221,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     def _parts(
         self, within: _Within, length: Times, blocked: _Flags, in_time: _Flags, unknown: _Flags
     ) -> Times:
-        """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
+        """The time of gaps by cause, from how much of them lies `within` each cover, [len(PARTS),
+        k]."""
         borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
         elsewhere, tails, own, others, counted = map(within, borders)
         copying, unrecorded = within(self.copying), within(self.unrecorded)
@@ -243,7 +243,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         )
 
     def _overlap_with(self, gaps: Stretches) -> _Within:
-        """How much of a cover lies in some gaps and the span, int64 [1]."""
+        """Return a function: how much of a cover lies in `gaps` and the span, int64 [1]."""
 
         def overlap(cover: Stretches) -> Times:
             first, last = np.clip(cover.start, *self.span), np.clip(cover.end, *self.span)
@@ -253,9 +253,10 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return overlap
 
     def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags, _Flags], Stretches]]:
-        """The gaps by whether the host was late for having waited, whether what ended each had been
-        launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left out.
-        A gap that began while the host waited is of the first of these for as long as it had."""
+        """Yield gaps by whether the host was late because it had waited, whether the work after
+        them was launched in time, and whether that is unknown, bool [1] each. Kinds without gaps
+        are left out. A gap that started while the host waited is split: it is of the first kind for
+        as long as the host had waited."""
         if self.launch is None and self.unknown is None and not len(self.waits):
             never = np.array([False])
             yield (never, never, never), self.busy.gaps
@@ -276,26 +277,26 @@ class DeviceGaps(Struct, frozen=True, eq=False):
             yield (np.array([False]), in_time, unknown), gaps
 
     def _in_time(self, rows: slice | Times) -> _Flags:
-        """Whether what ends each gap had been launched in time, as far as that is known."""
+        """Return whether the work after each gap is known to have been launched in time."""
         if self.launch is None or self.late is None:
             return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
         return (self.launch[rows] >= 0) & ~self.late[rows] & ~self._unknown(rows)
 
     def _unknown(self, rows: slice | Times) -> _Flags:
-        """Whether nothing tells if the host was late for what ends each gap."""
+        """Return whether it is unknown if the host was late for the work after each gap."""
         if self.unknown is None:
             return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
         return self.unknown[rows]
 
     @property
     def end_to_end_ns(self) -> int:
-        """The end-to-end time of the run, recorded of it or not."""
+        """The end-to-end time of the run, whether recorded of this device or not."""
         return self.counted.length + self.missing.length
 
     def longest(self, count: int) -> Times:
-        """The rows of at most `count` gaps with most idle or unrecorded time of the run, the
-        longest first; none without any. The longest altogether are looked at first, so that most
-        need not be."""
+        """The rows of at most `count` gaps with most idle or unrecorded time, longest first; gaps
+        without any are left out. The longest gaps are examined first, so that most are not
+        needed."""
         tried = count
         while True:
             tried = min(16 * tried, len(self))
@@ -310,8 +311,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
                 return rows[order]
 
     def _length_of(self, rank: int) -> int:
-        """The length of the gap that is so many-th in the order of lengths, those at the ends and
-        then the longest first."""
+        """The length of the gap at `rank` by length, longest first; the gaps at both ends come
+        before."""
         most = np.zeros(0, dtype=np.int64)
         for rows in batches(len(self)):
             most = np.concatenate((most, self._whole(rows)))
@@ -328,25 +329,25 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         )
 
     def _whole(self, rows: slice) -> Times:
-        """The lengths of some gaps, with what of those at the ends lies outside of the span."""
+        """The lengths of some gaps, including what lies outside of the span."""
         return self.busy.gaps.end[rows] - self.busy.gaps.start[rows]
 
     def longer_than(self, length: int) -> Times:
-        """How much of each gap counts as idle, of those of which it is more than `length` ns."""
+        """Return the idle time of each gap that has more than `length` ns of it."""
         idle = self.counted.within(*self.ranges(self._at_least(length + 1)))
         return idle[idle > length]
 
 
-# --- When commands of devices were launched: what flows from host commands to them tell.
+# --- When commands of devices were launched, by flows from host commands.
 
 
 NOT_LAUNCHED = np.iinfo(np.int64).min
 
 
 class Launches(Struct, frozen=True, eq=False):
-    """`source` and `target` are rows of commands, int64 [m]: host commands, and what each launched
-    on a device. `returned` is when the launch of each command of the run had returned, int64 [n],
-    NOT_LAUNCHED if none is known; it is empty if there are no launches."""
+    """Launches of a run: `source` and `target`, rows of commands, int64 [m], are host commands and
+    what each launched on a device. `returned` is when the launch of each command of the run had
+    returned, int64 [n], NOT_LAUNCHED if none is known; it is empty if there are no launches."""
 
     source: Times
     target: Times
@@ -383,29 +384,29 @@ class RunTimeline(Struct, frozen=True, eq=False):
     pipelines: PipelineCalls
 
 
-# --- Waits of the host that nobody recorded: told by its silence while a device worked.
+# --- Waits of the host that were not recorded: inferred from its silence while a device worked.
 #
-# Where a trace holds no wait, a launch that comes just after the device ran dry has two
-# explanations: the host worked for as long, or it waited for the device. Nothing of the host was
-# recorded meanwhile. Work that takes as long as what the device does, time and again, is not to be
-# expected; so the host is taken to have waited if the device was busy for nearly all of its
-# silence: in the commands of a call on a queue, launches that came too late left the device idle
-# for at most a tenth of the times in which the host was silent. A host that launches too late
-# leaves it idle for longer.
+# If a trace has no wait, a launch that comes just after the device ran dry has two explanations:
+# the host worked for as long, or it waited for the device. Nothing of the host was recorded
+# meanwhile. Work that takes as long as what the device does, time and again, is not to be expected;
+# so the host is taken to have waited if the device was busy for nearly all of its silence: in the
+# commands of a call on a queue, launches that came too late left the device idle for at most a
+# tenth of the times in which the host was silent. A host that launches too late leaves it idle for
+# longer.
 
 
-_IDLE_PART = 10  # one in so many of the host's silence, at most
+_IDLE_PART = 10  # max idle part of the host's silence, as 1 / n
 
 
 class Silences(Struct, frozen=True, eq=False):
-    """What was recorded of each host, by the code of its device: starts in order, and until when
-    the host was at work by then; int64 [k] each."""
+    """What was recorded of each host, by the code of its device: starts in order, and the latest
+    end so far; int64 [k] each."""
 
     recorded: dict[int, tuple[Times, Times]]
 
     @classmethod
     def of(cls, commands: CommandArrays, launchers: Times) -> Silences:
-        """Of the hosts of the commands `launchers`, int64 [m], which are rows."""
+        """Collect the hosts of the commands in rows `launchers`, int64 [m]."""
         kinds = np.isin(commands.category, (HOST, SYNC))
         recorded = {}
         for host in np.unique(commands.device[launchers]).tolist():
@@ -415,7 +416,7 @@ class Silences(Struct, frozen=True, eq=False):
         return cls(recorded)
 
     def since(self, host: int, moments: Times) -> Times:
-        """Since when nothing was recorded of a host at these moments, -1 if something was, or
+        """Return since when nothing was recorded of a host at each moment, -1 if something was, or
         nothing had been yet."""
         begun, until = self.recorded[host]
         before = np.searchsorted(begun, moments, side="right") - 1
@@ -423,8 +424,8 @@ class Silences(Struct, frozen=True, eq=False):
         return np.where(since <= moments, since, -1)
 
     def waited(self, host: int, ended: int, last: int) -> bool:
-        """Whether a host of which nothing was recorded until `last` is taken to have waited for
-        what had `ended` on a device."""
+        """Whether a host that was silent until `last` is taken to have waited for work that `ended`
+        on a device."""
         since = int(self.since(host, np.array([last]))[0])
         return 0 <= since < ended and (last - ended) * _IDLE_PART <= last - since
 
@@ -438,8 +439,8 @@ def silent_waits(
     dry: Times,
     late: npt.NDArray[np.bool_],
 ) -> Times:
-    """The places in `row` of commands that the host is taken to have awaited before it launched the
-    next one of the queue, int64 [w], in order.
+    """Return the places in `row` of commands that the host is taken to have waited for before it
+    launched the next one of the queue, int64 [w], in order.
 
     `row`, `source` and `queue`, int64 [m]: commands by queue and start, what launched each, the
     queue of each; `dry`, when the queue had done all up to each; `late`, bool [m]: launched after
@@ -463,9 +464,9 @@ def silent_waits(
     return place[silent & waited[group]]
 
 
-# --- What devices worked through, and when the host waited for them: the way back along a path.
+# --- Queues of devices, and when the host waited for them: how the critical path is traced back.
 #
-# Commands that were launched (a flow from a host command tells) stand in queues, one a stream. A
+# Commands that were launched (by a flow from a host command) are in queues, one per stream. A
 # command had been launched when its launch returned; if it started before that, when its launch
 # began. It is *host-bound* if the one before it in its queue had ended by then: the device waited
 # for the host. Else the device was behind, and the command before it is what it waited for. The
@@ -493,7 +494,7 @@ _WAITS = "(?i)synchronize"
 
 class Stretch(Struct, frozen=True):
     """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`,
-    of which none had ended by `start`. `guessed`: because of a wait that nobody recorded."""
+    none of which had ended by `start`. `guessed`: due to a wait that was not recorded."""
 
     start: int
     end: int
@@ -506,9 +507,9 @@ class Queues(Struct, frozen=True, eq=False):
     """m launched commands by queue and start, int64 [m]: `row` of the command; `reach`, until when
     the queue was busy; `bound`, the place of the last host-bound one up to it; `launched`, when it
     had been launched; `host`, the code of the device that launched it. Waits of the host in order
-    of their ends, int64 [w]: `returned`, `awaited`, the place of the command waited for, and
-    bool [w] `guessed`, whether nobody recorded it. `silences`: when nothing was recorded of
-    hosts; `shared`: the codes of devices with several queues."""
+    of their ends, int64 [w]: `returned`, `awaited`, the place of the command waited for, and bool
+    [w] `guessed`, whether it was not recorded. `silences`: when nothing was recorded of hosts;
+    `shared`: the codes of devices with several queues."""
 
     row: Times
     reach: Times
@@ -551,8 +552,8 @@ class Queues(Struct, frozen=True, eq=False):
         return cls(row, reach, bound, launched, host, *waits, silences, tuple(shared))
 
     def stretches(self, first: int, last: int) -> list[Stretch]:
-        """When the path that ends on the host at `last` is on devices, back to `first`; in order of
-        time, disjoint."""
+        """Return when the path that ends on the host at `last` is on devices, back to `first`; in
+        order of time, disjoint."""
         found: list[Stretch] = []
         moment, wait = last, len(self.returned)
         if (ending := self._ending(last)) is not None:
@@ -567,8 +568,8 @@ class Queues(Struct, frozen=True, eq=False):
             moment = self._add(found, awaited, returned, first, moment, guessed)
 
     def _ending(self, last: int) -> int | None:
-        """The place of the command that ends at `last`, or that a silent host awaited until then;
-        None if there is none."""
+        """The place of the command that ends at `last`, or that a silent host waited for until
+        then; None if there is none."""
         if not len(self.reach):
             return None
         place = int(np.argmax(np.where(self.reach <= last, self.reach, -1)))
@@ -579,8 +580,8 @@ class Queues(Struct, frozen=True, eq=False):
     def _add(
         self, found: list[Stretch], awaited: int, until: int, first: int, moment: int, guessed: bool
     ) -> int:
-        """Add the stretch that ends with the command `awaited` or at `until`, as far as it is
-        behind `first`; where the path goes on, which is `moment` without a stretch."""
+        """Add the stretch that ends with the command `awaited` or at `until`, and starts at `first`
+        or later. Return where the path goes on: at `moment` without a stretch."""
         bound = int(self.bound[awaited])
         end = min(int(self.reach[awaited]), until)
         start = max(int(self.launched[bound]), first)
@@ -591,9 +592,9 @@ class Queues(Struct, frozen=True, eq=False):
         return start
 
     def parts(self, stretch: Stretch, commands: CommandArrays) -> tuple[Times, Times, Times]:
-        """Rows of the commands in a stretch, the time that each ran in it, and the time before each
-        in which its queue was empty though it had been launched; int64 [k] each, in ns. The times
-        add up to the stretch."""
+        """Return the rows of the commands in a stretch, the time that each ran in it, and the time
+        before each in which its queue was empty though it had been launched; int64 [k] each, in ns.
+        The times add up to the stretch."""
         places = slice(stretch.first, stretch.last + 1)
         row = self.row[places]
         until = np.clip(self.reach[places], stretch.start, stretch.end)
@@ -603,8 +604,8 @@ class Queues(Struct, frozen=True, eq=False):
 
 
 def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times, Times]:
-    """Rows of launched commands by queue and start, the queue of each, when it had been launched,
-    and by which row."""
+    """Return the rows of launched commands by queue and start, the queue of each, when it had been
+    launched, and by which row."""
     commands, source, row = timeline.commands, timeline.launches.source, timeline.launches.target
     if not (row[1:] > row[:-1]).all():
         row, first = np.unique(row, return_index=True)
@@ -635,9 +636,9 @@ def _waits(
     held: Times,
     held_until: Times,
 ) -> tuple[Times, Times, npt.NDArray[np.bool_]]:
-    """When the host returned from waits, in order, the place in `row` of what it awaited, and
-    whether nobody recorded the wait: from those, for the places `silent`, it returned when that
-    had ended. Of several with one end those that were recorded come last."""
+    """Return when the host returned from waits, in order, the place in `row` of the command waited
+    for, and whether the wait was not recorded. Such a wait, for the places `silent`, returned when
+    the command had ended. Of waits with one end, recorded ones come last."""
     run, commands, launches = timeline.run, timeline.commands, timeline.launches
     by, to = launches.source, launches.target
     copied = blocking_copies(run.commands, by, to, commands.start, commands.end)

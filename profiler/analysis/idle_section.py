@@ -88,7 +88,7 @@ from profiler.trace.manifest_fields import Device
 
 
 class Copied(StrEnum):
-    """Between what most copies of a device were, as far as their names tell."""
+    """Which memory most of a device's copies used, as far as their names say."""
 
     PINNED = "pinned"  # memory of the host that the device reads by itself
     PAGEABLE = "pageable"
@@ -120,11 +120,10 @@ _WAITS = {  # by column of the idle table
 
 
 def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
-    """A device is idle for over 100 µs at a time, and why in most of that time. Silent if that is
-    what `host_bound` says, or `first_call` of a host that stood still, whose time it does not gain;
-    if clocks of devices are not aligned: how far apart their calls were is not known; if devices
-    are models of a server: an idle one keeps no hardware; and if graphs were captured that none
-    ran."""
+    """A device is idle for over 100 µs at a time, with the cause of most of that time. Silent if
+    `host_bound` says the same, or `first_call` of a stalled host; if clocks of devices are not
+    aligned, since gaps between their calls are then unknown; if devices are models of a server,
+    since an idle one keeps no hardware; and if graphs were captured but not run."""
     if unaligned(analysis) or of_server(analysis) or only_captures(analysis):
         return
     total = end_to_end_ns(analysis)
@@ -163,14 +162,14 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _first_stalls(analysis: Analysis, row: Mapping[str, Any]) -> int:
-    """How long the host stood still in first calls of a device that took several times as long as
-    later ones: `first_call` says so, what is loaded there, or what is compiled."""
+    """Return how long the host stalled in cold first calls of a device, in ns, which `first_call`
+    reports."""
     found = (stalls_of(analysis, device=row["device"], call=call) for call in cold_calls(analysis))
     return sum(stalls.length_ns for stalls in found if stalls)
 
 
 def _causes_of_long_gaps(analysis: Analysis) -> dict[str, dict[WaitCause, int]]:
-    """By device, what its long gaps are put down to, in ns."""
+    """Return the time of long gaps by device and cause, in ns."""
     found = {}
     for gaps in gaps_of(analysis.inputs):
         parts = gaps.long_parts(LONG_GAP_NS)
@@ -180,9 +179,9 @@ def _causes_of_long_gaps(analysis: Analysis) -> dict[str, dict[WaitCause, int]]:
 
 
 def idle_around(analysis: Analysis) -> Finding | None:
-    """No accelerator works before the first of their work, or after the last, for a good part of
-    the run: what the host does there nothing hides. Silent if clocks of devices are not aligned,
-    and if devices are models of a server."""
+    """For a good part of the run no accelerator has started work, or all have ended it: the host's
+    work there is not overlapped. Silent if clocks of devices are not aligned, and if devices are
+    models of a server."""
     if unaligned(analysis) or of_server(analysis):
         return None
     known = set(accelerators(analysis)["device"])
@@ -211,7 +210,7 @@ def idle_around(analysis: Analysis) -> Finding | None:
 
 
 def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
-    """A device waits for transfers that nothing hides."""
+    """A device waits for transfers that are not overlapped with compute."""
     total = end_to_end_ns(analysis)
     for row in analysis.idle.to_dicts():
         wait, hidden = row["data_ns"], row["overlap_share"]
@@ -234,9 +233,10 @@ def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _without_transfers(analysis: Analysis, row: Mapping[str, Any]) -> int:
-    """What the run gains at most without a device's transfers: for how long it only waits for them,
-    and more if the host waits for them, too, and launches late behind: by replay, else no more than
-    the calls that copied took, nor than the device was idle for the host."""
+    """Return the most that the run gains without a device's transfers, in ns: the time for which it
+    only waits for them, and more if the host waits for them too and then launches late. That is
+    known by replay, or else limited by the time of the copying calls and by the device's idle time
+    for the host."""
     run, exposed = analysis.inputs.run, int(row["data_ns"])
     own = run.commands.select(_transfers_on(row["device"])).to_series()
     gain = gain_without(analysis, own.arg_true().to_numpy().astype(np.int64))
@@ -254,7 +254,7 @@ def _transfers_on(device: str) -> pl.Expr:
 
 
 def _copied(analysis: Analysis, device: str) -> dict[str, Value]:
-    """What most of the time of a device's copies was spent on, if names of copies tell."""
+    """Return what most of the time of a device's copies was spent on, if their names say so."""
     copies = analysis.inputs.run.commands.lazy().filter(_transfers_on(device))
     name = pl.coalesce("kernel", "op_type", "layer").cast(pl.String)
     kind = (
@@ -303,8 +303,8 @@ def idle_device(analysis: Analysis) -> Finding | None:
 
 
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
-    """How much of a device's waiting nothing tells the cause of, and how many of its commands were
-    recorded without their launch; nothing if it knows them all."""
+    """Return the share of a device's waiting with unknown cause, and how many of its commands were
+    recorded without their launch; empty if all causes are known."""
     if not row["unknown_cause_ns"]:
         return {}
     run = analysis.inputs.run
@@ -378,8 +378,8 @@ def _idle_gaps(found: Finding) -> Words:
 
 
 def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said) -> Words:
-    """The words of a device, or of several, whose cause is `known` or not; `more` is what these
-    say beside the evidence."""
+    """The words about one or several waiting devices, from the template for a `known` or an
+    `unrecorded` cause; `more` are values beside the evidence."""
     cause = found.evidence["cause"]
     if cause == WaitCause.UNRECORDED:
         title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
@@ -408,7 +408,7 @@ _WITHOUT_LAUNCHES = said(
 
 
 def _idle_devices(found: Finding) -> Words:
-    """The same of several devices, the caveat of the one that is idle longest."""
+    """The words about several idle devices, with the caveat of the one that is idle longest."""
     return _waiting(
         found,
         {"devices": named_devices(found), "share": value_range(found, "gap_share")},
@@ -568,12 +568,12 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def idle_figure(analysis: Analysis) -> Figure:
-    """What each device did, and what it waited for otherwise."""
+    """Return the figure of what each device did and waited for."""
     return Figure("idle", "idle", (analysis.idle,))
 
 
 def critical_path_figure(analysis: Analysis) -> Figure:
-    """What the critical path consists of."""
+    """Return the figure of what the critical path consists of."""
     names = [part.submodule for part in analysis.accounting.submodules]
     return Figure("path", "critical_path", (analysis.critical_path, names))
 

@@ -100,13 +100,13 @@ KERNEL_DURATIONS: tuple[Column, ...] = (
 
 
 _NO_WORK = ("host", "sync")
-_NO_KERNELS = ("dma", "copy")  # what copies and fills is no function that ran
+_NO_KERNELS = ("dma", "copy")  # copies and fills run no function
 
 
 def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame:
-    """One row a kernel and device (`KERNELS` without `OCCUPANCY`), of commands whose producer tells
-    their kernel. A quantile is the time of an execution; a command that never closed took none.
-    `apart`: pipeline calls are parts that were recorded one by one (`analysis.timelines`)."""
+    """One row per kernel and device (`KERNELS` without `OCCUPANCY`), of commands whose kernel was
+    recorded. A quantile is the time of an execution; a command that never closed took none.
+    `apart`: pipeline calls are parts that were recorded one by one (`are_apart`)."""
     took = pl.col("duration_ns").clip(0)
     work = commands.lazy().filter(~pl.col("category").is_in(_NO_WORK))
     ran = work.filter(pl.col("kernel").is_not_null(), ~pl.col("category").is_in(_NO_KERNELS))
@@ -143,7 +143,7 @@ def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame
 
 
 def duration_table(of: Inputs) -> pl.DataFrame:
-    """How many kernels took how long: a row a device and power of two, without gaps
+    """Return how many kernels took how long: one row per device and power of two, without gaps
     (`KERNEL_DURATIONS`)."""
     ran = of.frame.lazy().filter(
         ~pl.col("category").is_in([*_NO_WORK, *_NO_KERNELS]), pl.col("duration_ns") > 0
@@ -262,7 +262,7 @@ def _durations(of: ReportInput) -> Iterator[Part]:
 
 
 def _most(rows: pl.DataFrame) -> str:
-    """The kernel with most time, and how far its executions lie apart."""
+    """The sentence about the kernel with most time, and its executions."""
     first = rows.row(0, named=True)
     return said(
         "{kernels} kernels. {kernel} takes the most time: {count} executions with a median of "

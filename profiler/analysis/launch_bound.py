@@ -58,15 +58,15 @@ class MostlyBetween(StrEnum):
 
 
 _BETWEEN = 0.05  # of the steps' time
-_SYNC_STEPS = 0.5  # of the steps: what waits in fewer is not the loop's habit
+_SYNC_STEPS = 0.5  # of the steps: waits in fewer are not the loop's
 _SYNC_WAIT = 0.02  # of the device's span
 _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_scalar_dense)$"
 
 
 def host_between_steps(analysis: Analysis) -> Finding | None:
-    """Between the tiles of the steps' calls the host (scheduler, guidance, callbacks) takes its
-    time, and the device waits. Silent if clocks of devices are not aligned: if steps end is
-    not known, and if calls on a GPU were captured alone: there the host waits for it."""
+    """Between the calls of steps the host (scheduler, guidance, callbacks) works while the device
+    waits. Silent if clocks of devices are not aligned, since the ends of steps are then unknown,
+    and if a GPU's calls were captured without operators, since the host waits for it there."""
     steps = analysis.steps
     if steps.is_empty() or unaligned(analysis) or works_behind(analysis):
         return None
@@ -95,8 +95,9 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
 
 
 def _without_host_between(analysis: Analysis) -> int:
-    """What the run gains, by replay, if the host does nothing between calls of steps: its work that
-    the device hides delays launches, too. 0 if it cannot be replayed."""
+    """Return what the run gains, by replay, if the host does nothing between calls of steps, in ns.
+    Work that overlaps with the device's counts too, since it delays launches. 0 if the run cannot
+    be replayed."""
     gains = replay_gains(analysis.inputs)
     if gains is None:
         return 0
@@ -141,9 +142,9 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
 
 
 def _without_waits(analysis: Analysis, layers: pl.Series, idle_ns: int) -> int:
-    """What the run gains at most if the host does not wait in such commands between calls, by
-    replay: it launches ahead, also in calls. Where that is not known no more than the host waited
-    in them, nor than the device was idle for it."""
+    """Return the most that the run gains if the host does not wait in these commands between calls,
+    in ns, by replay: it then launches ahead, also in calls. Without a replay the gain is limited by
+    these waits and by the device's idle time for the host."""
     run, gains = analysis.inputs.run, replay_gains(analysis.inputs)
     between = (pl.col("call") < 0) & pl.col("layer").cast(pl.String).is_in(layers.implode())
     commands = run.commands.filter(between)
@@ -157,8 +158,8 @@ def _without_waits(analysis: Analysis, layers: pl.Series, idle_ns: int) -> int:
 
 
 def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
-    """What of no call the host worked on longest in at least half of the steps, waits and what it
-    called aside; nothing if no host work was recorded."""
+    """Return the longest host work of no call that is in at least half of the steps, without waits
+    and what it called; empty if no host work was recorded."""
     often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
     rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
     rows = rows.with_columns(work_ns=pl.col("self_ns") - pl.col("waited_ns")).sort("work_ns")
@@ -248,7 +249,7 @@ PREPARE_TEXT = said(
 
 
 def host_bound_words(found: Finding) -> Words:
-    """What a finding says of a device that waits for the host."""
+    """Return the words of a finding about a device that waits for the host."""
     title = _waits_for_host(found)
     stacks = found.evidence.get("recorded") == Recorded.PYTHON_STACKS
     if waits_for_loading(found):
@@ -280,12 +281,13 @@ def host_bound_words(found: Finding) -> Words:
 
 
 def extended(title: str, template: Said, found: Finding) -> str:
-    """`template` with the evidence and the title, as `what`."""
+    """Fill `template` with the evidence, and its `what` with the title."""
     return filled(template, {"what": title, **texts(found)})
 
 
 def _waits_for_host(found: Finding) -> str:
-    """For how long a device waits, and in which stage or where in each step; or several devices."""
+    """Return the title: for how long a device waits, and in which stage or where in each step; or
+    the range of several devices."""
     if on_several(found):
         return said(
             "{devices} each wait for the host to launch work for {share} of the time",
@@ -306,25 +308,25 @@ def _waits_for_host(found: Finding) -> str:
 
 
 def waits_for_data_loader(found: Finding) -> bool:
-    """Whether a device waits for the host because that loads data: fewer launches do not help."""
+    """Whether a device waits for the host because it loads data: fewer launches do not help."""
     return "data_loader_ns" in found.evidence
 
 
 def prepares_inputs(found: Finding) -> bool:
-    """Whether the host was mostly in what makes inputs of images, sounds or texts."""
+    """Whether the host was mostly preparing inputs: images, sounds or texts."""
     return bool(_PREPARES.search(str(found.evidence.get("host_in", ""))))
 
 
 def waits_for_loading(found: Finding) -> bool:
-    """Whether a device waits for the host mostly because that loads libraries and kernels, as first
+    """Whether a device waits for the host mostly because it loads libraries and kernels, as first
     calls do: fewer launches do not help."""
     loading = number(found, "loading_ns") if "loading_ns" in found.evidence else 0
     return 2 * loading > number(found, "host_wait_ns")
 
 
 def _less_waiting(found: Finding) -> Said:
-    """What to do by how long the device waits for each command: fewer launches help if it is
-    about what a launch takes."""
+    """Return what to do, by how long the device waits for each command: fewer launches help if that
+    is about as long as a launch."""
     if waits_for_data_loader(found):
         return LOAD_AHEAD_TEXT
     if waits_for_loading(found):
@@ -341,13 +343,12 @@ def _less_waiting(found: Finding) -> Said:
 
 
 def _by_launching_less(found: Finding) -> bool:
-    """Whether fewer launches, as by graphs of torch's, are what helps a device that waits for the
-    host."""
+    """Whether fewer launches, such as by torch's graphs, help a device that waits for the host."""
     return launches_less(found) and found.evidence.get("runtime") in (None, Runtime.COMPILED)
 
 
 def launches_less(found: Finding) -> bool:
-    """Whether fewer launches are what helps a device that waits for the host."""
+    """Whether fewer launches help a device that waits for the host."""
     others = (waits_for_data_loader, waits_for_loading, waits_longer_than_launches)
     return "in_graphs_share" not in found.evidence and not any(f(found) for f in others)
 
@@ -421,19 +422,19 @@ RULES = (
 )
 
 
-# --- Times at which the host stood still once: long gaps of a device in one call of a submodule
-# that has others, none of which has the like. What makes one (a garbage collection, a library that
-# is loaded, a profiler at its start) is none of what each call launches.
+# --- Stalls: times at which the host stood still once. A stall is a long gap of a device in one
+# call of a submodule, and other calls have no such gap. Its cause (a garbage collection, a library
+# that is loaded, a profiler at its start) is not what each call launches.
 
 
 _WITHOUT_DEVICE = (WaitCause.LAUNCH, WaitCause.OPERATORS, WaitCause.SYNC)
 _LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
-_ALIKE = 0.25  # of its length: with a gap as long in another call it is no single time
+_ALIKE = 0.25  # of its length: with such a gap in another call it is no stall
 
 
 class Stalls(Struct, frozen=True):
-    """Number and length of some stalls in all; what the host was in during the longest, "" if
-    that is not known; when the last began."""
+    """Number and total length of some stalls; what the host was in during the longest, "" if
+    unknown; when the last began."""
 
     times: int
     length_ns: int
@@ -449,8 +450,8 @@ def stalls_of(
     submodule: str | None = None,
     stage: str | None = None,
 ) -> Stalls | None:
-    """The stalls in calls on a device, in one call, or those of a submodule or stage; without a
-    device also behind a wait for it; None without any."""
+    """The stalls in calls on a device, in one call, or of a submodule or stage; None if there are
+    none. Without a device, stalls after a wait for one count too."""
     causes = (WaitCause.LAUNCH,) if device else _WITHOUT_DEVICE
     asked = {"device": device, "call": call, "submodule": submodule, "stage": stage}
     found = [
@@ -470,9 +471,9 @@ def stalls_of(
 
 
 def loading_ns(analysis: Analysis, device: str) -> int:
-    """How long, in gaps of 10 ms and more, a device waited at least while the host was in launches
-    and other calls of the driver that last over 1 ms, in first calls: these take so long if they
-    load something. Without stalls; of several at once their union."""
+    """Return how long a device waited at least for the host to load something, in ns. These are
+    times in gaps of 10 ms and more, in first calls, in which launches and other driver calls of
+    over 1 ms ran. Stalls are left out."""
     once = stall_begins(analysis)
     rows = analysis.gaps.filter(
         pl.col("device") == device,
@@ -508,12 +509,12 @@ def _times(begin: Times, length: Times) -> Stretches:
 
 
 def stall_begins(analysis: Analysis) -> list[int]:
-    """The begins of the gaps that are stalls, of those that no wait for a device caused."""
+    """The starts of stalls that were not caused by a wait for a device."""
     return [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
 
 
 def stall_times(analysis: Analysis) -> Stretches:
-    """When the host stood still once, in calls of any device."""
+    """Return when the host stalled, in calls of any device."""
     rows = list(_stalls(analysis, _WITHOUT_DEVICE))
     begin = np.array([row["begin_ns"] for row in rows], dtype=np.int64)
     return _times(begin, np.array([row["length_ns"] for row in rows], dtype=np.int64))

@@ -49,7 +49,7 @@ from profiler.trace.manifest_fields import Recording
 
 _HEADROOM = 0.10  # of the memory: fragmentation and the driver's context need about as much
 _ACTIVATIONS = 0.30  # of what is needed
-_OF_SIZE = 0.50  # of the memory: a peak below half of it is nobody's problem
+_OF_SIZE = 0.50  # of the memory: a peak below half of it is no problem
 _LARGE = 1 << 30  # bytes, if the device's memory is not known
 
 
@@ -158,7 +158,7 @@ RULES = (
 
 
 class NoAllocations(NoteCode):
-    """Why nothing is known of what an allocator gave out."""
+    """Why a run has no allocations."""
 
     NOT_ASKED_FOR = "not_asked_for"  # of a capture of ours
     NOT_IN_TRACE = "not_in_trace"  # of torch.profiler, by whoever recorded it
@@ -278,8 +278,8 @@ _LARGEST = 1 << 62
 
 
 def sizes_by_device(given: object) -> dict[str, int]:
-    """Bytes by device, "" for all others, of a size or a mapping of devices to sizes. A size is a
-    number of bytes or a text. Raises InputError for what is none."""
+    """Bytes by device, "" for all others, from a size or a mapping of devices to sizes. A size is a
+    number of bytes or a text. Raises InputError if it is neither."""
     pairs: Iterable[tuple[object, object]]
     pairs = given.items() if isinstance(given, Mapping) else [("", given)]
     sizes = {}
@@ -316,9 +316,9 @@ def check_devices(sizes: Mapping[str, int], known: Iterable[str]) -> None:
 
 # --- How much memory each device needed, when, and who held it; always of the whole run.
 #
-# Counters tell: an arena of ONNX Runtime what one submodule holds, torch's allocator what all of a
-# device hold. A counter keeps its value until its next sample. Before its first sample an arena is
-# taken to have held the least it ever did (its weights are loaded before the run), torch's
+# Counters say how much is in use: an arena of ONNX Runtime by one submodule, torch's allocator by
+# all of a device. A counter keeps its value until its next sample. Before its first sample an arena
+# is taken to have held the least it ever did (its weights are loaded before the run), torch's
 # allocator what its first sample says. On CPUs torch counts changes since the pipeline started
 # alone: then, and if an arena never holds as much as its submodule's weights, weights are added to
 # what is needed.
@@ -329,8 +329,8 @@ _COUNTED = 0.9  # of a submodule's weights: an arena that always holds that much
 
 
 class Memory(Struct, frozen=True, eq=False):
-    """`devices` (`columns.MEMORY_DEVICES`), who held what (`columns.MEMORY`), and the course of it
-    (`columns.MEMORY_TIMELINE`)."""
+    """The tables of memory: by device (`MEMORY_DEVICES`), by submodule that held it (`MEMORY`), and
+    over time (`MEMORY_TIMELINE`)."""
 
     devices: pl.DataFrame
     holders: pl.DataFrame
@@ -386,14 +386,14 @@ class _OfDevice(Struct, frozen=True, eq=False):
 
     @property
     def peak(self) -> tuple[int, int] | None:
-        """When the counters held most, and how much."""
+        """Time and bytes of the largest sum of the counters."""
         if not len(self.times):
             return None
         row = int(np.argmax(self.values))
         return int(self.times[row]), int(self.values[row])
 
     def row(self, size: int | None) -> dict[str, Any]:
-        """The device's row."""
+        """The device's row of `MEMORY_DEVICES`; `size` is its memory in bytes."""
         uncounted = sum(map(self._uncounted, self.submodules))
         needed: int | None = self.weights
         found: dict[str, Any] = {"peak_bytes": None, "peak_ns": None, "min_bytes": None}
@@ -416,13 +416,13 @@ class _OfDevice(Struct, frozen=True, eq=False):
         }
 
     def holders(self) -> list[dict[str, Any]]:
-        """A row for each submodule, and one for what none is known to hold."""
+        """A row for each submodule, and one for memory that no submodule is known to hold."""
         time = self.peak[0] if self.peak else 0
         running = (self._running(time) or {}).get("submodule") if self.peak else None
         needed = self.row(None)["required_bytes"]
         rows = [self._holder(name, time, running) for name in self.submodules]
         rest = (needed or 0) - sum(row["retained_bytes"] or 0 for row in rows)
-        if self.counters and rest < 0:  # not all weights were there: which, nobody tells
+        if self.counters and rest < 0:  # not all weights were there; which is unknown
             for row in rows:
                 if row["submodule"] != running:
                     row["retained_bytes"] = None
@@ -438,8 +438,8 @@ class _OfDevice(Struct, frozen=True, eq=False):
         return sorted(rows, key=lambda row: -(row["retained_bytes"] or 0))
 
     def timeline(self) -> list[dict[str, Any]]:
-        """The most in each of some equal intervals with samples, what is held in those behind them
-        without, and in the end."""
+        """The max in each of some equal intervals with samples, what is in use in later intervals
+        without samples, and the last value."""
         if not len(self.times):
             return []
         first, span = int(self.times[0]), max(int(self.times[-1] - self.times[0]), 1)
@@ -491,8 +491,9 @@ class _OfDevice(Struct, frozen=True, eq=False):
     def _activations(
         self, name: str, own: list[MemoryCounter], torch: list[MemoryCounter], calls: set[int]
     ) -> int | None:
-        """The most that a call held beside the weights. ONNX Runtime takes what a call will need
-        before its first node ends: of an arena it is all but the weights that are counted there."""
+        """The most that a call held beside the weights, in bytes. ONNX Runtime takes what a call
+        will need before its first node ends: in an arena it is all but the weights that are counted
+        there."""
         weight = self.submodules[name]
         if own and weight is not None:
             least = sum(int(counter.values.min()) for counter in own)
@@ -510,7 +511,7 @@ class _OfDevice(Struct, frozen=True, eq=False):
         return 0 if any(CHANGES not in c.name for c in torch) else weight
 
     def _running(self, time: int) -> dict[str, Any] | None:
-        """The call that ran at a moment: on the device if there is one, the last to begin."""
+        """The call that ran at a moment: on the device if there is one, the last to start."""
         row = int(self._rows_at(np.array([time]))[0])
         return None if row < 0 else self.run.calls.row(row, named=True)
 
@@ -526,8 +527,8 @@ class _OfDevice(Struct, frozen=True, eq=False):
 
 
 def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
-    """Of the calls `rows`, which run from `start` to `end`, the row of the one that ran at each
-    moment, of several the last to start; -1 for none."""
+    """Return the row of the call that ran at each moment, of several the last to start; -1 for
+    none. Only the calls `rows` count; calls run from `start` to `end`."""
     order = rows[np.argsort(start[rows], kind="stable")]
     ended = end[order]
     begun = np.searchsorted(start[order], times, side="right")
@@ -541,8 +542,7 @@ def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
 
 
 def _peak(counters: list[MemoryCounter], calls: set[int] | None) -> int | None:
-    """The most that one of the counters held, in some calls if they are given; None for no
-    sample."""
+    """The largest value of the counters, in some calls if they are given; None without samples."""
     values = [
         c.values if calls is None else c.values[np.isin(c.calls, sorted(calls))] for c in counters
     ]
@@ -563,7 +563,7 @@ def _placed(run: Run) -> dict[str, list[str]]:
 
 
 def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
-    """Bytes of memory that a device has."""
+    """Return the memory of a device, in bytes; None if unknown."""
     if device in asked or "" in asked:
         return asked.get(device, asked.get(""))
     known = run.info.devices.get(device)
@@ -670,7 +670,7 @@ def _changes_alone(devices: pl.DataFrame) -> tuple[str, ...]:
 
 
 def memory_figure(analysis: Analysis) -> Figure:
-    """What the counters of each device held over the run."""
+    """Return the figure of each device's memory over the run."""
     frames = (analysis.memory_timeline, analysis.memory_devices, analysis.calls)
     groups = analysis.memory_timeline.group_by("device", maintain_order=True)
     course = tuple(Bars(str(device), rows["bytes"].to_list()) for (device,), rows in groups)

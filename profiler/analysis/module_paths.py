@@ -21,7 +21,7 @@ from profiler.analysis.role_kernel_names import class_in, module_path
 from profiler.analysis.table_text import Node
 from profiler.run.intervals import Codes, Times, batches, is_sorted, reaches
 
-# --- What adds up from operators to the modules that they are in, of each kind of commands.
+# --- Measures of kinds of commands, which add up from operators to their modules.
 
 
 Sums = npt.NDArray[np.float64]
@@ -33,10 +33,10 @@ MEASURES = (
     *("flops", "flops_ns", "compute_ns", "computed_ns", "known_ns"),
     *BOUNDS,
 )
-"""Columns of sums: time of a tile's own, durations, numbers; of what a roofline bounds its time,
-FLOPs with the time of commands that have them, their least time by the device's peak with the time
-of commands whose peak is known or which compute nothing, and roofline time by bound with the time
-of commands that have it."""
+"""Columns of sums: exclusive time in tiles, durations, numbers. Of work with a roofline: its time,
+FLOPs with the time of commands that have them, min time by the device's peak with the time of
+commands whose peak is known or which compute nothing, and roofline time by bound with the time of
+commands that have it."""
 
 
 def sums_of(
@@ -63,7 +63,7 @@ def sums_of(
 
 
 def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
-    """Sums over devices, one row a kind, 0 if nothing is known."""
+    """Return the sums of the roofline over devices, one row per kind, 0 if nothing is known."""
     total, at_roofline = pl.col("total_ns"), pl.col("roofline_ns")
     computed = pl.col("compute_ns") > 0
     peaked = computed | (pl.col("flops") == 0)  # none to compute: at any peak
@@ -91,7 +91,7 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
     return found.drop("kind").fill_null(0).collect()
 
 
-# --- How much of their calls' tiles commands have to themselves.
+# --- Exclusive time of commands in the tiles of their calls.
 #
 # Each moment of a tile belongs to the command that started first of those that ran, of those that
 # started together to the one that ended first, so that the commands of a call have the union of
@@ -109,7 +109,7 @@ def own_times(
     stage: Codes,
     stages: int,
 ) -> Times:
-    """What commands have of the tiles of their calls, by stage of the call and kind, int64
+    """Return the exclusive time of commands in the tiles of their calls, by stage and kind, int64
     [stages, kinds] in ns.
 
     `kind` is the kind of each command, `kept` are the kinds that work on a device; `tiles` are
@@ -140,8 +140,8 @@ def own_times(
 def _in_order(
     commands: CommandArrays, kind: Codes, rows: Times, tiles: _Tiles
 ) -> tuple[Times, Times]:
-    """The rows by when they started in their tiles, and when that was; of those that started
-    together by end and kind."""
+    """The rows by when they started in their tiles, and these starts. Rows that started together
+    are by end and kind."""
     begun = np.empty(len(rows), dtype=np.int64)
     for batch in batches(len(rows)):
         some = rows[batch]
@@ -159,7 +159,7 @@ def _in_order(
 
 
 def _in_tiles(call: Codes, time: Times, tiles: _Tiles) -> Times:
-    """Times in the tiles of their calls, behind all tiles before."""
+    """Times as offsets into the tiles of their calls, which are laid one after another."""
     begin, length, offset = tiles
     found: Times = np.clip(time - begin[call], 0, length[call]) + offset[call]
     return found
@@ -172,7 +172,7 @@ def _in_tiles(call: Codes, time: Times, tiles: _Tiles) -> Times:
 
 
 class Kind(NamedTuple):
-    """What the tree asks of a kind of commands."""
+    """The columns of a kind of commands that the tree uses."""
 
     kind: int
     submodule: str
@@ -185,9 +185,9 @@ class Kind(NamedTuple):
 
 
 class Paths(Struct):
-    """Nodes in lists, parents before what is in them. The first ones are submodules, whose parent
-    is -1. `leaf` is the operator of each kind of commands, `own` are what tells operators of a node
-    apart beyond their names: op type and shapes."""
+    """The nodes of the tree in lists, parents before their children. The first ones are submodules,
+    whose parent is -1. `leaf` is the operator of each kind of commands, `own` are the op types and
+    shapes of each node's operators."""
 
     parent: list[int] = field(default_factory=list)
     kind: list[Node] = field(default_factory=list)
@@ -205,7 +205,8 @@ class Paths(Struct):
         kinds: Iterable[Kind],
         classes: Mapping[str, Mapping[str, str]],
     ) -> Paths:
-        """Those of `kinds`; `classes` are the classes of modules by path, of each submodule."""
+        """Make the tree of `kinds`; `classes` are the classes of modules by path, of each
+        submodule."""
         made = cls()
         roots = {
             name: made._node(-1, Node.SUBMODULE, name, classes.get(name, {}).get("", ""))
@@ -219,8 +220,8 @@ class Paths(Struct):
         return made
 
     def _submodule(self, root: int, rows: list[Kind], classes: Mapping[str, str]) -> None:
-        """The nodes of one submodule: by module if a path is known, else by role, which is a
-        guess, if no path of it is."""
+        """Add the nodes of one submodule: by module if a path is known, or by role, which is a
+        guess, if none of its paths is."""
         by_place: dict[tuple[str, bool], str] = {}
         for one in rows:
             key = (one.place, one.module is not None)
@@ -281,7 +282,7 @@ def _path(one: Kind, classes: Mapping[str, str]) -> str:
 
 
 def parts_of(path: str) -> list[str]:
-    """The parts of a module's path, numbers with what they number."""
+    """The parts of a module's path, each number joined to the part before it."""
     found: list[str] = []
     for part in path.split("."):
         if part.isdigit() and found and not found[-1].rpartition(".")[2].isdigit():
@@ -297,7 +298,7 @@ def parts_of(path: str) -> list[str]:
 # modules, and at least four fifths of the operations of the one with fewer are operations of the
 # other: in the same module below it, of the same type and shapes. The last block of SD3 has no
 # output for the text, and is a block like the others; up-sampling blocks of a VAE, each of another
-# resolution, are none.
+# resolution, are not.
 
 
 _ALIKE = 0.8
@@ -307,8 +308,8 @@ _Operation = tuple[str, str | None, str | None]
 
 
 class Folded(Struct):
-    """Nodes in lists, parents before what is in them; `members` are those of `Paths` that each
-    stands for, `of` is the reverse."""
+    """The nodes of the tree with equal blocks as one, in lists, parents before their children;
+    `members` are the nodes of `Paths` that each stands for, `of` is the reverse."""
 
     parent: list[int] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
@@ -318,7 +319,7 @@ class Folded(Struct):
 
 
 def folded(paths: Paths) -> Folded:
-    """The nodes of `paths`, equal blocks as one."""
+    """The nodes of `paths`, with equal blocks as one."""
     found = Folded(of=[-1] * len(paths.parent))
     signatures = _Signatures(paths)
     pending: list[tuple[int, str, str, list[int]]] = [
@@ -374,7 +375,7 @@ def _labelled(
 
 
 def _labels(signatures: _Signatures, stem: str, siblings: list[tuple[int, int]]) -> dict[int, str]:
-    """Labels of the siblings that others are equal to."""
+    """Return the labels of siblings that have an equal one."""
     groups: list[list[tuple[int, int]]] = []
     for number, child in siblings:
         for group in groups:
@@ -393,7 +394,7 @@ def _labels(signatures: _Signatures, stem: str, siblings: list[tuple[int, int]])
 
 
 class _Signatures:
-    """What modules do, each made once."""
+    """The operations of modules, by which blocks are compared; each is made once."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -409,7 +410,8 @@ class _Signatures:
         return fewest > 0 and len(first & second) >= _ALIKE * fewest
 
     def _of(self, node: int) -> frozenset[_Operation]:
-        """Its operations, by their place in it; none if it holds no modules."""
+        """Return the operations of a module with their place in it; none if it contains no
+        modules."""
         if node not in self._made:
             paths = self._paths
             holds = any(paths.kind[child] is Node.MODULE for child in paths.children[node])

@@ -163,10 +163,10 @@ _EXECUTIONS = MEASURES.index("executions")
 
 
 class Around(Struct, frozen=True, eq=False):
-    """What is around modules: the `name` of the run, its number of `pipelines`, the time in none of
-    its `stages` (`self_ns`), of each of these the time in no call (`before_after_ns`). `submodules`
-    has a row a stage and submodule in order of first calls: stage, submodule, calls, elapsed_ns,
-    untraced, untraced_ns."""
+    """The tree above modules: the `name` of the run, its number of `pipelines`, the time in none of
+    its `stages` (`self_ns`), and the time of each stage in no call (`before_after_ns`).
+    `submodules` has one row per stage and submodule in order of first calls: stage, submodule,
+    calls, elapsed_ns, untraced, untraced_ns."""
 
     name: str
     pipelines: int
@@ -176,14 +176,14 @@ class Around(Struct, frozen=True, eq=False):
     submodules: pl.DataFrame
 
 
-_MOST = float((1 << 63) - (1 << 10))  # FLOPs that an Int64 holds and a float64 tells
+_MOST = float((1 << 63) - (1 << 10))  # FLOPs that fit into both Int64 and float64
 
 
 class Inside(Struct, frozen=True, eq=False):
-    """What is in submodules. `sums` are the measures of each node of `folded` by stage, [nodes,
-    stages, measures], its `roles` what it took by role, [nodes, stages, roles], in the order of
-    `role_names`; `blocks` has the times of those that it stands for: node, stage, count, min_ns,
-    median_ns, max_ns; `visits` how often it was in a call, [nodes, stages]."""
+    """The tree within submodules. `sums` are the measures of each node of `folded` by stage,
+    [nodes, stages, measures], `roles` its time by role, [nodes, stages, roles], in the order of
+    `role_names`; `blocks` has the times of the blocks that it stands for: node, stage, count,
+    min_ns, median_ns, max_ns; `visits` is the number of calls in which it ran, [nodes, stages]."""
 
     paths: Paths
     folded: Folded
@@ -210,7 +210,7 @@ class _Row(Struct, frozen=True):
 
 
 def _rows(around: Around, inside: Inside) -> list[_Row]:
-    """All rows, depth first: stages in order, what is in submodules by time."""
+    """All rows, depth first: stages in order, the nodes in submodules by time."""
     folded, paths = inside.folded, inside.paths
     children: list[list[int]] = [[] for _ in folded.parent]
     for node, parent in enumerate(folded.parent):
@@ -279,7 +279,7 @@ def _elapsed(submodules: pl.DataFrame) -> int:
 
 
 def tree(around: Around, inside: Inside) -> pl.DataFrame:
-    """The rows of the table (`columns.MODULE_TREE`)."""
+    """The table of the module tree (`MODULE_TREE`)."""
     rows = _rows(around, inside)
     taken = [name for name in _Row.__struct_fields__ if name != "kind"]
     columns = {name: [getattr(row, name) for row in rows] for name in taken}
@@ -306,7 +306,7 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
 
 
 def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:
-    """The measures of each row; those of stages and of the run are sums of submodules'."""
+    """The measures of each row; those of stages and of the run are sums over submodules."""
     sums = np.zeros((len(rows), len(MEASURES)))
     roles = np.zeros((len(rows), len(inside.role_names)))
     for at in range(len(rows) - 1, -1, -1):
@@ -346,7 +346,7 @@ _CALLS = 1 << 12  # at a time
 
 
 def _around(of: Inputs, calls: pl.DataFrame) -> Around:
-    """What is around modules; of a selection, calls alone."""
+    """Return the tree above modules; for a selection, only its calls."""
     info, lost, pipelines = of.run.info, 0, 0
     stages: dict[str, int] = {}
     if not of.selection:
@@ -374,8 +374,8 @@ def _around(of: Inputs, calls: pl.DataFrame) -> Around:
 def inside(
     paths: Paths, sums: Sums, roles: pl.Series, cells: CallKinds, stage: Codes, calls: int
 ) -> Inside:
-    """What is in submodules: `sums` are the measures by stage and kind, `roles` that of each kind,
-    `stage` that of each of the `calls`."""
+    """Return the tree within submodules: `sums` are the measures by stage and kind, `roles` the
+    role of each kind, `stage` the stage of each of the `calls`."""
     blocks, stages = folded(paths), len(sums)
     leaf = np.full(sums.shape[1], -1)
     leaf[[*paths.leaf]] = [*paths.leaf.values()]
@@ -402,15 +402,16 @@ def inside(
 
 
 def _upwards(parent: Times, *sums: Sums) -> None:
-    """Add to each node what is in it, in place; parents stand before what is in them."""
+    """Add to each node the values of the nodes in it, in place; parents come before their
+    children."""
     for nodes, heads, parents in _levels(parent):
         for values in sums:
             values[parents] += np.add.reduceat(values[nodes], heads, axis=0)
 
 
 def _blocks(blocks: Folded, values: Sums) -> pl.LazyFrame:
-    """The time of the blocks that each node stands for, by stage: `values` are theirs and the
-    number of their commands, [blocks, stages, 2]. Single ones have none."""
+    """The times of the blocks that each node stands for, by stage. `values` are time and number of
+    commands of each block, [blocks, stages, 2]. A single block has no times."""
     stages = values.shape[1]
     rows = pl.LazyFrame(
         {
@@ -432,7 +433,7 @@ def _blocks(blocks: Folded, values: Sums) -> pl.LazyFrame:
 def _visits(
     paths: Paths, leaf: Times, cells: CallKinds, stage: Codes, calls: int, stages: int
 ) -> Times:
-    """In how many calls of each stage each node ran, int64 [nodes, stages]."""
+    """Return in how many calls of each stage each node ran, int64 [nodes, stages]."""
     levels = _levels(np.array(paths.parent, dtype=np.int64))
     found = np.zeros((len(paths.parent), stages), dtype=np.int64)
     node = leaf[cells.kind]
@@ -476,7 +477,7 @@ def _module_tree(of: Inputs) -> pl.DataFrame:
     table = kinds.table.with_columns(
         role=roles.cast(pl.String),
         works=works,
-        once=(part.fill_null("1") == "1").cast(pl.Int64),  # further kernels of an operator are none
+        once=(part.fill_null("1") == "1").cast(pl.Int64),  # further kernels do not count
     )
     kept, once = table["works"].to_numpy(), table["once"].to_numpy()
     names = calls["submodule"].unique(maintain_order=True).to_list()
@@ -548,11 +549,11 @@ _ROWS = 2 * TOP
 _HELD = 2_000  # nodes of a page
 _LEAST = 0.01  # share of a node on paper, and of one whose rates have a note
 _BESIDE = 1.01  # times the end-to-end time: more is no rounding
-_MOSTLY = 0.95  # of the time of a node: so much is what its rates are of
+_MOSTLY = 0.95  # of a node's time: if its rates cover less, a note says so
 
 
 def icicle_figure(analysis: Analysis) -> Figure:
-    """The module tree, each node as wide as its time below the one that it is in."""
+    """The figure of the module tree, each node as wide as its time, below its parent."""
     figure = declared_drawing(table_named("module_tree"), analysis.module_tree)
     assert figure is not None  # the table declares it
     return figure
@@ -564,8 +565,8 @@ def nodes_of(analysis: Analysis, held: int) -> pl.DataFrame:
 
 
 def neutral(tree: pl.DataFrame) -> pl.DataFrame:
-    """The whole tree, in which only leaves have a bound, and only these and roles a role: what is
-    around others is a mix of them."""
+    """The tree with bounds only for leaves, and roles only for leaves and nodes that are roles:
+    other nodes are a mix."""
     leaf = ~pl.col("node").is_in(tree["parent"].unique().implode())
     return tree.with_columns(
         role=pl.when(leaf | (pl.col("kind") == Node.ROLE)).then("role"),
@@ -631,7 +632,8 @@ def _adds_up(analysis: Analysis, tree: pl.DataFrame) -> bool:
 
 
 def _known_flops(tree: pl.DataFrame) -> Iterator[str]:
-    """Of what time rates are, if that is clearly less than a node's, by the longest such node."""
+    """Yield how much time rates cover, if that is clearly less than a node's, for the longest such
+    node."""
     known = (pl.col("flops") / pl.col("teraflops_per_s") / 1e3).alias("known_ns")
     around = pl.col("kind").is_in((Node.SUBMODULE, Node.MODULE, Node.ROLE))
     inner = tree.filter(around & (pl.col("share").fill_null(1) >= _LEAST))
@@ -648,13 +650,14 @@ def _known_flops(tree: pl.DataFrame) -> Iterator[str]:
 
 
 def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
-    """That many nodes: a node takes at least as long as what is in it, and stands before it."""
+    """Return the `held` longest nodes. A node takes at least as long as the nodes in it, and comes
+    before them."""
     ranked = tree.sort("elapsed_ns", "node", descending=[True, False])
     return ranked.head(held).sort("node")
 
 
 def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a page: what other columns say is left out, and a name by its label."""
+    """The rows of a page: only shown columns, and a name only if it differs from the label."""
     name = pl.when(pl.col("name") != pl.col("label")).then("name")
     shown = [column.name for column in columns_of(_COLUMNS, MODULE_TREE)]
     return tree.select(*shown, "depth", name=name)

@@ -281,7 +281,8 @@ def _per_track(
     heads: Times,
     wall: Times,
 ) -> tuple[Times, Times, Times, Times]:
-    """Tracks, working tracks, how long these worked together and the busiest of them, of each fold.
+    """Return for each fold its tracks, its working tracks, how long these worked together and how
+    long the busiest did.
 
     `place` is device and track of each row, below `places`; `spans` its start and end; `computes`
     whether it is a compute command; `heads` are the first rows of the folds, whose rows are by
@@ -313,7 +314,7 @@ def _per_track(
 
 # --- Commands by their position in a call: the same work of every call of a submodule, added up.
 #
-# A trace of a graph may name the modules of its nodes alone. But calls of one graph run the same
+# A trace of a graph may name only the modules of its nodes. But calls of one graph run the same
 # commands in the same order, so the n-th command of a place and op type is the same node in each.
 
 
@@ -321,13 +322,13 @@ POSITION_KEYS = ("layer", "op_type", "of", "position")
 
 
 def command_positions(run: Run, submodule: str) -> pl.DataFrame:
-    """The device commands of the traced calls of a submodule, one row a position.
+    """Return the device commands of the traced calls of a submodule, one row per position.
 
-    Columns: `layer` (Utf8, what graphs call so: the place), `op_type` (Utf8, "" if unknown
-    one); `position`, from 0, among the `of` commands of that layer and op type in a call, in order
-    of their start (Int64); `calls` that have it; `duration_ns`, `bytes_read` and `bytes_written`
-    summed over these calls (Int64, null if unknown); `role` (Utf8, null if unknown). In order
-    of their first start in a call.
+    Columns: `layer` (Utf8, the place in the model, as graphs use the word), `op_type` (Utf8, "" if
+    unknown); `position`, from 0, among the `of` commands of that layer and op type in a call, in
+    order of their start (Int64); `calls` that have it; `duration_ns`, `bytes_read` and
+    `bytes_written` summed over these calls (Int64, null if unknown); `role` (Utf8, null if
+    unknown). In order of their first start in a call.
     """
     calls = run.calls.filter(
         (pl.col("submodule").cast(pl.String) == submodule) & pl.col("ops_traced")
@@ -367,12 +368,12 @@ def command_positions(run: Run, submodule: str) -> pl.DataFrame:
 # --- Operators: the commands of one call that share a layer, folded back into one.
 #
 # A command is folded with those of its call and layer; the host's commands (its own work, what
-# launched the layer's, waits for accelerators: `host_side`) are folded apart from what ran on
-# devices, so that a launch never lengthens an operator. Work of no call is folded by pipeline call
-# and step instead. The folds of one submodule, layer and `host` then add up to one row. With w the
-# union of a fold, T its total, n the tracks on which its compute commands ran (all of its tracks if
-# it has none, or nothing took time there), b_t the time in which such a track t worked (the union
-# of what it ran: commands may lie within others) and b their sum:
+# launched the layer's, waits for accelerators: `Kinds`) are folded apart from what ran on devices,
+# so that a launch never lengthens an operator. Work of no call is folded by pipeline call and step
+# instead. The folds of one submodule, layer and `host` then add up to one row. With w the union of
+# a fold, T its total, n the tracks on which its compute commands ran (all of its tracks if it has
+# none, or nothing took time there), b_t the time in which such a track t worked (the union of what
+# it ran: commands may lie within others) and b their sum:
 #
 #     parallelism = Σ T / Σ w
 #     parallel_utilization = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
@@ -385,10 +386,10 @@ _SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "ev
 
 
 def _operators(of: Inputs) -> pl.DataFrame:
-    """One row a submodule, layer and host, longest total first.
+    """Return one row per submodule, layer and host, longest total first.
 
     `share` is the part of the own time of all rows with the same `host` and timeline
-    (`analysis.timelines`): of all device time for operators of devices, of all host time for host
+    (`timelines_of`): of all device time for operators of devices, of all host time for host
     commands; each of the two adds up to 1.
     """
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
@@ -419,7 +420,8 @@ def _operators(of: Inputs) -> pl.DataFrame:
 
 
 def _own(of: Inputs) -> pl.DataFrame:
-    """For each key what other commands of the host took within its own, and what it waited."""
+    """Return for each key how long other host commands ran within its own, and how long it
+    waited."""
     own, keys = of.host_times, len(folds(of).operators)
     key = folds(of).of_command[own.row]
     sums = (np.bincount(key, values, keys) for values in (own.within_ns, own.waited_ns))
@@ -431,7 +433,7 @@ def _own(of: Inputs) -> pl.DataFrame:
 
 
 def _sums(folds: Folds) -> pl.DataFrame:
-    """For each key its calls and their times, added up."""
+    """Return for each key its number of calls, and sums of their times."""
     return (
         pl.DataFrame(
             {
@@ -459,7 +461,7 @@ def _sums(folds: Folds) -> pl.DataFrame:
 
 
 def _places(of: Inputs) -> pl.DataFrame:
-    """For each key its op types by time, its devices and its number of tracks."""
+    """Return for each key its op types by time, its devices and its number of tracks."""
     cells, op_type = kind_cells(of), of.kinds.table["op_type"]
     kind = cells["kind"].cast(pl.UInt32)
     found = cells.select(

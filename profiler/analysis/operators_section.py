@@ -93,7 +93,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def _partitioning(of: Inputs) -> pl.DataFrame:
-    """One row an operator that was split, and each of its parts; operators are in order of their
+    """One row per operator that was split, and per part of it; operators are in order of their
     total, longest first."""
     found, commands = folds(of), of.commands
     moves, device = _MOVES[commands.category], commands.device
@@ -123,8 +123,8 @@ def _partitioning(of: Inputs) -> pl.DataFrame:
 
 
 def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes | _Flags]) -> _Flags:
-    """Which operators have commands of different codes below `width`; `codes` has those of some
-    rows."""
+    """Return which operators have commands with different codes; `codes` returns the codes, below
+    `width`, of some rows."""
     found = np.zeros(len(folds.operators) * width, dtype=np.bool_)
     for rows in batches(len(folds.of_command)):
         found[folds.of_command[rows] * np.int64(width) + codes(rows)] = True
@@ -133,7 +133,7 @@ def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes | _Flags]) 
 
 
 def _refolded(of: Inputs, marked: _Flags, codes: Codes) -> pl.DataFrame:
-    """The `marked` operators of single calls, folded by code: the sums of `Folds` and `code`."""
+    """Fold the `marked` operators of single calls by code: the sums of `Folds` and `code`."""
     width = int(codes.max(initial=0)) + 1
     limit = len(marked) * width
     columns, key, commands = of.frame.select("pipeline", "track"), folds(of).of_command, of.commands
@@ -150,7 +150,7 @@ def _refolded(of: Inputs, marked: _Flags, codes: Codes) -> pl.DataFrame:
 
 
 def _row_of(folded: pl.DataFrame, part: pl.Expr) -> pl.DataFrame:
-    """The folds of single calls added up: one row a key and code, numbered as a `part`."""
+    """Sum the folds of single calls: one row per key and code, numbered as a `part`."""
     even = pl.col("working_busy") / pl.col("working_tracks")
     possible = (pl.col("wall") * pl.col("working_tracks")).sum()
     return (
@@ -174,7 +174,7 @@ def _row_of(folded: pl.DataFrame, part: pl.Expr) -> pl.DataFrame:
 def _table(
     parts: pl.DataFrame, by_device: pl.DataFrame, operators: pl.DataFrame, devices: tuple[str, ...]
 ) -> pl.DataFrame:
-    """Keys and codes replaced by names, in order."""
+    """Return the table, with names for keys and codes, in order."""
     most = pl.col("busy").max().over("key", "call")
     mean = pl.col("busy").mean().over("key", "call")
     uneven = (
@@ -343,8 +343,8 @@ _ALIKE = ("label", "submodule", "device")
 
 
 def with_template_arguments(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of shapes with the fewest template arguments behind each label that another row of the
-    same submodule and device has, too: `mul_mat_vec_q<13>`."""
+    """Add template arguments to labels that several rows of a submodule and device share:
+    `mul_mat_vec_q<13>`, as few as distinguish them."""
     labels = rows["label"].to_list()
     numbered = rows.with_row_index("row").filter(pl.col("kernel").is_not_null())
     for _, alike in numbered.group_by(_ALIKE, maintain_order=True):

@@ -136,7 +136,7 @@ def extent(run: Run) -> tuple[int, int]:
 
 # --- What every report says before its tables: key figures, and what ran.
 #
-# Plain text throughout; whoever shows it escapes it for where it goes.
+# Plain text throughout; each renderer escapes it.
 
 
 def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
@@ -161,7 +161,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
 
 
 def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
-    """That times of captured calls are the host's, if a device works behind them."""
+    """Yield that times of captured calls are the host's, if a device works after they return."""
     behind = works_behind(analysis)
     if behind:
         note = said(
@@ -173,7 +173,7 @@ def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 def noted_times_facts(analysis: Analysis) -> Iterator[Fact]:
-    """That devices themselves told when they were on calls whose operators were not traced."""
+    """Yield that calls whose operators were not traced were timed on the device."""
     calls = analysis.inputs.run.calls
     noted = calls.filter(pl.col("device_duration_ns").is_not_null())
     if len(noted):
@@ -206,7 +206,7 @@ def recording_facts(
     analysis: Analysis, dropped: Callable[[Analysis], Fact] = drops_fact
 ) -> Iterator[Fact]:
     """Figures that contradict each other, what the recording lacks, and what a check of it counted
-    and put right."""
+    and corrected."""
     yield from contradiction_facts(analysis)
     yield from as_recorded_facts(analysis.inputs.run)
     health = analysis.inputs.run.info.health
@@ -216,7 +216,7 @@ def recording_facts(
     yield from health_facts(health)
 
 
-_OUTSIDE = 0.1  # of a device's work: so much of no call is said
+_OUTSIDE = 0.1  # of a device's work: from here on, work in no call is reported
 
 
 def _outside_calls(analysis: Analysis) -> Iterator[Fact]:
@@ -243,7 +243,8 @@ def _outside_calls(analysis: Analysis) -> Iterator[Fact]:
 
 
 def _copied(analysis: Analysis) -> Iterator[Fact]:
-    """The files whose device work is all in other files of the same producer, too: copies."""
+    """The files that are copies: all their device work is in other files of the same producer
+    too."""
     parts = analysis.inputs.run.info.parts
     every = parts.parts if parts is not None else ()
     producers = Counter(part.producer for part in every)
@@ -296,7 +297,8 @@ def _device(name: str, known: Device | None) -> str:
 
 
 def _selection(run: RunSummary, noun: Noun) -> str:
-    """That tables and figures show a part of the run; "" if they show all of it."""
+    """Return the sentence that tables and figures show a part of the run; "" if they show all of
+    it."""
     if not run.selection:
         return ""
     kept = [
@@ -318,7 +320,7 @@ def _selection(run: RunSummary, noun: Noun) -> str:
 
 
 def _accounting(analysis: Analysis) -> Iterator[str]:
-    """The accounting identity, its residual with what explains it, and whose time is in it."""
+    """The accounting identity, its residual with the causes, and which time it includes."""
     account = analysis.accounting
     if not account.possible:
         yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
@@ -399,7 +401,7 @@ _LARGEST = 3  # submodules
 _AT_ONCE = 1.05  # times what a device was busy
 _FINDINGS = 3
 _COSTLIEST = 5  # shapes
-_BASE = 0.01  # of the work is in no call: then shares say what they are of
+_BASE = 0.01  # of the work in no call: from here on, shares say what they refer to
 _LISTED_DEVICES = 3  # as many are counted by kind instead
 _SUBMODULES = (
     "submodule",
@@ -415,7 +417,7 @@ _SUBMODULES = (
 )
 _SHAPES = (
     *("label", "total_ns", "share", OF_PEAK),
-    renamed(SHAPES, "bound", importance=2),  # of a telephone these two are put away
+    renamed(SHAPES, "bound", importance=2),  # phones hide these two
     renamed(SHAPES, "executions", importance=3),
 )
 _BY_SECTION = {
@@ -525,7 +527,8 @@ def _submodules(of: ReportInput) -> TableView | None:
 def _as_known(
     analysis: Analysis, title: Said, rows: pl.DataFrame, *columns: str
 ) -> tuple[Said, pl.DataFrame]:
-    """A table and its title; nothing is in some columns of devices whose busy time is unknown."""
+    """A table and its title; some columns are null for devices whose busy time is unknown, and the
+    title says so."""
     health = analysis.inputs.run.info.health
     unknown = busy_unknown(health)
     if is_host_only(health):
@@ -582,24 +585,22 @@ def _shapes(of: ReportInput) -> TableView | None:
 
 
 def _works_outside(shapes: pl.DataFrame) -> bool:
-    """Whether the work in no call, of which no share has anything, is a hundredth of some device's
-    and more."""
+    """Whether work in no call, which is in no share, is at least 1 % of the work of some device."""
     outside = pl.col("total_ns").filter(pl.col("submodule").is_null()).sum()
     parts = shapes.group_by("device").agg(part=outside / pl.col("total_ns").sum())["part"]
     return shapes["submodule"].is_not_null().any() and bool((parts >= _BASE).any())
 
 
 def _adds_up_tracks(analysis: Analysis) -> bool:
-    """Whether what a device ran at the same time makes sums longer than it was busy."""
+    """Whether a device's concurrent work makes sums longer than its busy time."""
     sums = analysis.shapes.group_by("device").agg(pl.col("total_ns").sum())
     both = sums.join(analysis.devices, on="device")
     return not both.filter(pl.col("total_ns") > _AT_ONCE * pl.col("busy_ns")).is_empty()
 
 
 def _apart(rows: pl.DataFrame) -> list[str | Column]:
-    """The columns that it takes to tell rows of one label apart, and of which device's time each
-    share is; they stay where the table is narrow. If some rows are of no call, the submodule
-    says which."""
+    """The columns that distinguish rows of one label, and the device that each share refers to;
+    narrow tables keep them. If some rows are of no call, the submodule says which."""
     some = 0 < rows["submodule"].null_count() < len(rows)
     several = rows.group_by("label").agg(pl.col("submodule").n_unique() > 1)["submodule"].any()
     found = ["submodule"] if some or several else []
@@ -610,8 +611,8 @@ def _apart(rows: pl.DataFrame) -> list[str | Column]:
 
 
 def advised(findings: tuple[Finding, ...]) -> list[Finding]:
-    """Findings of the run, those whose gain is known first; what is wrong with the trace itself is
-    among the checks."""
+    """Return the findings about the run, those whose gain is known first. Findings about the trace
+    itself are among the checks."""
     checks = RECORDING_RULES - {graph_capture.__name__}
     of_run = [finding for finding in findings if finding.rule not in checks]
     gaining = [finding for finding in of_run if finding.cost_ns]
@@ -623,8 +624,8 @@ def _advice(finding: Finding) -> Advice:
 
 
 def _gain(finding: Finding) -> str:
-    """What following it saves at most: `"450 ms"`, `"0 to 160 ms"` if that depends on the
-    host's being late, "" if it is nothing."""
+    """Return the most that following a finding saves: `"450 ms"`, `"0 to 160 ms"` if that depends
+    on how late the host is, "" if it is nothing."""
     if finding.cost_ns is None:
         return said("not known")
     if not finding.cost_share or is_nothing(finding.cost_share, 1.0):

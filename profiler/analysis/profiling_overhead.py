@@ -66,8 +66,8 @@ _RESIDUAL_MEDIUM = 0.05
 
 
 def incomplete_trace(analysis: Analysis) -> Finding | None:
-    """Something was executed that is not in the trace. That a format has averages alone is in the
-    head of the report."""
+    """Something was executed that is not in the trace. Formats with averages only are reported in
+    its head."""
     drops = [drop for drop in analysis.drops if drop.kind != DropKind.ESTIMATED_TIMES]
     if not drops:
         return None
@@ -165,7 +165,7 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
     found, untraced = overhead.share, {}
     if overhead.untraced_ns is not None and overhead.operators_ns is not None:
         untraced = {"untraced_ns": round(overhead.untraced_ns)}
-        total = overhead.untraced_ns + overhead.operators_ns  # what lies between calls is in no one
+        total = overhead.untraced_ns + overhead.operators_ns  # without the time between calls
         found = share(overhead.operators_ns, total)
     if found is None or found < _OVERHEAD:
         return None
@@ -190,7 +190,8 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
 
 
 def _doubtful_ns(overhead: Overhead) -> float:
-    """What recording operators cost beyond the lower end of its interval, or of its estimate."""
+    """Return by how much the cost of recording operators may be lower, in ns: down to the end of
+    its interval, or of its estimate."""
     cost, low = overhead.operators_ns or 0.0, overhead.operators_low_ns
     if low is not None:
         return max(cost - low, 0.0)
@@ -365,12 +366,13 @@ _ESTIMATED = {
 
 
 def share_of(overhead: Overhead) -> Said:
-    """What the share of tracing is of: `"the time that pipeline calls took"`."""
+    """Return what the profiling overhead is a share of: `"the time that pipeline calls took"`."""
     return _WHOLES[overhead.share_of or ShareOf.END_TO_END]
 
 
 def unmeasured(recording: Recording | None) -> Said:
-    """That nobody measured what tracing cost, and whether it recorded what slows the host most."""
+    """Return that the profiling overhead was not measured, and whether what slows the host most was
+    recorded."""
     if recording is not None and recording.with_stack:
         return said("not measured (Python stacks slow the host)")
     if recording is not None and recording.record_shapes:
@@ -379,8 +381,8 @@ def unmeasured(recording: Recording | None) -> Said:
 
 
 def untraced(overhead: Overhead) -> Said | None:
-    """What it would have taken without: `"1.20 s without tracing (1.10 s to 1.25 s) in place of
-    1.50 s"`; None if unknown."""
+    """Return how long the run would have taken without tracing: `"1.20 s without tracing (1.10 s to
+    1.25 s) in place of 1.50 s"`; None if unknown."""
     if overhead.traced_ns is None or overhead.untraced_ns is None:
         return None
     low, high = overhead.untraced_low_ns, overhead.untraced_high_ns
@@ -396,7 +398,7 @@ def untraced(overhead: Overhead) -> Said | None:
 
 
 def method(overhead: Overhead) -> Said:
-    """How all that is stated was found, and why the rest is not known."""
+    """Return how the stated costs were measured or estimated, and why others are not known."""
     parts: list[str] = []
     if overhead.measured:
         parts.append(
@@ -445,9 +447,9 @@ def _why_unknown(cost: UnknownCost) -> Said:
 
 
 def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -> Said:
-    """How the profiling overhead is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
-    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals if there are, and if too few
-    calls could be compared, unless it has to be `brief`. `stated`: a cost is stated."""
+    """Return how the profiling overhead is known: `"estimated"`, or `"measured: transformer 5.2 ms
+    a call (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals if there are. Unless it is
+    `brief`, it also says if too few calls could be compared. `stated`: a cost is stated."""
     found = [
         said(
             "{name} {cost} a call{interval}",
@@ -466,7 +468,7 @@ def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -
 
 
 def _spread(overhead: Overhead) -> str:
-    """How far apart the estimates of a noisy machine lie."""
+    """Return the range of the estimates if the machine was noisy, else ""."""
     low, high = overhead.operator_event_low_ns, overhead.operator_event_high_ns
     if low is None or high is None or not overhead.noisy:
         return ""
@@ -597,7 +599,8 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def _plain_values(overhead: Overhead) -> Mapping[str, Any]:
-    """What is known of the profiling overhead, with how it was found in place of its codes."""
+    """Return the known values of the profiling overhead, with their method as text in place of
+    codes."""
     codes = ("estimated_by", "method", "unknown")
     values = {k: v for k, v in stated(overhead).items() if k not in codes}
     how = method(overhead)
@@ -619,7 +622,7 @@ def _sentences(analysis: Analysis) -> Iterator[str]:
 
 
 def _cost(overhead: Overhead) -> str:
-    """What tracing cost, as far as the producer measured it; "" if it did not."""
+    """Return the profiling overhead as far as the producer measured it; "" if it did not."""
     parts = [*_share(overhead), *filter(None, (untraced(overhead),))]
     if overhead.hooks_ns is not None:
         parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
@@ -647,7 +650,7 @@ def _share(overhead: Overhead) -> Iterator[str]:
 
 
 def _events(overhead: Overhead) -> Iterator[str]:
-    """How many events of operators were recorded, and what they cost together."""
+    """Yield how many operator events were recorded, and their total cost."""
     events, each = overhead.operator_events, overhead.operator_event_ns
     total: float | None = overhead.operators_ns
     if events and total is not None and overhead.measured:

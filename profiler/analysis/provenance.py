@@ -52,11 +52,11 @@ def pack(
 ) -> tuple[dict[str, Any], str]:
     """Describe and encode `tables` of equally long columns of int64 or float64.
 
-    The description maps table → {"rows": n, "columns": {name: {"at", "width", "base"}}}, `at`
-    being the column's offset in the inflated bytes. A column may also have "plus" or "after", the
-    name of another one: its values are differences to that; or, of the first, to 0, and of the
-    others to the value before plus the value before of the other one. `after` has by table and
-    column the latter. "real" marks doubles.
+    The description maps table → {"rows": n, "columns": {name: {"at", "width", "base"}}}, `at` being
+    the column's offset in the inflated bytes. A column may also have "plus", the name of another
+    one: its values are differences to that. Or it has "after": its values are differences to the
+    previous value plus the previous value of the other column, to 0 for the first. `after` names
+    that other column, by table and column. "real" marks doubles.
     """
     described: dict[str, Any] = {}
     chunks: list[bytes] = []
@@ -77,7 +77,7 @@ def pack(
 def _stored(
     column: str, columns: Table, after: Mapping[str, str]
 ) -> tuple[dict[str, Any], npt.NDArray[Any]]:
-    """How a column is stored, and its numbers then."""
+    """Return how a column is stored, and the numbers to store."""
     values: npt.NDArray[Any] = columns[column]
     if values.dtype == np.float64:
         if not _all_whole(values):
@@ -99,7 +99,7 @@ def _stored(
 
 
 def _all_whole(values: npt.NDArray[Any]) -> bool:
-    """Whether reals are whole numbers that integers hold as well."""
+    """Whether reals are whole numbers that fit exactly into integers."""
     small = np.abs(values) < _EXACT  # False for what is no number
     return bool(small.all() and (values == np.trunc(values)).all())
 
@@ -110,7 +110,7 @@ def deflated(data: bytes, level: int = 6) -> str:
 
 
 def _planes(values: npt.NDArray[Any]) -> tuple[int, int, bytes]:
-    """Minimum, bytes a value and the planes of a column."""
+    """Return the minimum, the bytes per value and the byte planes of a column."""
     if not len(values):
         return 0, 0, b""
     if values.dtype == np.float64:
@@ -129,7 +129,7 @@ def _planes(values: npt.NDArray[Any]) -> tuple[int, int, bytes]:
 _HASHED = 256 << 20  # bytes; hashing more would take longer than the report
 _EMBEDDED = 4 << 20  # bytes, deflated
 _TRIED = 32 << 20  # bytes; what is larger does not become that small
-_THOROUGH = 4 << 20  # bytes; of more, a quicker method is worth a sixth more of them
+_THOROUGH = 4 << 20  # bytes; larger ones are deflated faster, to a sixth more
 
 
 class TraceFile(Struct, frozen=True):
@@ -143,8 +143,8 @@ class TraceFile(Struct, frozen=True):
 
 
 class EmbeddedTrace(Struct, frozen=True):
-    """A trace of `size` bytes: `packed` is it as a zlib stream in base64, "" if that would be
-    too large for a page, and it only lies beside."""
+    """A trace of `size` bytes. `packed` is a zlib stream of it in base64, "" if that is too large
+    for a page."""
 
     name: str
     size: int

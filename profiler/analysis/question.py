@@ -70,7 +70,7 @@ class Table:
     figure: FigureSpec | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError if it names what cannot be: a programming error."""
+        """Raises ValueError for an impossible name or an unknown column: a programming error."""
         if not self.name.isidentifier():
             raise ValueError(f"{self.name!r} cannot be the name of a table")
         missing = set(self._named()) - {column.name for column in self.columns}
@@ -84,8 +84,8 @@ class Table:
                 yield from names
 
     def frame(self, of: Inputs) -> pl.DataFrame:
-        """The table of these inputs, in the order of `rank`; rows that are equal there stay as they
-        were made. Raises ValueError if it differs from its declaration."""
+        """The table of these inputs, in the order of `rank`; equal rows keep their order. Raises
+        ValueError if it differs from its declaration."""
         frame = checked(self.make(of), self.columns)
         if not self.rank:
             return frame
@@ -96,8 +96,8 @@ class Table:
 
 # --- Every table of an analysis, found in the folders of `profiler.analysis`.
 #
-# Modules of questions declare them as `TABLES`. They are imported when somebody first asks for a
-# table. A program registers tables of its own with `register`.
+# Modules of questions declare them as `TABLES`. They are imported when a table is first asked for.
+# A program registers tables of its own with `register`.
 
 
 _HOMES = ("profiler.analysis",)
@@ -130,8 +130,8 @@ def tables() -> tuple[Table, ...]:
 
 @cache
 def question_modules() -> tuple[ModuleType, ...]:
-    """The modules in which questions declare their tables, sentences and sections: every module of
-    `profiler.analysis` and of the reports' sentences and sections."""
+    """The modules in which questions declare their tables, sentences and sections: all modules of
+    `profiler.analysis`."""
     return tuple(
         importlib.import_module(module.name)
         for home in _HOMES
@@ -140,7 +140,7 @@ def question_modules() -> tuple[ModuleType, ...]:
 
 
 def table_named(name: str) -> Table:
-    """The table of that name; raises InputError, which names those there are."""
+    """The table of that name; raises InputError, which names the tables there are."""
     known = _by_name()
     if name not in known:
         raise InputError(f"an analysis has no table {name!r}: there is {', '.join(known)}")
@@ -170,7 +170,7 @@ def registered(*added: Table) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Look for the tables again when they are next asked for; what was registered is gone."""
+    """Forget all tables, registered ones too; declared ones are found again when next asked for."""
     question_modules.cache_clear()
     _by_name.cache_clear()
 
@@ -242,8 +242,8 @@ def markdown() -> str:
 
 
 def _shared_columns() -> dict[str, str]:
-    """Items of the columns that three tables or more have alike, by name; of those that share a
-    name, the one that most tables have."""
+    """Return the list items of columns that at least three tables share, by name; if columns share
+    a name, the one that most tables have."""
     counts = Counter(
         (column.name, column_item(column)) for each in tables() for column in each.columns
     )

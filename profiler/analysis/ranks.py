@@ -58,14 +58,14 @@ from profiler.trace.manifest_fields import Job, Rank
 # --- Rule: one rank keeps the others waiting.
 
 
-_FEWEST = 5  # collectives that have a last rank: fewer tell nothing of a habit
+_FEWEST = 5  # collectives that have a last rank: fewer show no pattern
 
 
 def straggler(analysis: Analysis) -> Finding | None:
     """One rank is the last to start most of its collectives, and the others wait for it.
 
-    Of n ranks each is the last in 1/n of them by chance: it must be so in half of what is between
-    that and all (0.75 of two ranks, 0.56 of eight), and late by 1 % of end to end in all.
+    By chance each of n ranks is the last in 1/n of them. The rule's limit is halfway between that
+    and all (0.75 of two ranks, 0.56 of eight), and a total delay of 1 % of end to end.
     """
     rows = analysis.ranks
     compared = rows.filter(pl.col("compared") >= _FEWEST)
@@ -227,7 +227,7 @@ RANK_IMBALANCE: tuple[Column, ...] = (
 )
 
 
-# --- One row a rank: what it did, what its collectives cost it, and whom it kept waiting.
+# --- One row per rank: what it did, what its collectives cost it, and whom it kept waiting.
 
 
 def rank_table(
@@ -238,9 +238,9 @@ def rank_table(
     shares: Mapping[str, float],
     counted: Stretches,
 ) -> pl.DataFrame:
-    """One row a rank (`RANKS`); none of a run of one process. `members` are the commands of all
-    collectives, `own` those that several ranks recorded, `arrived` who was last in these, `shares`
-    are `exposed_shares`, `counted` is the end-to-end time."""
+    """One row per rank (`RANKS`); none for a run of one process. `members` are the commands of all
+    collectives, `own` those that several ranks recorded, `arrived` their `arrivals`, `shares` are
+    `exposed_shares`, `counted` is the end-to-end time."""
     clocks = {one.rank: one for one in run.info.job.ranks} if run.info.job is not None else {}
     calls = dict(run.calls.group_by("rank").len().iter_rows())
     if not {*clocks, *calls} - {NO_RANK} and _highest(run.commands["rank"]) == NO_RANK:
@@ -271,8 +271,8 @@ def _highest(ranks: pl.Series) -> int:
 
 
 def imbalance_table(run: Run) -> pl.DataFrame:
-    """One row a module of a submodule that several ranks executed (`RANK_IMBALANCE`): the work of
-    its commands but collectives, which are as long as the slowest rank makes them."""
+    """One row per module of a submodule that several ranks executed (`RANK_IMBALANCE`). Only its
+    commands other than collectives count: these last as long as the slowest rank makes them."""
     if run.info.job is None or len(run.info.job.ranks) < 2:
         return empty(RANK_IMBALANCE)
     work = _work(run).filter((pl.col("category") != "collective") & (pl.col("rank") != NO_RANK))
@@ -295,7 +295,7 @@ def imbalance_table(run: Run) -> pl.DataFrame:
 
 
 def _work(run: Run) -> pl.DataFrame:
-    """What devices did, with `end_ns`."""
+    """Return the work of devices, one row per command, with `end_ns`."""
     columns = ("call", "rank", "device", "category", "module", "start_ns", "duration_ns")
     works = ~pl.col("category").is_in(["host", "sync"]) & pl.col("device").is_not_null()
     rows = run.commands.lazy().select(columns).filter(works & (pl.col("duration_ns") > 0))
@@ -306,7 +306,7 @@ def _work(run: Run) -> pl.DataFrame:
 def _device_work(
     work: pl.DataFrame, members: pl.DataFrame, shares: Mapping[str, float], counted: Stretches
 ) -> dict[str, Any]:
-    """What the devices of a rank did, and how much of its collectives nothing hides: in the
+    """Return the work of a rank's devices, and how much of its collectives is exposed: in the
     end-to-end time, if there is one."""
     busy = collective = exposed = 0
     devices = work["device"].unique().sort().to_list()
@@ -332,7 +332,7 @@ def _device_work(
 
 
 def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, Any]:
-    """How long a rank waited for others in its collectives, `own`, and they for it."""
+    """Return how long a rank waited for others in its collectives, `own`, and they for it."""
     late_ranks = arrived.filter(
         pl.col("last_rank").is_not_null() & pl.col("number").is_in(own["number"].implode())
     )
@@ -347,7 +347,7 @@ def _lateness(rank: int, own: pl.DataFrame, arrived: pl.DataFrame) -> dict[str, 
 
 
 def _clock(clocks: Mapping[int, Rank], rank: int) -> dict[str, Any]:
-    """How the clock of a rank was laid onto the job's: that of one alone was not."""
+    """Return how the clock of a rank was aligned with the job's; nulls for a rank given alone."""
     clock = clocks.get(rank) if len(clocks) > 1 else None
     names = ("offset_ns", "drift_ppm", "residual_ns", "aligned")
     return {name: getattr(clock, name) if clock is not None else None for name in names}
@@ -357,8 +357,8 @@ def _clock(clocks: Mapping[int, Rank], rank: int) -> dict[str, Any]:
 
 
 class Slowest(Struct, frozen=True):
-    """The rank that waits least in the collectives in which all ranks are, `number` of these: by
-    `less_ns` less than any other."""
+    """The rank that waits least in the `number` collectives that include all ranks: `less_ns` less
+    than any other."""
 
     rank: int
     less_ns: int
@@ -368,7 +368,7 @@ class Slowest(Struct, frozen=True):
 @shared
 def slowest_rank(of: Inputs) -> Slowest | None:
     """The rank whose own work before collectives ends last; None if no two ranks have collectives
-    on one clock, or if the clocks are not known so well."""
+    on one clock, or if the clocks are not accurate enough."""
     own, job = matched_of(of), of.run.info.job
     every = pl.col("rank").n_unique().over("number") == own["rank"].n_unique()
     own = own.filter(every)

@@ -46,7 +46,7 @@ from profiler.trace.manifest_fields import Submodule
 
 
 class RedundancyKind(StrEnum):
-    """What computes the same again."""
+    """Kinds of work that computes the same result again."""
 
     CONDITIONING = "conditioning"
     POSITION = "position"
@@ -57,7 +57,7 @@ class RedundancyKind(StrEnum):
 
 
 class Over(StrEnum):
-    """What something is the same over."""
+    """What a result stays the same over."""
 
     STEPS = "steps"
     STEPS_AND_BRANCHES = "steps_and_branches"
@@ -67,7 +67,7 @@ class Over(StrEnum):
 
 
 class RedundancyEvidence(NoteCode):
-    """What speaks for it."""
+    """Evidence that work computes the same result again."""
 
     PATH = "path"
     CLASS = "class"
@@ -133,25 +133,24 @@ REDUNDANT_WORK: tuple[Column, ...] = (
 )
 
 
-# --- Which kinds of commands compute the same thing again, by where they are and what they take.
+# --- Which kinds of commands compute the same thing again, by their place and their inputs.
 #
 # A trace holds no values: these are rules about models, each with the evidence it goes by.
 #
 # - conditioning: projections of text, pooled text, sizes or the guidance scale. The same in every
 #   step.
 # - position: tables of positions and what is cut from them. The same in every step and branch; in
-# an
-#   encoder for every prompt.
+#   an encoder for every prompt.
 # - cross-attention: keys and values of an attention to the text. The same in every step.
 # - shape arithmetic: integers computed from sizes of tensors. The same in every step and branch.
 # - timestep: the timestep's embedding. The same in every branch; known before the first step.
 # - modulation: projections of the timestep's vector to shift, scale and gate. Known before the
-# first
-#   step; if no pooled text is added to the vector, the same in every branch.
+#   first step; if no pooled text is added to the vector, the same in every branch.
 
 
 class Redundancy(Struct, frozen=True):
-    """Why a kind computes the same again: `rule`, what it is the same `over`, and `evidence`."""
+    """Why a kind computes the same again: the `rule`, what the result stays the same `over`, and
+    the `evidence`."""
 
     rule: RedundancyKind
     over: Over
@@ -177,7 +176,7 @@ _ROWS = 16  # of a vector for each member of a batch; more are tokens
 
 
 class _Row(Struct, frozen=True):
-    """What decides about a kind."""
+    """What the rules need to know of a kind."""
 
     submodule: str
     place: str
@@ -195,9 +194,9 @@ class _Row(Struct, frozen=True):
 def redundancies_of(
     kinds: Kinds, roles: pl.DataFrame, denoisers: Sequence[str]
 ) -> list[Redundancy | None]:
-    """For each kind why it computes the same again, None if nothing says so.
+    """Return for each kind why it computes the same again, None without evidence.
 
-    `roles` has a row a kind (`KIND_ROLE`); `denoisers` are the submodules that have steps.
+    `roles` has one row per kind (`KIND_ROLE`); `denoisers` are the submodules that have steps.
     """
     rows = [*_rows(kinds, roles)]
     queries = {
@@ -225,7 +224,7 @@ def module_path(layer: str) -> str:
 
 
 def _rows(kinds: Kinds, roles: pl.DataFrame) -> Iterator[_Row | None]:
-    """The kinds, None for those of the host and of no call."""
+    """Yield what the rules need of each kind, None for kinds of the host and of no call."""
     table = kinds.table.with_columns(
         roles.select(pl.col("role").cast(pl.String), pl.col("block").cast(pl.String))
     ).select("submodule", "place", "op_type", "shapes", "role", "block", "host")
@@ -259,7 +258,7 @@ def _of_denoiser(
 
 
 def _by_path(row: _Row) -> Redundancy | None:
-    """What its path alone says."""
+    """Return the redundancy of a kind by its path alone, None if that says nothing."""
     named = _CONDITIONING.search(row.path)
     if named and not _CHANGING.search(row.path[named.end(1) :]):
         return Redundancy(RedundancyKind.CONDITIONING, Over.STEPS, _path(named[1]))
@@ -280,7 +279,8 @@ def _notes(*codes: RedundancyEvidence) -> tuple[Note, ...]:
 def _cross_attention(
     row: _Row, queries: dict[tuple[str, str], tuple[int, ...]]
 ) -> Redundancy | None:
-    """Keys and values of other tokens than the queries."""
+    """Return the redundancy of keys and values that are of other tokens than the queries, else
+    None."""
     cross = _CROSS.match(row.path)
     query = queries.get((row.submodule, f"{cross[1]}.to_q")) if cross else None
     key = _tokens(row)
@@ -296,7 +296,7 @@ def _of_encoder(row: _Row) -> Redundancy | None:
 
 
 def _is_position_table(row: _Row) -> bool:
-    """Whether it makes a table of positions, or cuts one: it takes nothing of the image."""
+    """Whether a kind makes or cuts a table of positions: the image is no input of it."""
     if row.block is not None:
         return False
     named = bool(_POSITION.search(row.path))
@@ -306,7 +306,7 @@ def _is_position_table(row: _Row) -> bool:
 
 
 def _is_shape_arithmetic(row: _Row) -> bool:
-    """Whether it gives nothing but a few integers, from nothing but integers or shapes."""
+    """Whether a kind computes only a few integers, from only integers or shapes."""
     if row.shapes is None or not row.shapes.outputs:
         return False
     given = () if word_of(row.op_type) == "shape" else row.shapes.inputs
@@ -318,7 +318,8 @@ def _is_small_integer(tensor: Tensor) -> bool:
 
 
 def _is_projection(row: _Row) -> bool:
-    """Whether it projects one vector a sample, or activates it before: no tokens."""
+    """Whether a kind projects one vector per sample, or activates it before; tokens do not
+    count."""
     if operation_of(row.op_type).sort not in (Sort.MATMUL, Sort.ACTIVATION):
         return False
     if row.shapes is None or not row.shapes.inputs:
@@ -328,18 +329,18 @@ def _is_projection(row: _Row) -> bool:
 
 
 def _tokens(row: _Row) -> tuple[int, ...]:
-    """All dims but the last of the first matrix that it takes, () if there is none."""
+    """All dims but the last of the first input that is a matrix, () if there is none."""
     inputs = row.shapes.inputs if row.shapes else ()
     return next((tensor.dims[:-1] for tensor in inputs if len(tensor.dims) > 1), ())
 
 
 # --- Operators that compute the same again, and the time that computing it once would save.
 #
-# What a kind of command gave once, and still has to give in the same pipeline call, branch, or
-# step, is not computed again when it is hoisted out of the loop: `redundancies_of` says of which
-# kinds that holds. Equal kinds have equal shapes. Saved is the median of a kind's executions times
-# those that need not be, and no more than these took: one slow execution promises nothing. Of what
-# is known ahead, and so may be computed for all steps as one batch, that is an upper bound.
+# Hoisted out of the loop, a command runs once for all steps (or branches) of a pipeline call:
+# `redundancies_of` says which kinds can be hoisted. Equal kinds have equal shapes. Saved is the
+# median of a kind's executions times those that need not be, and no more than these took: one slow
+# execution promises nothing. For work that is known ahead, and may be computed for all steps as one
+# batch, that is an upper bound.
 
 
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -354,8 +355,8 @@ _ROW = ["submodule", "rule", "over", "pattern"]
 
 
 class RedundantWork(Struct, frozen=True, eq=False):
-    """The `table` (`columns.REDUNDANT_WORK`), and whether each kind's inputs do not change from
-    step to step, bool [k]."""
+    """The `table` (`REDUNDANT_WORK`), and whether each kind's result stays the same from step to
+    step, bool [k]."""
 
     table: pl.DataFrame
     over_steps: npt.NDArray[np.bool_]
@@ -363,7 +364,7 @@ class RedundantWork(Struct, frozen=True, eq=False):
 
 @shared
 def redundant_work(of: Inputs) -> RedundantWork:
-    """What of the selected calls computes the same again."""
+    """Return the work of the selected calls that computes the same again."""
     denoisers = of.calls.filter(pl.col("step") >= 0)["submodule"].cast(pl.String).unique()
     found = redundancies_of(of.kinds, kind_roles(of), denoisers.to_list())
     steps = np.array([i is not None and i.over in _OVER_STEPS for i in found], dtype=np.bool_)
@@ -378,7 +379,8 @@ def redundant_work(of: Inputs) -> RedundantWork:
 def _known(
     kinds: pl.DataFrame, found: Sequence[Redundancy], submodules: Mapping[str, Submodule]
 ) -> pl.DataFrame:
-    """One row a kind that computes the same again: what is known of it."""
+    """One row per kind that computes the same again, with rule, evidence and pattern of its
+    layer."""
     table = kinds.select("kind", "submodule", "layer", "place", "op_type", "shapes")
     places = zip(found, table["submodule"], table["place"], strict=True)
     evidence = [notes_text((*one.evidence, *_class(submodules, *at))) for one, *at in places]
@@ -398,8 +400,9 @@ def _class(submodules: Mapping[str, Submodule], submodule: str, place: str) -> t
 
 
 def _executions(of: Inputs, known: pl.DataFrame) -> pl.DataFrame:
-    """One row a call and kind that computes the same again, and whether it is `needed` there: in
-    the first call of the pipeline call, and of its branch if that makes a difference."""
+    """One row per call and kind that computes the same again. `minimum_executions` is whether it
+    must run there: in the first call of the pipeline call, and of its branch if that makes a
+    difference."""
     calls, ran = of.calls, of.call_kinds
     of_calls = calls.select(
         "start_ns",
@@ -424,7 +427,7 @@ def _executions(of: Inputs, known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _table(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a submodule, rule, and layer with numbers as *."""
+    """One row per submodule, rule, and layer with numbers as *."""
     merged = rows.group_by(_ROW, maintain_order=True).agg(
         layers=pl.col("layer").n_unique(),
         first_layer=pl.col("layer").first(),
@@ -455,8 +458,8 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _saved(rows: pl.DataFrame) -> pl.DataFrame:
-    """What hoisting saves (`saved_ns`) by row of the table. Of an even number of executions the
-    median is the lower of the middle two: of two, a slow one does not count."""
+    """Return what hoisting saves (`saved_ns`) by row of the table. Of an even number of executions
+    the median is the lower of the middle two: of two, a slow one does not count."""
     median = pl.col("busy").quantile(0.5, interpolation="lower")
     again = pl.col("busy").filter(~pl.col("minimum_executions"))
     kinds = rows.group_by(*_ROW, "kind").agg(
@@ -559,7 +562,7 @@ RULES = (_RECOMPUTED, _KNOWN_AHEAD)
 def _of_redundant_work(
     analysis: Analysis, rule: str, *, estimated: bool, least: float
 ) -> Iterator[Finding]:
-    """A finding for each submodule that would save at least that share of the run."""
+    """A finding for each submodule that would save at least the share `least` of the run."""
     total = end_to_end_ns(analysis)
     rows = analysis.redundant_work.filter(pl.col("estimated") == estimated)
     rows = scaled(analysis, rows, "saved_ns")
@@ -587,7 +590,7 @@ def _of_redundant_work(
         )
 
 
-# --- What is said of redundant work.
+# --- Sentences about redundant work.
 
 
 SENTENCES: Sentences = {

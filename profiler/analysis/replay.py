@@ -42,7 +42,7 @@ from profiler.trace.manifest_fields import Graphs
 
 
 NEVER = np.iinfo(np.int64).min // 4
-_SURELY = 20_000  # ns that work was launched and due ahead of the end of what is before it
+_SURELY = 20_000  # ns: work due that long before the end of the work ahead of it was surely queued
 _FEW_GAPS = 20  # gaps between queued work: fewer tell nothing
 USUAL = 50_000  # ns between queued work: longer, it waited for something else
 
@@ -50,13 +50,13 @@ USUAL = 50_000  # ns between queued work: longer, it waited for something else
 class Works(Struct, frozen=True, eq=False):
     """w pieces of device work, stream by stream in order of start; int64 [w] each.
 
-    `row` is its command, -1 for time that nobody recorded, `call` the row of its call, -1 for none.
-    `launch` is when it was launched, NEVER if that is not known, and `latency` how long it takes
-    from there; `behind` is how long it starts after the work before it, were it launched early: as
-    it did if its launch is not known, else what is usual on its stream. `moment` is the host's
-    time to which it belongs: its launch, or a later one of work before it on its stream; NEVER for
-    what was launched before the recording began. `heads` are where streams start, [s + 1] with the
-    end.
+    `row` is its command, -1 for time that was not recorded, `call` the row of its call, -1 for
+    none. `launch` is when it was launched, NEVER if that is not known, and `latency` how long it
+    takes from there; `behind` is how long it starts after the work before it, were it launched
+    early: as it did if its launch is not known, else what is usual on its stream. `moment` is the
+    host's time to which it belongs: its launch, or a later one of work before it on its stream;
+    NEVER for what was launched before the recording began. `heads` are where streams start, [s + 1]
+    with the end.
     """
 
     row: Times
@@ -86,7 +86,7 @@ class Works(Struct, frozen=True, eq=False):
 
 
 def works_of(run: Run, launches: Launches) -> Works | None:
-    """The work on those devices for which launches are known; None if there is none."""
+    """The work on devices whose launches are known; None if there is none."""
     rows, device = _rows(run, launches)
     if not len(rows):
         return None
@@ -127,9 +127,9 @@ def works_of(run: Run, launches: Launches) -> Works | None:
 
 
 def _between(stream: Times, launch: Times, latency: Times, start: Times, before: Times) -> Times:
-    """How long each starts after `before`, the end of the work ahead of it, were it in the queue:
-    on each stream the mean of those that surely were, of first ones of a launch and of others (of
-    the same graph) apart; 0 if fewer than `_FEW` tell."""
+    """Return how long after `before`, the end of the work ahead of it, each starts if it is queued:
+    on each stream the mean of work that surely was queued, separately for the first work of a
+    launch and for further work (of the same graph); 0 if there are fewer than `_FEW_GAPS`."""
     known = launch > NEVER
     follows = np.append(False, (launch[1:] == launch[:-1]) & (stream[1:] == stream[:-1])) & known
     queued = known & (launch + latency + _SURELY < before) & (start >= before)
@@ -145,7 +145,7 @@ def _between(stream: Times, launch: Times, latency: Times, start: Times, before:
 
 
 def _rows(run: Run, launches: Launches) -> tuple[Times, pl.Series]:
-    """The rows of that work, and the device of each."""
+    """The rows of work on devices whose launches are known, and the device of each."""
     category = run.commands["category"].to_physical().to_numpy()
     rows = np.flatnonzero(device_work(category) & (launches.end > launches.start))
     device = run.commands["device"].gather(rows).cast(pl.String)
@@ -155,7 +155,7 @@ def _rows(run: Run, launches: Launches) -> tuple[Times, pl.Series]:
 
 
 def _with_unrecorded(found: dict[str, Times], run: Run, device: pl.Series) -> dict[str, Times]:
-    """The columns with the time that was not recorded."""
+    """Add the time that was not recorded to the columns, as work on each stream of its device."""
     for name, lost in run.tiles.unrecorded_on.items():
         here = np.unique(found["stream"][: len(device)][(device == name).to_numpy()])
         more: dict[str, Times] = {
@@ -198,7 +198,8 @@ class Waits(Struct, frozen=True, eq=False):
 
 
 def waits_of(works: Works, launches: Launches) -> Waits:
-    """When the host waited, but for waits within others; of a blocking copy for its own work."""
+    """Return when the host waited, without waits within others; a blocking copy waits for its own
+    work."""
     begin, end, own, back = _all(works, launches)
     order = np.lexsort((-end, begin))
     begin, end, own, back = begin[order], end[order], own[order], back[order]
@@ -225,7 +226,7 @@ def waits_of(works: Works, launches: Launches) -> Waits:
 
 
 def _all(works: Works, launches: Launches) -> tuple[Times, Times, Times, Times]:
-    """Start, end, own work and how far back of all waits."""
+    """Start, end, own work and how far back of all waits, those within others too."""
     place = np.full(len(launches.source) + 1, -1)  # the last is of no command
     place[works.row] = np.arange(len(works.row))
     place[-1] = -1
@@ -248,8 +249,9 @@ def _all(works: Works, launches: Launches) -> tuple[Times, Times, Times, Times]:
 
 
 def _full_queues(works: Works, launches: Launches) -> tuple[Times, Times]:
-    """Work whose launch waited for room in its stream's queue, and how many pieces of work that
-    holds: the launch took long, and when it returned as many waited as ever did."""
+    """Return the work whose launch waited for room in its stream's queue, and the number of pieces
+    of work that the queue holds. Such a launch took long, and when it returned as many were waiting
+    as ever."""
     found, depth = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     known = (works.launch > NEVER) & (works.row >= 0)
     source = launches.source[works.row[known]]
@@ -295,7 +297,7 @@ class Recording(Struct, frozen=True, eq=False):
 
 
 def recording_of(run: Run) -> Recording | None:
-    """What of `run`, whose calls are in order of their numbers, can be replayed; None if it
+    """Return what a replay needs of `run`, whose calls are in order of their numbers; None if it
     recorded no launches."""
     launches = launches_of(run.commands, run.flows)
     works = works_of(run, launches) if launches is not None else None
@@ -319,13 +321,13 @@ class Script(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, first: Times, last: Times) -> Script:
-        """Slices as they were."""
+        """Make the script that runs slices as they were recorded."""
         count = len(first)
         return cls(first, last, np.ones(count), np.zeros(count, dtype=np.bool_))
 
     def at(self, recording: Recording, slices: Times, moments: Times) -> Times:
-        """Moments in slices, from the slices' starts on, if each wait in them takes as long as it
-        did."""
+        """Return how long after the start of its slice each moment is, if each wait takes as long
+        as it did, in ns."""
         waited = recording.waited(moments) - recording.waited(self.first)[slices]
         host = np.rint((moments - self.first[slices] - waited) * self.pace[slices])
         return np.where(self.graph[slices], 0, host.astype(np.int64) + waited)
@@ -346,7 +348,7 @@ class Script(Struct, frozen=True, eq=False):
 
 
 class Replayed(Struct, frozen=True, eq=False):
-    """What a replay came to, in ns. `begin` and `end` are the host's in each slice of the script,
+    """The result of a replay, in ns. `begin` and `end` are the host's in each slice of the script,
     int64 [k]. `work` are the places of its m pieces of work in `Works`, `slice` their slices,
     `start` and `done` when they ran, int64 [m] each, slice by slice."""
 
@@ -366,9 +368,9 @@ class Replayed(Struct, frozen=True, eq=False):
 def replay(
     recording: Recording, script: Script, lengths: Times | None = None, begin_ns: int | None = None
 ) -> Replayed:
-    """The run of `script` from `begin_ns` on, None: if its first slice began.
+    """Replay `script` from `begin_ns` on, None: from the start of its first slice.
 
-    `lengths` are those of the works, int64 [w], None: as recorded. What had been launched before
+    `lengths` are those of the works, int64 [w], None: as recorded. Work that was launched before
     the script's start ends when it did.
     """
     works = recording.works
@@ -397,14 +399,14 @@ def replay(
 
 
 def _late(at: Times, late: Times, moments: Times) -> Times:
-    """How far the host is behind at each moment."""
+    """Return how late the host is at each moment."""
     return late[np.searchsorted(at, moments, side="right")]
 
 
 class _Expanded(Struct, frozen=True, eq=False):
     """The work of a script, slice by slice and there in order of launches: its place in `Works`,
     its slice, stream, the moment of its launch, when it may start (NEVER: after what is before it)
-    and how long after that; were the host never late. `begins` is where each slice starts, `rank`
+    and how long after that, if the host is never late. `begins` is where each slice starts, `rank`
     the place of each of the works among those in order of launches, `low` the first in a slice."""
 
     work: Times
@@ -444,12 +446,12 @@ class _Expanded(Struct, frozen=True, eq=False):
         )
 
     def place_of(self, works: Times, slices: Times) -> Times:
-        """Where work that was launched in slices stands."""
+        """Return the places of works that were launched in `slices`."""
         return self.begins[slices] + self.rank[works] - self.low[slices]
 
 
 class _Stops(Struct, frozen=True, eq=False):
-    """Waits in order of their ends, were the host never late: start, end, tail and least time,
+    """Waits in order of their ends, if the host is never late: start, end, tail and least time,
     int64 [v]; and the work they wait for, [v, n], -1 for none."""
 
     begin: Times
@@ -492,8 +494,8 @@ def _stops(recording: Recording, script: Script, place: Times, expanded: _Expand
 def _run(
     expanded: _Expanded, length: Times, stops: _Stops, free: list[int]
 ) -> tuple[Times, Times, Times]:
-    """When each piece of work is done, int64 [m]; how late the host is, int64 [v + 1], before the
-    first and from each of the moments on, int64 [v]."""
+    """Return when each piece of work is done, int64 [m]; the moments at which the host's delay
+    changes, int64 [v]; and its delay before the first and from each of them on, int64 [v + 1]."""
     done = np.full(len(length), NEVER)
     stretch = np.searchsorted(stops.end, expanded.moment, side="right")
     order = np.lexsort((np.arange(len(length)), expanded.stream, stretch))
@@ -525,7 +527,7 @@ def _run(
 
 
 def _ends(ready: Times, behind: Times, length: Times, free: int) -> Times:
-    """When work of a stream ends that is free from `free` on."""
+    """Return when each piece of work of a stream ends, if the stream is free from `free` on."""
     total = np.cumsum(behind + length)
     known = ready > NEVER // 2
     earliest = np.where(known, ready + length - total, NEVER)
@@ -556,7 +558,7 @@ class Fidelity(Struct, frozen=True):
 
 
 def fidelity(recording: Recording, unchanged: Replayed) -> Fidelity:
-    """That of a replay in which nothing was changed."""
+    """Return the fidelity of a replay in which nothing was changed."""
     works, some = recording.works, unchanged.work
     recorded = int(works.end[some].max() - works.start[some].min()) if len(some) else 0
     return Fidelity(recorded, unchanged.device_span_ns)
@@ -571,16 +573,17 @@ class WholeRun(Struct, frozen=True, eq=False):
     fidelity: Fidelity
 
     def with_lengths(self, lengths: Times) -> Replayed:
-        """The replay of the run were its works so long, int64 [w]."""
+        """Replay the run with these lengths of its works, int64 [w]."""
         return replay(self.recording, self.script, lengths)
 
     def gain_ns(self, lengths: Times) -> int:
-        """By how much the device span becomes shorter with such lengths."""
+        """Return by how much the device span becomes shorter with such lengths, in ns."""
         return self.unchanged.device_span_ns - self.with_lengths(lengths).device_span_ns
 
 
 def whole_run(run: Run) -> WholeRun | None:
-    """`run`, whose calls are in order of their numbers; None if it recorded no launches."""
+    """`run`, whose calls are in order of their numbers, to be replayed; None if it recorded no
+    launches."""
     recording = recording_of(run)
     if recording is None:
         return None
@@ -609,12 +612,12 @@ class Gain(Struct, frozen=True):
 
     @property
     def low(self) -> int:
-        """The smaller one."""
+        """The smaller gain."""
         return min(self.recorded, self.never_late)
 
     @property
     def high(self) -> int:
-        """The larger one."""
+        """The larger gain."""
         return max(self.recorded, self.never_late)
 
 
@@ -644,8 +647,8 @@ class Gains(Struct, frozen=True, eq=False):
         return bool(own.any() and self.queued[own].all())
 
     def of_work(self, calls: Flags, less_ns: float, launches: float) -> Gain:
-        """Of so much less work in some calls, spread over all of theirs, and so many launches less,
-        each with its share of the host's time in them."""
+        """Return the gain of `less_ns` less work in some calls, spread over all of their work, and
+        of so many launches less, each with its share of the host's time in them."""
         own = self._own(calls)
         works = self.whole.recording.works
         busy = int(works.length[own].sum())
@@ -655,18 +658,18 @@ class Gains(Struct, frozen=True, eq=False):
         return self._both(calls, (max(shorter, 0.0), max(fewer, 0.0)), 1.0)
 
     def host_ns(self, calls: Flags, launches: float) -> float:
-        """The host's time for so many launches in some calls, each with its share of what the host
-        takes in them but for waits."""
+        """The host's time for so many launches in some calls, in ns: each has its share of the
+        host's time in them without waits."""
         waited = self.whole.recording.waited
         worked = self.end - self.begin - waited(self.end) + waited(self.begin)
         count = int(np.count_nonzero(self._own(calls)))
         return float(worked[calls].sum()) * min(launches / count, 1.0) if count else 0.0
 
     def in_mean_launches(self, calls: Flags, launches: Mapping[str, float]) -> float:
-        """So many launches of some op types in some calls, as launches that take the host's mean
-        time in these: it takes less for an addition than for an operator ahead of which Python has
-        more to do. A launch takes from the one before it, or from the start of its call, but for
-        the host's waits."""
+        """Convert numbers of launches by op type, in some calls, to launches that take the host's
+        mean time there. The host takes less for an addition than for an operator that needs more
+        Python. A launch takes from the one before it, or from the start of its call, without the
+        host's waits."""
         recording = self.whole.recording
         works = recording.works
         own = np.flatnonzero(self._own(calls) & (works.launch > NEVER) & (works.row >= 0))
@@ -687,12 +690,13 @@ class Gains(Struct, frozen=True, eq=False):
         return sum(count * mean.get(name, usual) for name, count in launches.items()) / usual
 
     def of_share(self, calls: Flags, share: float, pace: float = 1.0) -> Gain:
-        """Of work of some calls that is `share` as long, launched as before."""
+        """Return the gain if the work of some calls takes `share` of its time, launched as
+        before."""
         return self._both(calls, (share, pace), pace)
 
     def without(self, calls: Flags, others: Flags, grown: float = 1.0) -> Gain:
-        """Of calls that are not made, nor what the host does for them, while others have `grown`
-        times the work."""
+        """Return the gain if `calls` are not made, and the host's work for them neither, while
+        `others` have `grown` times the work."""
         works = self.whole.recording.works
         lengths = np.where(self._own(others), np.rint(works.length * grown), works.length)
         spans = [
@@ -707,8 +711,8 @@ class Gains(Struct, frozen=True, eq=False):
         return Gain(recorded, self._span(calls | others, 1.0, 0.0) - spans[1])
 
     def waits_for(self, rows: Times) -> Flags:
-        """Which waits are for the copies of these rows of commands, bool [v]: of the calls that
-        copied, and of synchronizations behind them with no launch in between."""
+        """Return which waits are for the copies in these rows of commands, bool [v]: waits of the
+        calls that copied, and of later synchronizations with no launch in between."""
         waits, works = self.whole.recording.waits, self.whole.recording.works
         own = np.flatnonzero((waits.own >= 0) & (waits.back <= 1))
         gone = np.zeros(len(waits.begin), dtype=np.bool_)
@@ -721,17 +725,16 @@ class Gains(Struct, frozen=True, eq=False):
         return found
 
     def without_waits(self, gone: Flags, copies: Flags) -> int:
-        """By how much the device span becomes shorter, in ns, if the host does not wait for what
-        it did, bool [v], and `copies` among the works, bool [w], take no time; with the host as
-        recorded."""
+        """Return by how much the device span becomes shorter, in ns, without the waits `gone`, bool
+        [v], and if `copies` among the works, bool [w], take no time; with the host as recorded."""
         waits, works = self.whole.recording.waits, self.whole.recording.works
         spared = Stretches.union(waits.begin[gone], waits.end[gone])
         left = Waits(*(getattr(waits, name)[~gone] for name in Waits.__struct_fields__))
         return self._sparing(spared, left, np.where(copies, 0, works.length))
 
     def without_host(self, spared: Stretches) -> int:
-        """By how much the device span becomes shorter, in ns, if what the host does at these times
-        takes none, but for its waits."""
+        """Return by how much the device span becomes shorter, in ns, if the host's work at these
+        times takes no time; its waits still do."""
         recording = self.whole.recording
         return self._sparing(spared, recording.waits, recording.works.length)
 
@@ -756,19 +759,19 @@ class Gains(Struct, frozen=True, eq=False):
         )
 
     def _span(self, calls: Flags, work: float, pace: float) -> int:
-        """The device's span with lengths and host time of some calls multiplied."""
+        """The device span, in ns, with lengths and host time of some calls multiplied."""
         works = self.whole.recording.works
         lengths = np.where(self._own(calls), np.rint(works.length * work), works.length)
         script = self._script(calls, pace)
         return replay(self.whole.recording, script, lengths.astype(np.int64)).device_span_ns
 
     def _own(self, calls: Flags) -> Flags:
-        """Which works are of some calls."""
+        """Return which works are of some calls, bool [w]."""
         return np.append(calls, False)[self.whole.recording.works.call]
 
     def _script(self, calls: Flags, pace: float, left_out: Flags | None = None) -> Script:
-        """The whole run, but for what becomes of some calls; those of `left_out` among them do not
-        run."""
+        """The whole run with the host's time in some calls multiplied by `pace`; those of
+        `left_out` among them do not run."""
         first, last = int(self.whole.script.first[0]), int(self.whole.script.last[0])
         rows = np.flatnonzero(calls)
         rows = rows[np.argsort(self.begin[rows], kind="stable")]
@@ -788,7 +791,7 @@ class Gains(Struct, frozen=True, eq=False):
 
 def gains_of(run: Run) -> Gains | None:
     """The gains of `run`, whose calls are in order of their numbers; None if it recorded no
-    launches, or its unchanged replay is not what was recorded."""
+    launches, or if its unchanged replay differs from the recording."""
     whole = whole_run(run)
     if whole is None or not whole.fidelity.believed:
         return None
@@ -809,21 +812,22 @@ def gains_of(run: Run) -> Gains | None:
     )
 
 
-# --- The gains of an analysis' run, made once and only when somebody asks.
+# --- The gains of an analysis' run, made once and only when asked for.
 
 
 @shared
 def replay_gains(of: Inputs) -> Gains | None:
-    """What replays of the whole run say; None if they say nothing."""
+    """Return the gains by replays of the whole run; None if it cannot be replayed."""
     return gains_of(of.run)
 
 
-# --- What the report says of graphs that were replayed: if operators of their kernels come from.
+# --- What the report says of graphs that were replayed: where the operators of their kernels come
+# from.
 
 
 def replay_facts(analysis: Analysis) -> Iterator[Fact]:
-    """What is known of replayed graphs, and that launches were captured if the headline does not
-    say so already; nothing without any."""
+    """Yield what is known of replayed graphs, and that launches were captured if the headline does
+    not say so already; nothing without graphs."""
     recording = analysis.run.recording
     graphs = recording.graphs if recording else None
     if graphs is None:
@@ -845,7 +849,7 @@ def replay_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 def _operators_from(graphs: Graphs) -> Said:
-    """How many kernels have operators, and of what they need if none has."""
+    """Return how many kernels have operators, or what they need if none has."""
     if graphs.joined:
         return said(
             "{joined} of {kernels} kernels have operators, from the trace of the capture",

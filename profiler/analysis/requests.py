@@ -87,9 +87,8 @@ _NO_WORK = ("host", "sync")
 
 @shared
 def call_parts(of: Inputs) -> pl.DataFrame:
-    """Of each call of the run, in its order, how long it was under way, waited in a queue and
-    computed: `pipeline`, `submodule`, `latency_ns`, `queue_ns`, `compute_ns`, null as in
-    `requests`."""
+    """Return for each call of the run, in order, how long it took, waited in a queue and computed:
+    `pipeline`, `submodule`, `latency_ns`, `queue_ns`, `compute_ns`, null as in `requests`."""
     calls, commands = of.run.calls, of.run.commands
     place = positions(commands["call"].to_numpy(), calls["call"].to_numpy())
     queue, compute = _unions(commands, place, len(calls))
@@ -105,8 +104,8 @@ def call_parts(of: Inputs) -> pl.DataFrame:
 
 
 def _unions(commands: pl.DataFrame, place: Codes, groups: int) -> tuple[pl.Series, pl.Series]:
-    """How long commands of each group waited in a queue, and how long any worked; null, all of it,
-    if the run has none of these."""
+    """Return how long commands of each group waited in a queue, and how long any worked; all null
+    if the run has no such commands."""
     start, end = commands["start_ns"].to_numpy(), ends(commands)
     category = commands["category"].cast(pl.String)
     kinds = commands["op_type"].cast(pl.String)
@@ -163,9 +162,9 @@ def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
 
 
 def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
-    """How long each pipeline call was in each stage: columns `pipeline`, `stage`, `elapsed_ns`. On
-    the devices' axis; else by the spans of stages: if pipeline calls run together one waits for
-    another on that axis, and elsewhere it is not known which work is whose."""
+    """Return how long each pipeline call was in each stage: columns `pipeline`, `stage`,
+    `elapsed_ns`. That is on the devices' axis, or else by the spans of stages: on that axis
+    concurrent pipeline calls wait for each other, or it is unknown which work belongs to which."""
     if on_axis:
         parts = stage_parts(of.run, of.pipelines, of.axis)
         begin, end = (parts[name].to_numpy() for name in ("start_ns", "end_ns"))
@@ -181,7 +180,7 @@ def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
 
 
 def _of_stage(lasted: pl.DataFrame, numbers: Codes, name: str) -> pl.Series:
-    """What `_stages` has of one stage, for each pipeline call; null if it has no such stage."""
+    """Return the time of one stage in each pipeline call; null if it has no such stage."""
     own = lasted.filter(pl.col("stage") == name).select("pipeline", "elapsed_ns")
     asked = pl.DataFrame({"pipeline": pl.Series(numbers, dtype=own.schema["pipeline"])})
     return asked.join(own, on="pipeline", how="left", maintain_order="left")["elapsed_ns"]
@@ -206,7 +205,7 @@ def _percentiles(of: Inputs) -> pl.DataFrame:
 
 
 def _rows(submodule: str | None, frame: pl.DataFrame) -> Iterator[tuple[object, ...]]:
-    """A row for each part that any has; a percentile is the time of one of them."""
+    """A row for each part that any of them has; a percentile is the time of one of them."""
     for part in RequestPart:
         column = f"{part.value}_ns"
         times = frame[column].drop_nulls().sort() if column in frame.columns else pl.Series()
@@ -285,7 +284,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
-    """How many there are, how long they take, and what of that is waiting."""
+    """Return how many requests there are, how long they take, and how much of that is waiting."""
     whole = percentiles.filter(pl.col("submodule").is_null())
     rows = whole.filter(pl.col("part") == RequestPart.LATENCY.value)
     if rows.is_empty():
@@ -313,7 +312,7 @@ def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
 
 
 def of_requests(analysis: Analysis) -> bool:
-    """Whether the run is of a server that was asked several times; scenarios of a benchmark are no
+    """Whether the run is of a server with several requests. Scenarios of a benchmark are not
     requests of one kind."""
     capabilities, requests = set(analysis.inputs.run.info.capabilities), analysis.requests
     alike = "stages" in capabilities and requests["name"].n_unique() == 1
@@ -323,7 +322,7 @@ def of_requests(analysis: Analysis) -> bool:
 
 
 def request_facts(analysis: Analysis) -> Iterator[Fact]:
-    """How long requests to a server took, and for which model they waited."""
+    """Yield how long requests to a server took, and for which model they waited."""
     whole = pl.col("submodule").is_null() & (pl.col("part") == RequestPart.LATENCY.value)
     if not of_requests(analysis):
         return
@@ -341,7 +340,8 @@ def request_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 def _queued(analysis: Analysis) -> Iterator[str]:
-    """What share of the requests' time a call waited in a queue, most of it for which model."""
+    """Yield for what share of the requests' time a call waited in a queue, and for which model
+    most."""
     requests = analysis.requests
     waited, whole = (int(requests[name].sum()) for name in ("queue_ns", "latency_ns"))
     calls = analysis.request_percentiles.filter(

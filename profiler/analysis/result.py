@@ -66,10 +66,10 @@ class StepSummary(Struct, frozen=True):
     `median_ns` is that of the steady steps, in which no submodule is called for the first time or
     compiles; of all if fewer than two are. `diff` compares these, too. If a step cache was on,
     `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
-    medians; None if no cache was on, and if there is no such step.
-    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 if there are
-    several) that `rule` singles out. `measured_by` says what
-    told which steps there are: `step_spans`, or `calls` if the run has no such spans.
+    medians; None if no cache was on, and if there is no such step. `outliers` are the steps (`"7"`,
+    or `"1:7"` for step 7 of pipeline call 1 if there are several) that `rule` singles out.
+    `measured_by` says how steps were found: by `step_spans`, or by `calls` if the run has no such
+    spans.
     """
 
     count: int
@@ -87,7 +87,7 @@ class StepSummary(Struct, frozen=True):
 
 
 class HasFrame(Protocol):
-    """What makes a frame when it is first asked for."""
+    """An object that makes its `frame` on first use."""
 
     @property
     def frame(self) -> pl.DataFrame: ...
@@ -119,11 +119,10 @@ class Accounting(Struct, frozen=True):
     Times are on the devices' axis: a pipeline call lasts to the end of the last command that was
     launched for it. Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum
     of their times, as are all parts. `wall_ns` is the time in which any of them ran: less, if
-    `overlapping` of them ran at the same time as another. If the run does not tell what belongs
-    to which (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they
-    were one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
-    pipeline call, which are in no stage and not in the end-to-end time; they took
-    `calls_outside_ns`.
+    `overlapping` of them ran at the same time as another. If it is unknown which work belongs to
+    which (`told_apart` is False: foreign traces, old bundles), all are accounted for as one, and
+    `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no pipeline call,
+    which are in no stage and not in the end-to-end time; they took `calls_outside_ns`.
 
     `unaccounted_ns = end_to_end_ns - Σ stages elapsed_ns`. `before_after_ns` is
     how long tiles were outside of their pipeline call, in no stage. `residual_share` is
@@ -161,7 +160,8 @@ class Accounting(Struct, frozen=True):
 
     @property
     def in_iterations(self) -> bool:
-        """Whether the run is told by its iterations: one pipeline call of several, no steps."""
+        """Whether reports describe the run by its iterations: it has several, at most one pipeline
+        call, and no steps."""
         return self.iterations > 1 and self.pipelines <= 1 and not self.steps
 
 
@@ -201,7 +201,7 @@ FINDINGS: tuple[Column, ...] = (
 )
 
 
-# --- What a rule found, as data.
+# --- Findings of rules, as data.
 #
 # Finding("unfused_attention", {"saved_ns": 160_000_000}, Where("transformer"))
 
@@ -229,10 +229,10 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What following a finding takes off the device of submodules: `less_ns` of work, and
-    `launches` with the host's time for them, a mean one, or `launches_of` operators, by op type,
-    with the host's time for theirs; or all calls of a branch, while the others have `grown` times
-    the work."""
+    """What following a finding removes from the device work of submodules: `less_ns` of work, and
+    `launches` with the mean host time of a launch, or `launches_of` operators, by op type, with the
+    host's time for those. Or it removes all calls of `without_branch`, while the others have
+    `grown` times the work."""
 
     submodules: tuple[str, ...]
     less_ns: float = 0.0
@@ -248,10 +248,10 @@ class Finding:
 
     `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is
     all; none: a count or ratio), and to names, codes and notes. `cost_ns` is what following it
-    saves at most of the run's end-to-end time, None if nobody can tell, and `cost_share` its
-    share of that time; costs of several findings may be the same time, they do not add up.
-    `severity` follows from `cost_ns` if that is known. If launches were recorded `effect` is
-    replayed: `cost_ns` is what is gained with the host as it was recorded.
+    saves at most of the run's end-to-end time, None if unknown, and `cost_share` its share of that
+    time; costs of several findings may be the same time, they do not add up. `severity` follows
+    from `cost_ns` if that is known. If launches were recorded `effect` is replayed: `cost_ns` is
+    what is gained with the host as it was recorded.
     """
 
     rule: str
@@ -274,8 +274,8 @@ _COMMANDS = "commands"
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What ran, as the run's producer told it (`RunInfo`); `settings` with notes
-    (`SettingNote`) of those that differ.
+    """What ran, as recorded (`RunInfo`); `settings` that differ between pipeline calls are notes
+    (`SettingNote`).
 
     `started` is the UTC time of the first event, ISO 8601 to the second, "" if the trace's
     clock is not the time of day. `calls`, `traced_calls` (with `ops_traced`) and `commands` count
@@ -313,15 +313,15 @@ class Analysis:
     """Everything that a report shows.
 
     Every table of the registry is an attribute under its name, a Polars frame:
-    `analysis.operators`. `tables()` has them all; `describe(name)` says what their columns are,
-    and `docs/tables.md` what each is about. `findings` and `drops` are the values that the tables
-    of these names have a row each of: what rules make of all this, worst first, and what was
-    executed but is not in the trace.
+    `analysis.operators`. `tables()` has them all; `describe(name)` says what their columns are, and
+    `docs/tables.md` what each is about. `findings` and `drops` are objects, one per row of the
+    tables of these names: findings of the rules, worst first, and what was executed but is not in
+    the trace.
 
     `accounting` describes the whole run, `step_summary` the selected steps. `kind_roles` has the
-    role of each of the `kinds` of the selected commands, and what decided; `commands` has them
-    one by one. `device_profiles` are those of the devices that are known. `inputs` are what the
-    tables were made from, for what else is made of it.
+    role of each of the `kinds` of the selected commands, and what decided; `commands` has them one
+    by one. `device_profiles` are those of the devices that are known. `inputs` are what the tables
+    were made from.
     """
 
     run: RunSummary
@@ -338,8 +338,9 @@ class Analysis:
 
     @property
     def commands(self) -> pl.DataFrame:
-        """The selected commands as recorded, with `role`, `flops`, `bytes_read` and `bytes_written`
-        if their producer told none; made when first asked for. Not one of the `tables`."""
+        """The selected commands as recorded, with `role`, and with `flops`, `bytes_read` and
+        `bytes_written` filled in if not recorded; made when first asked for. Not one of the
+        `tables`."""
         return self.annotated.frame
 
     def __getattr__(self, name: str) -> pl.DataFrame:
@@ -398,12 +399,12 @@ class Analysis:
         return pl.DataFrame(rows, schema=names, orient="row")
 
 
-# --- What a report consists of, whoever renders it: a report of sections, a section of parts.
+# --- What a report consists of, in every renderer: a report of sections, a section of parts.
 #
 # Terminal, page and notebook render these values and decide nothing about them: headings, the order
 # of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
 # renderer may leave out what its place has no room for: columns by their importance, and figures.
-# Every text is plain; whoever renders it escapes it for where it goes.
+# Every text is plain; each renderer escapes it for its format.
 
 
 class ReportInput(Struct, frozen=True, eq=False):
@@ -423,9 +424,9 @@ class ReportInput(Struct, frozen=True, eq=False):
         return self.end_ns - self.begin_ns
 
     def rows(self, shown: int) -> int:
-        """How many rows are shown of a table that shows so many if nobody asks for others."""
+        """Return how many rows a table shows: `top`, or `shown` if that is not given."""
         return shown if self.top is None else self.top
 
     def most(self, shown: int) -> int:
-        """The same if there is room for `shown` rows and no more."""
+        """Return how many rows a table shows that has room for `shown` rows and no more."""
         return shown if self.top is None else min(self.top, shown)

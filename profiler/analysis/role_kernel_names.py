@@ -81,9 +81,9 @@ def _mangled(text: str) -> KernelName:
 
 # --- What kernels of libraries are for, by their names alone.
 #
-# Names tell what a kernel computes, seldom if in a model: a product has the role `matmul`,
-# arithmetic `elementwise`, whatever they are part of. The rules are in order, the first that fits
-# speaks; those of a function come before those of its template arguments, which decide for the
+# Names say what a kernel computes, seldom its place in a model: a product has the role `matmul`,
+# arithmetic `elementwise`, whatever they are part of. The rules are in order, and the first match
+# decides; those of a function come before those of its template arguments, which decide for the
 # functions that run anything (`elementwise_kernel`, `cutlass::Kernel`, `ck_tile::kentry`).
 #
 # Conventions: cuBLAS and CUTLASS (`sgemm`, `nvjet`, `xmma`), hipBLASLt and Tensile (`Cijk_`), cuDNN
@@ -92,7 +92,7 @@ def _mangled(text: str) -> KernelName:
 
 
 class LibraryKernel(Struct, frozen=True):
-    """A kernel's role; `norm_kind` of norms, "" if the name does not tell."""
+    """A kernel's role; `norm_kind` of norms, "" if the name does not say."""
 
     role: str
     norm_kind: str = ""
@@ -237,7 +237,8 @@ def _first(rules: _Rules, text: str) -> str:
     return next((value for pattern, value in rules if re.search(pattern, text, re.I)), "")
 
 
-# --- What an op type says by itself: one word for an operation, whoever names it, and its sort.
+# --- What an op type says by itself: one word for an operation, whatever its producer, and its
+# sort.
 #
 #     aten::linear, aten::addmm, Gemm, FusedMatMul, MatMulNBits → matmul
 #     aten::_to_copy, Cast                                      → cast (moves data)
@@ -247,7 +248,7 @@ def _first(rules: _Rules, text: str) -> str:
 
 
 class Sort(Enum):
-    """What operations of one sort have in common."""
+    """Sort of an operation, whatever its place in a model."""
 
     MATMUL = "matmul"
     CONVOLUTION = "convolution"
@@ -456,7 +457,8 @@ def fused_kernel(name: str) -> FusedKernel | None:
 
 
 class Purpose(Enum):
-    """What a module is for. Of some all operations are for the same, of others it depends."""
+    """What a module is for. In some modules all operations have one purpose, in others it
+    depends."""
 
     NORM = "norm"
     MODULATION = "modulation"
@@ -543,10 +545,10 @@ _CLASS_LIKE = re.compile(r"[A-Z]\w{2,}")
 
 
 class Place(Struct, frozen=True):
-    """What a module path says.
+    """What a module path says about a command.
 
     `purpose` is that of the innermost module that has one, `own_class` its class as far as known
-    and `path` its path; `by` says whether the `class` or the `path` told. `child` is whether the
+    and `path` its path; `by` says whether the `class` or the `path` decided. `child` is whether the
     command lies in a module below that one. `outer` and `outer_class` are those of the next module
     outwards that has a purpose. `block` is the block around it, `context` whether a name on the
     path belongs to the context stream, `names` the whole path.
@@ -566,8 +568,8 @@ class Place(Struct, frozen=True):
 
 @lru_cache(maxsize=1 << 14)
 def module_path(layer: str, root: str = "") -> str:
-    """The module path that a layer names, "" for the submodule itself, whose class is `root`, and
-    if it has none: a word that no grammar knows is the path of a module directly in it."""
+    """The module path in the name of a layer, "" for the submodule itself, whose class is `root`,
+    and if it has none. A word of no known grammar is a module directly in the submodule."""
     parsed = parse_name(layer)
     path = parsed.module_path if parsed is not None else layer
     if path == root or _NO_PATH.search(path) or path.count(".") > _DEEPEST:
@@ -577,7 +579,8 @@ def module_path(layer: str, root: str = "") -> str:
 
 @lru_cache(maxsize=1 << 14)
 def class_in(name: str) -> str:
-    """The class that the name of a module is, as importers of torch's traces have them, or ""."""
+    """The class in the name of a module (`Linear_3`), as importers of torch's traces have it, or
+    ""."""
     return _CLASS_NUMBER.sub("", name) if _CLASS_LIKE.fullmatch(name) else ""
 
 
@@ -657,7 +660,8 @@ class Places:
         return named, "path" if named is not None else ""
 
     def _beside(self, path: str) -> Purpose | None:
-        """What a module is for by those beside it, or in it."""
+        """Return what a module is for by the modules beside it or in it, None if they do not
+        say."""
         parent, _, last = path.rpartition(".")
         if path in self._parents:
             return Purpose.ATTENTION

@@ -71,15 +71,15 @@ _CHAINS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 
 
 class Chained(Struct, frozen=True):
-    """What the chain that a kind stands in is; `norm_kind` for norms, else ""."""
+    """The role of the chain that a kind is part of; `norm_kind` for norms, else ""."""
 
     role: str
     norm_kind: str
 
 
 def chained_kinds(order: Sequence[int], operations: Mapping[int, Operation]) -> dict[int, Chained]:
-    """The kinds most of whose commands stand in a chain. `order` is the kind of each command of
-    the call in order of start, `operations` the operation of each kind."""
+    """The kinds most of whose commands are part of a chain, with its role. `order` is the kind of
+    each command of the call in order of start, `operations` the operation of each kind."""
     letters = {
         kind: _LETTERS.get(operation.word) or _BY_SORT.get(operation.sort, "o")
         for kind, operation in operations.items()
@@ -116,8 +116,8 @@ _MAY_WEIGHT = (Sort.MATMUL, Sort.ATTENTION, Sort.UNKNOWN)
 def concluding_softmaxes(
     order: Sequence[int], operations: Mapping[int, Operation]
 ) -> frozenset[int]:
-    """The kinds of softmax that no product follows in the call, nor anything of an attention: they
-    are of probabilities of a classifier or sampler, since attention multiplies with its own."""
+    """The kinds of softmax after which the call has no product and nothing of an attention. They
+    make the probabilities of a classifier or sampler, since attention multiplies its own."""
     softmaxes = {n for n, one in operations.items() if _LETTERS.get(one.word) == "S"}
     if not softmaxes:
         return frozenset()
@@ -137,18 +137,18 @@ ROLE_BY = ("producer", "category", "op_type", "class", "path", "chain", "shapes"
 class Evidence(Struct, frozen=True):
     """What is known of one kind.
 
-    `kernel` is the function that its first command ran, "" if unknown. `rotates` is whether
-    its attention module turns queries and keys by position, `rotated` whether it works on tensors
-    of the dims that products with positions have, `projected` whether the command runs
-    after that module's output projection, `negated` directly after a negation. `attends` is whether
-    its submodule has a fused attention, or a softmax of the size of a product's scores: of what is
-    no transformer sizes of products say nothing. `weighs` is whether it may be one of these
-    products. `concludes` is whether it is a softmax that no product follows, as those of a
-    classifier. `routes` is whether it makes or reads the scores of a router's experts, `projects`
-    whether a product has the width of its submodule's heads, `of_tokens` whether its rows are
-    tokens, though few, if the model has no vectors of a timestep, `of_vocabulary` whether they are
-    scores of the words that a product of its submodule gives. `updates` is whether it runs in
-    an optimizer's pass.
+    `kernel` is the function that its first command ran, "" if unknown. `rotates` is whether its
+    attention module turns queries and keys by position, `rotated` whether it works on tensors of
+    the dims that products with positions have, `projected` whether the command runs after that
+    module's output projection, `negated` directly after a negation. `attends` is whether its
+    submodule has a fused attention, or a softmax of the size of a product's scores: outside of
+    transformers sizes of products say nothing. `weighs` is whether it may be one of these products.
+    `concludes` is whether it is a softmax that no product follows, as those of a classifier.
+    `routes` is whether it makes or reads the scores of a router's experts, `projects` whether a
+    product has the width of its submodule's heads, `of_tokens` whether its rows are tokens, though
+    few, if the model has no vectors of a timestep, `of_vocabulary` whether they are scores of the
+    words that a product of its submodule gives. `updates` is whether it runs in an optimizer's
+    pass.
     """
 
     op_type: str
@@ -195,7 +195,7 @@ _IMAGE = _OUTSIDE | word_set(
 
 
 class StreamKind(Struct, frozen=True):
-    """What is known of a kind, its role included."""
+    """What decides the stream of a kind, its role included."""
 
     submodule: str
     place: Place
@@ -205,7 +205,7 @@ class StreamKind(Struct, frozen=True):
 
 
 def streams_of(kinds: Sequence[StreamKind]) -> list[str | None]:
-    """`image`, `text` or None for each kind."""
+    """Return the stream of each kind: `image`, `text` or None."""
     found: list[str | None] = [None] * len(kinds)
     members: dict[str, list[int]] = {}
     for number, kind in enumerate(kinds):
@@ -232,8 +232,8 @@ def _by_name(place: Place) -> str | None:
 
 
 def _lengths(kinds: Sequence[StreamKind], named: Sequence[str | None]) -> dict[int, str]:
-    """Number of tokens, alone and times the batch → stream; those of both streams are left out.
-    The text of a prompt and of a negative prompt may differ in length."""
+    """Return the stream of each number of tokens, alone and times the batch; numbers of both
+    streams are left out. The text of a prompt and of a negative prompt may differ in length."""
     found: dict[str, set[int]] = {"image": set(), "text": set()}
     batches = {1}
     for kind, stream in zip(kinds, named, strict=True):
@@ -274,7 +274,7 @@ def _by_patches(kinds: Sequence[StreamKind]) -> tuple[int, int, int]:
 
 
 def _tokens(shapes: Shapes | None) -> tuple[int, ...]:
-    """The dims of the largest tensor of three that goes in, () if there is none."""
+    """The dims of the three-dimensional input with most tokens, () if there is none."""
     if shapes is None:
         return ()
     dims = [tensor.dims for tensor in shapes.inputs if len(tensor.dims) == 3]
@@ -282,7 +282,7 @@ def _tokens(shapes: Shapes | None) -> tuple[int, ...]:
 
 
 def _by_length(kind: StreamKind, lengths: Mapping[int, str]) -> str | None:
-    """The stream all of whose lengths stand first in the tensors that go in."""
+    """The stream to which all known numbers of tokens in the inputs belong, else None."""
     if kind.shapes is None or not lengths or kind.place.names[:1] == ("single_transformer_blocks",):
         return None
     streams = set()
@@ -305,17 +305,17 @@ _VECTORS = 16  # rows up to which a product works on vectors of the batch, not o
 
 
 def single_input(shapes: Shapes | None) -> bool:
-    """Whether one tensor goes in: ONNX Runtime does not list weights."""
+    """Whether there is one input: ONNX Runtime does not list weights."""
     return shapes is not None and shapes.outputs is not None and len(shapes.inputs) == 1
 
 
 def has_number(shapes: Shapes | None) -> bool:
-    """Whether one of the first two tensors that go in is a single number."""
+    """Whether one of the first two inputs is a single number."""
     return shapes is not None and any(not tensor.dims for tensor in shapes.inputs[:2])
 
 
 def turns(shapes: Shapes | None) -> bool:
-    """Whether two tensors of at least three dimensions go in: parts of queries or keys."""
+    """Whether the first two inputs have at least three dimensions: parts of queries or keys."""
     if shapes is None or len(shapes.inputs) < 2:
         return False
     return all(len(tensor.dims) > 2 and tensor.floating for tensor in shapes.inputs[:2])
@@ -363,7 +363,7 @@ def expands_weight(shapes: Shapes) -> bool:
 
 
 def of_images(shapes: Shapes | None) -> bool:
-    """Whether the largest tensor that goes in is a batch of images or videos."""
+    """Whether the largest input is a batch of images or videos."""
     tensors = shapes.inputs if shapes is not None else ()
     largest = max(tensors, key=lambda tensor: tensor.size, default=None)
     return largest is not None and len(largest.dims) in (4, 5)
@@ -389,12 +389,12 @@ def only_integers(text: str | None) -> bool:
 
 
 def only_vectors(shapes: Shapes | None) -> bool:
-    """Whether nothing goes in that has more than a batch and a width."""
+    """Whether no input has more than a batch and a width."""
     return shapes is not None and all(len(tensor.dims) <= 2 for tensor in shapes.inputs)
 
 
 def same_dims(shapes: Shapes) -> bool:
-    """Whether the first two tensors that go in are of one shape and hold tokens or images."""
+    """Whether the first two inputs are of one shape and contain tokens or images."""
     if len(shapes.inputs) < 2:
         return False
     first, second = shapes.inputs[0].dims, shapes.inputs[1].dims
@@ -438,12 +438,13 @@ def rotated_dims(shapes: Shapes | None) -> tuple[int, ...] | None:
 
 
 def projection_of(shapes: Shapes, *, of_heads: bool, vectors: bool = True) -> str:
-    """What a product [rows, k] by [k, n] is for in a transformer, "" if its sizes do not tell.
+    """Return the role of a product [rows, k] by [k, n] in a transformer, "" if its sizes do not
+    say.
 
     Products of vectors project conditioning; of tokens, those that keep the width belong to
     attention and those that widen it three times or more, or narrow it so, to the mlp. From a
     model's width to a vocabulary they are of the model's head, which is none of these. Few rows are
-    `vectors`, or else tokens of a decoding step; what is `of_heads` has a width of theirs, which
+    `vectors`, or else tokens of a decoding step; a product `of_heads` has a width of heads, which
     says more than ratios do.
     """
     product = product_sizes(shapes)
@@ -481,14 +482,14 @@ class Heads(Struct, frozen=True):
     keys: int
 
     def give(self, n: int) -> bool:
-        """Whether a product with so wide a result gives keys, or all that an attention reads."""
+        """Whether a product with a result `n` wide makes keys, or all that an attention reads."""
         shared = self.keys < self.queries
         return n == self.queries + 2 * self.keys or (shared and n in (self.keys, 2 * self.keys))
 
 
 def heads_of(word: str, shapes: Shapes | None) -> Heads | None:
     """The heads of a fused attention, by the dims of its queries and keys: [b,h,s,d] in torch's,
-    [b,s,h,d] or [tokens,h,d] in others'; None if these do not tell."""
+    [b,s,h,d] or [tokens,h,d] in others'; None if these do not say."""
     tensors = [t.dims for t in shapes.inputs[:2]] if shapes is not None else []
     if len(tensors) < 2 or {*map(len, tensors)} not in ({3}, {4}):
         return None
@@ -563,7 +564,7 @@ def product_sizes(shapes: Shapes) -> tuple[int, int, int] | None:
 
 
 def modulation_width(shapes: Shapes) -> int:
-    """How many vectors of the model's width stand in one vector that goes in: 6 for shift, scale
+    """Return how many vectors of the model's width one input vector contains: 6 for shift, scale
     and gate of two parts, 2 for shift and scale; 0 if there is none."""
     widths = [tensor.dims[-1] for tensor in shapes.inputs if len(tensor.dims) == 3]
     vectors = [tensor.dims[1] for tensor in shapes.inputs if len(tensor.dims) == 2]
@@ -608,7 +609,7 @@ _FUSED = (  # words of a fused kernel
 
 
 def norm_kind(found: Evidence) -> str:
-    """The kind of a norm, "" if nothing tells."""
+    """The kind of a norm, "" if it is unknown."""
     place, operation = found.place, found.operation
     inner = place.purpose is Purpose.NORM
     adaptive = _named(place.outer_class if inner else place.own_class, _ADAPTIVE)
@@ -638,7 +639,7 @@ def _is_modulated(place: Place) -> bool:
 
 
 def _of_operation(found: Evidence) -> str:
-    """What an op type is besides what its name says."""
+    """Return the kind of norm that an op type is although its name does not say so, else ""."""
     word = found.operation.word
     if word == "instance_normalization" and in_groups(found.shapes):
         return "GroupNorm"  # as ONNX has it

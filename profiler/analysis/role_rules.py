@@ -76,8 +76,8 @@ _TURNED = word_set("mul cat stack neg view_as_complex")
 
 
 def role_of_name(name: str) -> str:
-    """The role of a kernel by its name alone, whole or cut: `matmul` and `elementwise` if the
-    name tells what it computes and not for what, `other` if it does not tell."""
+    """The role of a kernel by its name alone, whole or cut: `matmul` and `elementwise` if the name
+    says what it computes but not what for, `other` if it does not say."""
     fused = fused_kernel(name)
     if fused is not None:
         return _alone(fused)
@@ -86,8 +86,9 @@ def role_of_name(name: str) -> str:
 
 
 def of_fused(found: Evidence, fused: FusedKernel) -> Decision:
-    """A kernel that torch.compile wrote: by the rarest of the operations in it. A norm keeps the
-    residual, gate and modulation that were fused with it. Shapes tell more than the name."""
+    """Decide the role of a kernel that torch.compile wrote, by the rarest of the operations in it.
+    A norm keeps the residual, gate and modulation that were fused with it. Shapes say more than the
+    name."""
     if _is_norm(fused):
         return Decision("norm", "kernel", fused_norm(found, fused))
     if found.shapes is None:
@@ -106,7 +107,7 @@ def _is_norm(fused: FusedKernel) -> bool:
 
 
 def _by_sort(fused: FusedKernel) -> str:
-    """By an operation that can be nothing else, "" if there is none."""
+    """Return the role by an operation that can have no other, "" if there is none."""
     role = next((sort.value for sort in _BY_SORT if sort in fused.sorts), "")
     if not role and Sort.MATMUL in fused.sorts:  # torch.compile's own product
         return "mlp" if Sort.ACTIVATION in fused.sorts else "matmul"
@@ -129,14 +130,16 @@ def _of_arithmetic(fused: FusedKernel) -> str:
 
 
 def _of_activation(found: Evidence, words: frozenset[str]) -> str:
-    """SiLU of a vector prepares a modulation; other activations stand between products."""
+    """Return the role of an activation: SiLU of a vector prepares a modulation; others are between
+    products."""
     if "silu" in words and only_vectors(found.shapes):
         return "modulation"
     return "convolution" if of_images(found.shapes) else "mlp"
 
 
 def _alone(fused: FusedKernel) -> str:
-    """By the words of the name alone: what several parts of a model have is `elementwise`."""
+    """Return the role by the words of the name alone; `elementwise` if several parts of a model
+    have them."""
     if fused.foreach:
         return "optimizer"
     if _is_norm(fused):
@@ -152,7 +155,8 @@ def _alone(fused: FusedKernel) -> str:
 
 
 def _activation_alone(fused: FusedKernel) -> str:
-    """Beside the product or convolution that it follows, or times a gate; else of no place."""
+    """Return the role of an activation by the product or convolution that it follows, or by its
+    gate; without these `elementwise`."""
     if Sort.CONVOLUTION in fused.after:
         return "convolution"
     gated = fused.words & {"silu", "gelu"} and "mul" in fused.words
@@ -160,8 +164,8 @@ def _activation_alone(fused: FusedKernel) -> str:
 
 
 def _arithmetic_alone(fused: FusedKernel) -> str:
-    """Rotary positions turn by cosine and sine, modulation scales and shifts by parts of a
-    vector, a residual adds and does nothing else."""
+    """Return the role of arithmetic: rotary positions rotate by cosine and sine, modulation scales
+    and shifts by parts of a vector, a residual only adds."""
     words, arithmetic = fused.words, fused.arithmetic
     if {"cos", "sin"} <= words and words & {"arange", "exp"}:
         return "embedding"
@@ -174,16 +178,16 @@ def _arithmetic_alone(fused: FusedKernel) -> str:
 
 
 def routing_or(role: str, kernel: str) -> str:
-    """A role, or that of a router if its kernel says so: of what an operator called TopK chooses
-    from its name tells nothing."""
+    """Return the role, or `router` if the kernel says so: the name of an operator such as TopK does
+    not say what it chooses from."""
     if role not in ("sampling", "mlp", "other") or not kernel:
         return role
     return "router" if role_of_name(kernel) == "router" else role
 
 
 def of_kernel(found: Evidence) -> Decision | None:
-    """A library's kernel, if its name is all that is known, or what launched it says nothing;
-    sizes of a product tell more."""
+    """Decide the role by the name of a library's kernel, if the operation is unknown; sizes of a
+    product say more. None if no name is known."""
     if found.operation.sort is not Sort.UNKNOWN:
         return None
     kernel = library_kernel(found.op_type)
@@ -210,7 +214,7 @@ _SOFTMAX = word_set("softmax _softmax")
 
 
 class KindRow(NamedTuple):
-    """What decides about a kind: columns of `Kinds.table`."""
+    """Columns of `Kinds.table` that decide the role of a kind."""
 
     submodule: str | None
     layer: str
@@ -262,7 +266,7 @@ class SubmoduleKinds:
         self._weighing = self._products_of([*filter(None, attending)])
         sizeless = any(shapes is None for shapes in attending)
         self._attends = bool(self._weighing) or sizeless
-        if sizeless:  # of a fused attention, or of a softmax whose size nobody knows
+        if sizeless:  # of a fused attention, or of a softmax of unknown size
             self._weighing = self._products_of(None)
         products = self._sizes_of_products()
         self._of_tokens = products_of_tokens(products)
@@ -271,7 +275,7 @@ class SubmoduleKinds:
         self._vocabularies = frozenset(n for _, _, n in products.values() if n >= VOCABULARY)
 
     def evidence(self, number: int) -> Evidence:
-        """What is known of a kind."""
+        """Return the evidence for the role of a kind."""
         row = self._rows[number]
         shapes = parse_shapes(row.shapes) if self._named else None
         rotated = shapes is not None and any(t.dims in self._rotated for t in shapes.inputs[:2])
@@ -298,7 +302,7 @@ class SubmoduleKinds:
         )
 
     def _scores_words(self, shapes: Shapes) -> bool:
-        """Whether the first tensor has as many columns as a product gives words of a vocabulary."""
+        """Whether the first input is as wide as a vocabulary whose scores a product makes."""
         first = shapes.inputs[:1]
         return any(t.floating and t.dims and t.dims[-1] in self._vocabularies for t in first)
 
@@ -319,7 +323,7 @@ class SubmoduleKinds:
         return role_of_name(name) == "attention"
 
     def _role_by_name(self, number: int) -> str:
-        """The role that the op type, else the kernel, of a kind of no known operation tells."""
+        """The role by the names of op type and kernel, "" if the operation of the kind is known."""
         row = self._rows[number]
         if self._operations[number].sort is not Sort.UNKNOWN:
             return ""
@@ -348,8 +352,8 @@ class SubmoduleKinds:
     def _of_routers(
         self, products: Mapping[int, tuple[int, int, int]], order: Sequence[int]
     ) -> frozenset[int]:
-        """Products that give the scores of experts, and the softmax and top-k of these: they are of
-        the size of what a router's kernel or experts read, or of a top-k before other products."""
+        """Products that make the scores of experts, and softmax and top-k of these. They have the
+        size of what a router's kernel or experts read, or of a top-k before other products."""
         given = {(rows, n) for rows, k, n in products.values() if n < k}
         last = max((at for at, n in enumerate(order) if n in products), default=-1)
         chosen = {n for n in order[: last + 1] if self._operations[n].word in _CHOICES}
@@ -368,7 +372,7 @@ class SubmoduleKinds:
         return frozenset(routing)
 
     def _softmax(self, number: int) -> Shapes | None:
-        """The shapes of a softmax outside of attention modules, None for anything else."""
+        """The shapes of a softmax outside of attention modules, else None."""
         plain = "softmax" in (self._rows[number].op_type or "").lower()
         if plain and self._role_by_name(number) == "router":
             return None
@@ -378,13 +382,13 @@ class SubmoduleKinds:
         return shapes if shapes is not None and shapes.inputs else None
 
     def _is_gate(self, softmax: Shapes) -> bool:
-        """Whether a softmax is of vectors that no product made, as a router's or a gate's."""
+        """Whether a softmax is of vectors that no product made, such as a router's or a gate's."""
         vectors = all(len(tensor.dims) <= 2 for tensor in softmax.inputs)
         return vectors and not self._products_of([softmax])
 
     def _products_of(self, softmaxes: Sequence[Shapes] | None) -> frozenset[int]:
-        """The products of two batches of matrices that one of the softmaxes may be of, all of them
-        where these are not given."""
+        """The products of two activations that may make, or be weighted by, the scores of one of
+        the softmaxes; all such products if no softmaxes are given."""
         found = set()
         for number, operation in self._operations.items():
             if operation.sort is not Sort.MATMUL:
@@ -397,19 +401,20 @@ class SubmoduleKinds:
         return frozenset(found)
 
     def _marks_rotation(self, number: int) -> bool:
-        """Operations that, in an attention, only rotary positions have."""
+        """Whether, within attention, only rotary positions have this operation."""
         word = self._operations[number].word
         return word in _MARKS or (word == "sub" and turns(parse_shapes(self._rows[number].shapes)))
 
     def _rotated_by(self, number: int) -> tuple[int, ...] | None:
-        """The dims of what a product with positions rotates, outside of attention modules."""
+        """The dims of queries or keys that a product with positions rotates, outside of attention
+        modules, else None."""
         if self._operations[number].word != "mul" or self._attention[number]:
             return None
         return rotated_dims(parse_shapes(self._rows[number].shapes))
 
     def _after_projection(self, order: list[int]) -> frozenset[int]:
-        """Kinds of an attention module's own that run only after its output projection: the
-        last of its projections, if that follows the attention itself."""
+        """Return the kinds of attention modules' own operations that run only after the output
+        projection. That is the last projection, if it follows the attention itself."""
         core: dict[str, int] = {}
         output: dict[str, int] = {}
         for at, number in enumerate(order):
@@ -436,9 +441,9 @@ def _named_operation(layer: str) -> str:
 
 # --- Which role a kind of command has, and which evidence decided.
 #
-# The first that speaks decides: an op type that can be nothing else, the class of the innermost
-# module that is for something, the names on its path, the chain that the command stands in, its
-# shapes, the kernel's name. What belongs if:
+# The first evidence decides: an op type that can be nothing else, the class of the innermost module
+# with a purpose, the names on its path, the chain that the command is part of, its shapes, the
+# kernel's name. What belongs to which role:
 #
 # - `attention`: scores, softmax, weighting, masks and position biases; `qkv_projection`: every
 #   projection into and out of it.
@@ -449,12 +454,10 @@ def _named_operation(layer: str) -> str:
 #   casts included; the weights themselves keep their role.
 # - `modulation`: shift, scale and gate from a conditioning vector, and the projection of it.
 # - `embedding`: of tokens, patches, positions and timesteps, and the projections into and out of
-# a
-#   model's width.
+#   a model's width.
 # - `data_movement`: copies, reshapes, concatenations and casts, but not those that are part of a
 #   norm, a modulation, an embedding or rotary positions.
-# - `matmul` and `elementwise`: a product, and arithmetic, of which nothing tells where it
-# belongs.
+# - `matmul` and `elementwise`: a product, and arithmetic, whose place is not known.
 
 
 _MOVES = (Sort.LAYOUT, Sort.REORDER)
@@ -462,7 +465,7 @@ _ROPE_WORDS = word_set(
     "mul add sub neg stack unbind view_as_complex view_as_real type_as sin cos complex"
 )
 _CERTAIN = (Sort.ATTENTION, Sort.NORM, Sort.RESAMPLE, Sort.ROPE)
-# Modules all of whose operations, and those whose arithmetic, are for the same.
+# Modules all of whose operations have one purpose.
 _WHOLE = (Purpose.NORM, Purpose.MODULATION, Purpose.EMBEDDING, Purpose.ROPE)
 _SMALL_PARTS = (Sort.NORM, Sort.ROPE, Sort.UNKNOWN)  # a fused operation may be named after one
 _RANDOM = word_set(
@@ -476,7 +479,7 @@ _FILLS = ("fill", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like
 
 
 def decide(found: Evidence) -> Decision | None:
-    """The role of a kind; None for host work, which has none."""
+    """The role of a kind and what decided it; None for host work, which has none."""
     if found.category in ("host", "sync"):
         return None
     if found.category in _BY_CATEGORY:
@@ -494,8 +497,8 @@ def decide(found: Evidence) -> Decision | None:
 
 
 def _of_router(found: Evidence) -> Decision | None:
-    """What chooses experts outside of a module for it: beside them in their mixture, by the size of
-    their scores, or in a kernel of its own."""
+    """Decide what chooses experts outside of a router's module: beside the experts in their
+    mixture, by the size of their scores, or in a kernel of its own."""
     choices = found.operation.word in (*_CHOICES, *_SOFTMAX)
     if found.place.purpose is Purpose.MLP and choices:
         return Decision("router", found.place.by)
@@ -508,14 +511,14 @@ def _of_router(found: Evidence) -> Decision | None:
 
 
 def _of_sampler(found: Evidence) -> Decision | None:
-    """What chooses from a vocabulary outside of a module for it."""
+    """Decide what chooses from a vocabulary outside of a sampler's module."""
     chooses = found.operation.word in _CHOICES_OF_TOKENS and found.of_vocabulary
     return Decision("sampling", "shapes") if chooses else None
 
 
 def _attends_by_kernel(found: Evidence) -> bool:
-    """Whether the kernel is one of attention, where a name says something that is little beside
-    it: an operator called RopeFlashAttention, say, or a module."""
+    """Whether the kernel is one of attention although the operator or module is named after a small
+    part of it, such as RopeFlashAttention."""
     if not found.kernel or found.operation.sort not in _SMALL_PARTS:
         return False
     small = found.operation.sort is not Sort.UNKNOWN or found.place.purpose in _WHOLE
@@ -524,7 +527,7 @@ def _attends_by_kernel(found: Evidence) -> bool:
 
 
 def _of_operation(found: Evidence) -> Decision | None:
-    """Op types that can be nothing else."""
+    """Decide the role of op types that can have no other."""
     sort = found.operation.sort
     if found.operation.word in _RANDOM:
         return Decision("random", "op_type")
@@ -542,14 +545,14 @@ def _of_operation(found: Evidence) -> Decision | None:
 
 
 def _of_update(found: Evidence) -> Decision | None:
-    """Arithmetic of an optimizer's pass is its update; it makes neither residuals nor
-    modulations."""
+    """Decide that arithmetic of an optimizer's pass is its update, neither a residual nor a
+    modulation."""
     arithmetic = found.operation.sort is Sort.ARITHMETIC and found.operation.word not in _FILLS
     return Decision("optimizer", "path") if found.updates and arithmetic else None
 
 
 def _of_place(found: Evidence) -> Decision | None:
-    """By the innermost module that is for something."""
+    """Decide the role by the innermost module that has a purpose."""
     place, sort, purpose = found.place, found.operation.sort, found.place.purpose
     if purpose is None:
         return None
@@ -576,7 +579,8 @@ def _of_place(found: Evidence) -> Decision | None:
 
 
 def _in_attention(found: Evidence) -> Decision:
-    """Projections are modules in the attention module; the rest is its own."""
+    """Decide the role in an attention module: projections are modules in it, the rest is its
+    own."""
     place, operation, role = found.place, found.operation, "attention"
     moves = operation.sort in _MOVES
     weights = operation.sort is Sort.MATMUL and single_input(found.shapes)
@@ -592,12 +596,14 @@ def _in_attention(found: Evidence) -> Decision:
 
 
 def _turns(found: Evidence) -> bool:
-    """Arithmetic of queries or keys with positions, not of scores with a number."""
+    """Whether a kind is arithmetic of queries or keys with positions, not of scores with a
+    number."""
     return found.operation.word in _ROPE_WORDS and not has_number(found.shapes)
 
 
 def _rotates_half(found: Evidence) -> bool:
-    """`cat((-second, first))`, or pairs apart and together, as rotary positions are written."""
+    """Whether a kind is `cat((-second, first))`, or splits or joins pairs, as rotary positions
+    do."""
     joins = found.operation.word in ("cat", "concat", "stack")
     return (joins and found.negated) or (
         (joins or found.operation.word == "split") and pairs(found.shapes)
@@ -605,7 +611,8 @@ def _rotates_half(found: Evidence) -> bool:
 
 
 def _in_block(found: Evidence) -> Decision | None:
-    """A block adds what its parts compute, and applies gates and modulation itself."""
+    """Decide the role in a block, which adds what its parts compute, and applies gates and
+    modulation itself."""
     place, operation = found.place, found.operation
     if found.chained is not None:
         return _of_chain(found)
@@ -624,7 +631,8 @@ def _of_chain(found: Evidence) -> Decision | None:
 
 
 def _of_shapes(found: Evidence) -> Decision | None:
-    """Products by their sizes, arithmetic by what it broadcasts, if no path tells."""
+    """Decide the role by shapes if no path does: products by their sizes, arithmetic by what it
+    broadcasts."""
     sort = found.operation.sort
     if sort in _MOVES:
         return Decision("data_movement", "op_type")
@@ -653,8 +661,8 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
 
 
 def _last(found: Evidence) -> Decision:
-    """What is left: activations stand between products; products and arithmetic have no place;
-    the rest is other."""
+    """Decide what is left: activations are between products; products and arithmetic have no place;
+    the rest is `other`."""
     if found.operation.sort is not Sort.ACTIVATION:
         return _without_place(found)
     images = of_images(found.shapes)

@@ -44,8 +44,8 @@ from profiler.trace.manifest_fields import Submodule
 
 @shared
 def kind_cells(of: Inputs) -> pl.DataFrame:
-    """One row a `kind` (Int32), `device`, `track` and `kernel` (texts, null for none) of the
-    selected commands, in their order: how many `commands` it has, and their `total_ns` (Int64
+    """One row per `kind` (Int32), `device`, `track` and `kernel` (texts, null for none) of the
+    selected commands, in this order: the number of `commands`, and their `total_ns` (Int64
     each)."""
     commands, keys = of.commands, ("kind", "device", "track", "kernel")
     devices = pl.Series([*commands.devices, None], dtype=pl.String)
@@ -379,7 +379,7 @@ def kinds_and_roles(run: Run) -> tuple[Kinds, pl.DataFrame]:
 
 
 def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:
-    """The `given` role of each command, if its producer told none that of its kind."""
+    """The `given` role of each command, or that of its kind if its producer gave none."""
     found = kinds.spread(roles["role"])
     if given.null_count() < len(given):
         found = given.zip_with(given.is_not_null(), found)
@@ -387,7 +387,7 @@ def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl
 
 
 def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
-    """`values` in the pieces of another column of a frame, which else is copied into one."""
+    """`values` in the same chunks as `column`; otherwise their frame is copied into one."""
     ends = np.cumsum(column.chunk_lengths()).tolist()
     pieces = [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return pl.concat(pieces, rechunk=False) if len(pieces) > 1 else values
@@ -404,7 +404,7 @@ def corrected(total: pl.Expr) -> pl.Expr:
 
 
 def _roles(of: Inputs) -> pl.DataFrame:
-    """One row a submodule and role, by submodule, longest first."""
+    """One row per submodule and role, by submodule, longest first."""
     known = _with_role(of.kinds, kind_roles(of))
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     table = (
@@ -426,7 +426,7 @@ def _roles(of: Inputs) -> pl.DataFrame:
 
 
 def _blocks(of: Inputs) -> pl.DataFrame:
-    """One row a block of a submodule, in the order of their names' numbers."""
+    """One row per block of a submodule, in the order of their names' numbers."""
     total = pl.col("total_ns")
     norm, modulation = (total.filter(pl.col("role") == role) for role in ("norm", "modulation"))
     table = (
@@ -449,8 +449,8 @@ def _blocks(of: Inputs) -> pl.DataFrame:
 
 
 def block_roles(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
-    """What the device time of each block is for: columns `submodule` and `block` (text), `role`
-    and `total_ns` (int64), one row a role of a block, in the order of the blocks' numbers."""
+    """Return the device time of each block by role: columns `submodule` and `block` (text), `role`
+    and `total_ns` (int64), one row per role of a block, in the order of the blocks' numbers."""
     return (
         _with_role(kinds, roles)
         .drop_nulls("block")
@@ -508,7 +508,7 @@ def _declared(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
 
 @shared
 def kind_roles(of: Inputs) -> pl.DataFrame:
-    """The role of each kind of the selected commands, and what decided."""
+    """The role of each kind of the selected commands, and what decided it."""
     given = of.frame["role"]
     return roles_of(
         of.run.info.submodules, of.kinds, of.commands.call, given, denoises=has_denoiser(of.run)

@@ -57,9 +57,9 @@ def with_attained(
     published: Mapping[str, DeviceProfile],
     operations: pl.DataFrame,
 ) -> dict[str, DeviceProfile]:
-    """The measured of `profiles` with the peaks of products in `operations`, one row an operation
-    on a device (device, family, dtype, flops, total_ns; sums over its executions), that are above
-    their own and at most those of `published`."""
+    """Return `profiles` in which peaks of measured ones are raised to what products of the run
+    reached, at most to those of `published`. `operations` has one row per operation and device
+    (device, family, dtype, flops, total_ns; sums over its executions)."""
     fastest = (
         operations.filter(family=Family.MATMUL.value)
         .filter(pl.col("total_ns") >= _LEAST_NS)
@@ -95,7 +95,7 @@ class Bound(StrEnum):
     HOST = "host"
 
 
-# --- The columns of operators held against their devices, and of what fusing them would save.
+# --- The columns of operators against the roofline of their devices.
 
 
 _WORK: tuple[Column, ...] = (
@@ -187,16 +187,17 @@ ROOFLINE_ROLES: tuple[Column, ...] = (
 
 # --- The terms of the roofline: how long computing, moving data and launching take at least.
 #
-# `bounds` has the rules.
+# `kind_roofline` has the rules.
 
 
 TERMS = ("compute_ns", "memory_ns", "launch_ns")
 
 
 def roofline_terms(wholes: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
-    """The terms of each operation on a device (columns device, submodule, dtype, commands,
-    executions, total_ns, flops, bytes: sums over its executions), `roofline_ns`, the longest, its
-    index as `bound`, and `refuted`: whether the operation was faster."""
+    """Return `wholes` with the terms of the roofline, `roofline_ns`, the longest term, its index as
+    `bound`, and `refuted`: whether the operation was faster. `wholes` has one row per operation and
+    device (columns device, submodule, dtype, commands, executions, total_ns, flops, bytes: sums
+    over its executions)."""
     terms = wholes.hstack(_rates(wholes, profiles)).with_columns(
         compute_ns=pl.when(pl.col("flops") == 0)
         .then(0.0)
@@ -243,8 +244,8 @@ def _from_memory() -> pl.Expr:
 
 
 def _memory_ns() -> pl.Expr:
-    """The memory term: by the cache's rate if the submodule's data fits or the commands were
-    faster than memory, which is null if that is not known."""
+    """The memory term: by the cache's rate if the submodule's data fits or the commands were faster
+    than memory; null if that rate is needed and not known."""
     nbytes, executions = pl.col("bytes"), pl.col("executions")
     beyond_cache = nbytes - pl.col("cache_bytes") * executions
     rates = pl.col("cache_bandwidth").is_not_null() & pl.col("bandwidth").is_not_null()
@@ -275,9 +276,8 @@ def _memory_ns() -> pl.Expr:
 #
 # Bytes and bandwidth must be known, and so must the type's peak if there are FLOPs: else the term
 # that is known need not be the longer one, and there is no roofline time. If no formula gives FLOPs
-# (a fused elementwise or reduction kernel; products, convolutions and attention all have
-# one)
-# the memory term stands alone. A launch cost that is not known is left out.
+# (a fused elementwise or reduction kernel; products, convolutions and attention all have one), the
+# memory term stands alone. A launch cost that is not known is left out.
 #
 # W is the memory's, but that of the last-level cache if all that the submodule's calls touch is
 # known and fits into it, and of commands that were faster than memory: what they read was in the
@@ -293,9 +293,8 @@ def _memory_ns() -> pl.Expr:
 # Verdict, for a row (an operator or a role on one device):
 #
 # - host-bound: the device stood idle directly before its commands, within their calls, for longer
-#   than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster. If nothing of
-# the
-#   host was recorded nobody knows what the device waited for, and no row is host-bound.
+#   than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster. If nothing of the
+#   host was recorded, the cause of waits is unknown, and no row is host-bound.
 # - none (null) if of more than half of its time the roofline time is not known.
 # - launch-bound if its commands take 10 µs or less each, and the roofline is less than 1 % of that:
 #   what they compute and move is not what they take, also if a launch cost is not known; none if
@@ -319,21 +318,21 @@ def kind_roofline(
     *,
     host_seen: bool = True,
 ) -> pl.DataFrame:
-    """One row a kind and device: times in ns summed over its commands, float64 for those that
-    are computed.
+    """Return one row per kind and device: times in ns summed over its commands, float64 if
+    computed.
 
-    Columns: kind, device, commands, total_ns, wait_ns, blamed_ns (of wait_ns what the host is to
-    blame for: nothing if it was not recorded, `host_seen`), flops, bytes, compute_ns, memory_ns,
-    launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
-    (they were faster than the longest term, which is not their roofline then).
+    Columns: kind, device, commands, total_ns, wait_ns, blamed_ns (the part of wait_ns due to the
+    host: 0 if it was not recorded, `host_seen`), flops, bytes, compute_ns, memory_ns, launch_ns,
+    roofline_ns (null: not known), bound (index in Bound of the longest term), refuted (they were
+    faster than the longest term, which is not their roofline then).
     """
     cells = _cells(kinds, work, commands, host_seen=host_seen)
     return _with_terms(cells, profiles).drop("submodule", "operation")
 
 
 def operations_of(kinds: Kinds, work: KindWork, commands: CommandArrays) -> pl.DataFrame:
-    """What operations computed, one row an operation on a device: device, family, dtype, flops,
-    total_ns, sums over its executions."""
+    """Return what operations computed, one row per operation and device: device, family, dtype,
+    flops, total_ns, sums over its executions."""
     return (
         _cells(kinds, work, commands)
         .group_by("operation", "device", maintain_order=True)
@@ -388,10 +387,10 @@ def _operations(kinds: Kinds) -> pl.DataFrame:
 
 
 def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
-    """Add FLOPs, bytes and the terms of the roofline of each row's commands together.
+    """Add FLOPs, bytes and the terms of the roofline, each summed over a row's commands.
 
-    How an operation's work is shared among the commands that it launched is not known: its roofline
-    is that of all of them, and they have of it as of the time that they took.
+    How the work of an operation is divided among its commands is not known: the roofline is that of
+    all of them, and they share it in proportion to their time.
     """
     part = pl.col("part")
     rows = frame.with_columns(
@@ -423,7 +422,7 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
 
 
 def operator_roofline(roofline: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
-    """One row an operator (submodule and layer) on one device, longest total time first."""
+    """One row per operator (submodule and layer) and device, longest total time first."""
     keyed = roofline.join(kinds.table.select("kind", "submodule", "layer", "op_type"), on="kind")
     keys = ["submodule", "layer", "device"]
     types = texts_by_time(keyed, keys, "op_type", "op_types")
@@ -432,7 +431,7 @@ def operator_roofline(roofline: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
 
 
 def role_roofline(roofline: pl.DataFrame, kinds: Kinds, roles: pl.Series | None) -> pl.DataFrame:
-    """One row a role of a submodule on one device; none without `roles`, one a kind."""
+    """One row per role of a submodule and device; none without `roles`, one per kind."""
     if roles is None:
         return pl.DataFrame(schema=schema(ROOFLINE_ROLES))
     role = kinds.table.select("kind", "submodule", role=roles.cast(pl.String).fill_null("other"))
@@ -448,7 +447,7 @@ def _declared(table: pl.DataFrame, columns: tuple[Column, ...], keys: list[str])
 
 
 def as_declared(name: str, dtype: pl.DataType) -> pl.Expr:
-    """A column in its declared type; what was computed as a float and is an integer, rounded."""
+    """A column in its declared type; if it was computed as a float and is an integer, rounded."""
     column = pl.col(name)
     return column.round().clip(0, _LARGEST).cast(dtype) if name in _COMPUTED else column.cast(dtype)
 
@@ -497,10 +496,10 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 def bound_by(
     terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr, took: pl.Expr
 ) -> pl.Expr:
-    """What bounds rows: the host if it is to blame, else the first one of the longest `terms`,
-    if these are `known`; launching if they are next to nothing of what short commands `took`, and
-    nothing that is known if graphs launched most of these. On CPUs it is no launching, but the
-    overhead of what runs them."""
+    """Return what bounds rows: the host if it is to blame, else the first one of the longest
+    `terms`, if these are `known`. If the terms are next to nothing of what short commands `took`,
+    it is launching (on CPUs the overhead of the runtime), or null if graphs launched most of
+    them."""
     longest = pl.max_horizontal(*terms.values())
     short = (took <= SHORT_NS * pl.col("commands")) & (longest < NOTHING * took)
     on_cpu = 2 * pl.col("cpu_ns") > took
@@ -525,8 +524,8 @@ def _sum_or_null(name: str) -> pl.Expr:
 
 @shared
 def profiles(of: Inputs) -> dict[str, DeviceProfile]:
-    """The profile of each device that has one; a measured one with what this run reached beyond
-    it."""
+    """The profile of each device that has one; measured ones are raised to what this run
+    reached."""
     devices = dict.fromkeys(of.commands.devices) | dict(of.run.info.devices)
     found = profiles_of(devices, of.measured)
     measured = {device for device, profile in found.items() if profile.measured}
@@ -544,7 +543,7 @@ def works(of: Inputs) -> KindWork:
 
 @shared
 def kind_bounds(of: Inputs) -> pl.DataFrame:
-    """The selected commands against the roofline, one row a kind and device."""
+    """The selected commands against the roofline, one row per kind and device."""
     seen = not host_unseen(of.run)
     found = kind_roofline(of.kinds, works(of), of.commands, profiles(of), host_seen=seen)
     part = _in_graphs(of)
@@ -552,7 +551,8 @@ def kind_bounds(of: Inputs) -> pl.DataFrame:
 
 
 def _in_graphs(of: Inputs) -> npt.NDArray[np.float64]:
-    """The part of each kind's commands that is in calls whose work graphs launch for the most."""
+    """The share of each kind's commands in calls whose work is mostly launched by graphs, float64
+    [k]."""
     run, kinds = of.run, of.kinds
     source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
     names = run.commands["layer"].gather(source).cast(pl.String)

@@ -64,11 +64,11 @@ _FAR = 0.25  # of the roofline: good kernels reach half of published peaks
 _SLOW = 0.10  # of end to end
 _TILE, _LARGE_TILE = 64, 128
 _MANY_ODD, _MOSTLY = 0.1, 0.5  # of the time of a role
-_UNKNOWN = 0.2  # of the time: with more the roofline is not that of the row
+_UNKNOWN = 0.2  # of the time: if more is unknown, the row has no roofline
 _FASTER = 1.5  # peak of 16 bits / peak of float32
 _SINGLE, _HALF = r"\bfloat(32)?\[", r"(float16|half)\["  # as producers call them
 _TF32_FASTER = 2.0  # peak of 16 bits / peak of TF32, of all devices that have both
-# What NVIDIA's libraries call their kernels of float32 in TF32, on GPUs that have it, and else.
+# Names of float32 kernels of NVIDIA's libraries: in TF32, on GPUs that have it, and others.
 _IN_TF32 = r"tf32|(^|_)s1688(gemm|fprop|dgrad|wgrad|cudnn)"
 _HAS_TF32 = r"(ampere|ada|hopper|blackwell|sm_?(8|9|1[0-2])\d|cutlass\d*_(8|9|1[0-2])\d)_"
 _IN_SIMT = (
@@ -112,8 +112,8 @@ def launch_bound(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _without_launches(analysis: Analysis) -> pl.DataFrame:
-    """The roles' roofline, and of the commands whose work is known `work_ns`, the least time that
-    this work takes in however few commands, and `saved_ns`, what they took longer."""
+    """The roofline of roles with `work_ns`, the min time that the known work takes in however few
+    commands, and `saved_ns`, how much longer its commands took."""
     rows = analysis.roofline_roles
     profiles = [analysis.device_profiles.get(device or "") for device in rows["device"]]
     rates = pl.DataFrame(
@@ -420,13 +420,13 @@ def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
 # --- What part of a device's peaks the whole run uses.
 
 
-_KNOWN = 0.5  # of the device time: of less the whole run is not known
-_NEARLY = 0.99  # of it: of less what is known is the least
+_KNOWN = 0.5  # of the device time: below it nothing is said of the run
+_NEARLY = 0.99  # of the device time: below it shares are lower bounds
 
 
 def peak_facts(analysis: Analysis) -> Iterator[Fact]:
     """What share of its FLOP/s and of its memory's bandwidth the device with the most work uses
-    from the begin to the end of the run; nothing if that is known for less than half of its work.
+    from the start to the end of the run; nothing if that is known for less than half of its work.
     An operator counts with the time that it takes at the peak, at most its own."""
     elapsed = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
     if not elapsed or analysis.run.selection:
@@ -469,7 +469,7 @@ def peak_facts(analysis: Analysis) -> Iterator[Fact]:
 
 
 _HELD = 100  # rows of a table
-_LARGE, _MOST = 0.05, 3  # of the run, and how many: roles without which it is said what remains
+_LARGE, _MOST = 0.05, 3  # of the run, and how many: roles without which a time is given
 _RATE_COLUMNS = (
     "device total_ns roofline_ns of_roofline excess_ns bound",
     col(
@@ -521,12 +521,12 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 _ROLE_OF = ("submodule", "role")
-_BESIDE = 0.1  # of a role's time, in which other work ran that takes its time without it, too
+_BESIDE = 0.1  # of a role's time, in which other work ran
 
 
 def _without_roles(analysis: Analysis) -> Iterator[Part]:
-    """What the run would take at least without the work of each of its largest roles: as work that
-    takes no time moves nothing else by more than its own time."""
+    """Yield how long the run would take at least without the work of each of its largest roles:
+    work that takes no time gains no more than its own time."""
     elapsed = end_to_end_ns(analysis)
     if not elapsed or busy_unknown(analysis.inputs.run.info.health):
         return
@@ -565,7 +565,7 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
 
 
 def _unions(analysis: Analysis, roles: pl.DataFrame) -> pl.DataFrame:
-    """For how long any device worked for each submodule and role: `union_ns`."""
+    """Return how long any device worked for each submodule and role: `union_ns`."""
     place = _place_of_commands(analysis, roles)
     commands = analysis.inputs.commands
     unions = union_by(commands.start, commands.end, place, len(roles))
@@ -573,8 +573,8 @@ def _unions(analysis: Analysis, roles: pl.DataFrame) -> pl.DataFrame:
 
 
 def _beside(analysis: Analysis, roles: pl.DataFrame) -> list[float]:
-    """In what share of the time of each submodule and role other work ran on devices; 0 if it was
-    not recorded when commands ran."""
+    """Return in what share of the time of each submodule and role other work ran on devices; 0 if
+    the times of commands were not recorded."""
     if not times_recorded(analysis.inputs.run.info):
         return [0.0] * len(roles)
     place, commands = _place_of_commands(analysis, roles), analysis.inputs.commands
@@ -590,7 +590,7 @@ def _beside(analysis: Analysis, roles: pl.DataFrame) -> list[float]:
 
 
 def _place_of_commands(analysis: Analysis, roles: pl.DataFrame) -> Codes:
-    """Which row of `roles` each command is of, -1 for none."""
+    """Return the row in `roles` of each command, -1 for none."""
     of = analysis.inputs
     code = pl.int_range(pl.len(), dtype=pl.Int64).alias("code")
     codes = roles.select(pl.col(_ROLE_OF).cast(pl.String), code)
@@ -602,8 +602,8 @@ def _place_of_commands(analysis: Analysis, roles: pl.DataFrame) -> Codes:
 
 
 def _known(analysis: Analysis) -> bool:
-    """Whether FLOPs or bytes of the run are known; of a trace without shapes, which has those of
-    copies alone, for most of its time."""
+    """Whether FLOPs or bytes of the run are known. A trace without shapes has only those of copies:
+    then they must be known for most of its time."""
     rows = analysis.roofline
     known = rows["flops"].is_not_null() | rows["bytes"].is_not_null()
     if not _without_shapes(analysis) or (rows["flops"] > 0).any():
@@ -653,7 +653,7 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
 
 
 def roofline_figure(analysis: Analysis) -> Figure:
-    """Roles by FLOPs a byte and rate, below the roofs of their devices."""
+    """Return the figure of roles by FLOPs per byte and rate, below the roofs of their devices."""
     used = analysis.roofline["device"].unique().drop_nulls().sort().to_list()
     data = (analysis.roofline_roles, analysis.device_profiles, used)
     return Figure("roofline", "roofline", data)
@@ -678,7 +678,7 @@ SECTION = SectionKind(
 
 
 def bounds(analysis: Analysis) -> pl.DataFrame:
-    """What bounds each operator, a row each, as the timeline colours its commands by it."""
+    """Return what bounds each operator, by which the timeline colours commands."""
     return analysis.roofline
 
 

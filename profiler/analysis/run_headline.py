@@ -165,8 +165,8 @@ def _devices(analysis: Analysis) -> str:
 
 
 def _groups(analysis: Analysis) -> list[tuple[list[dict[str, Any]], str]]:
-    """The devices of which it is known what they did, with their name: those of one kind together,
-    or a few of several kinds one by one."""
+    """Return groups of devices of which it is known what they did, each with a name: those of one
+    kind together, or a few of several kinds one by one."""
     damaged = busy_unknown(analysis.inputs.run.info.health)
     devices = [
         row
@@ -185,7 +185,7 @@ def _groups(analysis: Analysis) -> list[tuple[list[dict[str, Any]], str]]:
 
 
 def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) -> str:
-    """How busy devices with a name were, and what they waited for most."""
+    """Return how busy a named group of devices was, and what it waited for most."""
     several = len(devices) > 1
     names = {row["device"] for row in devices}
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
@@ -231,7 +231,7 @@ def _communicated(
 
 
 def _communicate(analysis: Analysis, devices: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether collectives that nothing hides are a noticeable part of the busy time of a device."""
+    """Whether exposed collectives are a noticeable part of the busy time of a device."""
     shares = exposed_shares(analysis.inputs)
     return any(
         shares.get(row["device"], 0.0) > _COMMUNICATED * row["utilization"] for row in devices
@@ -239,8 +239,8 @@ def _communicate(analysis: Analysis, devices: Sequence[Mapping[str, Any]]) -> bo
 
 
 def _most(waits: Sequence[dict[str, Any]], total: int) -> tuple[str, list[float]]:
-    """What devices waited for most, and for which share of the time each; "" if that is little, or
-    nothing of a host that launches: a CPU waits for itself."""
+    """Return what devices waited for most, and the share of the time for each; "" if that is
+    little, or if it is launches on a CPU, which waits for itself."""
     waits = [row | {_BETWEEN: row[_BETWEEN] + row["unallocated_ns"]} for row in waits]
     sums = {cause: sum(row[cause] for row in waits) for cause in _CAUSES}
     cause = max(sums, key=lambda name: sums[name])
@@ -294,7 +294,7 @@ def _ranks(analysis: Analysis) -> str:
 
 
 def _without_call(shares: list[tuple[float, str]]) -> str:
-    """How long one device had no call, a few by name, or many by the range."""
+    """Return how long one device had no call, a few by name, or many by the range."""
     each = [{"device": device, "share": percent(share)} for share, device in shares]
     if len(each) == 1:
         return filled(said("device {device} without a call for {share}"), each[0])

@@ -235,11 +235,11 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     **dict.fromkeys((_SINGLE, _TF32), _SIXTEEN_BITS),
     **dict.fromkeys((_SINGLE_SHORT, _TF32_SHORT), _SIXTEEN_BITS_SHORT),
 }
-"""By the text of a rule (its English template) the advice for runs to which it does not apply."""
+"""By the text of a rule (its English template): the advice for runs to which it does not apply."""
 
 
 def for_runtime(text: str, runtime: Runtime) -> str:
-    """`text`, or what stands for it, or for a part of it, in a run of that kind."""
+    """Return `text` with what it says of torch, in whole or in part, replaced for this runtime."""
     if not isinstance(text, Said):
         return text
     instead = INSTEAD.get(text.template, {}).get(runtime)
@@ -268,7 +268,7 @@ _CUDA_GRAPHS = re.compile("CUDA(?= (graph|그래프))")
 
 
 def graphs_of(analysis: Analysis) -> Said:
-    """One launch a call, in the words of what executed the run and of its devices."""
+    """Return what one launch per call is called, for the run's runtime and devices."""
     kind = "HIP" if any(map(is_rocm, analysis.run.devices)) else "CUDA"
     runtime = runtime_of(analysis)
     if runtime is Runtime.COMPILED:

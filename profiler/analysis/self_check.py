@@ -30,7 +30,7 @@ NAME = "contradictions"
 
 
 class Check(StrEnum):
-    """What figures of a report have to be."""
+    """Conditions that figures of a report must meet."""
 
     SHARE = "share"
     LENGTH = "length"
@@ -95,7 +95,7 @@ def check_figures(of: Inputs) -> Iterator[Contradiction]:
 
 
 def check_times(of: Inputs) -> Iterator[Contradiction]:
-    """Yield those of times alone, for which a few tables are enough."""
+    """Yield contradictions between times alone, which need only a few tables."""
     for check in (_busy, _device_time, _parts, _medians):
         yield from check(of)
 
@@ -111,7 +111,7 @@ def _more(
     other: tuple[str, pl.Expr],
     slack: float = 0.0,
 ) -> Iterator[Contradiction]:
-    """The row, named by its column `row`, in which `figure` exceeds `other` by most, if any."""
+    """The row, named by its column `row`, in which `figure` exceeds `other` most, if any does."""
     if not len(frame):
         return
     both = frame.select(row=row, value=figure[1].cast(pl.Float64), bound=other[1].cast(pl.Float64))
@@ -125,7 +125,7 @@ def _more(
 def _differ(
     check: Check, row: str, figure: tuple[str, float | None], other: tuple[str, float | None]
 ) -> Iterator[Contradiction]:
-    """Two values that have to be one."""
+    """Two values that must be equal, if they differ."""
     value, bound = figure[1], other[1]
     if value is not None and bound is not None and abs(value - bound) > _NEAR * abs(bound) + 1:
         yield Contradiction(check, row, figure[0], value, other[0], bound)
@@ -139,7 +139,7 @@ def _column(table: str, name: str) -> tuple[str, pl.Expr]:
 
 
 def _ranges(of: Inputs) -> Iterator[Contradiction]:
-    """Shares lie between 0 and 1, and no time is below 0 but in columns that are `signed`."""
+    """Check that shares are between 0 and 1, and no time below 0 except in `signed` columns."""
     for table in tables():
         if table.name == NAME:
             continue
@@ -170,7 +170,7 @@ def _is_time(column: Column) -> bool:
 
 
 def _overhead(of: Inputs) -> Iterator[Contradiction]:
-    """The run took some time without tracing, too, and intervals do not go below 0."""
+    """Check that times of the profiling overhead are not below 0; differences may have noise."""
     overhead = of.run.info.overhead
     for name in overhead.__struct_fields__:
         value = getattr(overhead, name)
@@ -180,8 +180,8 @@ def _overhead(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _busy(of: Inputs) -> Iterator[Contradiction]:
-    """No device is busy for longer than the run lasts, and is idle in the rest of it, but for what
-    was not recorded: in its span, or ahead of it or behind."""
+    """Check that no device is busy for longer than the run, and that it is idle in the rest, except
+    for time that was not recorded or is outside of its span."""
     devices, account = of.table("devices"), accounting(of)
     total = account.wall_ns or account.end_to_end_ns
     if total:
@@ -210,8 +210,7 @@ def _busy(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _device_time(of: Inputs) -> Iterator[Contradiction]:
-    """What devices did in something lasts no longer than that, but for what is hidden, and no
-    longer than from begin to end."""
+    """Check that device time is at most the elapsed and hidden time, and at most the span."""
     for name, key in (("calls", "call"), ("submodules", "submodule"), ("steps", "step")):
         frame, busy = of.table(name), _column(name, "busy_ns")
         elapsed = (f"{name}.elapsed_ns", pl.col("elapsed_ns") + pl.col("hidden_ns"))
@@ -220,8 +219,8 @@ def _device_time(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _medians(of: Inputs) -> Iterator[Contradiction]:
-    """The shortest call is no longer than the median, which is no longer than the longest; a
-    submodule with calls that took time has one."""
+    """Check that the shortest call is at most the median, and this at most the longest, and that a
+    submodule with calls that took time has a median."""
     frame = of.table("submodules")
     shortest, median, longest = (
         _column("submodules", name) for name in ("min_ns", "median_ns", "max_ns")
@@ -238,8 +237,8 @@ def _medians(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _parts(of: Inputs) -> Iterator[Contradiction]:
-    """Calls, host work and idle time are all of a stage, step and pipeline call; stages and
-    submodules are parts of the run, and calls those of their submodule."""
+    """Check that calls, host work and idle time are no more than their stage, step or pipeline
+    call, stages and submodules no more than the run, and that calls add up to their submodule."""
     parts = pl.col("calls_ns") + pl.col("host_ns") + pl.col("idle_ns")
     for name, key in (("pipelines", "pipeline"), ("stages", "stage"), ("steps", "step")):
         inside, elapsed = (f"{name}.calls_ns", parts), _column(name, "elapsed_ns")
@@ -261,8 +260,8 @@ def _parts(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _tree(of: Inputs) -> Iterator[Contradiction]:
-    """The root of the module tree is the run; if calls ran at the same time on several devices, it
-    has that time for each of these."""
+    """Check that the root of the module tree takes as long as the run, plus what calls took
+    concurrently on further devices."""
     tree, stages = of.table("module_tree"), of.table("stages")
     if len(tree) and not of.selection:
         total, elapsed = accounting(of).end_to_end_ns, int(tree["elapsed_ns"][0])
@@ -274,7 +273,8 @@ def _tree(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _findings(of: Inputs) -> Iterator[Contradiction]:
-    """No finding gains more than the run takes; what it cites of a table is what that says."""
+    """Check that no finding gains more than the run takes, and that its evidence agrees with
+    tables."""
     account, frame = accounting(of), of.table("findings")
     whole = ("accounting.end_to_end_ns", pl.lit(account.end_to_end_ns))
     if account.end_to_end_ns:
@@ -297,8 +297,8 @@ def _findings(of: Inputs) -> Iterator[Contradiction]:
 
 
 def _more_than_idle(of: Inputs, frame: pl.DataFrame, total: int) -> Iterator[Contradiction]:
-    """A finding about waiting that gains more than its device computed nothing, by more than a
-    replay may be off."""
+    """Yield findings about waiting that gain more than the time in which their device computed
+    nothing, by more than a replay may be off."""
     rows = of.table("idle").select(
         "device", most=pl.sum_horizontal("idle_of_run_ns", "data_ns", "exposed_ns")
     )
@@ -308,7 +308,7 @@ def _more_than_idle(of: Inputs, frame: pl.DataFrame, total: int) -> Iterator[Con
 
 
 def _possible(rule: str, name: str, value: float) -> Iterator[Contradiction]:
-    """Evidence that cannot be: a part above all, or a time below 0."""
+    """Yield impossible evidence: a share above 1, or a time below 0."""
     figure = f"findings.{name}"
     if name.endswith("_share") and value > 1 + _NEAR:
         yield Contradiction(Check.SHARE, rule, figure, value, "1", 1.0)
@@ -317,7 +317,7 @@ def _possible(rule: str, name: str, value: float) -> Iterator[Contradiction]:
         yield Contradiction(check, rule, "0", 0.0, figure, value)
 
 
-# --- What is said of it.
+# --- What reports say about contradictions.
 
 
 _NAMES = {
@@ -352,7 +352,7 @@ def sentence_of(one: Contradiction) -> Said:
 
 
 def contradiction_facts(analysis: Analysis) -> Iterator[Fact]:
-    """The line of the first screen: which figures are uncertain; none if all agree."""
+    """The first screen's line about uncertain figures; nothing if all agree."""
     rows = analysis.frames[NAME].drop("sentence").rows(named=True)
     if rows:
         first = sentence_of(Contradiction(**rows[0]))

@@ -39,7 +39,7 @@ ARGUMENTS: Mapping[str, str] = {
     "width": "resolution",
     "num_frames": "frames",
 }
-"""Arguments of pipeline calls that say what one of the `generation_pairs` says."""
+"""Arguments of pipeline calls that say the same as one of the `generation_pairs`."""
 
 _OPTIONAL = ("cache", "offload", "compile", "adapters")
 _NUMBERS = (
@@ -53,14 +53,15 @@ _NUMBERS = (
 
 
 def generation_pairs(generations: Iterable[Generation]) -> dict[str, str]:
-    """Of all pipeline calls: the values of each setting, each once."""
+    """Return the values of each setting over all pipeline calls, each value once."""
     return _joined(pair for one in generations for pair in _of_generation(one))
 
 
 def setting_pairs(
     settings: Mapping[str, Sequence[SubmoduleSettings]], without: str = ""
 ) -> dict[str, str]:
-    """Of all submodules; `without` stands for what a submodule has none of, if it is given."""
+    """Return the settings of all submodules; `without`, if given, stands for optional settings that
+    a submodule lacks."""
     pairs = [
         (f"{name} {key}", value)
         for name, known in settings.items()
@@ -165,9 +166,9 @@ def _text(value: object) -> str:
 def run_settings(
     shared: Mapping[str, Setting], by_call: Mapping[str, Mapping[str, Setting]]
 ) -> dict[str, Setting | Note]:
-    """`RunInfo.settings`, and of `RunInfo.pipeline_settings` a note for each key that differs: the
-    range if they are numbers, else that it differs; with the number of calls that have it where
-    not all do."""
+    """`RunInfo.settings`, and those of `RunInfo.pipeline_settings`: the value, or if it differs a
+    note with the range of numbers, or that it differs. If not all calls have it, the note says how
+    many."""
     values: dict[str, list[Setting]] = {}
     for own in by_call.values():
         for key, value in own.items():
@@ -192,7 +193,7 @@ def _is_number(value: Setting) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-# --- What is said of settings that differ between the pipeline calls of a run.
+# --- Sentences about settings that differ between the pipeline calls of a run.
 
 
 SENTENCES: Sentences = {

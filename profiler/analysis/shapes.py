@@ -151,13 +151,13 @@ SHAPES: tuple[Column, ...] = (
 )
 
 
-# --- Which rows of shapes answer what costs most.
+# --- Which rows of shapes count as costliest.
 
 
 def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `shapes` that calls executed, in their order, all if none did. Of parts of a
-    run that were recorded one by one (`analysis.timelines`), those that tell shapes, if any
-    does: an inference as a whole is no shape beside its layers."""
+    """The rows of `shapes` that calls executed, in their order, all if none did. Of parts of a run
+    that were recorded one by one (`timelines_of`), only those with shapes, if any has: an inference
+    as a whole is no shape beside its layers."""
     of_calls = shapes.filter(pl.col("submodule").is_not_null())
     rows = shapes if of_calls.is_empty() else of_calls
     if timelines["timeline"].n_unique() < 2:
@@ -169,8 +169,8 @@ def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFr
 
 
 def once(shapes: pl.DataFrame) -> pl.DataFrame:
-    """The rows of shapes, longest first, of those that several devices ran in a submodule that of
-    one of them, whose device says how many more there are (`tpu:1, 3 more`)."""
+    """The rows of shapes, with one row for a shape that several devices ran in a submodule. It is
+    the first of them, and its device says how many more there are (`tpu:1, 3 more`)."""
     own = pl.int_range(pl.len()).over("label", "submodule", "device")  # a label may be several
     key = ["label", "submodule", "own"]
     device, more = pl.col("device").cast(pl.String), pl.len().over(key) - 1
@@ -182,7 +182,7 @@ def once(shapes: pl.DataFrame) -> pl.DataFrame:
 # --- What a shape is called: `mm 8192×2432×9728 bf16`, `attention B2 H38 S4429 D64 bf16`.
 #
 # A matrix product is M×K×N, with its batch before if each of the batch has matrices of its own.
-# Attention tells batch, heads, sequence and width, whatever order its operator takes them in; a
+# Attention has batch, heads, sequence and width, whatever order its operator takes them in; a
 # second number is that of keys and values if it differs, and `causal` a mask that is known. A
 # convolution is its input, then the channels and the kernel of its result. All others are the dims
 # of their different inputs.
@@ -197,7 +197,7 @@ _SHORT = {
     "complex64": "c64",
     "complex128": "c128",
 }
-_MEMBERS = ("tensor", "bits")  # types of tensors of a list, which nobody tells
+_MEMBERS = ("tensor", "bits")  # types of tensors of a list, which are not recorded
 
 
 def dtype_of(shapes: Shapes | None, work: Work | None) -> str | None:
@@ -207,13 +207,13 @@ def dtype_of(shapes: Shapes | None, work: Work | None) -> str | None:
 
 
 def label_of(op_type: str, shapes: Shapes | None, work: Work | None) -> str:
-    """What an operation of that type and these shapes is called."""
+    """Return the name of an operation with its dims and type."""
     words = untyped_label(op_type, shapes, work)
     return " ".join(filter(None, (words, short_type(dtype_of(shapes, work)))))
 
 
 def untyped_label(op_type: str, shapes: Shapes | None, work: Work | None) -> str:
-    """The same without the type of its arithmetic."""
+    """The name of an operation with its dims, without the type of its arithmetic."""
     named = {Family.MATMUL: _product, Family.ATTENTION: _attention, Family.CONVOLUTION: _conv}
     special = named.get(work.family) if work else None
     words = special(op_type, shapes, work) if special and shapes and work else None
@@ -282,8 +282,8 @@ def short_type(dtype: str | None) -> str:
 
 # --- Which row of the table a command belongs to, and the times of each row's kernels.
 #
-# A row is a submodule, an op type and the shapes that the operator took; of commands whose operator
-# nobody knows, it is the kernel. Which layer it is in makes no difference.
+# A row is a submodule, an op type and the shapes that the operator took; if the operator of a
+# command is unknown, it is the kernel. Which layer it is in makes no difference.
 
 
 _WAITING = ("host", "sync")
@@ -293,10 +293,10 @@ _CUT = "…"  # if the name of a kernel was too long
 
 
 class Rows(Struct, frozen=True, eq=False):
-    """`cells` has one line a kind, device and kernel of what devices computed: kind, row, device,
-    kernel, commands, total_ns. `names` has one line a row: row, submodule, timeline, op_type,
+    """`cells` has one line per kind, device and kernel of what devices computed: kind, row, device,
+    kernel, commands, total_ns. `names` has one line per row: row, submodule, timeline, op_type,
     shapes (of the whole operator), kind (one of them), collective. `busy` is the time of all work
-    of calls by device and timeline (`analysis.timelines`): device, timeline, busy_ns.
+    of calls by device and timeline (`timelines_of`): device, timeline, busy_ns.
     """
 
     cells: pl.DataFrame
@@ -347,7 +347,7 @@ def _find_rows(of: Inputs) -> Rows:
 
 
 def _is_kernels_name() -> pl.Expr:
-    """Whether an op type is the name of the kernel, for nobody knows its operator."""
+    """Whether an op type is the name of the kernel, since its operator is unknown."""
     bare = pl.col("kernel").str.replace_all("(anonymous namespace)::", "", literal=True)
     begins = bare.str.strip_prefix("void ").str.starts_with(
         pl.col("op_type").str.strip_suffix(_CUT)
@@ -356,8 +356,8 @@ def _is_kernels_name() -> pl.Expr:
 
 
 def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
-    """How often each row ran on each device: row, device, executions. Of an operator that launched
-    several kernels, all of them are one execution."""
+    """Return how often each row ran on each device: row, device, executions. All kernels that an
+    operator launched are one execution."""
     numbers = pl.col("shapes").str.extract_groups(r" part (\d+)/(\d+)$")
     part, whole = (numbers.struct[at].cast(pl.Int64).fill_null(1) for at in (0, 1))
     parts = kinds.table.select("kind", part=part, parts=whole)
@@ -384,7 +384,7 @@ _KEY = ["row", "device"]
 
 
 def _shapes(of: Inputs) -> pl.DataFrame:
-    """One row a shape on a device, longest total first."""
+    """One row per shape and device, longest total first."""
     rows, kinds = _find_rows(of), of.kinds
     named = kinds.table.filter(pl.col("layer") != pl.col("op_type")).select("kind", "layer")
     layers = rows.cells.join(named, on="kind")
@@ -427,8 +427,8 @@ def _named(names: pl.DataFrame, work: KindWork) -> pl.DataFrame:
 
 
 def _kernels(cells: pl.DataFrame, run: Run) -> pl.DataFrame:
-    """The kernels of each row: how many, and the one with most time with how many others, and how
-    that one fills the device."""
+    """Return for each row its number of kernels, the one with most time (and how many others there
+    are), and how that one fills the device."""
     by = ["total_ns", "kernel"]
     named = cells.drop_nulls("kernel").group_by(*_KEY, "kernel").agg(pl.col("total_ns").sum())
     found = (
@@ -479,9 +479,9 @@ def _against(of: Inputs, rows: Rows) -> pl.DataFrame:
 
 
 def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
-    """FLOPs and bytes of each row, the time of commands that have them, and the terms of its
-    roofline, null if they are not known of all. The commands of a row have the same work, so
-    that the longest term of theirs together is that of each."""
+    """Return for each row FLOPs and bytes, the time of commands that have them, and the terms of
+    its roofline, null unless known for all. The commands of a row have the same work, so the
+    longest term of all is that of each."""
     took = pl.col("total_ns")
     return keyed.group_by(_KEY).agg(
         pl.col("commands", "total_ns", "blamed_ns", "graph_ns", "cpu_ns").sum(),
@@ -497,12 +497,12 @@ def _sum_if(name: str, known: pl.Expr) -> pl.Expr:
 
 
 def _part(name: str, whole: pl.Expr) -> pl.Expr:
-    """What is there, if any, of a whole that is."""
+    """Return the column over `whole`; null unless both are above 0."""
     return pl.when((pl.col(name) > 0) & (whole > 0)).then(pl.col(name) / whole)
 
 
 def _at_most_all(part: pl.Expr) -> pl.Expr:
-    """Null if it is more than all: the peak was not what it ran against."""
+    """Return the share, null above 1: the peak was then not what limited it."""
     return pl.when(part <= 1).then(part)
 
 
@@ -571,8 +571,8 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 def _counted(rows: pl.DataFrame, costliest: pl.DataFrame) -> Iterator[str]:
-    """How many shapes these rows are, if the first screen counts fewer: it leaves out what is none
-    of the `costliest`, and counts several devices once."""
+    """Yield how many shapes these rows are, if the first screen counts fewer: it has only the
+    `costliest` ones, and counts several devices once."""
     shapes = len(once(costliest))
     if shapes < len(costliest):
         yield said(
@@ -588,8 +588,8 @@ def _counted(rows: pl.DataFrame, costliest: pl.DataFrame) -> Iterator[str]:
 
 
 def _costliest(rows: pl.DataFrame) -> str:
-    """Which shape costs most, and how much of the device it uses: the part of the peak that the
-    table has, too."""
+    """Return the sentence about the shape that costs most, and its share of the peak, as in the
+    table."""
     first = rows.head(1).pipe(with_of_peak).row(0, named=True)
     share, reached = first["share"], first[OF_PEAK.name]
     words = {

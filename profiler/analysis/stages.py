@@ -35,8 +35,8 @@ _WORTH_BATCHING = 0.02  # of end to end
 
 
 def encoder_dominates(analysis: Analysis) -> Finding | None:
-    """A text encoder (T5 in a short run) takes a large part of the run, without what the host did
-    once in its calls."""
+    """A text encoder (T5 in a short run) takes a large part of the run, not counting stalls of the
+    host in its calls."""
     total = end_to_end_ns(analysis)
     encoders = analysis.submodules.filter(pl.col("stage") == "encode")["submodule"].to_list()
     times = {p.submodule: p.wall_ns for p in analysis.accounting.submodules}
@@ -63,7 +63,8 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
 
 
 def _together(analysis: Analysis, submodules: Iterable[str]) -> int:
-    """How long any of some submodules ran, on whatever devices, but for stalls of the host."""
+    """Return how long any of some submodules ran, on any device, without stalls of the host, in
+    ns."""
     of, names = analysis.inputs, [*submodules]
     rows = np.flatnonzero(of.run.calls["submodule"].cast(pl.String).is_in(names).to_numpy())
     taken = of.axis.taken(rows, separate=of.pipelines.apart)
@@ -97,7 +98,8 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
 
 
 def _led_to(analysis: Analysis, submodules: Iterable[str], branch: str) -> int:
-    """The host's time between the calls of a branch and those before them, which goes with it."""
+    """The host's time between the calls of a branch and the calls before them, in ns, which is
+    saved with the branch."""
     of, axis = analysis.inputs, analysis.inputs.axis
     submodule, of_branch = of.run.calls.select(pl.col("submodule", "branch").cast(pl.String))
     own = (submodule.is_in([*submodules]) & of_branch.eq_missing(branch)).to_numpy()
@@ -106,7 +108,7 @@ def _led_to(analysis: Analysis, submodules: Iterable[str], branch: str) -> int:
 
 
 def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
-    """Guidance calls the denoiser twice a step, if one batch would load weights and launch
+    """Guidance calls the denoiser twice per step, although one batch would load weights and launch
     once."""
     rows = analysis.guidance.filter(pl.col("branch") == "uncond")
     total = end_to_end_ns(analysis)
@@ -133,8 +135,8 @@ def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _of_two(analysis: Analysis, submodule: str) -> float:
-    """How many times the device time of a call one takes that has both branches, 1 to 2: by shapes,
-    twice for all that is of the batch (`predict --batch 2`); twice if no operators were traced."""
+    """Return the device time of a call with both branches over that of one branch, 1 to 2: by
+    shapes, with twice the batch (`predict --batch 2`), or 2 if no operators were traced."""
     kinds, profiles = analysis.kinds.table, analysis.device_profiles
     costs = call_costs(analysis.calls, kinds, profiles, submodule)
     twice = 2.0 if costs is None else times_batch(costs, 2.0, 1.0)[1].value
@@ -142,7 +144,8 @@ def _of_two(analysis: Analysis, submodule: str) -> float:
 
 
 def _saved_by_batching(analysis: Analysis, submodule: str, grown: float) -> int:
-    """How long the calls of one branch waited, and what their work takes less in one batch, ns."""
+    """Return how long the calls of one branch waited, plus what their work takes less in one batch,
+    in ns."""
     calls = analysis.calls.filter(
         (pl.col("submodule") == submodule) & (pl.col("branch") == "uncond")
     )
@@ -152,8 +155,8 @@ def _saved_by_batching(analysis: Analysis, submodule: str, grown: float) -> int:
 
 
 def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
-    """Share of a submodule's device time that something else bounds; None if less than half of
-    it has a bound."""
+    """Return the share of a submodule's device time that is not compute-bound; None if less than
+    half of it has a bound."""
     rows = analysis.roofline_roles.filter(pl.col("submodule") == submodule)
     known = rows.drop_nulls("bound")
     busy = int(known["total_ns"].sum())
@@ -276,8 +279,8 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 
 def _shown(columns: tuple[str, ...], rows: pl.DataFrame) -> list[str | Column]:
-    """The columns, with spans if some rows worked beneath others alone: `hidden_ns` stays then in a
-    narrow terminal."""
+    """The columns; with `span_ns` if some rows worked only beneath other calls, and then narrow
+    terminals keep `hidden_ns`."""
     if not are_hidden(rows):
         return [name for name in columns if name != "span_ns"]
     stays = {"hidden_ns": renamed(SUBMODULES, "hidden_ns", importance=0)}
@@ -313,7 +316,8 @@ def calls_overlap(analysis: Analysis) -> bool:
 
 
 def stages_figure(analysis: Analysis) -> Figure:
-    """What devices did in each stage; if that is not known its calls, host work and idle time."""
+    """Return the figure of what devices did in each stage, or of its calls, host work and idle time
+    if that is not known."""
     data = (analysis.stages, analysis.calls, analysis.accounting, analysis.activity)
     return Figure("stages", "stages", data)
 
@@ -355,7 +359,7 @@ _SUMMED = ("calls_ns", "host_ns", "idle_ns", "duration_ns")
 
 
 def _sum(times: pl.Series) -> int | None:
-    """Their sum; None if none of them is known."""
+    """Return the sum of times; None if none is known."""
     return None if times.null_count() == len(times) else int(times.sum())
 
 

@@ -64,7 +64,7 @@ _OF_CACHE = ("call", "cache", "blocks", "without_uncond", "residual_ratio")
 
 
 def _cached_calls(of: Inputs) -> pl.DataFrame:
-    """Those of the calls that are selected."""
+    """Return the selected calls that ran under a step cache."""
     types = schema(CACHED_CALLS)
     rows = [
         {
@@ -86,7 +86,7 @@ def _cached_calls(of: Inputs) -> pl.DataFrame:
 
 
 def _cache_use(of: Inputs) -> pl.DataFrame:
-    """By submodule, cache and number of skipped blocks."""
+    """Return calls under step caches by submodule, cache and number of skipped blocks."""
     steady = ~pl.col("call").is_in(unsteady_calls(of.run).implode())
     keys = ["submodule", "cache", "skipped_blocks", "blocks"]
     found = (
@@ -155,7 +155,8 @@ def step_cache(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:
-    """Of the kind of calls with the most steady ones; nothing if there are none."""
+    """Return the median of the group with most steady calls, as evidence `name`; empty if none is
+    steady."""
     steady = rows.filter(pl.col("steady_calls") > 0).sort("steady_calls", maintain_order=True)
     return {} if steady.is_empty() else {name: int(steady["median_ns"][-1])}
 

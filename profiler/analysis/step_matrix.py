@@ -172,12 +172,14 @@ def medians(values: Reals) -> Reals:
 
 
 def spreads(values: Reals) -> Reals:
-    """The scaled MAD of each row: its standard deviation, were it normal; NaN as `medians`."""
+    """The scaled MAD of each row, which is the standard deviation of normal data; NaN as in
+    `medians`."""
     return SCALE * medians(np.abs(values - medians(values)[:, None]))
 
 
 def outlying(values: Reals, usual: Reals) -> _Flags:
-    """Which `values` stand out by `steps.OUTLIER_RULE` from the `usual` ones of their row."""
+    """Return which `values` stand out by `steps.OUTLIER_RULE` from the `usual` ones of their
+    row."""
     median, spread = medians(usual)[:, None], spreads(usual)[:, None]
     enough = (~np.isnan(usual)).sum(axis=1)[:, None] >= ENOUGH_VALUES
     with np.errstate(invalid="ignore"):
@@ -188,10 +190,10 @@ def outlying(values: Reals, usual: Reals) -> _Flags:
 
 
 def warm_up(values: Reals) -> tuple[npt.NDArray[np.int64], Reals]:
-    """How many leading values of each row stand out from the later half of its values, and the
-    median of that half.
+    """Return how many leading values of each row stand out from the later half of its values, and
+    the median of that half.
 
-    One that is missing ends the warm-up; one longer than half of the row is none.
+    A missing value ends the warm-up; one that is longer than half of the row does not count.
     """
     rows, columns = values.shape
     if not columns:
@@ -229,7 +231,8 @@ def slopes(values: Reals) -> tuple[Reals, Reals, Reals]:
 
 
 def _means_of_pairs(values: Reals) -> Reals:
-    """Means of neighbours, two by two; of one that is alone itself, and a last one goes."""
+    """Return the means of neighbouring values, two by two. A value beside NaN stays as it is; an
+    odd last column is dropped."""
     even = values.shape[1] // 2 * 2
     pairs = values[:, :even].reshape(len(values), -1, 2)
     known = (~np.isnan(pairs)).sum(axis=2)
@@ -274,8 +277,8 @@ class StepMatrix(Struct, frozen=True, eq=False):
     step_of_call: Codes
 
     def table(self, hoistable: _Flags) -> pl.DataFrame:
-        """One row a part (`columns.STEP_OPERATORS`); `hoistable` says of each kind whether its
-        inputs do not change from step to step."""
+        """One row per part (`STEP_OPERATORS`); `hoistable` says of each kind whether its inputs do
+        not change from step to step."""
         median = medians(self.usual)
         beyond = np.nan_to_num(self.time - median[:, None])
         first = np.arange(self.time.shape[1]) < self.warm[:, None]
@@ -306,7 +309,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
         return ordered.select(typed(STEP_OPERATORS))
 
     def cells(self) -> pl.DataFrame:
-        """One row a part and step in which it ran (`columns.STEP_TIMES`)."""
+        """One row per part and step in which it ran (`STEP_TIMES`)."""
         row, column = np.nonzero(~np.isnan(self.time))
         found = pl.concat(
             [self.parts[row], self.steps.select("pipeline", "step")[column]], how="horizontal"
@@ -316,7 +319,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
         return found.select(typed(STEP_TIMES))
 
     def _all_kinds(self, marked: _Flags) -> _Flags:
-        """Which parts have kinds, all of them `marked`."""
+        """Return which parts have kinds that are all `marked`."""
         inside = self.part_of_kind >= 0
         code, parts = self.part_of_kind[inside], len(self.parts)
         kinds = np.bincount(code, minlength=parts)
@@ -332,9 +335,9 @@ def step_matrix(
     steps: pl.DataFrame,
     pipelines: PipelineCalls,
 ) -> StepMatrix:
-    """The matrix of `calls`, whose kinds of commands `ran`, over `steps` (`columns.STEPS`).
+    """Return the matrix of `calls`, whose kinds of commands `ran`, over `steps` (`STEPS`).
 
-    `roles` has a row a kind (`KIND_ROLE`).
+    `roles` has one row per kind (`KIND_ROLE`).
     """
     steps = steps.sort("start_ns", "pipeline", "step")
     step_of_call = _steps_of(calls, steps, pipelines)
@@ -427,7 +430,8 @@ def _named(level: str, submodules: Sequence[str | None]) -> pl.DataFrame:
 
 
 def _traced(calls: pl.DataFrame, step: Codes, steps: int) -> dict[str, _Flags]:
-    """For each submodule in which steps all of its calls were traced, and there are some."""
+    """Return for each submodule the steps in which it was called and all of its calls were
+    traced."""
     found = {}
     inside = calls.select(
         pl.col("submodule").cast(pl.String), "ops_traced", step=pl.Series(step)
@@ -520,8 +524,8 @@ class Matrix(Struct, frozen=True, eq=False):
     `time` is ns, float64 [rows, columns], NaN if a part was not traced; `median` float64 [rows]
     over all steps. Rows of parts start at `first_part`, below the step and its submodules;
     `sharing` parts are in the last row, `hidden` ones, with `hidden_share` of the steps, in none.
-    `steps` of them are `each` to a column.
-    `row_picks` and `column_picks` are what a row and a column stand for (`chart_style.picking`).
+    Of all `steps`, `each` share a column. `row_picks` and `column_picks` are what a row and a
+    column stand for (`picking`).
     """
 
     names: list[str]
@@ -541,7 +545,7 @@ class Matrix(Struct, frozen=True, eq=False):
 
     @property
     def sentence(self) -> Said:
-        """What is shown, and what is not."""
+        """The sentence that says what is shown, and what is not."""
         own = self.parts - self.sharing - self.hidden
         which = counted(own, "operation" if self.folded else "operator")
         if self.folded:
@@ -686,7 +690,7 @@ def _column_picks(steps: pl.DataFrame, each: int) -> list[Pick]:
 
 
 def _longest(time: Reals, each: int) -> Reals:
-    """The longest of each `each` neighbours of a row, NaN if none is known."""
+    """The max of each `each` neighbours of a row, NaN if none is known."""
     padded = np.pad(time, ((0, 0), (0, -time.shape[1] % each)), constant_values=np.nan)
     groups = padded.reshape(len(time), -1, each)
     longest: Reals = np.where(np.isnan(groups), -np.inf, groups).max(axis=2)

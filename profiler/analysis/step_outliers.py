@@ -99,12 +99,12 @@ STEP_OUTLIERS: tuple[Column, ...] = (
 )
 
 
-# --- Why a part of a step took longer than usual, as far as the rest of the trace can tell.
+# --- Why a part of a step took longer than usual, as far as the rest of the trace explains it.
 #
-# The first that holds of: it is in the warm-up; it ran other commands than usual; other work ran at
-# the same time on another track or device, or in another pipeline call; it is the first step of its
-# pipeline call; of whole steps also, which of their parts grew. Overlap counts beyond what is
-# usual: with w the time in which the part ran, o that of it in which a track was busy, and f the
+# The first of these that holds: it is in the warm-up; it ran other commands than usual; other work
+# ran at the same time on another track or device, or in another pipeline call; it is the first step
+# of its pipeline call; of whole steps also, which of their parts grew. Overlap counts beyond what
+# is usual: with w the time in which the part ran, o that of it in which a track was busy, and f the
 # median of o / w in reference steps, `o - f w` must be at least half of what the part took too
 # long. A track that is always busy explains nothing.
 
@@ -136,7 +136,7 @@ def outlier_table(
     commands: CommandArrays,
     kinds: Kinds,
 ) -> pl.DataFrame:
-    """One row an outlier (`columns.STEP_OUTLIERS`), most time beyond the usual first.
+    """Return one row per outlier (`STEP_OUTLIERS`), most time beyond the usual first.
 
     `everything` are all commands of `run`; `frame` holds those of the selected `calls`, `commands`
     their arrays, of `kinds`.
@@ -172,8 +172,8 @@ def outlier_table(
 
 @dataclass(slots=True)
 class _Looked:
-    """Looks for causes; what it has looked at once it keeps. `commands` are the selected ones,
-    with their `tracks` and `kinds`; `source` has all commands of the run."""
+    """Finds the causes of outliers, and keeps what it has looked at. `commands` are the selected
+    ones, with their `tracks` and `kinds`; `source` has all commands of the run."""
 
     matrix: StepMatrix
     calls: pl.DataFrame
@@ -192,7 +192,7 @@ class _Looked:
         self._in_run = positions(self.calls["call"].to_numpy(), of_run)
 
     def cause(self, part: int, step: int, excess: int) -> _Cause:
-        """Why `part` took `excess` ns longer than usual in the step of a column."""
+        """Return why `part` took `excess` ns longer than usual in the step of a column."""
         matrix = self.matrix
         first_of_run = matrix.steps["pipeline"][step] == matrix.steps["pipeline"][0]
         if first_of_run and step < matrix.warm[part]:
@@ -208,7 +208,7 @@ class _Looked:
         return self._parts(step, excess) if part == 0 else _Cause()
 
     def _overlap(self, part: int, step: int, excess: int) -> _Cause | None:
-        """The track whose work overlapped most, beyond what is usual; None if it was too
+        """The track whose work overlapped most, beyond what is usual; None if that is too
         little."""
         here = self._window(part, step)
         least = _EXPLAINS * excess
@@ -244,7 +244,8 @@ class _Looked:
         yield from order[usual[order]][:_REFERENCES].tolist()
 
     def _window(self, part: int, step: int) -> Window | None:
-        """When a part ran in a step, and what else did; None if there is too much to look at."""
+        """Return when a part ran in a step, and what else did; None if that is too much to look
+        at."""
         calls = np.flatnonzero(self.matrix.step_of_call == step)
         busy = self._busy_tracks(calls, step)
         if busy is None:
@@ -289,7 +290,7 @@ class _Looked:
         return np.concatenate([_NONE, *some])
 
     def _operators(self, part: int) -> list[int]:
-        """The parts that kinds belong to, of a submodule all that lie in it."""
+        """The parts of operators: of a submodule all in it, else `part` itself."""
         parts = self.matrix.parts
         if parts["level"][part] != "submodule":
             return [part]
@@ -297,7 +298,7 @@ class _Looked:
         return np.flatnonzero(inside.to_numpy()).tolist()
 
     def _parts(self, step: int, excess: int) -> _Cause:
-        """Which part of a whole step grew by at least half of what was too long."""
+        """Return which part of a whole step grew by at least half of its excess."""
         parts = (
             (OutlierCause.HOST_WORK, "host_ns"),
             (OutlierCause.IDLE, "idle_ns"),
@@ -388,7 +389,7 @@ def first_call(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _stall_evidence(analysis: Analysis, call: int, excess_ns: int) -> dict[str, Value]:
-    """How long the host stood still in a call, and in what; nothing if that is not most of its
+    """Return how long the host stalled in a call, and in what; empty if that is not most of its
     excess."""
     stalls = stalls_of(analysis, call=call)
     if stalls is None or 2 * stalls.length_ns < excess_ns:
@@ -491,7 +492,7 @@ def _pattern(analysis: Analysis) -> OutlierPattern:
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Value]:
-    """What explains the worst outlier; nothing if no track does."""
+    """Return what explains the worst outlier; empty if nothing does."""
     if row["cause"] is None:
         return {}
     where = ("cause_device", "cause_track", "cause_layer")
@@ -512,9 +513,9 @@ def _warmup_steps(analysis: Analysis) -> int:
 
 
 def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
-    """First and median later calls of what does the same each time: an encoder for both prompts,
-    a denoiser for one branch. Of a branch whose first call is not the submodule's, none, and none
-    of calls that nobody labelled: they may be of any submodule."""
+    """First and median later calls of what does the same each time: an encoder for both prompts, a
+    denoiser for one branch. Branches without the submodule's first call are left out, and calls
+    without a label, which may be of any submodule."""
     of_prompts = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
     groups = (
         analysis.calls.filter(pl.col("submodule") != UNLABELLED)
@@ -685,7 +686,7 @@ RULES = (
 )
 
 
-# --- What is said of outliers of steps.
+# --- Sentences about outliers of steps.
 
 
 NULLS = {OutlierCause: said("no other track explains it")}

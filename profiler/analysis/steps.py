@@ -184,7 +184,7 @@ def summary(of: Inputs) -> StepSummary:
 
 
 def _median(durations: Times, steady: _Flags) -> int:
-    """Of the steady ones, of all if there is but one: the median of two is their mean."""
+    """Return the median of the steady durations, or of all if fewer than two are steady."""
     return int(np.median(durations[steady] if np.count_nonzero(steady) > 1 else durations))
 
 
@@ -224,7 +224,7 @@ def outliers(durations: Times, skips: _Flags | None = None) -> _Flags:
 def step_table(
     run: Run, commands: CommandArrays, pipelines: PipelineCalls, axis: Axis
 ) -> pl.DataFrame:
-    """One row a step of each pipeline call (`STEPS`), in order of time.
+    """Return one row per step of each pipeline call (`STEPS`), in order of time.
 
     `commands` are those of the whole run, `pipelines` its pipeline calls, `axis` is its own. A step
     without a call lasts as its span does; in a run without step spans every step has calls.
@@ -292,8 +292,8 @@ def _placed(
 
 
 def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
-    """`steps` with the time since the end of the steps before, of what counts, and the host's work
-    in it."""
+    """`steps` with the counted time since the end of the steps before, and the host's work in
+    it."""
     begin = steps["start_ns"].to_numpy()
     before = steps.select(pl.min_horizontal("before", "start_ns")).to_series().to_numpy()
     number = steps["pipeline"].to_numpy()
@@ -321,8 +321,8 @@ def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
 def _times(
     axis: Axis, pipelines: PipelineCalls, number: Codes, begin: Times, end: Times
 ) -> tuple[Times, Times, Times, Times]:
-    """Elapsed, in calls, host work and idle of each step: within its pipeline call, if the run
-    tells what belongs to which."""
+    """Return elapsed time, time in calls, host work and idle time of each step: within its pipeline
+    call, if it is known which work belongs to which."""
     if not pipelines.apart:
         return axis.of_all().times(begin, end)
     elapsed, calls, host, idle = np.zeros((4, len(begin)), dtype=np.int64)
@@ -355,7 +355,8 @@ def _branches(calls: pl.DataFrame, call_groups: Codes, groups: int) -> pl.Series
 
 
 def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
-    """One span a step of each pipeline call: from its first call's start to its last call's end."""
+    """One span per step of each pipeline call, from its first call's start to its last call's
+    end."""
     calls = calls.filter(pl.col("step") > NO_STEP)
     keys, last = pl.Series(_keys(calls, pipelines)), pl.Series(ends(calls))
     windows = calls.select("pipeline", "step", "start_ns", key=keys, end=last)
@@ -590,7 +591,7 @@ def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
 
 
 def steps_figure(analysis: Analysis) -> Figure:
-    """How long each step took, and on what."""
+    """Return the figure of how long each step took, and on what."""
     data = (analysis.steps, analysis.step_summary, analysis.activity)
     return Figure("steps", "steps", data)
 

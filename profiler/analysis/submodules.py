@@ -127,7 +127,7 @@ BRANCHES: tuple[Column, ...] = (
         )
     ),
 )
-"""A branch's times are those of a submodule, of its own calls."""
+"""Times of a branch are as those of a submodule, but only of its own calls."""
 
 CALLS: tuple[Column, ...] = (
     column_of(TILES, "call", key=True),
@@ -193,13 +193,13 @@ CALLS: tuple[Column, ...] = (
 
 
 def are_hidden(rows: pl.DataFrame) -> bool:
-    """Whether some calls, or submodules, worked on a device and yet added nothing to the run: a
-    reader has to see from when to when they did."""
+    """Whether some calls, or submodules, worked on a device but added nothing to the run, so that a
+    reader needs their start and end."""
     return not rows.filter((pl.col("elapsed_ns") == 0) & (pl.col("busy_ns") > 0)).is_empty()
 
 
 def hidden_notes(rows: pl.DataFrame) -> tuple[Said, ...]:
-    """Why some of these calls, or submodules, have device time and yet took no time."""
+    """Return the note why some of these calls, or submodules, have device time but took no time."""
     note = said(
         "Elapsed is 0 if all of the work ran while the device worked for other calls, to whose "
         "elapsed time that belongs. Hidden is the device time of such work."
@@ -216,7 +216,7 @@ MEASURING_CALLS = 3  # steady traced, and untraced, of a submodule; fewer differ
 Share = Callable[[Codes], float | None]
 """The share of the end-to-end time that some calls take: the union of their tiles."""
 DeviceTime = Callable[[list[Codes]], list[int]]
-"""How long the work of some calls ran on devices, of each of several lists of rows of calls."""
+"""The device time of calls, for each of several lists of rows of calls."""
 _SUMS = ("idle_inside_ns", "launch_bound_ns", "hidden_ns", "unrecorded_ns")
 
 
@@ -230,7 +230,7 @@ def call_table(
     work: tuple[Times, Times],
     share: pl.Series,
 ) -> pl.DataFrame:
-    """One row a call (`CALLS`), in the order of `calls`.
+    """Return one row per call (`CALLS`), in the order of `calls`.
 
     `tiles` are those of the run, `before_kernels` how long each of its calls was launch-bound
     before its first kernel, and `work` when its first work began and its last ended
@@ -261,7 +261,8 @@ def call_table(
 
 
 def _spans(tiles: pl.DataFrame, work: tuple[Times, Times]) -> pl.Series:
-    """From when to when each call was in its tile or worked, null if it did neither."""
+    """Return how long it is from the start of each call's tile or work to the end of both, null if
+    it has neither, in ns."""
     begin, end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
     (first, last), tiled = work, end > begin
     worked = last > first
@@ -277,7 +278,7 @@ def submodule_table(
     device_time: DeviceTime,
     measured: Mapping[str, float] = MappingProxyType({}),
 ) -> pl.DataFrame:
-    """One row a submodule (`SUBMODULES`), in order of first calls.
+    """Return one row per submodule (`SUBMODULES`), in order of first calls.
 
     `calls` is the call table, `operators` has a row `submodule, layer` for every operator; `share`
     and `device_time` are of rows of `calls`. Steady calls are all but the first, if there are
@@ -326,9 +327,9 @@ def _device_times(device_time: DeviceTime) -> pl.Expr:
 
 
 def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> pl.DataFrame:
-    """One row a submodule and branch (`BRANCHES`), submodules in order of their first
-    calls, branches of each likewise. `calls` is the call table; steady calls are those of
-    `submodule_table`, and so are `share` and `device_time`."""
+    """One row per submodule and branch (`BRANCHES`), both in order of their first calls. `calls` is
+    the call table; steady calls are those of `submodule_table`, and so are `share` and
+    `device_time`."""
     order = {
         name: number for number, name in enumerate(calls["submodule"].unique(maintain_order=True))
     }
@@ -368,9 +369,9 @@ def _durations() -> dict[str, pl.Expr]:
 
 
 def _overhead_ratio() -> pl.Expr:
-    """Untraced over traced time by the medians of steady calls; null if these are too few, a
-    duration of 0 (it is not known) would decide, or their device told of some that it was on them
-    for longer than the host: the traced ones' device is not known to have been."""
+    """The ratio of untraced to traced time, by the medians of steady calls. Null if these are too
+    few, if one is 0 (unknown), or if the device worked on untraced calls for longer than the host:
+    for traced calls that is not known."""
     behind = pl.col("elapsed_ns") > pl.col("duration_ns")
     partly_traced = (behind & ~pl.col("ops_traced")).any()
     duration, steady = pl.col("duration_ns"), ~pl.col("first")
@@ -382,9 +383,9 @@ def _overhead_ratio() -> pl.Expr:
 
 
 def overhead_ratios(submodules: Mapping[str, Submodule]) -> dict[str, float]:
-    """What capture measured (`RunInfo.submodules`): untraced over traced time by submodule. 1 if
-    the measured interval holds 1: that tells no profiling overhead from none, and to multiply with
-    its middle would add noise."""
+    """Return what capture measured (`RunInfo.submodules`): untraced over traced time by submodule.
+    It is 1 if the measured interval contains 1: the overhead is then not significant, and the
+    middle of the interval would add noise."""
     return {
         name: 1.0 if _holds_one(known.overhead_ratio) else known.overhead_ratio.factor
         for name, known in submodules.items()
@@ -507,12 +508,13 @@ def _branches(of: Inputs) -> pl.DataFrame:
 
 
 def _whole_ns(of: Inputs) -> int:
-    """The time of which calls have a share, 0 if they have none of each other's."""
+    """The time that shares of calls refer to, 0 if calls have no common time."""
     return 0 if are_single(of.run.drops) else accounting(of).end_to_end_ns
 
 
 def _share(of: Inputs) -> Share:
-    """The share of the end-to-end time that calls, by their rows in the table, take."""
+    """Return a function: the share of the end-to-end time that calls take, by their rows in the
+    table."""
     axis, total = of.axis, _whole_ns(of)
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
     separate = of.pipelines.apart
@@ -524,7 +526,7 @@ def _share(of: Inputs) -> Share:
 
 
 def _device_time(of: Inputs) -> DeviceTime:
-    """How long the work of calls, by their rows in the table, ran on devices."""
+    """Return a function: the device time of calls, by their rows in the table."""
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
     calls = len(of.run.calls)
 

@@ -66,9 +66,10 @@ _LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
 
 
 def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
-    """Of `step_operators` those of some size whose time changes: a warm-up, a drift that is none of
-    0, outliers. `part` is what a row is called; `drift`, `drift_low` and `drift_high` are the drift
-    from the first step to the last against the median, and the ends of its 95 % interval."""
+    """Return the rows of `step_operators` of some size whose time changes: by a warm-up, a drift
+    that is significant, or outliers. `part` is the row's name; `drift`, `drift_low` and
+    `drift_high` are the drift from the first step to the last against the median, and the ends of
+    its 95 % interval."""
     drifts = (pl.col("drift_low_ns") > 0) | (pl.col("drift_high_ns") < 0)
     whole = int(parts.filter(pl.col("level") == "step")["total_ns"].sum())
     found = parts.filter(
@@ -84,8 +85,8 @@ def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def explained_outliers(rows: pl.DataFrame) -> pl.DataFrame:
-    """`step_outliers` with what each is called as `part`, device and track of what overlapped it as
-    `place` ("" if nothing did)."""
+    """`step_outliers` with the name of the row as `part`, and device and track of what overlapped
+    it as `place` ("" if nothing did)."""
     return rows.with_columns(
         pl.Series("part", _part_names(rows), dtype=pl.String),
         pl.Series("place", _places(rows), dtype=pl.String),
@@ -93,7 +94,7 @@ def explained_outliers(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _part_names(rows: pl.DataFrame) -> list[str]:
-    """What a part of a step is called: its layer and role, its submodule, or `step`."""
+    """Return the names of parts of steps: layer and role, submodule, or `step`."""
     names = []
     for level, submodule, layer, role in rows.select(
         "level", "submodule", "layer", "role"
@@ -111,8 +112,8 @@ def _places(rows: pl.DataFrame) -> list[str]:
 def roofline_sentence(
     rows: pl.DataFrame, roles: pl.DataFrame, profiles: Mapping[str, DeviceProfile]
 ) -> Said:
-    """Where the rooflines of the operators `rows` come from, how much of the time has none, and
-    which `roles` are above theirs."""
+    """Return the sentence about where the rooflines of the operators `rows` come from, how much of
+    the time has none, and which `roles` are above theirs."""
     devices = sorted(set(rows["device"].drop_nulls()))
     lines = [_source(device, profiles[device]) for device in devices if device in profiles]
     missing = [device for device in devices if device not in profiles]
@@ -130,7 +131,8 @@ def roofline_sentence(
 
 
 def _refuted(roles: pl.DataFrame, busy: int) -> list[Said]:
-    """That commands were faster than their roofline, which no device can be."""
+    """Return the sentence that commands were faster than their roofline, which is impossible, if
+    some were."""
     wrong = roles.filter(pl.col("not_explained_ns") > 0).sort("not_explained_ns", descending=True)
     if wrong.is_empty() or not busy:
         return []
@@ -173,7 +175,7 @@ def _source(device: str, profile: DeviceProfile) -> str:
 
 
 def why_no_waits(idle: pl.DataFrame, run: RunSummary) -> str:
-    """Why nobody knows what devices waited for, "" if it is known, or nothing executed."""
+    """Return why it is unknown what devices waited for, "" if it is known, or nothing executed."""
     traced, calls = run.traced_calls, run.calls
     if len(idle) or traced == calls or not traced:
         return ""
@@ -186,12 +188,12 @@ def why_no_waits(idle: pl.DataFrame, run: RunSummary) -> str:
 
 
 def path_wall_ns(rows: pl.DataFrame) -> int:
-    """The time of the pipeline calls of `critical_path` together."""
+    """The sum of the times of the pipeline calls in `critical_path`, in ns."""
     return int(rows.unique("pipeline")["wall_ns"].sum())
 
 
 def path_sentence(rows: pl.DataFrame) -> str:
-    """What the critical paths take together, of the time of their pipeline calls."""
+    """Return the sentence about how much of the pipeline calls' time is on their critical paths."""
     paths = rows["pipeline"].n_unique()
     path, wall = int(rows["path_ns"].sum()), path_wall_ns(rows)
     share = f", {percent(path / wall)}" if wall else ""
@@ -203,8 +205,8 @@ def path_sentence(rows: pl.DataFrame) -> str:
 
 
 def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
-    """`critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns, guessed_ns
-    (null for none) and share.
+    """Sum `critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns,
+    guessed_ns (null for none) and share.
 
     At most `shown` rows, longest first; the rest of them is one row more, whose part is null.
     """
@@ -227,7 +229,8 @@ def _guessed() -> pl.Expr:
 
 
 def guessed_waits(rows: pl.DataFrame) -> str:
-    """How much of `critical_path` is on a device for waits that nobody recorded, "" for nothing."""
+    """Return the sentence about how much of `critical_path` is on a device for waits that were not
+    recorded, "" for nothing."""
     guessed = int(rows["guessed_ns"].sum())
     if not guessed:
         return ""
@@ -300,15 +303,15 @@ _INDEX = r"(^|[^0-9A-Za-z])[0-9]+($|[^0-9A-Za-z])"
 
 
 class Fold(StrEnum):
-    """What a column of several operators has for all of them. One that has no value for one of them
-    has none for all."""
+    """How a column of several operators is aggregated. If one of them has no value, the result has
+    none."""
 
     SUM = "sum"
     MOST = "most"
     FIRST = "first"  # of the one with the most time
     NAMES = "names"  # all names of all of them, sorted
     MEAN = "mean"  # weighed by the wall time
-    SINGLE = "single"  # does not add up: of a single one alone
+    SINGLE = "single"  # does not add up: only of a single one
 
 
 _SUMMED = ("layers", "commands", "wall_ns", "total_ns", "self_ns", "waited_ns", "gap_ns")
@@ -331,7 +334,7 @@ def pattern(layer: pl.Expr) -> pl.Expr:
 
 
 def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
-    """`Analysis.operators` with one row a submodule, pattern and host.
+    """Return `Analysis.operators` with one row per submodule, pattern and host.
 
     Adds `layers`, how many layers a row stands for; the other columns as `_FOLDS` says. A row that
     stands for one layer keeps its name.
@@ -370,10 +373,9 @@ _AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
 
 # --- Labels of codes and sentences of notes: what every report says of the values of an analysis.
 #
-# Each module of this package says some of it in `SENTENCES`: by enum and code a template with a
-# place for each value of the note; in `FACTORS` another one for if its `share` is twice as much or
-# more, which reads better as a factor; in `NULLS` what stands in a column of an enum for no code.
-# It is found by being here.
+# Modules of this package declare it. `SENTENCES` has, by enum and code, a template with a place for
+# each value of the note; `FACTORS` another one for a `share` of two or more, which reads better as
+# a factor; `NULLS` the text for a missing code in a column of an enum.
 
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, str]]
@@ -393,18 +395,18 @@ _TWICE = 1.995  # what reads as 200 %
 
 @lru_cache
 def all_sentences() -> Sentences:
-    """What the modules of this package say, by enum."""
+    """Return the `SENTENCES` of all modules, by enum."""
     return _of_modules("SENTENCES")
 
 
 @lru_cache
 def all_factors() -> Sentences:
-    """What they say in place of that where a share is twice as much or more, by enum."""
+    """Return the `FACTORS` of all modules, by enum: sentences for shares of two or more."""
     return _of_modules("FACTORS")
 
 
 def add_sentences(sentences: Sentences, factors: Sentences = _NONE) -> None:
-    """Add what a module outside of the questions says, of codes that are its own."""
+    """Add the sentences of a module outside of this package, about its own codes."""
     _ADDED["SENTENCES"].update(sentences)
     _ADDED["FACTORS"].update(factors)
     all_sentences.cache_clear()
@@ -412,7 +414,7 @@ def add_sentences(sentences: Sentences, factors: Sentences = _NONE) -> None:
 
 
 def _of_modules(name: str) -> dict[type[StrEnum], Any]:
-    """What the modules of questions have under a name, and what was added to it, by enum."""
+    """Return the mappings of that name of all modules, and what was added to them, by enum."""
     found: dict[type[StrEnum], Any] = {**_ADDED[name]}
     for module in question_modules():
         found |= getattr(module, name, {})
@@ -420,26 +422,26 @@ def _of_modules(name: str) -> dict[type[StrEnum], Any]:
 
 
 def label(code: StrEnum) -> Said:
-    """A code as people read it; its own words if no module says more."""
+    """Return the label of a code; its own words if no module has one."""
     return Said(all_sentences().get(type(code), {}).get(code) or code.replace("_", " "))
 
 
 @lru_cache
 def _of_nulls() -> Mapping[type[StrEnum], Said]:
-    """What the modules say where a column holds no code, by enum (`NULLS`)."""
+    """Return the `NULLS` of all modules, by enum: texts for missing codes."""
     return _of_modules("NULLS")
 
 
 def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
-    """The labels of a column of codes, for nulls what a module says of them (`NULLS`) or nothing;
-    what is none of `codes` stays as it is."""
+    """The labels of a column of codes; for nulls the text in `NULLS`, or nothing. Values that are
+    not in `codes` stay as they are."""
     known = {code.value: label(code) for code in codes}
     none = _of_nulls().get(codes, "")
     return [none if value is None else known.get(value, value) for value in values]
 
 
 def worded_note(note: Note, template: Said | None = None) -> Said:
-    """A note as a sentence, or a part of one, without a full stop; by another `template` than that
+    """A note as a sentence, or a part of one, without a full stop; with `template` in place of that
     of its code if one is given."""
     units = _OF_UNIT
     if template is None and (template := _of_factors(note)):
@@ -468,7 +470,7 @@ def worded_cell(text: str, codes: type[NoteCode]) -> str:
 
 
 def value_text(name: str, value: Value, units: _Units = _OF_UNIT) -> str:
-    """A value as people read it: its unit, one of `units`, is how its `name` ends."""
+    """A value as people read it: the end of its `name` is its unit, one of `units`."""
     if isinstance(value, Note):
         return worded_note(value)
     if isinstance(value, tuple):
@@ -505,8 +507,8 @@ def labelled(tree: pl.DataFrame) -> pl.DataFrame:
 # --- Tables that have more to say than their columns: with sentences for people, or another form in
 # JSON.
 #
-# A module of this package, or of a package in it, declares one as `WORDED`. It is found by being
-# here, and whoever writes tables asks for it by the table's name.
+# A module of this package, or of a package in it, declares one as `WORDED`. Callers get it by the
+# table's name.
 
 
 class WordedTable(Struct, frozen=True):
@@ -521,7 +523,7 @@ class WordedTable(Struct, frozen=True):
 
 @lru_cache
 def worded_tables_by_name() -> Mapping[str, WordedTable]:
-    """What the modules of this package declare, by table."""
+    """Return the `WORDED` tables of the modules of this package, by table."""
     found: dict[str, WordedTable] = {}
     for module in question_modules():
         declared = getattr(module, "WORDED", None)
@@ -572,14 +574,14 @@ def table(
 
 
 def ranked(frame: pl.DataFrame, sort: str) -> pl.DataFrame:
-    """The rows by that column, largest first and nulls last; as they are for ""."""
+    """Sort rows by a column, largest first and nulls last; unchanged for ""."""
     if not sort:
         return frame
     return frame.sort(sort, descending=True, nulls_last=True, maintain_order=True)
 
 
 def inwards(depth: pl.Expr) -> pl.Expr:
-    """What stands before a name that is `depth` levels in."""
+    """Return the indentation of a name that is `depth` levels in."""
     return pl.lit(_INWARDS).repeat_by(depth).list.join("")
 
 
@@ -594,8 +596,7 @@ def columns_of(
 
 
 def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
-    """A declared column as one table shows it otherwise: `label`, `kind`, `meaning`,
-    `importance`."""
+    """A declared column with changes for one table: `label`, `kind`, `meaning`, `importance`."""
     return column_of(declared, name, **changes)
 
 
@@ -612,8 +613,8 @@ def on_devices(
 
 
 def worded_column(column: Column, values: pl.Series) -> list[Any]:
-    """What a report says for the values of a column: labels of codes and sentences of notes, all
-    other values as they are."""
+    """Return the values of a column as reports show them: labels of codes and sentences of notes,
+    all other values as they are."""
     codes = column.codes
     if codes is None:
         return values.to_list()

@@ -71,9 +71,9 @@ def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]
 
 
 def calls_on_axis(run: Run) -> pl.DataFrame:
-    """The calls, on devices with recorded launches, and on those that noted calls, with start and
-    length of their tiles, so that they lie above their kernels; `host_ns` is how long the host's
-    range is."""
+    """The calls, with start and length of their tiles if their device has recorded launches or
+    noted calls, so that they lie above their kernels; `host_ns` is the length of the host's
+    range."""
     tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "queue_lead_ns")
     calls = run.calls.with_columns(host_ns=pl.col("duration_ns")).join(
         tiles, on="call", how="left", maintain_order="left"
@@ -91,9 +91,9 @@ def calls_on_axis(run: Run) -> pl.DataFrame:
 
 
 def begun(run: Run, begin: Times, end: Times) -> Times:
-    """When the host turned to each call of `run`, int64 [n]: as the call before it in its step, or
-    outside of steps, had ended; without one as it began. `begin` and `end` are those of calls on
-    one axis."""
+    """Return when the host turned to each call of `run`, int64 [n]: when the call before it in its
+    step (or outside of steps) had ended, or else when it started. `begin` and `end` are those of
+    calls on one axis."""
     pipelines = PipelineCalls.of(run)
     part = np.column_stack((pipelines.number_of(run.calls), run.calls["step"].to_numpy()))
     order = np.lexsort((begin, part[:, 0]))
@@ -124,7 +124,7 @@ def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, 
 
 
 class PipelineCalls(Struct, frozen=True, eq=False):
-    """The pipeline calls of a run. `known` tells whether the run says what belongs to which;
+    """The pipeline calls of a run. `known` is whether the run says which work belongs to which;
     `numbers` are those of its pipeline spans, sorted, int32 [p]; `spans` are these spans."""
 
     known: bool
@@ -163,15 +163,16 @@ class PipelineCalls(Struct, frozen=True, eq=False):
 
     @property
     def code_of_spans(self) -> Codes:
-        """The place in `numbers` of each of `spans`: those that nobody numbered have one each, also
-        if two start at the same moment."""
+        """The place in `numbers` of each of `spans`. Spans without a number have one each, also if
+        two start at the same moment."""
         return (
             self.code_of(self.spans) if self.known else np.arange(len(self.spans), dtype=np.int32)
         )
 
     @property
     def apart(self) -> bool:
-        """Whether what belongs to which is known: the run says so, or they follow each other."""
+        """Whether it is known which work belongs to which pipeline call: the run says so, or they
+        follow each other."""
         return len(self.numbers) > 0 and (self.known or not self.overlapping().any())
 
     def overlapping(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -186,23 +187,23 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         reached = np.maximum.accumulate(last[order])
         into = first[order][1:] < reached[:-1]  # starts before one of those before it has ended
         found[order[1:]] = into
-        # The one that it runs into is not always its neighbour: whoever ends after a later begin.
+        # It may run into another than its neighbour: it does if it ends after a later start.
         after = np.searchsorted(first[order], last[order], side="left")
         found[order] |= after > np.arange(1, len(order) + 1)
         return found
 
 
 def step_keys(pipeline: Codes, step: Codes) -> Times:
-    """One number a step of a pipeline call, int64 [n], in order of both: the number of the call in
-    the upper, the step in the lower 32 bits. `NO_STEP` is one below the call's first."""
+    """One number per step of a pipeline call, int64 [n], in order of both: the number of the call
+    in the upper, the step in the lower 32 bits. `NO_STEP` is one below the call's first."""
     return (pipeline.astype(np.int64) << 32) + step
 
 
 def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:
-    """The call of each command of `frame`, whose arrays are `commands`, as its row in `calls`;
-    behind all calls, the pipeline call and step of work of none."""
+    """The group of each command of `frame`, whose arrays are `commands`: the row of its call in
+    `calls`, or for work of no call a number behind all calls, by pipeline call and step."""
     free = np.flatnonzero(commands.call < 0)
-    group = commands.call.astype(np.int32)  # a copy: who asks may write over it
+    group = commands.call.astype(np.int32)  # a copy: callers may write over it
     group[free] = commands.step[free] + (len(calls) + 1)
     last = frame["pipeline"].max()
     if isinstance(last, int) and last > 0:
@@ -220,15 +221,15 @@ def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArray
 # ended, though on the host they follow each other, it lasts from there.
 
 
-_CONVERT = "convert"  # the profiler's work that waits until nobody waits for it
+_CONVERT = "convert"  # the profiler's work that waits until no caller waits for it
 
 
 class GroupAxis(Struct, frozen=True, eq=False):
-    """What belongs to some pipeline calls: `windows` are their times, `tiles` their calls', `host`
-    is when the host worked for them and no tile was, all of it less what was not recorded or
-    carried over (`lost`, within the windows) and, outside of tiles, less the profiler's own work
-    (`own`, within the windows). `begin` and `end` of the tiles are int64 [k], in
-    order of `rows`, the rows of their calls; empty ones are none."""
+    """The times of some pipeline calls: `windows` are their own, `tiles` those of their calls,
+    `host` is when the host worked for them outside of tiles. Tiles and host are without `lost`,
+    what was not recorded or carried over, and the host without `own`, the profiler's own work
+    outside of tiles; both within the windows. `begin` and `end` of the tiles are int64 [k], in
+    order of `rows`, the rows of their calls; empty tiles are left out."""
 
     windows: Stretches
     tiles: Stretches
@@ -241,7 +242,7 @@ class GroupAxis(Struct, frozen=True, eq=False):
 
     @property
     def counted(self) -> Stretches:
-        """The windows less what does not count of them."""
+        """The windows without time that does not count."""
         return self.windows.minus(self.lost).minus(self.own)
 
     def times(self, first: Times, last: Times) -> tuple[Times, Times, Times, Times]:
@@ -255,8 +256,8 @@ class Axis(Struct, frozen=True, eq=False):
     """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
     order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
     their pipeline calls. `own` is the profiler's work: start, end, and the pipeline call that
-    waited for it; `waited` is all of it that some caller waited for, in tiles too. `lost` counts
-    nowhere; `carried` is what of that only work from before the recording took."""
+    waited for it; `waited` is all of it that some caller waited for, in tiles too. `lost` does not
+    count; `carried` is the part of it in which only work from before the recording ran."""
 
     pipelines: PipelineCalls
     first: Times
@@ -316,14 +317,14 @@ class Axis(Struct, frozen=True, eq=False):
         )
 
     def of_pipeline(self, code: int) -> GroupAxis:
-        """What belongs to one pipeline call, by its place in `pipelines.numbers`."""
+        """Return the times of one pipeline call, by its place in `pipelines.numbers`."""
         if code not in self._groups:  # several tables ask for each
             self._groups[code] = self._group(code, self._windows(code))
         return self._groups[code]
 
     def of_all(self) -> GroupAxis:
-        """What belongs to the run, as if all of its pipeline calls were one. Without any it lasts
-        from the first tile or command of a device to the last."""
+        """Return the times of the run, as if all of its pipeline calls were one. Without any it
+        lasts from the first tile or command of a device to the last."""
         return self._group(None, self._windows(None))
 
     def taken(self, rows: Codes, *, separate: bool) -> int:
@@ -345,8 +346,8 @@ class Axis(Struct, frozen=True, eq=False):
 
     @property
     def beside(self) -> Stretches:
-        """When some caller waited for the profiler, no tile was, and nothing counts: a device's own
-        span is without it."""
+        """When some caller waited for the profiler, outside of tiles and of counted time; the spans
+        of devices are without it."""
         if not len(self.waited):
             return self.waited
         tiles = Stretches.union(self.begin, self.end)
@@ -354,7 +355,7 @@ class Axis(Struct, frozen=True, eq=False):
 
     @property
     def windows(self) -> Stretches:
-        """The times of all pipeline calls, with what does not count of them."""
+        """The times of all pipeline calls, including what does not count."""
         return self._windows(None)
 
     def counted_in(self, code: int | None) -> Stretches:
@@ -367,7 +368,7 @@ class Axis(Struct, frozen=True, eq=False):
         return self._made[code]
 
     def _own(self, code: int | None, windows: Stretches) -> Stretches:
-        """When one pipeline call, or any, waited for the profiler and no tile of it was."""
+        """Return when one pipeline call, or any, waited for the profiler outside of its tiles."""
         start, end, codes = self.own
         rows = np.flatnonzero((codes >= 0) if code is None else (codes == code))
         if not len(rows):
@@ -401,15 +402,16 @@ class Axis(Struct, frozen=True, eq=False):
 
 
 def _free_work(run: Run) -> pl.DataFrame:
-    """What ran in no call, in any order."""
+    """Return the commands of no call, in any order."""
     columns = ("call", "pipeline", "device", "category", "start_ns", "duration_ns")
     return run.commands.lazy().select(columns).filter(pl.col("call") == NO_CALL).collect()
 
 
 def _done(run: Run) -> Times:
-    """When the last of each call was done, int64 [n]: the end of its tile, or of what it did on
-    another device. One that ran beneath the tile of another has an empty tile if that one ends,
-    but was done when it returned, when its last command ended, or when its device noted that."""
+    """Return when the last work of each call was done, int64 [n]: at the end of its tile, or of its
+    work on another device. A call that ran beneath the tile of another has an empty tile where that
+    one ends, but was done when it returned, when its last command ended, or when its device noted
+    that."""
     tiles = run.tiles.calls
     done = tiles["end_ns"].to_numpy().copy()
     empty = np.flatnonzero((tiles["end_ns"] <= tiles["begin_ns"]).to_numpy())
@@ -454,7 +456,7 @@ def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Time
 
 
 class StageRows(Struct, frozen=True, eq=False):
-    """What the account is made of, and the names of the stages."""
+    """What stages are accounted for with, and their names."""
 
     axis: Axis
     calls: pl.DataFrame
@@ -464,7 +466,7 @@ class StageRows(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, run: Run, pipelines: PipelineCalls, axis: Axis) -> StageRows:
-        """The rows of `run` that lie in pipeline calls: all, if it does not tell."""
+        """Collect the rows of `run` in pipeline calls, or all if these are not known."""
         calls = run.calls
         if pipelines.known and len(pipelines.numbers):
             calls = calls.filter(pl.Series(pipelines.code_of(calls)) >= 0)
@@ -473,7 +475,7 @@ class StageRows(Struct, frozen=True, eq=False):
         return cls(axis, calls, _stage_codes(run.calls["stage"], names), stage_spans, names)
 
     def borders(self, group: GroupAxis, spans: Times) -> tuple[Times, Codes]:
-        """Where the parts of a pipeline call start, and of which stage each is; by the stages'
+        """Return where the parts of a pipeline call start, and the stage of each; by the stages'
         spans if it has no tile."""
         long_ago = np.iinfo(np.int64).min // 2
         if not len(group.rows):
@@ -541,9 +543,9 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 class IterationTimes(Struct, frozen=True):
-    """How long the iterations of a run lasted together, those that are `whole` alone, and how long
-    it lasted `before` the first, `after` the last and `between` them: each what counts end to end,
-    and what was not recorded."""
+    """Total time of the iterations of a run, of those that are `whole`, and of the run `before` the
+    first, `after` the last and `between` them: each as counted time, and time that was not
+    recorded."""
 
     inside: tuple[int, int]
     whole: tuple[int, int]
@@ -553,8 +555,8 @@ class IterationTimes(Struct, frozen=True):
 
     @classmethod
     def of(cls, run: Run, axis: Axis, lacking: npt.NDArray[np.bool_]) -> IterationTimes:
-        """Those of a run whose pipeline calls are accounted for as one; calls of iterations that
-        are not whole are `lacking`, bool [calls]."""
+        """The times of a run whose pipeline calls are accounted for as one; calls of iterations
+        that are not whole are `lacking`, bool [calls]."""
         rows = np.flatnonzero(axis.end > axis.begin)
         rows = rows[np.lexsort((axis.end[rows], axis.begin[rows]))]
         number = run.calls["iteration"].to_numpy()[rows]

@@ -118,7 +118,7 @@ def provider_switches(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _crossings(analysis: Analysis) -> pl.DataFrame:
-    """One row a submodule: its switches in both directions, and what they cost."""
+    """One row per submodule: its switches in both directions, and what they cost."""
     return (
         analysis.device_transitions.group_by("submodule", maintain_order=True)
         .agg(
@@ -176,9 +176,9 @@ def blocking_copies(analysis: Analysis) -> Iterator[Finding]:
 
 
 def gain_without(analysis: Analysis, copies: Times) -> int | None:
-    """By how much the run becomes shorter, by replay, without the copies of these rows and the
-    host's waits for them: it launches ahead, and the device waits for less of what follows. None if
-    it cannot be replayed."""
+    """Return by how much the run becomes shorter, by replay, without the copies in these rows and
+    the host's waits for them, in ns: the host launches ahead, and the device waits less for what
+    follows. None if it cannot be replayed."""
     gains = replay_gains(analysis.inputs)
     if gains is None:
         return None
@@ -268,7 +268,7 @@ class CopyDirection(StrEnum):
 
     HOST_TO_DEVICE = "host_to_device"
     DEVICE_TO_HOST = "device_to_host"
-    HOST_AND_DEVICE = "host_and_device"  # the producer does not tell which of these
+    HOST_AND_DEVICE = "host_and_device"  # the producer does not say which of these
     DEVICE_TO_DEVICE = "device_to_device"  # or on one device
     HOST_TO_HOST = "host_to_host"
 
@@ -300,16 +300,15 @@ CPU_FALLBACK: tuple[Column, ...] = (
 
 # --- Where execution goes from one provider of an ONNX Runtime session to another, and its cost.
 #
-# A session runs each node on one execution provider: the track of the node's command is called so.
-# In a call, the nodes in order of their start switch providers if two neighbours have different
+# A session runs each node on one execution provider: the track of the node's command is named after
+# it. In a call, the nodes in order of their start switch providers if two neighbours have different
 # ones. `Memcpy` nodes, which ONNX Runtime puts between providers that do not share memory, are
 # passed: one to the host goes from the provider of its device to the CPU's, one from the host back.
 #
-#     gap = begin of the node behind - end of the node before - copies between them     (at least
-# 0)
+#     gap = start of the next node - end of the node before - copies between them     (at least 0)
 #
-# Where nodes of several threads overlap there is no gap. Bytes are what the copies wrote, as shapes
-# and types tell; providers that share memory switch without copies.
+# Where nodes of several threads overlap there is no gap. Bytes are what the copies wrote, by shapes
+# and types; providers that share memory switch without copies.
 #
 # *CPU fallback*: nodes that ran on the CPU's provider while the session has another one, in an
 # uninterrupted row of such nodes that a copy enters or leaves: data went to the host for them, or
@@ -436,7 +435,7 @@ def _transitions(
 
 
 def _copies(nodes: _Nodes, frame: pl.DataFrame, took: Times) -> pl.DataFrame:
-    """The copies whose other side is a provider that the call has beside the CPU's."""
+    """The copies between the CPU's provider and another one that the call has."""
     place = np.flatnonzero(nodes.provider < 0)
     copied = frame.select("op_type", "bytes_read", "bytes_written")[nodes.rows[place]]
     to_host = (copied["op_type"].cast(pl.String) == _TO_HOST).fill_null(value=False).to_numpy()
@@ -460,8 +459,8 @@ def _copies(nodes: _Nodes, frame: pl.DataFrame, took: Times) -> pl.DataFrame:
 
 
 def _neighbours(nodes: _Nodes, cpu: int) -> tuple[Times, Times]:
-    """The provider of the last node up to each place, and of the first from it on, that is not the
-    CPU's and of the same call; -1 if there is none."""
+    """Return for each place the provider of the last node up to it, and of the first from it on,
+    that is not the CPU's and in the same call; -1 if there is none."""
     count = len(nodes.rows)
     places = np.arange(count)
     elsewhere = (nodes.provider >= 0) & (nodes.provider != cpu)
@@ -475,7 +474,8 @@ def _neighbours(nodes: _Nodes, cpu: int) -> tuple[Times, Times]:
 
 
 def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series) -> pl.DataFrame:
-    """What stands between two nodes of other providers is one row of nodes and copies."""
+    """Return the nodes that fell back to the CPU, by layer. All nodes and copies between two nodes
+    of other providers are one group."""
     if _CPU not in nodes.providers:
         return empty(CPU_FALLBACK)
     on_cpu = nodes.provider == nodes.providers.index(_CPU)
@@ -551,8 +551,8 @@ _DIRECTION_NAMES = (
 
 
 def copy_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
-    """One row a device and direction (`columns.COPIES`), the longest of each device first;
-    `commands` are those of `run`."""
+    """One row per device and direction (`COPIES`), the longest of each device first; `commands` are
+    those of `run`."""
     found: list[tuple[object, ...]] = []
     if (direction := _directions(run, commands)) is not None:
         for device, name in enumerate(commands.devices):
@@ -563,7 +563,7 @@ def copy_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
 
 def _directions(run: Run, commands: CommandArrays) -> npt.NDArray[np.uint8] | None:
     """The direction of each command as its place in `CopyDirection`, `_NONE` for what is no copy or
-    takes no time, uint8 [n]; None if there is none."""
+    takes no time, uint8 [n]; None if there are no copies."""
     rows = len(commands.start)
     if not any(MOVES[commands.category[part]].any() for part in batches(rows)):
         return None
@@ -579,8 +579,8 @@ def _directions(run: Run, commands: CommandArrays) -> npt.NDArray[np.uint8] | No
 
 
 class _NameMarks(Struct, frozen=True, eq=False):
-    """What the names in a column of categories tell, a bit each: the patterns of `_PATTERNS` that
-    are found in it. `table` has them by the column's code, nothing for null."""
+    """Which of `_PATTERNS` the names in a categorical column match, one bit each. `table` has the
+    bits by the column's code, 0 for null."""
 
     column: pl.Series
     table: npt.NDArray[np.uint8]
@@ -635,8 +635,8 @@ def _copies_of_device(
 
 
 def _sums(run: Run, copies: InOrder) -> tuple[int, int, int | None]:
-    """How long copies took, how long those whose size is known, and that size: None if none
-    is."""
+    """Return the total time of copies, the time of those whose size is known, and that size; None
+    if none is known."""
     total, took, size, known = 0, 0, 0, 0
     moved = run.commands.select("bytes_read", "bytes_written")
     size_known = any(column.null_count() < len(column) for column in moved)

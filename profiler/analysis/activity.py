@@ -9,7 +9,7 @@ the device waited, or worked for other calls. Between calls the host works, or a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import reduce
 from typing import Any
@@ -39,6 +39,13 @@ from profiler.run.intervals import Stretches
 from profiler.text import Said, said
 from profiler.trace.events import NO_STEP
 from profiler.trace.manifest import RunInfo
+
+
+class OfDevice(StrEnum):
+    """What a device's time of a stage was besides, where stages are means over devices."""
+
+    UNRECORDED = "unrecorded"
+    UNALLOCATED = "unallocated"
 
 
 class Activity(StrEnum):
@@ -186,7 +193,11 @@ SENTENCES: Sentences = {
         Activity.WAIT: "other waits",
         Activity.HOST_WORK: "host work",
         Activity.IDLE: "between calls",
-    }
+    },
+    OfDevice: {
+        OfDevice.UNRECORDED: "not recorded",
+        OfDevice.UNALLOCATED: "before and after its work",
+    },
 }
 
 
@@ -273,3 +284,71 @@ def _waits_between_calls(of: Inputs, devices: Sequence[DeviceGaps]) -> Iterator[
         own = Stretches.union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
         if length := free.both(own).length:
             yield None, str(stage[0]), None, str(WaitCause.HOST), length
+
+
+# --- What devices did in a stage in which calls ran on several at the same time: of each device
+# when it worked and what it waited for, as the tables of devices and of idle time have it.
+
+
+_OTHER_WAITS = (
+    *(UNKNOWN_CAUSE, WaitCause.SYNC, WaitCause.QUEUE, WaitCause.COPY, WaitCause.OTHER_DEVICE),
+)
+_SUMS = ("stage", "what", "role")
+
+
+def activity_of_devices(of: Inputs) -> tuple[pl.DataFrame, int]:
+    """What all devices that have calls did in each stage (`stage`, `what`, an `Activity` or
+    `OfDevice`, `role`, `elapsed_ns`), and how many these are: the rows of a stage add up to its
+    time as often. Empty if it is not known of several when each of them worked."""
+    typed = {**dict.fromkeys(_SUMS, pl.String()), "elapsed_ns": pl.Int64()}
+    devices = [gaps for gaps in gaps_of(of) if len(gaps.in_tiles)]
+    known = {gaps.device for gaps in devices} - busy_unknown(of.run.info.health)
+    tiled = of.run.tiles.calls["tile_device"].cast(pl.String).drop_nulls().unique()
+    if of.selection or not waits_known(of.run.info) or known != {*tiled} or len(known) < 2:
+        return pl.DataFrame(schema=typed), 0
+    stages = _counted_stages(of)
+    rows = pl.DataFrame(
+        [row for gaps in devices for row in _of_device(gaps, stages)],
+        schema=typed,
+        orient="row",
+    )
+    work = of.table("activity").filter(pl.col("what") == Activity.WORK.value).select(*typed)
+    in_others = {"what": pl.lit(Activity.OTHER_WORK.value), "role": pl.lit(None, pl.String)}
+    told_apart = work.with_columns(-pl.col("elapsed_ns"), **in_others)
+    sums = pl.concat([rows, told_apart, work]).group_by(_SUMS, maintain_order=True)
+    found = sums.agg(pl.col("elapsed_ns").sum()).filter(pl.col("elapsed_ns") != 0)
+    # Below zero if roles have time that does not count, such as what was not recorded.
+    return found, 0 if (found["elapsed_ns"] < 0).any() else len(devices)
+
+
+def _counted_stages(of: Inputs) -> dict[str, Stretches]:
+    """When each stage was, of the time that counts."""
+    counted = of.axis.of_all().counted
+    parts = stage_parts(of.run, of.pipelines, of.axis)
+    return {
+        str(stage): Stretches.union(*(rows[at].to_numpy() for at in ("start_ns", "end_ns"))).both(
+            counted
+        )
+        for (stage,), rows in parts.group_by("stage", maintain_order=True)
+    }
+
+
+def _of_device(
+    gaps: DeviceGaps, stages: Mapping[str, Stretches]
+) -> Iterator[tuple[str, str, None, int]]:
+    """The rows of a device, all of its work as that of other calls."""
+    parts_of = gaps.parts_in([*stages.values()])
+    for (stage, own), parts in zip(stages.items(), parts_of, strict=True):
+        idle = own.both(gaps.busy.gaps).length
+        waits: dict[str, int] = {
+            Activity.LAUNCH_BOUND: parts[WaitCause.LAUNCH],
+            Activity.WAIT: sum(parts[cause] for cause in _OTHER_WAITS),
+            Activity.IDLE: parts[WaitCause.HOST],
+            OfDevice.UNRECORDED: parts[WaitCause.UNRECORDED],
+        }
+        rest = {
+            OfDevice.UNALLOCATED: idle - sum(waits.values()),
+            Activity.OTHER_WORK: own.length - idle,
+        }
+        for what, length in (waits | rest).items():
+            yield stage, what, None, length

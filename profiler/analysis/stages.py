@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import polars as pl
 
+from profiler.analysis.activity import activity_of_devices
 from profiler.analysis.commands import times_recorded
 from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES, work_in_no_call
@@ -316,9 +317,12 @@ def calls_overlap(analysis: Analysis) -> bool:
 
 
 def stages_figure(analysis: Analysis) -> Figure:
-    """Return the figure of what devices did in each stage, or of its calls, host work and idle time
-    if that is not known."""
-    data = (analysis.stages, analysis.calls, analysis.accounting, analysis.activity)
+    """Return the figure of what devices did in each stage, the mean over devices if calls ran on
+    several at once; or of its calls, host work and idle time if that is not known."""
+    stages, activity = analysis.stages, analysis.activity
+    apart = stages["elapsed_ns"].sum() == activity["elapsed_ns"].sum()
+    of_devices = None if apart else activity_of_devices(analysis.inputs)
+    data = (stages, analysis.calls, analysis.accounting, activity, of_devices)
     return Figure("stages", "stages", data)
 
 

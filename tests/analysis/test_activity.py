@@ -11,10 +11,12 @@ from profiler.analysis.stages import stages_figure
 from profiler.analysis.steps import steps_figure
 from profiler.report import draw
 from profiler.tools.sources import load
+from profiler.trace.events import ROLES
 from tests.analysis.asked import asked
 from tests.corpus import CORPUS, needs_corpus
 from tests.runs import Command, make_call, make_run, make_span
 
+_OTHERS = "work of other calls"
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
@@ -73,6 +75,42 @@ def test_bars_are_as_long_as_the_tables_say(sample):
     assert work == sum(
         union_in_tile(analysis.inputs.run, row) for row in analysis.calls.rows(named=True)
     )
+
+
+def test_bars_of_devices_at_once_are_their_mean():
+    """Of 1000 ns, cuda:0 works 100 to 400 and 600 to 900 in two calls, cuda:1 200 to 800 in one:
+    the stage is divided by the mean of both."""
+    calls = [
+        make_call(0, "unet", 0, 500, device="cuda:0"),
+        make_call(1, "unet", 0, 900, device="cuda:1"),
+        make_call(2, "unet", 600, 950, device="cuda:0"),
+    ]
+    there = Command(1, "cuda:1", "s", "compute", "blocks.0.attn.to_q", 200, 600)
+    commands = [kernel(0, 100, 400), there, kernel(2, 600, 900, "blocks.0.norm1")]
+    spans = [make_span("pipeline", "p", 0, 1000), make_span("stage", "denoise", 0, 1000)]
+    chart = draw(stages_figure(asked(make_run(calls, commands, spans))), "light")
+    assert chart["layout"]["xaxis"]["title"]["text"] == "µs per device, mean of 2"
+    drawn = {str(one["name"]): round(1000 * sum(one["x"])) for one in chart["data"]}
+    assert drawn["qkv_projection"] == (300 + 600) / 2
+    assert drawn["norm"] == 300 / 2
+    assert sum(drawn.values()) == 1000
+
+
+@needs_corpus
+@pytest.mark.parametrize("folder", ["", "trace_filter"])
+def test_what_is_drawn_of_ranks_is_what_their_tables_say(folder):
+    """Work is the mean of the devices' busy shares, and waits for the host that of what the idle
+    table puts down to launches, within 1 %."""
+    analysis = asked(load(CORPUS / "torch_multirank" / folder))
+    chart = draw(stages_figure(analysis), "light")
+    drawn = {str(one["name"]): sum(one["x"]) for one in chart["data"]}
+    whole = sum(drawn.values())
+    assert whole == pytest.approx(analysis.accounting.end_to_end_ns / 1e6)
+    worked = sum(length for name, length in drawn.items() if name in {*ROLES, _OTHERS})
+    busy = analysis.devices.filter(pl.col("calls") > 0)["utilization"].mean()
+    assert worked / whole == pytest.approx(busy, rel=0.01)
+    launch = analysis.idle["launch_ns"].mean()
+    assert drawn["waits for the host"] == pytest.approx(launch / 1e6, rel=0.01)
 
 
 def union_in_tile(run, call):

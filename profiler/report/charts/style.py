@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.activity import Activity
+from profiler.analysis.activity import Activity, OfDevice
 from profiler.analysis.document import (
     DEVICE_COLOURS,
     HOST_WORK,
@@ -429,7 +429,7 @@ def draw_histogram(
 
 _SMALL = 0.01  # of the total: smaller roles are drawn as "other"
 _OTHER = "other"
-_FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the line pattern of waiting
+_FILLS: dict[Activity | OfDevice, tuple[Colour, str]] = {  # colour, and the lines of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
     Activity.UNTRACED: (PAGE["frame"], "."),
     Activity.NO_OPERATOR: (PAGE["frame"], "\\"),
@@ -437,6 +437,8 @@ _FILLS: dict[Activity, tuple[Colour, str]] = {  # colour, and the line pattern o
     Activity.WAIT: (PAGE["wait-line"], "\\"),
     Activity.HOST_WORK: (HOST_WORK, "x"),
     Activity.IDLE: (PAGE["wait-line"], "-"),
+    OfDevice.UNRECORDED: (PAGE["frame"], "x"),
+    OfDevice.UNALLOCATED: (PAGE["counter"], "/"),
 }
 
 

@@ -493,16 +493,19 @@ def stages(
     calls: pl.DataFrame,
     account: Accounting,
     activity: pl.DataFrame,
+    of_devices: tuple[pl.DataFrame, int] | None,
     theme: Theme = "light",
 ) -> Chart:
-    """Draw one bar per stage: device activity, if it adds up to the stage; else its submodules'
-    calls, the host work between them, and idle time.
+    """Draw one bar per stage: device activity, if it adds up to the stage, or the mean over several
+    devices; else its submodules' calls, the host work between them, and idle time.
 
     Submodules are shown separately if their calls do not overlap; otherwise the calls are one part.
     """
     rows = list(frame.iter_rows(named=True))
     if adds_up(activity, frame, ["stage"]):
-        return _divided_stages(rows, activity, theme)
+        return _divided_stages(rows, activity, 1, theme)
+    if of_devices is not None and _are_of_stages(frame, *of_devices):
+        return _divided_stages(rows, *of_devices, theme)
     if account.calls_outside:
         calls = calls.filter(pl.col("pipeline") >= 0)
     # Colours by all submodules of the run, so that a selection does not change them.
@@ -527,13 +530,25 @@ def stages(
     return {"data": data, "layout": _stages_layout(rows, totals, theme)}
 
 
-def _divided_stages(rows: list[dict[str, Any]], activity: pl.DataFrame, theme: Theme) -> Chart:
+def _are_of_stages(frame: pl.DataFrame, activity: pl.DataFrame, devices: int) -> bool:
+    """Whether what devices did adds up to each stage as often as there are devices."""
+    times = frame.with_columns(pl.col("elapsed_ns") * devices)
+    return devices > 1 and adds_up(activity, times, ["stage"])
+
+
+def _divided_stages(
+    rows: list[dict[str, Any]], activity: pl.DataFrame, devices: int, theme: Theme
+) -> Chart:
+    """A bar a stage, of the mean over devices of `activity`."""
     totals = {row["stage"]: row["elapsed_ns"] for row in rows}
     bars_of = [Bar(stage, stage, ns, {"stage": stage}) for stage, ns in totals.items()]
-    keyed = activity.with_columns(key=pl.col("stage"))
+    keyed = activity.with_columns(pl.col("elapsed_ns") / devices, key=pl.col("stage"))
     unit = unit_for(max(totals.values(), default=0))
-    data = stacked(keyed, bars_of, unit, theme, upright=False)
-    return {"data": data, "layout": _stages_layout(rows, totals, theme)}
+    made = _stages_layout(rows, totals, theme)
+    if devices > 1:
+        what = said("{unit} per device, mean of {number}", unit=unit.name, number=devices)
+        titled(made, xaxis=what)
+    return {"data": stacked(keyed, bars_of, unit, theme, upright=False), "layout": made}
 
 
 def _stages_layout(rows: list[dict[str, Any]], totals: Mapping[str, int], theme: Theme) -> Chart:

@@ -407,8 +407,8 @@ SENTENCES: Sentences = {
         DropReason.NOTHING_PROFILED: "none of its submodules had activate_profiler",
         DropReason.SKIP_EARLIER: "--skip {files}, where the runtimes were called so often before "
         "it",
-        DropReason.RANKS_NOT_GIVEN: "traces of {given} of the job's {size} ranks were given: what "
-        "the others did, and whom they kept waiting, is not known",
+        DropReason.RANKS_NOT_GIVEN: "traces of {given} of the job's {size} ranks were given: give "
+        "all to see what the others did, and whom they kept waiting",
         DropReason.RANK_UNALIGNED: "fewer than three collectives relate the clock of rank {rank} "
         "to that of rank {reference}: it has a timeline of its own, so times do not compare "
         "across ranks",

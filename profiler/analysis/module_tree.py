@@ -329,12 +329,13 @@ def _derived() -> dict[str, pl.Expr]:
     """Rates and bound by measures."""
     flops, flops_ns, rated = (pl.col(name) for name in ("flops", "flops_ns", "rated_ns"))
     of_peak = pl.col("compute_ns") / pl.col("computed_ns")
+    counted = pl.when(flops_ns > 0).then(flops.round().clip(upper_bound=_MOST))
     terms = dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), BOUNDS, strict=True))
     host, known = (pl.col("blamed_ns") > rated) & (rated > 0), 2 * pl.col("known_ns") >= rated
     return {
         "teraflops_per_s": pl.when(flops_ns > 0, flops > 0).then(flops / flops_ns / 1e3),
         "flops_of_peak": pl.when(pl.col("compute_ns") > 0, of_peak <= 1).then(of_peak),
-        "flops": pl.when(flops_ns > 0).then(flops.round().clip(upper_bound=_MOST)),
+        "flops": counted,
         "bound": bound_by(terms, known=known, host=host, took=pl.col("known_ns")),
     }
 

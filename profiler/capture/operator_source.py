@@ -339,7 +339,7 @@ class LimitedSource:
 
 # --- A pipeline's part as its operator source holds it: not alive.
 #
-# A part may know its pipeline (those of optimum do), so a source that kept it would keep every
+# A part may know its pipeline, so a source that kept it would keep every
 # model of a pipeline that the script has let go of.
 
 

@@ -297,9 +297,10 @@ _SUMS = ("stage", "what", "role")
 
 
 def activity_of_devices(of: Inputs) -> tuple[pl.DataFrame, int]:
-    """What all devices that have calls did in each stage (`stage`, `what`, an `Activity` or
-    `OfDevice`, `role`, `elapsed_ns`), and how many these are: the rows of a stage add up to its
-    time as often. Empty if it is not known of several when each of them worked."""
+    """Return what devices with calls did in each stage (`stage`, `what` (an `Activity` or
+    `OfDevice`), `role`, `elapsed_ns` in ns), and the number of devices. The rows of a stage add up
+    to its time multiplied by that number. Empty, and 0, for a single device or if the busy times of
+    any are unknown."""
     typed = {**dict.fromkeys(_SUMS, pl.String()), "elapsed_ns": pl.Int64()}
     devices = [gaps for gaps in gaps_of(of) if len(gaps.in_tiles)]
     known = {gaps.device for gaps in devices} - busy_unknown(of.run.info.health)
@@ -314,15 +315,15 @@ def activity_of_devices(of: Inputs) -> tuple[pl.DataFrame, int]:
     )
     work = of.table("activity").filter(pl.col("what") == Activity.WORK.value).select(*typed)
     in_others = {"what": pl.lit(Activity.OTHER_WORK.value), "role": pl.lit(None, pl.String)}
-    told_apart = work.with_columns(-pl.col("elapsed_ns"), **in_others)
-    sums = pl.concat([rows, told_apart, work]).group_by(_SUMS, maintain_order=True)
+    moved = work.with_columns(-pl.col("elapsed_ns"), **in_others)
+    sums = pl.concat([rows, moved, work]).group_by(_SUMS, maintain_order=True)
     found = sums.agg(pl.col("elapsed_ns").sum()).filter(pl.col("elapsed_ns") != 0)
     # Below zero if roles have time that does not count, such as what was not recorded.
     return found, 0 if (found["elapsed_ns"] < 0).any() else len(devices)
 
 
 def _counted_stages(of: Inputs) -> dict[str, Stretches]:
-    """When each stage was, of the time that counts."""
+    """Return the times of each stage, without times that count nowhere."""
     counted = of.axis.of_all().counted
     parts = stage_parts(of.run, of.pipelines, of.axis)
     return {
@@ -336,7 +337,7 @@ def _counted_stages(of: Inputs) -> dict[str, Stretches]:
 def _of_device(
     gaps: DeviceGaps, stages: Mapping[str, Stretches]
 ) -> Iterator[tuple[str, str, None, int]]:
-    """The rows of a device, all of its work as that of other calls."""
+    """Yield the rows of a device; all of its work is counted as `OTHER_WORK`."""
     parts_of = gaps.parts_in([*stages.values()])
     for (stage, own), parts in zip(stages.items(), parts_of, strict=True):
         idle = own.both(gaps.busy.gaps).length

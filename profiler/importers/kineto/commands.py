@@ -550,7 +550,7 @@ class _Thread(Struct, frozen=True, eq=False):
         whole = (self.start[there] >= begin[place]) & (self.end[there] <= until)
         whole[place] = False
         repeated, times = self._repeated(there[whole])
-        found = self._told(there[place], begin[place], covered[place])
+        found = self._activity_of(there[place], begin[place], covered[place])
         return structs.replace(found, repeated=repeated, times=times)
 
     def slow_calls(self, gap: _Gap) -> list[HostActivity]:
@@ -566,10 +566,10 @@ class _Thread(Struct, frozen=True, eq=False):
             event = self.trace.events[self.rows.item(there[place])]
             waits = "synchronize" in event.name.lower()
             if _KINDS[event.cat] is ActivityKind.RUNTIME_CALL and not waits:
-                found.append(self._told(there[place], begin[place], covered[place]))
+                found.append(self._activity_of(there[place], begin[place], covered[place]))
         return found
 
-    def _told(self, place: int, start_ns: int, duration_ns: int) -> HostActivity:
+    def _activity_of(self, place: int, start_ns: int, duration_ns: int) -> HostActivity:
         row = self.rows.item(place)
         event = self.trace.events[row]
         return HostActivity(

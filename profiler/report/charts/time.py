@@ -531,7 +531,7 @@ def stages(
 
 
 def _are_of_stages(frame: pl.DataFrame, activity: pl.DataFrame, devices: int) -> bool:
-    """Whether what devices did adds up to each stage as often as there are devices."""
+    """Whether the activity of the devices adds up to each stage's time on every device."""
     times = frame.with_columns(pl.col("elapsed_ns") * devices)
     return devices > 1 and adds_up(activity, times, ["stage"])
 
@@ -539,7 +539,7 @@ def _are_of_stages(frame: pl.DataFrame, activity: pl.DataFrame, devices: int) ->
 def _divided_stages(
     rows: list[dict[str, Any]], activity: pl.DataFrame, devices: int, theme: Theme
 ) -> Chart:
-    """A bar a stage, of the mean over devices of `activity`."""
+    """Draw one bar per stage: `activity`, divided by the number of devices."""
     totals = {row["stage"]: row["elapsed_ns"] for row in rows}
     bars_of = [Bar(stage, stage, ns, {"stage": stage}) for stage, ns in totals.items()]
     keyed = activity.with_columns(pl.col("elapsed_ns") / devices, key=pl.col("stage"))

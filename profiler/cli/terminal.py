@@ -154,7 +154,7 @@ def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterat
 
 _RARELY = 1_000_000  # objects between searches
 # glibc's mallopt(3): M_MMAP_THRESHOLD, its largest value, and M_TRIM_THRESHOLD
-_ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT = (-3, 32 << 20), (-1, 256 << 20)
+_ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT = (-3, 32 << 20), (-1, 64 << 20)
 _left: list[bool] = []  # whether an object was left; empty if all are freed
 
 

@@ -19,6 +19,11 @@ settings.register_profile("project", deadline=None, derandomize=True, max_exampl
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("project")
 
+# There are as many processes of tests as cores: more threads of Polars only wait for each other.
+# (The goldens are made with as many threads as users have.)
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
 # A file into which the tests that pass are written, for --without-passed. No option: tests that run
 # pytest themselves have the same PYTEST_ADDOPTS.
 NOTE_PASSED = os.environ.get("PROFILE_SD3_NOTE_PASSED")

@@ -19,7 +19,7 @@ ELSEWHERE = {
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ for run in 1 2 3; do profile-sd3 run ": f"recorded once: {_ONCE}slower-over-time.md",
     "$ profile-sd3 record --ops first,last --out operators/": f"once: {_ONCE}diffusers-script.md",
-    "$ profile-sd3 benchmark-device  ": f"takes seconds, once: {_ONCE}slow-step.md",
+    "$ profile-sd3 benchmark-device": "takes seven seconds: tests/cli/test_benchmark_device.py",
     "$ nsys ": _NSYS,
     "$ python benchmarks/gpu_record.py ": "needs a CUDA GPU",
     "$ python benchmarks/gpu_compare.py": "held by tests/evidence",

@@ -67,6 +67,7 @@ __all__ = ["Ended", "Workplace"]
 
 _PATIENCE_S = 300  # until a command counts as hanging
 _OF_THE_SHELL = re.compile(r"[|&;<>$`*?~{}\\\n]")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")  # what a shell leaves as it is
 _IN_THIS_PROCESS = re.compile(
     r"profile-sd3 (analyze|diff|dump|import|merge|predict|query"
     r"|graph (annotate|check|compare|split)) (?!.*--watch)"
@@ -74,7 +75,7 @@ _IN_THIS_PROCESS = re.compile(
 """Commands whose process does not matter here: to import everything anew would be most of their
 time. Those that need more of a shell than a filter or a file, that record or that measure get a
 process of their own, as do others."""
-_FILTERED = re.compile(r"(?P<command>[^|]+?)(?P<rest> \| sed -n '[^']+'| > \S+)?")
+_FILTERED = re.compile(r"(?P<command>[^|]+?)(?P<rest> \| sed -n ('[^']+'|\w+)| > \S+)?")
 _COMPARED = 6  # runs that are there to be compared
 
 
@@ -136,7 +137,7 @@ class Workplace:
         if (
             found
             and _IN_THIS_PROCESS.match(f"{line} ")
-            and not _OF_THE_SHELL.search(found["command"])
+            and not _OF_THE_SHELL.search(_QUOTED.sub("", found["command"]))
         ):
             return self._run_here(found["command"], found["rest"] or "", work)
         return self._in_a_shell(text, work)

@@ -8,6 +8,7 @@ uncertainty.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -351,15 +352,33 @@ def members(of: Inputs) -> pl.DataFrame:
         "rank",
         pl.col("device").cast(pl.String),
         "start_ns",
+        pl.col("op_type", "kernel", "layer").cast(pl.String),
         end_ns=pl.col("start_ns") + pl.col("duration_ns"),
-        name=pl.coalesce("kernel", "op_type", "layer").cast(pl.String),
     ).collect()
-    named = {name: collective_kind(name).value for name in found["name"].unique()}
-    kind = pl.coalesce("told_kind", pl.col("name").replace_strict(named, return_dtype=pl.String))
-    found = found.with_columns(exposed_ns=_exposed(run, found)).sort("start_ns", "rank")
-    return found.join(
-        _recorded_times(run), on=["rank", "start_ns"], how="left", maintain_order="left"
-    ).select(pl.exclude("name", "told_kind"), kind=kind if len(found) else pl.lit("", pl.String))
+    names = found.select("op_type", "kernel", "layer").rows()
+    kinds = {each: _kind(*each) for each in set(names)}
+    found = found.drop("op_type", "kernel", "layer").with_columns(
+        kind=pl.Series([kinds[each] for each in names], dtype=pl.String),
+        exposed_ns=_exposed(run, found),
+    )
+    return (
+        found.sort("start_ns", "rank")
+        .join(_recorded_times(run), on=["rank", "start_ns"], how="left", maintain_order="left")
+        .with_columns(kind=pl.coalesce("told_kind", "kind"))
+        .drop("told_kind")
+    )
+
+
+_ASKED = re.compile(r"(nccl|hccl|xccl|gloo):|_?c10d")  # operators and ranges of torch.distributed
+
+
+def _kind(op_type: str | None, kernel: str | None, layer: str | None) -> str:
+    """Return the kind of a collective: that of the operator that asked for it, since one kernel may
+    execute several kinds; else the first that its kernel, its layer or its operator names."""
+    asked = op_type if op_type and _ASKED.match(op_type) else None
+    last = layer.rpartition("/")[2] if layer else None
+    kinds = (collective_kind(name) for name in (asked, kernel, last, op_type) if name)
+    return next((kind for kind in kinds if kind is not CollectiveKind.OTHER), CollectiveKind.OTHER)
 
 
 def stretches_of(frame: pl.DataFrame) -> Stretches:

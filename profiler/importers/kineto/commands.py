@@ -24,7 +24,7 @@ from profiler.files import decoded
 from profiler.grammars.names import CollectiveKind, collective_kind
 from profiler.importers.job_run import Among, InJob, RankCollective, matched_collective
 from profiler.importers.kineto.cuda_graphs import Entry
-from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
+from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, launched_work
 from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
 from profiler.importers.kineto.stages import plain_name
 from profiler.kineto.arguments import Args, fraction, whole
@@ -131,6 +131,7 @@ class CommandWriter:
     _shapes: ShapeTexts = field(default_factory=ShapeTexts)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
     _backend: str = field(init=False)  # of collectives
+    _asked: Mapping[int, CollectiveKind] = field(init=False)  # `asked_kinds`
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
     _parts: tuple[Int64s, Int64s] = field(init=False)  # of launches: `_parts_of_operators`
     _alike: Int64s = field(init=False)  # of each launch: which work it is
@@ -142,6 +143,7 @@ class CommandWriter:
     def __post_init__(self) -> None:
         self.devices = self._devices()
         self._backend = _backend(in_job(self.trace), self.kind)
+        self._asked = asked_kinds(self.trace, self.launches.row, self.launches.launch)
         launch, counts = np.unique(self.launches.launch, return_counts=True)
         self._shared = frozenset(launch[(counts > 1) & (launch >= 0)].tolist())
         self._parts = self._parts_of_operators()
@@ -176,6 +178,9 @@ class CommandWriter:
         columns += [np.isin(launches.launch, list(self._shared)), *self._parts]
         if launches.training is not None:
             columns.append(_coded(launches.training.phases))
+        if self._asked:
+            kinds = [self._asked.get(row, CollectiveKind.OTHER) for row in launches.row.tolist()]
+            columns.append(_coded(kinds))
         replayed = np.zeros(len(launches), dtype=np.int64)
         replayed[list(self.replayed)] = 1 + _coded([*map(id, self.replayed.values())])
         return distinct(*columns, replayed)[1]
@@ -339,7 +344,7 @@ class CommandWriter:
         launch = self.launches.launch.item(member)
         if replay is not None:
             operator, launch = replay.operator, -1
-        op_type = self._op_type(event, operator, launch)
+        op_type = self._op_type(event, operator, launch, self._asked.get(row))
         label = op_type if operator is None or event.cat == "kernel" else operator.name
         moved = event.args.bytes if event.args and event.cat.startswith("gpu_") else None
         size = whole(moved, UNKNOWN)
@@ -372,7 +377,9 @@ class CommandWriter:
             bytes_written=size,
         )
 
-    def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
+    def _op_type(
+        self, event: Event, operator: Event | None, launch: int, asked: CollectiveKind | None
+    ) -> str:
         if event.cat.startswith("gpu_"):
             is_memset = event.cat == "gpu_memset"
             return event.name.split("(")[0].strip() if is_memset else copy_name(event.name)
@@ -385,7 +392,7 @@ class CommandWriter:
             return kernel
         if operator.name == _COMMUNICATED:
             known = event.args.collective if event.args is not None else None
-            kind = collective_kind(str(known or event.name))
+            kind = collective_kind(str(known)) if known else asked or collective_kind(event.name)
             return operator.name if kind is CollectiveKind.OTHER else f"{self._backend}:{kind}"
         return kernel if kernel.startswith("triton_") else operator.name
 
@@ -624,12 +631,36 @@ def collectives_of(trace: KinetoTrace) -> list[RankCollective]:
     rows = trace.rows_named(lambda name: queue("kernel", name)[1] == "collective", "kernel")
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
     counted: Counter[Among] = Counter()
-    return [_rank_collective(trace, row, counted) for row in rows.tolist()]
+    asked = asked_kinds(trace, *launched_work(trace)) if len(rows) else {}
+    return [_rank_collective(trace, row, asked.get(row), counted) for row in rows.tolist()]
 
 
-def _rank_collective(trace: KinetoTrace, row: int, counted: Counter[Among]) -> RankCollective:
+_ASKS = re.compile(r"(nccl|hccl|xccl|c10d::)")
+
+
+def asked_kinds(trace: KinetoTrace, row: Int64s, launch: Int64s) -> dict[int, CollectiveKind]:
+    """The kinds of collectives by row, from the innermost operator of c10d, or range of its
+    backend, around their launches: some versions of NCCL run every kind by one kernel,
+    `ncclKernel_SendRecv…`. `row` and `launch` are those of all work, -1 without a launch."""
+    asking = trace.rows_named(lambda name: _ASKS.match(name) is not None, OPERATORS, *_RANGES)
+    if not len(asking):
+        return {}
+    collective = trace.rows_named(lambda name: queue("kernel", name)[1] == "collective", "kernel")
+    own = np.isin(row, collective) & (launch >= 0)
+    row, launch = row[own], launch[own]
+    ranges = trace.ranges(asking)
+    around = ranges.innermost(trace.thread[launch], trace.start_ns[launch])
+    names = (trace.events.name_of(ranges.row.item(one)) for one in around[around >= 0].tolist())
+    found = zip(row[around >= 0].tolist(), map(collective_kind, names), strict=True)
+    return {one: kind for one, kind in found if kind is not CollectiveKind.OTHER}
+
+
+def _rank_collective(
+    trace: KinetoTrace, row: int, asked: CollectiveKind | None, counted: Counter[Among]
+) -> RankCollective:
     event, args = trace.events[row], trace.collectives.get(row, _NO_ARGS)
-    kind = collective_kind(event.name if args.name is None else str(args.name))
+    known = None if args.name is None else collective_kind(str(args.name))
+    kind = known or asked or collective_kind(event.name)
     among, matched_by = _among(args, kind)
     if matched_by is MatchedBy.STREAM_ORDER:
         stream = event.args.stream if event.args is not None else event.tid

@@ -5,6 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
+
 from .traces import PIPELINE, STEP, Trace, flux
 
 
@@ -338,6 +340,28 @@ def test_a_collective_is_named_by_what_it_does(tmp_path, kernel, args, expected)
     trace.kernel(kernel, 30, 5, launched=24, **args)
     found = trace.imported(tmp_path).commands.filter(pl.col("category") == "collective")
     assert found["op_type"].to_list() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("asking", "kind"),
+    [
+        (("cpu_op", "c10d::allreduce_"), "all_reduce"),
+        (("cpu_op", "c10d::alltoall_base_"), "all_to_all"),
+        (("user_annotation", "nccl:_all_gather_base"), "all_gather"),
+        (("user_annotation", "## all_reduce of gradients ##"), "send_recv"),
+    ],
+)
+def test_a_kernel_of_several_kinds_is_what_its_launch_was_asked_for(tmp_path, asking, kind):
+    """Versions of NCCL run every kind by the kernel of sends: an operator of c10d or a range of the
+    backend says which, a range of the user does not. The table of collectives has the same kind."""
+    trace = flux()
+    trace.event(*asking, 21, 12)
+    trace.op("record_param_comms", 22, 10)
+    trace.kernel("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", 30, 5, launched=24)
+    run = trace.imported(tmp_path)
+    found = run.commands.filter(pl.col("category") == "collective")
+    assert found["op_type"].to_list() == [f"nccl:{kind}"]
+    assert analyze(run).collectives.select("kind", "commands").rows() == [(kind, 1)]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,25 @@ def _kernel(start, end):
     return Command(0, "cuda:0", "stream 7", "compute", "mm", start, end - start)
 
 
+@pytest.mark.parametrize(
+    ("layer", "op_type", "kernel", "kind"),
+    [
+        ("nccl:all_reduce", "nccl:all_reduce", "ncclKernel_SendRecv_RING_SIMPLE", "all_reduce"),
+        ("x", "c10d::alltoall_base_", "ncclDevKernel_SendRecv", "all_to_all"),
+        ("x", "aten::copy_", "ncclDevKernel_AllGather_RING_LL", "all_gather"),
+        ("jit(f)/all-reduce", "reduce_sum", "", "all_reduce"),
+        ("fusion", "all_gather", "", "all_gather"),
+        ("x", "y", "ncclDevKernel_Generic", "other"),
+    ],
+)
+def test_the_kind_of_a_collective(layer, op_type, kernel, kind):
+    """That of the operator that asked for it, else of its kernel, its HLO instruction, its name."""
+    track = "stream 9 collectives"
+    command = Command(0, "cuda:0", track, "collective", layer, 0, 9, op_type, kernel=kernel)
+    run = make_run([make_call(0, "t", 0, 10, device="cuda:0")], [command])
+    assert asked(run).collectives["kind"].to_list() == [kind]
+
+
 def test_copies_by_direction():
     """To the device 40 bytes in 20 ns, of which 15 are beneath kernels; to the host 10 bytes in 10
     ns, hidden by nothing; on the device 4 ns of an unknown size; a memset and a collective are no

@@ -161,10 +161,13 @@ _left: list[bool] = []  # whether an object was left; empty if all are freed
 def keep_to_the_end() -> None:
     """Keep memory until the process ends, because nearly all objects live until then: rare garbage
     collection, none at exit, and freed arrays are reused; glibc would return their memory, and the
-    system clear it again.
+    system clear it again. NumPy's BLAS gets one thread, because others spin while they wait, and
+    no array here is large enough for two.
 
-    Not for commands that execute a user's script, whose objects may have finalizers.
+    Not for commands that execute a user's script, whose objects may have finalizers, and which
+    inherits the number of threads.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(_RARELY)
     if sys.platform == "linux":
         import ctypes  # imported as late as NumPy, which imports it, too

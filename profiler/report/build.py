@@ -42,7 +42,6 @@ from profiler.analysis.table_text import (
     table,
 )
 from profiler.prediction import ladder_section
-from profiler.prediction.ladder import ladder_of_analysis
 from profiler.prediction.ladder_section import with_ladder
 from profiler.report.charts.style import drawings
 from profiler.run.columns import NS, col, schema
@@ -91,13 +90,22 @@ def figure_of(table: Table, analysis: Analysis) -> Figure:
 
 def build_report(of: ReportInput) -> Report:
     """Build the report of `of.analysis`, without parts and sections that show nothing."""
-    ladder_of_analysis(of.analysis)  # for its section, the opening and the JSON
+    return with_sections(first_screen(of), of)
+
+
+def first_screen(of: ReportInput) -> Report:
+    """Build the report without its sections, which take much longer: all that a terminal prints
+    unless it is asked for more."""
+    summary = replace(summary_of(of), against=_against(of.against))
+    return Report(summary, opening=with_ladder(opening_of(of, summary), of))
+
+
+def with_sections(report: Report, of: ReportInput) -> Report:
+    """Add the sections that have something to show to the first screen of `of.analysis`."""
     known = {name for kind in section_kinds() for name in kind.tables}
     rest = [_placed(table) for table in tables() if table.name not in known]
     sections = (_section(kind, of, rest) for kind in section_kinds())
-    shown = tuple(section for section in sections if section.parts)
-    summary = replace(summary_of(of), against=_against(of.against))
-    return Report(summary, shown, opening=with_ladder(opening_of(of, summary), of))
+    return replace(report, sections=tuple(section for section in sections if section.parts))
 
 
 def _placed(table: Table) -> Table:

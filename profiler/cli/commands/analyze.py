@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,7 +130,7 @@ def analyze(options: AnalyzeOptions) -> None:
             from profiler.analysis.dropped_data import beside
             from profiler.analysis.overview import extent
             from profiler.analysis.result import ReportInput
-            from profiler.report.build import build_report
+            from profiler.report.build import first_screen, with_sections
             from profiler.tools.metrics import summarize_analysis
 
             source = imports.ready(found[0].newest)
@@ -148,15 +148,16 @@ def analyze(options: AnalyzeOptions) -> None:
             say(f"analyzing {source.place}")
             analysis = analyze(run, Selection(*selected), profiles, memory)
             shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
-            report = build_report(shown)
+            report = first_screen(shown)
+            whole = cache(partial(with_sections, report, shown))
             if not options.as_recorded:
                 summarize_analysis(analysis, source)
             notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
             if comparison is None and options.against and not of_bases:
                 notes.insert(0, "not compared: files of this run are damaged")
         # The text first: the page takes longer.
-        broken = _print_text(options, report, source.place, notes, sections)
-        files = run, source, analysis, report
+        broken = _print_text(options, report, whole, source.place, notes, sections)
+        files = run, source, analysis, whole
         written, failure = _write_files(options, *files, packing)
     if broken is not None:
         raise broken
@@ -172,6 +173,7 @@ def analyze(options: AnalyzeOptions) -> None:
 def _print_text(
     options: AnalyzeOptions,
     report: Report,
+    whole: Callable[[], Report],
     place: Path,
     notes: Sequence[str],
     sections: Sequence[str],
@@ -191,7 +193,7 @@ def _print_text(
             print_opening, opening=report.opening, place=place, notes=notes, below=below
         )
     try:
-        terminal.print_chosen(lambda: report, brief, sections, full=options.full, notes=notes)
+        terminal.print_chosen(whole, brief, sections, full=options.full, notes=notes)
         sys.stdout.flush()
     except BrokenPipeError as error:
         return error
@@ -203,7 +205,7 @@ def _write_files(
     run: Run,
     source: Source,
     analysis: Analysis,
-    report: Report,
+    whole: Callable[[], Report],
     packing: Packing | None,
 ) -> tuple[list[Path], OutputError | None]:
     """Write the page and the tables; return their paths, and why the page could not be written."""
@@ -211,7 +213,7 @@ def _write_files(
     if packing is not None:
         try:
             with terminal.progress("writing the page"):
-                pages = [_write_page(options, run, source, analysis, report, packing)]
+                pages = [_write_page(options, run, source, analysis, whole(), packing)]
         except OutputError as error:
             failure = error
     return [*_write_tables(options, run, analysis), *pages], failure

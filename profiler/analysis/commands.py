@@ -370,22 +370,16 @@ class _Numbers:
             distinct, index, inverse = np.unique(
                 keys[other], return_index=True, return_inverse=True
             )
-            numbers = [
-                self._number(key, offset + row)
-                for key, row in zip(distinct.tolist(), other[index].tolist(), strict=True)
-            ]
-            found[other] = np.array(numbers, dtype=np.int32)[inverse]
+            numbers = np.empty(len(distinct), dtype=np.int32)
+            for at, (key, row) in enumerate(zip(distinct.tolist(), index.tolist(), strict=True)):
+                numbers[at] = self._known.setdefault(key, len(self._known))
+                if len(self.first) < len(self._known):
+                    self.first.append(offset + int(other[row]))
+            found[other] = numbers[inverse]
+            self._enter(distinct, numbers)
             if len(self._known) > len(self._keys) // 8:
                 self._resize(self._bits + 4)
         return found
-
-    def _number(self, key: int, row: int) -> int:
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self._known)
-            self.first.append(row)
-            self._enter(np.array([key]), np.array([number]))
-        return number
 
     def _slots(self, keys: Times) -> Times:
         hashed = keys * _MULTIPLIER

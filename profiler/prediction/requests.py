@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +94,8 @@ def request_time(
     """The time of one request of `workload`; `spread` as in `changes.Changed`."""
     if not workload.tasks:  # pipeline calls without known work
         return RequestTime(0.0, None, None, None, 0.0)
-    value = sum(mean_time(task, workload) for task in workload.tasks)
+    times = [mean_time(task, workload) for task in workload.tasks]
+    value = sum(times)
     names = list(dict.fromkeys(task.submodule for task in workload.tasks))
     bounds = [spread.get(name or "", (1.0, 1.0)) for name in names]
     generator = np.random.default_rng(seed)
@@ -110,21 +112,24 @@ def request_time(
     if not drawn and all(low >= high for low, high in bounds):
         return RequestTime(value, None, None, None, once)
     deviations = max(drawn.values(), key=_width, default=np.zeros((len(names), resamples)))
-    total = _between_runs(workload, generator, resamples) if drawn else np.zeros(resamples)
+    total = _between_runs(workload, times, generator, resamples) if drawn else np.zeros(resamples)
     for part, deviation, between in zip(parts, deviations, bounds, strict=True):
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
     least, most = (max(end, 0.0) for end in ends(total, PREDICTED_CONFIDENCE))
     return RequestTime(value, min(least, value), max(most, value), resampled, once)
 
 
-def _between_runs(workload: Workload, generator: np.random.Generator, resamples: int) -> _Reals:
-    """Draw the deviation between this run and an equal future one, in ns; float64 [resamples]."""
+def _between_runs(
+    workload: Workload, times: Sequence[float], generator: np.random.Generator, resamples: int
+) -> _Reals:
+    """Draw the deviation between this run and an equal future one, in ns; float64 [resamples].
+    `times` are the mean times of its tasks."""
     on_host = sum(
-        mean_time(task, workload)
-        for task in workload.tasks
+        time
+        for task, time in zip(workload.tasks, times, strict=True)
         if not task.device or device_kind(task.device) == "cpu"
     )
-    elsewhere = sum(mean_time(task, workload) for task in workload.tasks) - on_host
+    elsewhere = sum(times) - on_host
     host, device = generator.standard_normal((2, resamples))
     found: _Reals = host * _BETWEEN_RUNS * on_host + device * LEAST_SPREAD * elsewhere
     return found
@@ -204,12 +209,30 @@ def _steps_drawn(
     count = parts[0].steady.size
     if not later or count < 2:
         return None
-    counts = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
+    counts = _times_drawn(later, count, generator, resamples)
     drawn = np.array([counts @ (part.steady - part.steady.mean()).ravel() for part in parts])
     widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
     if len(parts[0].once) == 1:
         widened = widened + _once_drawn(parts, generator, resamples)
     return widened * t_ratio(count, PREDICTED_CONFIDENCE)
+
+
+def _times_drawn(later: int, count: int, generator: np.random.Generator, resamples: int) -> _Reals:
+    """Draw how often each of `count` steps is among `later`, float64 [resamples, count]. The last
+    draws are kept, with the generator behind them: most predictions of a run draw the same."""
+    key = str(generator.bit_generator.state), later, count, resamples
+    drawn = _drawn.get(key)
+    if drawn is None:
+        times = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
+        if len(_drawn) == _KEPT:
+            _drawn.clear()
+        drawn = _drawn[key] = times.astype(np.float64), generator.bit_generator.state
+    found, generator.bit_generator.state = drawn
+    return found
+
+
+_KEPT = 4  # draws
+_drawn: dict[tuple[str, int, int, int], tuple[_Reals, Any]] = {}
 
 
 def _once_drawn(

@@ -370,7 +370,7 @@ class _Numbers:
             distinct, index, inverse = np.unique(
                 keys[other], return_index=True, return_inverse=True
             )
-            numbers = np.empty(len(distinct), dtype=np.int32)
+            numbers: Times = np.empty(len(distinct), dtype=np.int64)
             for at, (key, row) in enumerate(zip(distinct.tolist(), index.tolist(), strict=True)):
                 numbers[at] = self._known.setdefault(key, len(self._known))
                 if len(self.first) < len(self._known):

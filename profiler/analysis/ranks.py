@@ -6,7 +6,6 @@ Who came last to a collective, and how long the others waited, is in `collective
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from statistics import mean
 from typing import Any
 
 import polars as pl
@@ -319,6 +318,8 @@ def _device_work(
         busy += ran.length
         collective += together.length
         exposed += together.minus(computed).length
+    from statistics import mean  # takes 2 ms to import; most runs have no ranks
+
     first, last = work["start_ns"].min(), work["end_ns"].max()
     span = last - first if isinstance(first, int) and isinstance(last, int) else 0
     return {

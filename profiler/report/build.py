@@ -8,13 +8,12 @@ for `analyze --watch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from statistics import median
 from typing import TYPE_CHECKING
 
 import polars as pl
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profiler.analysis.document import (
@@ -43,7 +42,6 @@ from profiler.analysis.table_text import (
 )
 from profiler.prediction import ladder_section
 from profiler.prediction.ladder_section import with_ladder
-from profiler.report.charts.style import drawings
 from profiler.run.columns import NS, col, schema
 from profiler.text import count, counted, duration, said, sentence
 from profiler.trace.events import NO_STEP, Call
@@ -111,6 +109,8 @@ def with_sections(report: Report, of: ReportInput) -> Report:
 def _placed(table: Table) -> Table:
     """Return the table if its section and kind of figure exist; else raise ValueError, because it
     would silently be missing from every report."""
+    from profiler.report.charts.style import drawings
+
     sections = [kind.key for kind in section_kinds()]
     if table.section not in sections:
         raise ValueError(
@@ -187,8 +187,7 @@ _COLUMNS = columns_of(
 )
 
 
-@dataclass(slots=True)
-class LiveRun:
+class LiveRun(Struct, eq=False):
     """A run in progress: its calls in the order in which they returned; `last_end_ns` is the end of
     the latest."""
 
@@ -272,7 +271,7 @@ class LiveRun:
         """Yield one bar per step, with the last and the median duration."""
         steps = self._steps()
         if steps:
-            lead = f"steps: last {duration(steps[-1])}, median {duration(int(median(steps)))}"
+            lead = f"steps: last {duration(steps[-1])}, median {duration(_median(steps))}"
             yield Part(lead=lead, figure=Figure("steps", "", bars=(Bars("steps", steps),)))
 
     def _table(self) -> TableView | None:
@@ -285,7 +284,7 @@ class LiveRun:
                     "submodule": name,
                     "calls": len(durations),
                     "duration_ns": sum(durations),
-                    "median_ns": int(median(durations)),
+                    "median_ns": _median(durations),
                     "last_ns": durations[-1],
                     "share": sum(durations) / total if total else None,
                 }
@@ -294,6 +293,12 @@ class LiveRun:
             schema=schema(_COLUMNS),
         )
         return table("live", "submodules", _COLUMNS, SUBMODULES, frame, shown=_ROWS)
+
+
+def _median(durations: Sequence[int]) -> int:
+    from statistics import median
+
+    return int(median(durations))
 
 
 # --- The changes against a baseline: a sentence, a figure, tables from the whole to modules.

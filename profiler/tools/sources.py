@@ -32,10 +32,6 @@ from profiler.analysis.device_profiles import find_profiles, read_profiles
 from profiler.analysis.memory import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
-from profiler.importers.formats import BUNDLES
-from profiler.importers.importer import Importer, head_of
-from profiler.importers.importing import asked_for, recognised, unread
-from profiler.importers.refusals import likeness, producer
 from profiler.run.load import load_bundle, load_trace
 from profiler.run.run import Run, is_parquet_run, read_parquet
 from profiler.text import name_list
@@ -44,6 +40,7 @@ from profiler.trace.manifest import ranks_of_newest
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison
+    from profiler.importers.importer import Importer
     from profiler.prediction.predict import Prediction
     from profiler.prediction.scenario import Scenario
 
@@ -132,16 +129,16 @@ def resolve(
 
 
 def _found(paths: tuple[Path, ...]) -> Found:
+    path = paths[0]
     if len(paths) > 1:
-        importer = recognised(paths)
-        if importer is None:
+        found = _of_importer(paths)
+        if found is None:
             named = ", ".join(map(str, paths[:3]))
             raise InputError(
                 f"{named} are no files of one run that an importer reads: give one run, and "
                 "compare several with `profile-sd3 diff`"
             )
-        return _foreign(importer, paths)
-    path = paths[0]
+        return found
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -152,9 +149,13 @@ def _found(paths: tuple[Path, ...]) -> Found:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     if not stat.S_ISREG(mode):
         raise InputError(f"{path} is neither a file nor a folder: give a bundle or a trace")
-    importer = recognised([path])
-    if importer is not None:
-        return _foreign(importer, paths)
+    found = _of_importer(paths)
+    if found is not None:
+        return found
+    from profiler.importers.importer import head_of
+    from profiler.importers.importing import unread
+    from profiler.importers.refusals import producer
+
     head = head_of(path)
     if head[:1] not in (b"", _PACKET) or producer(head) is not None:
         raise unread(path)
@@ -166,10 +167,12 @@ def _folder(path: Path) -> Found:
         return Found(path, (Source(path, Kind.PARQUET),))
     bundles = search(path)
     if not bundles.whole and not bundles.is_one_run:
-        importer = recognised([path])
-        if importer is not None:
-            return _foreign(importer, (path,))
+        found = _of_importer((path,))
+        if found is not None:
+            return found
     if not bundles.whole and not bundles.unfinished:
+        from profiler.importers.refusals import likeness
+
         raise InputError(
             f"no bundle in {path}, {likeness(path, b'')}: record one with `profile-sd3 run --out "
             f"{path}`, or name a file that can be imported (`profile-sd3 import --list`)"
@@ -178,9 +181,20 @@ def _folder(path: Path) -> Found:
     sources = [Source(bundle, Kind.BUNDLE) for bundle in bundles.whole]
     ranks = ranks_of_newest(bundles.whole)
     if len(ranks) > 1:  # together they are one run
+        from profiler.importers.formats import BUNDLES
+
         joined = Source(path, Kind.FOREIGN, Foreign(BUNDLES, tuple(ranks)))
         sources = [joined, *(source for source in sources if source.path not in ranks)]
     return Found(path, tuple(sources), bundles.unfinished)
+
+
+def _of_importer(paths: tuple[Path, ...]) -> Found | None:
+    """The run of the importer that recognises the paths, if one does."""
+    # These modules know every format, which no bundle needs.
+    from profiler.importers.importing import recognised
+
+    importer = recognised(paths)
+    return None if importer is None else _foreign(importer, paths)
 
 
 def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:
@@ -189,6 +203,8 @@ def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:
 
 def _asked_for(found: Found, options: Mapping[str, object]) -> Found:
     """Treat a Perfetto trace as foreign if options of an importer for it are given."""
+    from profiler.importers.importing import asked_for
+
     source = found.newest
     asked = asked_for(source.path, options) if source.kind is Kind.TRACE else None
     return found if asked is None else _foreign(asked, (source.path,))
@@ -420,6 +436,8 @@ def page_path(source: Source, *, filtered: bool, folder: Path = Path()) -> Path:
     if given is None:
         return source.path / name
     whole = given if given.name not in ("", "..") else given.resolve()
+    from profiler.importers.importer import head_of
+
     stem = whole.name.removesuffix(".gz")
     path = folder / f"{Path(stem).stem if given.is_file() else stem}.{name}"
     if path.is_file() and b"profile-sd3" not in head_of(path)[:_HEAD]:

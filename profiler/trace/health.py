@@ -17,7 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.trace.columns import Int64s
-from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
+from profiler.trace.manifest_fields import (
+    EMPTY_NS,
+    LARGEST,
+    HealthAction,
+    HealthNote,
+    HealthRule,
+)
 from profiler.trace.runtime_calls import (
     GRAPH,
     KERNEL,
@@ -46,7 +52,6 @@ _EXACT_NS = 25_000
 _LONGEST_LEAST_NS = 50_000  # the least latency of healthy recordings is 2 to 45 µs
 _AGREE = 0.99
 _AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
-EMPTY_NS = 60_000_000_000
 _TIMES = 10  # times the rest: a gap between two recordings, a start without a time
 _NEAR_NS = 15_000
 _FEW = 0.01  # of a device's rows

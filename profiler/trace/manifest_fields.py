@@ -216,6 +216,10 @@ class Attribution(Fields, frozen=True, kw_only=True):
     launch_unknown: _Count | None = None
 
 
+EMPTY_NS = 60_000_000_000
+"""A device that is idle for longer is between two recordings (`HealthRule.GAP`)."""
+
+
 class HealthRule(StrEnum):
     """Events that a correct recording cannot contain, and other doubts about it."""
 

@@ -277,6 +277,8 @@ def _compared(
 
 def _write_tables(options: AnalyzeOptions, run: Run, analysis: Analysis) -> Iterator[Path]:
     """Write JSON, CSV and Parquet as asked for; yield what was written to disk."""
+    if not (options.json_file or options.csv_dir or options.parquet_dir):
+        return
     from profiler.analysis.roles import with_roles
     from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
 

@@ -21,8 +21,8 @@ from profiler.kineto.arguments import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.health import EMPTY_NS, check, timeless
-from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
+from profiler.trace.health import check, timeless
+from profiler.trace.manifest_fields import EMPTY_NS, LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
 
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 import profiler
 from profiler import analysis as package

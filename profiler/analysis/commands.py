@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from profiler.run.columns import CATEGORY, STRING, col
 from profiler.run.intervals import (
@@ -46,8 +45,7 @@ MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _OF_STREAM = r" (memcpy|copy|collectives)$"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommandArrays(CommandTimes):
+class CommandArrays(CommandTimes, frozen=True, eq=False):
     """The times of n commands, and the `step` of each, int32 [n]."""
 
     step: Codes
@@ -56,8 +54,7 @@ class CommandArrays(CommandTimes):
     def of(cls, commands: pl.DataFrame, calls: pl.DataFrame) -> CommandArrays:
         """The arrays of a frame of commands; `calls` holds their calls."""
         times = CommandTimes.of(commands, calls)
-        known = {each.name: getattr(times, each.name) for each in fields(CommandTimes)}
-        return cls(**known, step=commands["step"].to_numpy())
+        return cls(**structs.asdict(times), step=commands["step"].to_numpy())
 
 
 def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:

@@ -8,9 +8,7 @@ them: kernels on GPUs, nodes in ONNX Runtime, operators in torch on a CPU.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
@@ -18,7 +16,7 @@ from typing import Any
 
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.document import Group, Part
@@ -353,7 +351,7 @@ def with_nouns(part: Part, noun: Noun) -> Part:
     if view is None or label is None:
         return part
     columns = tuple(
-        dataclasses.replace(column, label=label) if column.name == "commands" else column
+        replace(column, label=label) if column.name == "commands" else column
         for column in view.columns
     )
     return replace(part, table=replace(view, columns=columns))
@@ -373,8 +371,7 @@ class Words(Struct, frozen=True):
     recommendation: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says:
     templates with names of the evidence and of `Where`, or a function that makes them of a finding.
     `change` is what to do about it in at most 72 characters, or a function that makes it; None: the
@@ -428,7 +425,7 @@ def change(finding: Finding) -> str:
 
 def has_other_advice(finding: Finding, runtime: Runtime) -> bool:
     """Whether a finding's advice for `runtime` differs from that for torch."""
-    of_it = dataclasses.replace(finding, evidence={**finding.evidence, "runtime": runtime})
+    of_it = replace(finding, evidence={**finding.evidence, "runtime": runtime})
     return words(of_it).recommendation != words(finding).recommendation or change(of_it) != change(
         finding
     )
@@ -497,9 +494,10 @@ def texts(finding: Finding) -> dict[str, str]:
     """Return evidence, location and `cost_share` of a finding as readable texts, by name; with
     plain spaces, since titles are in files too."""
     values: dict[str, Value | None] = {
-        field.name: getattr(finding.where, field.name) for field in fields(finding.where)
+        **asdict(finding.where),
+        "cost_share": finding.cost_share,
+        **finding.evidence,
     }
-    values |= {"cost_share": finding.cost_share, **finding.evidence}
     return {name: _spaced(name, value) for name, value in values.items() if value is not None}
 
 

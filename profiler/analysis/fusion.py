@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from profiler.analysis.commands import CommandArrays, Kinds
 from profiler.analysis.device_profiles import DeviceProfile

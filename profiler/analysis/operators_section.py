@@ -6,13 +6,13 @@ Rows with the same label are distinguished by the template arguments of their ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.commands import LAYER, SUBMODULE, queue_codes, ratio
 from profiler.analysis.context import Inputs

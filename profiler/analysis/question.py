@@ -16,7 +16,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -45,8 +44,7 @@ class FigureSpec(Struct, frozen=True):
     columns: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class Table(Struct, frozen=True, eq=False):
     """A table under its `name`: attribute of `Analysis`, key of JSON, name of CSV, Parquet and SQL.
 
     `row` is what a row is: "one operator of a submodule".

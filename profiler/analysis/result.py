@@ -9,14 +9,14 @@ declared in the folder of its question.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, field
 
 from profiler.analysis.commands import Kinds
 from profiler.analysis.context import Inputs, Selection
@@ -212,8 +212,7 @@ SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low")
 Evidence = Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """What a finding is about; None and empty for what does not apply.
 
     `calls` are numbers of calls (a few of them), in order of time.
@@ -227,8 +226,7 @@ class Where:
     calls: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What following a finding removes from the device work of submodules: `less_ns` of work, and
     `launches` with the mean host time of a launch, or `launches_of` operators, by op type, with the
     host's time for those. Or it removes all calls of `without_branch`, while the others have
@@ -242,8 +240,7 @@ class Effect:
     grown: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One finding of one rule, in codes and numbers; its rule has the words.
 
     `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.commands import (
     LAYER,
@@ -78,7 +79,7 @@ def with_attained(
         if own < rate <= most:
             peaks = {**profile.peak_flops, dtype: min(rate * _MORE, most)}
             attained = (*profile.attained, dtype)
-            found[device] = replace(profile, peak_flops=peaks, attained=attained)
+            found[device] = dataclasses.replace(profile, peak_flops=peaks, attained=attained)
     return found
 
 

@@ -9,11 +9,11 @@ a peak has no share of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.commands import SUBMODULE, Kinds, ratio, timelines_of
 from profiler.analysis.context import Inputs

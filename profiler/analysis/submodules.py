@@ -6,13 +6,13 @@ Device time is the union of the calls' work on devices, so concurrent calls do n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.commands import HOST, SYNC, CommandArrays, are_single, unsteady_calls
 from profiler.analysis.context import Inputs, shared

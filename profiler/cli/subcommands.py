@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -36,6 +35,7 @@ from typing import (
 )
 
 import typer
+from msgspec import Struct, field
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
@@ -50,8 +50,7 @@ _T = TypeVar("_T")
 _DECLARED = "__declared__"  # attribute of an options class: a `Declared` by field
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """An option or argument for typer, and the default of its field (`...`: required)."""
 
     info: Any
@@ -79,29 +78,23 @@ def arg(text: str, *, default: Any = ..., **settings: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def cli_options(cls: type[_T]) -> type[_T]:
-    """Make `cls`, whose fields `opt` and `arg` declare, a frozen dataclass.
+    """Give `cls`, whose fields `opt` and `arg` declare, a constructor that takes them by keyword.
 
-    Without a default a flag is False, and a repeatable option an empty list. The class becomes a
-    dataclass with its first instance: doing so for all commands would take a tenth of the time of
-    `--help`, which needs none.
+    Without a default a flag is False, and a repeatable option an empty list.
     """
     declared: dict[str, Declared] = {name: getattr(cls, name) for name in cls.__annotations__}
 
-    def make_dataclass(self: Any, **given: Any) -> None:
-        del cls.__init__
+    def fill(self: Any, **given: Any) -> None:
         for name, annotation in cls.__annotations__.items():
             default = declared[name].default
             if default is None and annotation.startswith("list["):
-                setattr(cls, name, field(default_factory=list))
-            elif default is ...:
-                delattr(cls, name)
-            else:
-                setattr(cls, name, False if annotation == "bool" and default is None else default)
-        dataclass(frozen=True, kw_only=True)(cls)
-        self.__init__(**given)
+                default = []
+            elif default is None and annotation == "bool":
+                default = False
+            setattr(self, name, given[name] if default is ... else given.get(name, default))
 
     setattr(cls, _DECLARED, declared)
-    cls.__init__ = make_dataclass  # type: ignore[method-assign]
+    cls.__init__ = fill  # type: ignore[method-assign]
     return cls
 
 
@@ -263,8 +256,7 @@ _MAX_UNPACKED = opt(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Subcommand:
+class Subcommand(Struct, frozen=True):
     """A subcommand: a function that takes its options as one value, or a group of subcommands.
 
     `place` is its position in the program's `--help`; gaps leave room. `settings` are click's

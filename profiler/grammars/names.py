@@ -19,6 +19,8 @@ from functools import cache, lru_cache
 from itertools import pairwise, takewhile, zip_longest
 from typing import Protocol
 
+from msgspec import Struct
+
 from profiler.plugins import plugins
 
 # --- Collectives between ranks, recognized by their names from any producer.
@@ -155,8 +157,7 @@ _RBLN_NUMBER = "[0-9]{1,18}"  # fits int64
 _INDEX = "[0-9]{1,9}"  # fits int32
 
 
-@dataclass(frozen=True, slots=True)
-class CommandName:
+class CommandName(Struct, frozen=True):
     """The content of a command's name.
 
     `command_index` is the n-th command of its `layer`; `sequence` the execution order on the
@@ -341,8 +342,7 @@ _HELPER = re.compile(
 _BESIDE = " || "  # layers that run together, side by side
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLayer:
+class EngineLayer(Struct, frozen=True):
     """The ONNX nodes that a layer runs, or whose tensors it prepares. With `last`, the layer
     contains all nodes from the only one in `nodes` to `last`."""
 

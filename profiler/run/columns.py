@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from profiler.trace.events import BRANCHES, CATEGORIES, ROLES
 
@@ -68,8 +68,7 @@ _KINDS = {  # by unit
 _UNITS = ("_ns", "_bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column: its Polars `dtype`, `unit` ("" for none), `meaning`, and whether it may be null.
 
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
@@ -101,9 +100,9 @@ class Column:
     signed: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "label", self.label or _label(self.name))
+        force_setattr(self, "label", self.label or _label(self.name))
         own = _kind(self.dtype, self.unit) if self.codes is None else "word"
-        object.__setattr__(self, "kind", self.kind or own)
+        force_setattr(self, "kind", self.kind or own)
 
 
 def col(

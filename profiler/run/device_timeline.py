@@ -14,7 +14,6 @@ over. All of it is computed on first use and stored in no file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -320,8 +319,7 @@ def _unrecorded(
 NO_LEAD = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tiles:
+class Tiles(Struct, frozen=True, eq=False):
     """The tiles of k calls on one device, int64 [k] each, in ns, as described by `TILES`; `lead` is
     NO_LEAD if no launch is known. `busy` and `hidden` count this device only."""
 
@@ -549,7 +547,7 @@ def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
     worked = _counts(axes, len(calls))
     ranges = Ranges.of(calls)
     names, place = _places(calls, axes, worked, ranges.noted)
-    found = {each.name: np.zeros(len(calls), dtype=np.int64) for each in fields(Tiles)}
+    found = {name: np.zeros(len(calls), dtype=np.int64) for name in Tiles.__struct_fields__}
     for code in np.unique(place).tolist():
         rows = np.flatnonzero(place == code)
         axis = axes.axes.get(names[code], DeviceAxis.empty())

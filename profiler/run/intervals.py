@@ -8,13 +8,12 @@ run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, field
 
 # --- Work on many rows in batches: what a batch works with fits in the processor's caches, and the
 # memory it takes does not grow with the run.
@@ -94,8 +93,7 @@ def counts(codes: Codes, groups: int) -> Times:
 _FEW = 1 << 10  # rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommandTimes:
+class CommandTimes(Struct, frozen=True, eq=False):
     """When and where n commands ran. `call` is a row of the frame of calls, -1 for none; `device`
     indexes `devices` (a command on no device has the code after the last), `category` indexes
     `CATEGORIES`. A command that never closed ends where it starts."""
@@ -294,13 +292,12 @@ def reaches(end: Times, until: int) -> tuple[Times, Times]:
 # --- Disjoint stretches of time, and how much of them lies between any two moments.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stretches:
+class Stretches(Struct, frozen=True, eq=False):
     """Disjoint stretches `[start, end)` of time in ns, in order, none empty; int64 [k] each."""
 
     start: Times
     end: Times
-    _sums: list[Times] = field(default_factory=list, init=False, repr=False)
+    _sums: list[Times] = field(default_factory=list)
 
     @classmethod
     def none(cls) -> Stretches:

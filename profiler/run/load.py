@@ -12,7 +12,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from profiler.errors import InputError, MissingPackageError
 from profiler.run.columns import (
@@ -260,7 +260,7 @@ def trace_frames(trace: TraceColumns) -> TraceFrames:
     flows = _flows_frame(trace, order)
     args = _args_frame(trace.args, strings, order)
     calls, spans, drops = trace.calls, trace.spans, trace.drops
-    columns = {field.name: getattr(trace.slices, field.name) for field in fields(SliceColumns)}
+    columns = asdict(trace.slices)
     del trace
     rows = len(columns["start_ns"])
     commands = _commands(columns, strings, tracks, order)
@@ -478,13 +478,13 @@ def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
     rows, tracks = _offsets(len(t.slices) for t in traces), _offsets(len(t.tracks) for t in traces)
     firsts = {"track": tracks, "parent": rows}
     columns = {
-        field.name: _repeated_column(field.name, traces, codes, firsts.get(field.name))
-        for field in fields(SliceColumns)
+        name: _repeated_column(name, traces, codes, firsts.get(name))
+        for name in SliceColumns.__struct_fields__
     }
     samples = [trace.counters for trace in traces]
     counters = {
-        field.name: np.concatenate([getattr(one, field.name) for one in samples])
-        for field in fields(CounterColumns)
+        name: np.concatenate([getattr(one, name) for one in samples])
+        for name in CounterColumns.__struct_fields__
     }
     samples_of = [len(one.track) for one in samples]
     counters["track"] += np.repeat(np.array(tracks, dtype=np.int32), samples_of)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 # --- Words of comparisons: closed sets.
 
@@ -101,8 +101,7 @@ _Reals = npt.NDArray[np.float64]
 _Ranks = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """Medians of both sides and the interval of their difference `new - base`. The interval is None
     if both sides have a single value, or if one does and the other's values are all 0.
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, structs
 
 from profiler.errors import InputError
 from profiler.files import opened, size_of
@@ -108,8 +109,7 @@ class Counter:
     values: Int64s | npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class TrackRow:
+class TrackRow(Struct, frozen=True):
     """One track of a trace. `kind` is `process`, `thread`, `counter` or `plain`; `parent` is the
     index of the parent in `TraceColumns.tracks`, -1 for a root.
 
@@ -128,8 +128,7 @@ class TrackRow:
     thread: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SliceColumns:
+class SliceColumns(Struct, frozen=True, eq=False):
     """n slices in order of their begin. Text columns index `TraceColumns.strings` (0 is "").
 
     `depth` counts the slices that enclose one on its track, `parent` is the row of the innermost
@@ -168,8 +167,7 @@ class SliceColumns:
 ARG_KINDS = ("int", "uint", "string", "real", "pointer", "bool", "json", "null")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArgColumns:
+class ArgColumns(Struct, frozen=True, eq=False):
     """k arguments of slices, by slice. `slice` is a row, `key` a text under trace_processor's
     syntax (`debug.a.b[0].c`), `kind` indexes `ARG_KINDS`. `value` holds integers as they are, reals
     by their bits (`value.view(np.float64)`), texts as indices of the strings."""
@@ -183,8 +181,7 @@ class ArgColumns:
         return len(self.slice)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CounterColumns:
+class CounterColumns(Struct, frozen=True, eq=False):
     """m samples: `track` indexes `TraceColumns.tracks`; `call` is the index of the call whose file
     contains the sample, -1 for none; `value` is float64."""
 
@@ -194,8 +191,7 @@ class CounterColumns:
     value: np.ndarray[Any, np.dtype[np.float64]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TraceColumns:
+class TraceColumns(Struct, frozen=True, eq=False):
     """The content of one trace. Our own calls and spans are in `calls` and `spans`, all other
     slices in `slices`. `instants` are the rows of `slices` that are moments: they have no duration.
     `flows` is int64 [k, 2]: rows in `slices` from which to which, if both ends are in `slices`."""
@@ -536,7 +532,7 @@ def read_bytes(data: bytes | mmap.mmap, where: str = "the trace") -> TraceColumn
         detail = Note.of(DropReason.GZIP_CUT, error=str(failure), unpacked=len(unpacked))
         drop = Drop(DropKind.TRUNCATED_FILE, Path(where).name, 1, "files", detail)
         others = (known for known in trace.drops if known.kind != DropKind.TRUNCATED_FILE)
-        return replace(trace, drops=(drop, *others))
+        return structs.replace(trace, drops=(drop, *others))
 
 
 def _decode(data: bytes | memoryview, where: str, unpacker: Unpacker) -> TraceColumns:
@@ -593,7 +589,7 @@ def _named(track: TrackRow) -> TrackRow:
         name = track.thread or name or f"thread {track.tid}"
     elif track.kind == "process":
         name = track.process or name or f"process {track.pid}"
-    return replace(track, name=name or f"track {track.uuid}")
+    return structs.replace(track, name=name or f"track {track.uuid}")
 
 
 def _closed(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from profiler.analysis import DeviceProfile, ReportInput, table_named
 from profiler.analysis.analyze import analyze
@@ -298,7 +299,7 @@ def test_figures_are_those_of_the_report():
     assert {"critical_path", "step_operators"} <= made
     assert len(figures.blocks(analysis, submodule="transformer").data) > 0
     spec = FigureSpec("bars", {"label": ("submodule",), "values": ("elapsed_ns",)})
-    table = replace(table_named("submodules"), name="longest", figure=spec)
+    table = structs.replace(table_named("submodules"), name="longest", figure=spec)
     with registered(table):
         (bars,) = figures.longest(analyze(tiny_run())).data
     assert len(bars.x) == len(analysis.submodules)

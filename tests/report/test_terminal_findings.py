@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from profiler.analysis import Finding, Where, finding_text, rules
@@ -71,7 +72,7 @@ def test_finding_with_evidence_and_recommendation():
 
 def test_a_number_stays_with_its_unit():
     """A line that is too short for both begins the next one with both."""
-    finding = replace(FINDING, where=Where(step=1))
+    finding = structs.replace(FINDING, where=Where(step=1))
     parts = finding_texts([finding], len("high    vae and all takes 31"))
     assert [line.rstrip() for line in _printed(parts).splitlines()][:2] == [
         "high    vae and all takes",

@@ -1,9 +1,9 @@
 """Findings of whole runs: real ones, random ones, and their table."""
 
-import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -84,7 +84,7 @@ def test_whatever_the_run(run):
     found = find(analyze(run))
     for finding in found:
         assert finding.cost_ns is None or finding.cost_ns >= 0
-        json.dumps(dataclasses.asdict(finding), allow_nan=False)
+        json.dumps(msgspec.to_builtins(finding), allow_nan=False)
     ranks = [SEVERITIES.index(finding.severity) for finding in found]
     assert ranks == sorted(ranks)
     assert find(analyze(run)) == found
@@ -102,7 +102,9 @@ def test_table():
     """One row a finding, evidence as JSON."""
     where = Where("vae", device="cuda:0", step=3, calls=(3, 4))
     finding = Finding("rule", {"a_ns": 5, "b": "x"}, where, 7, 0.5, "high")
-    table = checked(findings_table([finding, dataclasses.replace(finding, cost_ns=None)]), FINDINGS)
+    table = checked(
+        findings_table([finding, msgspec.structs.replace(finding, cost_ns=None)]), FINDINGS
+    )
     assert table["cost_ns"].to_list() == [7, None]
     row = table.row(0, named=True)
     assert json.loads(row["evidence"]) == {"a_ns": 5, "b": "x"}

@@ -28,6 +28,7 @@ from profiler.analysis.commands import (
     has_accelerators,
     host_times,
     kinds_of,
+    unsteady_calls,
 )
 from profiler.analysis.question import table_named
 from profiler.analysis.timeline import Axis, PipelineCalls
@@ -206,6 +207,11 @@ class Inputs:
     @cached_property
     def commands(self) -> CommandArrays:
         return CommandArrays.of(self.frame, self.calls) if self.selection else self.everything
+
+    @cached_property
+    def unsteady(self) -> pl.Series:
+        """The run's `unsteady_calls`."""
+        return unsteady_calls(self.run)
 
     @cached_property
     def pipelines(self) -> PipelineCalls:

@@ -166,7 +166,7 @@ def works_behind(analysis: Analysis) -> str:
     """A GPU with a queue whose calls were captured without operators and without device times, ""
     if there is none. Such a call returns once its work is launched, so that the host waits for it
     between calls."""
-    if analysis.run.producer != "capture":
+    if analysis.run.producer != "capture" or analysis.inputs.run.calls["ops_traced"].all():
         return ""
     recorded = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
     calls = analysis.inputs.run.calls.with_columns(pl.col("device").cast(pl.String))

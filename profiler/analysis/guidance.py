@@ -148,14 +148,15 @@ def _rows(
     of: Inputs, submodule: str, calls: pl.DataFrame, gains: Gains | None
 ) -> Iterator[tuple[object, ...]]:
     """Yield the cost of each branch of a submodule's calls."""
+    branches = set(calls["branch"])
     for branch, what in _WHOLE.items():
-        some = calls.filter(pl.col("branch") == branch)
-        if len(some):
+        if branch in branches:
+            some = calls.filter(pl.col("branch") == branch)
             evidence = notes_text([Note.of(GuidanceEvidence.OWN_CALLS, branch=branch)])
             yield what.value, submodule, branch, len(some), *_times(of, some), False, evidence
-    batched = calls.filter(pl.col("branch") == BATCHED)
-    if not len(batched):
+    if BATCHED not in branches:
         return
+    batched = calls.filter(pl.col("branch") == BATCHED)
     factor = calls["overhead_ratio"].first()
 
     def half(factor: float) -> HalfBatch:

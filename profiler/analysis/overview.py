@@ -509,7 +509,8 @@ def _submodules(of: ReportInput) -> TableView | None:
     if calls_overlap(of.analysis):
         title = said("{title}; share counts overlapping calls once", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "busy_ns", "launch_bound_ns")
-    rows = rows.with_columns(pl.col("device").map_elements(_few_devices, return_dtype=pl.String))
+    devices = [text and _few_devices(text) for text in rows["device"]]
+    rows = rows.with_columns(device=pl.Series(devices, dtype=pl.String))
     hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
     columns_shown = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
     return table(

@@ -114,11 +114,12 @@ def _more(
     """The row, named by its column `row`, in which `figure` exceeds `other` most, if any does."""
     if not len(frame):
         return
-    both = frame.select(row=row, value=figure[1].cast(pl.Float64), bound=other[1].cast(pl.Float64))
-    over = both["value"] - both["bound"]
-    count = int((over > both["bound"].abs() * _NEAR + slack).sum())
+    value, bound = figure[1].cast(pl.Float64), other[1].cast(pl.Float64)
+    over = value - bound
+    count = frame.select((over > bound.abs() * _NEAR + slack).sum()).item()
     if count:
-        name, value, bound = both.row(over.arg_max() or 0)
+        both = frame.select(row=row, value=value, bound=bound, over=over)
+        name, value, bound, _ = both.row(both["over"].arg_max() or 0)
         yield Contradiction(check, str(name or ""), figure[0], value, other[0], bound, count)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from profiler.analysis.commands import unsteady_calls
 from profiler.analysis.context import Inputs
 from profiler.analysis.finding_text import Rule, Words, number, texts
 from profiler.analysis.question import Table
@@ -87,7 +86,7 @@ def _cached_calls(of: Inputs) -> pl.DataFrame:
 
 def _cache_use(of: Inputs) -> pl.DataFrame:
     """Return calls under step caches by submodule, cache and number of skipped blocks."""
-    steady = ~pl.col("call").is_in(unsteady_calls(of.run).implode())
+    steady = ~pl.col("call").is_in(of.unsteady.implode())
     keys = ["submodule", "cache", "skipped_blocks", "blocks"]
     found = (
         of.table("cached_calls")

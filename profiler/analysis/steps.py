@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from profiler.analysis.commands import CommandArrays, unsteady_calls
-from profiler.analysis.context import Inputs, steps_of
+from profiler.analysis.commands import CommandArrays
+from profiler.analysis.context import Inputs, shared, steps_of
 from profiler.analysis.document import Bars, Figure, Part
 from profiler.analysis.launch_bound import launch_bound_steps
 from profiler.analysis.question import Table
@@ -156,6 +156,7 @@ OUTLIER_RULE = Note.of(
 """When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
 
 
+@shared
 def summary(of: Inputs) -> StepSummary:
     """Statistics over the selected steps; outliers are those that the table marks."""
     run, steps = of.run, of.table("steps")
@@ -163,7 +164,7 @@ def summary(of: Inputs) -> StepSummary:
     measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
     if steps.is_empty():
         return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
-    rows = run.calls["call"].is_in(unsteady_calls(run).implode())
+    rows = run.calls["call"].is_in(of.unsteady.implode())
     pipelines = of.pipelines.number_of(run.calls)[rows]
     unsteady = {*zip(pipelines, run.calls["step"].filter(rows), strict=True)}
     durations, keys = steps["elapsed_ns"].to_numpy(), steps.select("pipeline", "step").rows()

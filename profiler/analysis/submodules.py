@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from profiler.analysis.commands import HOST, SYNC, CommandArrays, are_single, unsteady_calls
+from profiler.analysis.commands import HOST, SYNC, CommandArrays, are_single
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.host_activity import before_first_kernels
@@ -305,7 +305,7 @@ def submodule_table(
         .join(count, on="submodule", how="left", maintain_order="left")
         .with_columns(
             pl.col("operators").fill_null(0),
-            share=_shares(pl.col("rows"), share),
+            share=_shares(share),
             busy_ns=_device_times(device_time),
             overhead_ratio=pl.col("submodule")
             .replace_strict(dict(measured), default=None, return_dtype=pl.Float64)
@@ -315,8 +315,11 @@ def submodule_table(
     return table.select(typed(SUBMODULES))
 
 
-def _shares(rows: pl.Expr, share: Share) -> pl.Expr:
-    return rows.map_elements(lambda own: share(own.to_numpy()), return_dtype=pl.Float64)
+def _shares(share: Share) -> pl.Expr:
+    return pl.col("rows").map_batches(
+        lambda rows: pl.Series([share(own.to_numpy()) for own in rows], dtype=pl.Float64),
+        return_dtype=pl.Float64,
+    )
 
 
 def _device_times(device_time: DeviceTime) -> pl.Expr:
@@ -338,7 +341,7 @@ def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> 
         .group_by("submodule", "branch", maintain_order=True)
         .agg(calls=pl.len(), **_durations(), rows=pl.col("row"))
         .with_columns(
-            share=_shares(pl.col("rows"), share),
+            share=_shares(share),
             busy_ns=_device_times(device_time),
             order=pl.col("submodule").replace_strict(order, return_dtype=pl.Int64),
         )
@@ -541,7 +544,7 @@ def _device_time(of: Inputs) -> DeviceTime:
 
 
 def _calls(of: Inputs) -> pl.DataFrame:
-    first = unsteady_calls(of.run)
+    first = of.unsteady
     tiles, commands = of.run.tiles.calls, of.commands.call
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     found = folds(of)

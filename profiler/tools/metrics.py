@@ -372,17 +372,21 @@ def _of_stages(analysis: Analysis, calls: int) -> Iterator[Measure]:
 def _of_steps(steps: pl.DataFrame) -> Iterator[Measure]:
     if steps.is_empty():
         return
-    first = pl.col("pipeline").is_first_distinct()
-    firsts, steady = _first_and_steady(steps.sort("start_ns"), first)
+    rows = steps.sort("start_ns")
+    firsts, steady = _first_and_steady(rows, rows["pipeline"].is_first_distinct())
     yield from _median_row("first_step", firsts, stage="denoise")
     yield from _median_row("step", steady or firsts, stage="denoise")
     for step, times in steps.group_by("step").agg("elapsed_ns").sort("step").rows():
         yield from _median_row("step", times, stage="denoise", step=step)
 
 
-def _first_and_steady(rows: pl.DataFrame, first: pl.Expr) -> Iterator[list[int]]:
-    for which in (first, ~first):
-        yield rows.filter(which)["elapsed_ns"].drop_nulls().to_list()
+def _first_and_steady(rows: pl.DataFrame, first: pl.Series) -> tuple[list[int], list[int]]:
+    firsts: list[int] = []
+    steady: list[int] = []
+    for elapsed_ns, is_first in zip(rows["elapsed_ns"], first, strict=True):
+        if elapsed_ns is not None:
+            (firsts if is_first else steady).append(elapsed_ns)
+    return firsts, steady
 
 
 def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
@@ -395,7 +399,7 @@ def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
     calls_of = analysis.calls.sort("start_ns").group_by("stage", "submodule", maintain_order=True)
     for (stage, submodule), rows in calls_of:
         of = {"stage": stage, "submodule": submodule}
-        first, steady = _first_and_steady(rows, pl.col("first"))
+        first, steady = _first_and_steady(rows, rows["first"])
         yield from _row("first_call", first[0] if first else None, **of)
         yield from _median_row("call", steady or first, **of)
 

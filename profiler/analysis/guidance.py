@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -158,19 +159,14 @@ def _rows(
         return
     batched = calls.filter(pl.col("branch") == BATCHED)
     factor = calls["overhead_ratio"].first()
-
-    def half(factor: float) -> HalfBatch:
-        tables = of.table("calls"), of.kinds.table, profiles(of)
-        return half_batch(of.calls, *tables, submodule, factor)
-
-    recorded = half(1.0)
+    recorded = half_of(of, submodule)
     row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched))
     if gains is not None and gains.covers(submodule):
         own = gains.calls(submodule) & np.isin(gains.numbers, batched["call"].to_numpy())
         busy = _times(of, batched)[1]
         yield *row, *_replayed(recorded.busy, busy, gains, own, factor)
         return
-    corrected = half(factor) if isinstance(factor, float) else recorded
+    corrected = half_of(of, submodule, factor) if isinstance(factor, float) else recorded
     leaves = (recorded.wall, recorded.busy, corrected.wall)
     costs = (
         None if time is None else time * (1 - ratio.value)
@@ -443,6 +439,16 @@ def half_batch(
         _half_batch_ratio(costs.on_device, scale, 1.0),
     )
     return HalfBatch(wall, busy, from_operators=True)
+
+
+def half_of(of: Inputs, submodule: str, overhead_ratio: float = 1.0) -> HalfBatch:
+    """`half_batch` of a submodule of an analysis, made once: each rung of the ladder asks for it,
+    too."""
+    key = half_of, submodule, overhead_ratio
+    if key not in of.made:
+        tables = of.table("calls"), of.kinds.table, profiles(of)
+        of.made[key] = half_batch(of.calls, *tables, submodule, overhead_ratio)
+    return cast("HalfBatch", of.made[key])
 
 
 def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple[Ratio, Ratio]:

@@ -67,28 +67,24 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
     total, at_roofline = pl.col("total_ns"), pl.col("roofline_ns")
     computed = pl.col("compute_ns") > 0
     peaked = computed | (pl.col("flops") == 0)  # none to compute: at any peak
-    sums = (
-        roofline.lazy()
-        .group_by("kind")
-        .agg(
-            rated_ns=total.sum(),
-            blamed_ns=pl.col("blamed_ns").sum(),
-            graph_ns=pl.col("graph_ns").sum(),
-            cpu_ns=pl.col("cpu_ns").sum(),
-            flops=pl.col("flops").sum(),
-            flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
-            compute_ns=pl.col("compute_ns").filter(computed).sum(),
-            computed_ns=total.filter(peaked).sum(),
-            known_ns=total.filter(at_roofline.is_not_null()).sum(),
-            **{
-                name: at_roofline.filter(pl.col("bound") == number).sum()
-                for number, name in enumerate(BOUNDS)
-            },
-        )
+    sums = roofline.group_by("kind").agg(
+        rated_ns=total.sum(),
+        blamed_ns=pl.col("blamed_ns").sum(),
+        graph_ns=pl.col("graph_ns").sum(),
+        cpu_ns=pl.col("cpu_ns").sum(),
+        flops=pl.col("flops").sum(),
+        flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
+        compute_ns=pl.col("compute_ns").filter(computed).sum(),
+        computed_ns=total.filter(peaked).sum(),
+        known_ns=total.filter(at_roofline.is_not_null()).sum(),
+        **{
+            name: at_roofline.filter(pl.col("bound") == number).sum()
+            for number, name in enumerate(BOUNDS)
+        },
     )
-    every = pl.LazyFrame({"kind": pl.int_range(kinds, dtype=pl.Int32, eager=True)})
+    every = pl.DataFrame({"kind": pl.int_range(kinds, dtype=pl.Int32, eager=True)})
     found = every.join(sums, on="kind", how="left", maintain_order="left")
-    return found.drop("kind").fill_null(0).collect()
+    return found.drop("kind").fill_null(0)
 
 
 # --- Exclusive time of commands in the tiles of their calls.

@@ -190,7 +190,7 @@ class Inside(Struct, frozen=True, eq=False):
     sums: Sums
     roles: Sums
     role_names: Sequence[str]
-    blocks: pl.LazyFrame
+    blocks: pl.DataFrame
     visits: Times
 
 
@@ -288,11 +288,10 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
         pl.DataFrame(columns, strict=False).with_row_index("node").hstack(_measures(rows, inside))
     )
     parent = pl.col("parent").cast(pl.UInt32, strict=False)
-    inner = frame.lazy().group_by(node=parent).agg(inner_ns=pl.col("elapsed_ns").sum())
+    inner = frame.group_by(node=parent).agg(inner_ns=pl.col("elapsed_ns").sum())
     whole_ns = rows[0].elapsed_ns
     found = (
-        frame.lazy()
-        .join(inner, on="node", how="left", maintain_order="left")
+        frame.join(inner, on="node", how="left", maintain_order="left")
         .join(inside.blocks, on=["within", "of_stage"], how="left", maintain_order="left")
         .with_columns(
             **_derived(),
@@ -302,7 +301,7 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
         )
     )
     declared = schema(MODULE_TREE)
-    return found.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
+    return found.select(pl.col(name).cast(dtype) for name, dtype in declared.items())
 
 
 def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:
@@ -410,11 +409,11 @@ def _upwards(parent: Times, *sums: Sums) -> None:
             values[parents] += np.add.reduceat(values[nodes], heads, axis=0)
 
 
-def _blocks(blocks: Folded, values: Sums) -> pl.LazyFrame:
+def _blocks(blocks: Folded, values: Sums) -> pl.DataFrame:
     """The times of the blocks that each node stands for, by stage. `values` are time and number of
     commands of each block, [blocks, stages, 2]. A single block has no times."""
     stages = values.shape[1]
-    rows = pl.LazyFrame(
+    rows = pl.DataFrame(
         {
             "within": np.repeat(np.array(blocks.of, dtype=np.int64), stages),
             "of_stage": np.tile(np.arange(stages), len(blocks.of)),

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profiler.analysis.flops import Ratio, call_costs
-from profiler.analysis.guidance import BATCHED, HalfBatch, half_batch, times_batch
+from profiler.analysis.guidance import BATCHED, HalfBatch, half_of, times_batch
 from profiler.analysis.replay import Gains
 from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.errors import InputError
@@ -81,7 +81,7 @@ class Following(Struct, frozen=True):
 
 
 def half_batch_estimates(
-    workload: Workload, run: Run, analysis: Analysis, on_device: Collection[str] = ()
+    workload: Workload, analysis: Analysis, on_device: Collection[str] = ()
 ) -> Estimates:
     """Estimate the batched calls of the steps if they had the prompt alone (half the batch)."""
     ratios: dict[str, Ratio] = {}
@@ -90,12 +90,7 @@ def half_batch_estimates(
     for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
         if name is None:
             continue
-        overhead = workload.overhead_ratio.get(name, 1.0)
-        made, key = analysis.inputs.made, (half_batch, name, overhead)
-        if key not in made:  # each rung of a ladder asks for it
-            kinds, profiles = analysis.kinds.table, analysis.device_profiles
-            made[key] = half_batch(run.calls, analysis.calls, kinds, profiles, name, overhead)
-        half: HalfBatch = made[key]
+        half = half_of(analysis.inputs, name, workload.overhead_ratio.get(name, 1.0))
         ratio = ratios[name] = half.busy if name in on_device else half.wall
         if half.measured or half.from_operators:
             assumes.append(_half(half, name, ratio, queued=name in on_device))
@@ -346,7 +341,7 @@ def changed(
     some: list[Estimates] = []
     if not scenario.guidance:
         found = _unguided(found)
-        some.append(half_batch_estimates(found.workload, run, analysis))
+        some.append(half_batch_estimates(found.workload, analysis))
         found = _renamed(_with_estimates(found, some[0]))
     if following.effects:
         found = _following(found, following)

@@ -560,7 +560,7 @@ class _Plan(Struct, frozen=True, eq=False):
         if not scenario.guidance:
             calls = tuple(map(unguided, calls))
             assumes.append(Note.of(Assumption.WITHOUT_GUIDANCE))
-            some.append(half_batch_estimates(workload, run, analysis, queued))
+            some.append(half_batch_estimates(workload, analysis, queued))
         if following.effects:
             calls = tuple(without_calls(call, following.leaves) for call in calls)
             assumes += following.assumes

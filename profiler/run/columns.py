@@ -265,11 +265,11 @@ def empty(columns: Sequence[Column]) -> pl.DataFrame:
 def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
     """Return `frame` with the declared columns in order. Raises ValueError if it lacks one, or
     dtypes or nulls differ from the declaration."""
-    expected, found = schema(columns), frame.schema
-    if any(found.get(name) != dtype for name, dtype in expected.items()):
-        raise ValueError(f"columns differ from their declaration: {found} != {expected}")
-    if list(found) != list(expected):
-        frame = frame[expected.names()]
+    expected, found = [column.name for column in columns], frame.schema
+    if any(found.get(column.name) != column.dtype for column in columns):
+        raise ValueError(f"columns differ from their declaration: {found} != {schema(columns)}")
+    if frame.columns != expected:
+        frame = frame[expected]
     nulls = frame.null_count().row(0)
     for column, count in zip(columns, nulls, strict=True):
         if count and not column.nullable:

@@ -81,15 +81,18 @@ def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     run = load(place)
     commands = len(run.commands)
     yield "load", commands
-    made = {table.frame: f"table: {table.name}" for table in tables()}
     small = Inputs(load(_SAMPLE), Selection(), (), {})
     device_works(small)  # first, as `analyze` does
-    for make in made:
-        small.once(make)
+    for table in tables():
+        small.table(table.name)
     inputs = Inputs(run, Selection(), (), {})
-    for make in small.made:  # each behind what it is made from
-        inputs.once(make)
-        yield made.get(make) or f"inputs: {make.__qualname__.strip('_')}", commands
+    for made in small.made:  # each behind what it is made from
+        if isinstance(made, str):
+            inputs.table(made)
+            yield f"table: {made}", commands
+        elif callable(made):
+            inputs.made[made] = made(inputs)
+            yield f"inputs: {made.__qualname__.strip('_')}", commands
     del inputs
     for name in reports(run, folder):
         yield name, commands

@@ -41,6 +41,7 @@ from profiler.run.columns import (
     STRING,
     Column,
     col,
+    empty,
     schema,
     typed,
 )
@@ -290,6 +291,8 @@ def collective_table(
 ) -> pl.DataFrame:
     """One row per kind, group and message size (`COLLECTIVES`). `members` are the commands of all
     collectives, `own` those that several ranks recorded, `arrived` their `arrivals`."""
+    if members.is_empty():
+        return empty(COLLECTIVES)
     took = pl.col("end_ns") - pl.col("start_ns")
     found = members.group_by(_KEYS, maintain_order=True).agg(
         commands=pl.len(),

@@ -132,7 +132,7 @@ class BusySource(Struct, frozen=True, eq=False):
     def _commands(self, rows: Times) -> dict[Place, _Busy]:
         frame, commands = self.run.commands, self.commands
         return {
-            place: _Busy.of(commands.start[some], commands.end[some], frame["layer"].gather(some))
+            place: _Busy.of(commands.start[some], commands.end[some], frame["layer"][some])
             for place, some in rows_by_place(commands, self.tracks, rows)
         }
 
@@ -142,7 +142,7 @@ class BusySource(Struct, frozen=True, eq=False):
             by_device.setdefault(str(device), []).append(call)
         start, end, submodule = frame["start_ns"].to_numpy(), ends(frame), frame["submodule"]
         return {
-            (device, CALLS_TRACK): _Busy.of(start[some], end[some], submodule.gather(some))
+            (device, CALLS_TRACK): _Busy.of(start[some], end[some], submodule[some])
             for device, some in by_device.items()
         }
 

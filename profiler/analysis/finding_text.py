@@ -143,7 +143,8 @@ def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame
     `submodule`, a column of `frame`."""
     if frame.is_empty():
         return frame
-    submodules = analysis.submodules.select("submodule", "calls", "traced_calls").iter_rows()
+    columns = (analysis.submodules[name] for name in ("submodule", "calls", "traced_calls"))
+    submodules = zip(*columns, strict=True)
     scale = {name: calls / traced for name, calls, traced in submodules if traced > 0}
     factor = pl.Series([scale.get(name, 1.0) for name in frame["submodule"]], dtype=pl.Float64)
     return frame.with_columns(pl.col(name) * factor for name in names)

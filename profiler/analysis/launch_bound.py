@@ -522,10 +522,11 @@ def stall_times(analysis: Analysis) -> Stretches:
 
 def _stalls(analysis: Analysis, causes: Sequence[WaitCause]) -> Iterator[dict[str, Any]]:
     """The gaps of these causes that are stalls."""
-    waited = (
-        analysis.gaps.filter(pl.col("cause").is_in(causes))
-        .with_columns(pl.col("submodule").cast(pl.String))
-        .join(analysis.calls.select("call", "stage"), on="call", maintain_order="left")
+    waited = analysis.gaps.filter(pl.col("cause").is_in(causes))
+    if not (waited["length_ns"] >= _LONG_NS).any():
+        return
+    waited = waited.with_columns(pl.col("submodule").cast(pl.String)).join(
+        analysis.calls.select("call", "stage"), on="call", maintain_order="left"
     )
     calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
     several = {name for name, number in calls.iter_rows() if number > 1}

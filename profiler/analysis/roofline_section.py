@@ -266,6 +266,8 @@ def _sizes(found: Finding) -> str:
 def single_precision(analysis: Analysis) -> Iterator[Finding]:
     """Products run in float32 on an accelerator that computes 16 bits faster, or TF32."""
     devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
+    if not any(map(is_accelerator, devices.values())):
+        return
     known = analysis.inputs.run.info.devices
     shapes, kernel = pl.col("shapes"), pl.col("kernel").cast(pl.String).fill_null("")
     by_shapes = (shapes.str.contains(_SINGLE) & ~shapes.str.contains(_HALF)).fill_null(value=False)

@@ -11,8 +11,9 @@ both have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import polars as pl
 
@@ -156,18 +157,23 @@ def _in_classes(path: str, by_class: dict[str, str]) -> str:
 #                                       ^ at_ns
 #
 # A call is found by its submodule, branch and step, and by its place among those that share all
-# three; by step and place alone if the sides have no submodule in common.
-
-
-_KEYS = ("submodule", "branch", "step", "nth")
+# three. Branches and steps count if both sides recorded some. Sides without a common submodule
+# pair their submodules in the order of calls, or else calls by step and place alone.
 
 
 def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
     """The calls of both sides (`columns.PAIRED_CALLS`), in their order. `base_call` and `new_call`
     are rows of the timelines' calls, null if a side has none."""
+    calls = (base.calls, new.calls)
+    names = _names_in_order(*([*side["submodule"]] for side in calls))
     common = {*base.calls["submodule"]} & {*new.calls["submodule"]}
-    by = _KEYS if common else ("step", "nth")
-    sides = [_keyed(side.calls, by) for side in (base, new)]
+    by = ["submodule"] if common or names else []
+    if by and all(side["branch"].count() for side in calls):
+        by.append("branch")
+    if not by or all((side["step"] > NO_STEP).any() for side in calls):
+        by.append("step")
+    renamed = new.calls.with_columns(pl.col("submodule").replace(names))
+    sides = [_keyed(side, by) for side in (base.calls, renamed)]
     of_base, of_new = ({key: at for at, key in enumerate(keys)} for keys in sides)
     rows, at, starts = [], 0, (base.calls["start_ns"], new.calls["start_ns"])
     last = [(0, 0), (0, 0)]  # of each side's last call: its start, and its place
@@ -181,11 +187,10 @@ def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema(PAIRED_CALLS), orient="row")
 
 
-def _keyed(calls: pl.DataFrame, by: tuple[str, ...]) -> list[tuple[object, ...]]:
+def _keyed(calls: pl.DataFrame, by: Sequence[str]) -> list[tuple[object, ...]]:
     """Return the key by which each call is matched, in order."""
-    alike = [name for name in by if name != "nth"]
-    numbered = calls.with_columns(nth=pl.int_range(pl.len()).over(*alike))
-    return [*numbered.select(by).iter_rows()]
+    numbered = calls.with_columns(nth=pl.int_range(pl.len()).over(*by))
+    return [*numbered.select(*by, "nth").iter_rows()]
 
 
 def _merged(
@@ -233,6 +238,8 @@ def _row(  # what a number may be of
 
 Sides = tuple[Sequence[Measurement], Sequence[Measurement]]
 _ENOUGH = 0.5  # of the time of either side
+_MORE = 0.05  # of the time: if what commands do has this much more in common, roles are not used
+_LAST = Level.SUBMODULE
 _OTHER = "other"
 _IN_MODULE = r"[./]"  # of a path that names a module around the operation
 
@@ -302,8 +309,10 @@ def common_levels(
 
 
 def finest(levels: Mapping[Level, Common]) -> Level:
-    """The finest level at which most of the time of both sides is in common."""
-    return next((one for one, common in levels.items() if common.enough), Level.SUBMODULE)
+    """The finest level at which most of the time of both sides is in common, roles aside if what
+    commands do has far more in common."""
+    known = (one for one, common in levels.items() if common.enough)
+    return next((one for one in known if one is not Level.ROLE or _of_model(levels)), _LAST)
 
 
 def compared_by(levels: Mapping[Level, Common]) -> Note:
@@ -385,8 +394,9 @@ def _paired(
     base: Sequence[Measurement], new: Sequence[Measurement]
 ) -> tuple[Sequence[Measurement], Sequence[Measurement], Note | None]:
     """Rename submodules so that both sides share names, and return the note on it: the only
-    submodule of one side becomes the only one of the other; if a side has several, all submodules
-    of each side become one. Sides that share a name stay as they are."""
+    submodule of one side becomes the only one of the other; several become each other in the order
+    of their calls if that is the same on both sides, else all of a side become one. Sides that
+    share a name stay as they are."""
     names = [_submodule_names(side) for side in (base, new)]
     if {*names[0]} & {*names[1]} or not names[0] or not names[1]:
         return base, new, None
@@ -394,6 +404,10 @@ def _paired(
         left, right = names[0][0], names[1][0]
         note = Note.of(ComparisonNote.PAIRED, left=left, right=right)
         return base, [_renamed(run, {right: left}) for run in new], note
+    if in_order := _names_in_order(*(_sequence(side) for side in (base, new))):
+        pairs = {"left": tuple(in_order.values()), "right": tuple(in_order)}
+        note = Note.of(ComparisonNote.IN_ORDER, **pairs)
+        return *_same_samples(base, [_renamed(run, in_order) for run in new]), note
     note = Note.of(ComparisonNote.TOGETHER, left=tuple(names[0]), right=tuple(names[1]))
     return [*map(_as_one, base)], [*map(_as_one, new)], note
 
@@ -402,17 +416,81 @@ def _submodule_names(side: Sequence[Measurement]) -> list[str]:
     return [*dict.fromkeys(name for run in side for name in run.calls["submodule"])]
 
 
+def _sequence(side: Sequence[Measurement]) -> list[str]:
+    """The submodules of the first pipeline call in the order of calls, or of the whole run if its
+    calls lie in none; empty if the runs of a side differ."""
+    found = []
+    for run in side:
+        inside = run.calls.filter(pl.col("pipeline") >= 0)
+        calls = inside.filter(pl.col("pipeline") == pl.col("pipeline").min())
+        found.append([*(calls if len(calls) else run.calls)["submodule"]])
+    return found[0] if all(one == found[0] for one in found) else []
+
+
+def _names_in_order(base: Sequence[str], new: Sequence[str]) -> dict[str, str]:
+    """Map each name of `new` to the name of `base` that is called at the same places, repeated
+    calls counted once; empty if the orders differ, or if a name is on both sides."""
+    left, right = ([name for name, _ in groupby(names)] for names in (base, new))
+    if len(left) != len(right) or {*left} & {*right}:
+        return {}
+    pairs = dict(zip(right, left, strict=True))
+    same = [pairs[name] for name in right] == left and len({*pairs.values()}) == len(pairs)
+    return pairs if same else {}
+
+
+def _same_samples(
+    base: Sequence[Measurement], new: Sequence[Measurement]
+) -> tuple[Sequence[Measurement], Sequence[Measurement]]:
+    """Both sides with a pipeline call as the sample of each submodule of which only one side
+    recorded steps, and of all submodules if a run has no pipeline calls."""
+    stepping = [
+        {name for run in side for name in run.calls.filter(pl.col("step") > NO_STEP)["submodule"]}
+        for side in (base, new)
+    ]
+    runs = (*base, *new)
+    placed = all((run.calls["pipeline"] >= 0).any() for run in runs)
+    names = stepping[0] ^ stepping[1] if placed else {*_submodule_names(runs)}
+    return [_by_pipeline_call(run, names) for run in base], [
+        _by_pipeline_call(run, names) for run in new
+    ]
+
+
+def _by_pipeline_call(run: Measurement, names: Collection[str]) -> Measurement:
+    """Make a pipeline call, instead of a step, the sample of the submodules `names`. A run without
+    pipeline calls is one."""
+    own = pl.col("submodule").is_in(list(names))
+    place = {"step": pl.when(own).then(pl.lit(NO_STEP, pl.Int32())).otherwise("step")}
+    if not (run.calls["pipeline"] >= 0).any():
+        place["pipeline"] = pl.when(own).then(pl.lit(0, pl.Int64())).otherwise("pipeline")
+    calls, work = (frame.with_columns(**place) for frame in (run.calls, run.work))
+    steps, whole = (_sample_counts(frame.filter(own)) for frame in (run.calls, calls))
+    counted = run.details.samples
+    # first steps are not in the sums: scale them to all steps of the pipeline calls
+    factors = {name: steps.get(name, 0) / counted[name] for name in counted if name in names}
+    factor = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
+
+    def scaled(frame: pl.DataFrame, *sums: str) -> pl.DataFrame:
+        return frame.with_columns((pl.col(*sums) * factor).round().cast(pl.Int64))
+
+    details = replace(
+        run.details,
+        layers=scaled(run.details.layers, "total_ns"),
+        operations=scaled(run.details.operations, "executions", "total_ns", "flops", "rated_ns"),
+        samples={**counted, **{name: whole[name] for name in factors}},
+    )
+    return replace(run, calls=calls, work=work, details=details)
+
+
+def _sample_counts(calls: pl.DataFrame) -> dict[str, int]:
+    """The number of samples of each submodule that have traced calls."""
+    samples = calls.filter("traced").select("submodule", "pipeline", "step").unique()
+    return dict(samples.group_by("submodule").len().iter_rows())
+
+
 def _as_one(run: Measurement) -> Measurement:
-    """Merge all submodules of a run into one, and calls outside pipeline calls into one
-    execution."""
-    found = _renamed(run, dict.fromkeys(_submodule_names([run]), RUN_STAGE))
-    pipelines = run.calls.filter(pl.col("pipeline") >= 0)["pipeline"].n_unique()
-    details = replace(found.details, samples={RUN_STAGE: max(pipelines, 1)})
-    place = {"step": pl.lit(NO_STEP, pl.Int32())}
-    if not pipelines:
-        place["pipeline"] = pl.lit(0, pl.Int64())
-    calls, work = (frame.with_columns(**place) for frame in (found.calls, found.work))
-    return replace(found, calls=calls, work=work, details=details)
+    """Merge all submodules of a run into one whose samples are pipeline calls."""
+    names = _submodule_names([run])
+    return _renamed(_by_pipeline_call(run, names), dict.fromkeys(names, RUN_STAGE))
 
 
 def _renamed(run: Measurement, names: Mapping[str, str]) -> Measurement:
@@ -439,9 +517,6 @@ def _renamed(run: Measurement, names: Mapping[str, str]) -> Measurement:
 
 
 # --- Bring two sides together: the names and the level of their comparison, and what they share.
-
-
-_OF_MODEL = (Level.MODULE, Level.ROLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,10 +566,12 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
 
 
 def _of_model(levels: Mapping[Level, Common]) -> bool:
-    """Whether both sides use the roles of the model, so that roles can be compared."""
-    if any(levels[level].enough for level in _OF_MODEL):
+    """Whether both sides use the roles of the model, so that roles can be compared. A side that
+    knows only kernels has products (`matmul`) instead of `mlp` and `qkv_projection`."""
+    if levels[Level.MODULE].enough:
         return True
-    return levels[Level.SORT].least <= levels[Level.ROLE].least
+    least = 0.0 if not levels[Level.ROLE].enough else _MORE
+    return levels[Level.SORT].least <= levels[Level.ROLE].least + least
 
 
 # --- What intervals are drawn from, by metric: runs, pipeline calls or steps.

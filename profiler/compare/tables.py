@@ -131,6 +131,7 @@ class ComparisonNote(NoteCode):
     NONE_IN_COMMON = "none_in_common"
     FEW_IN_COMMON = "few_in_common"
     PAIRED = "paired"
+    IN_ORDER = "in_order"
     TOGETHER = "together"
 
 

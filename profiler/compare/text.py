@@ -464,6 +464,10 @@ SENTENCES: Sentences = {
             "the same {level} in {base_share} of base and {new_share} of new"
         ),
         ComparisonNote.PAIRED: said("{left} of base is compared with {right} of new"),
+        ComparisonNote.IN_ORDER: said(
+            "no submodule is on both sides: {left} of base are compared with {right} of new, which "
+            "are called in the same order"
+        ),
         ComparisonNote.TOGETHER: said(
             "no submodule is on both sides: {left} of base together are compared with {right} of "
             "new together"

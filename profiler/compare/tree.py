@@ -301,6 +301,11 @@ def waterfall(base: pl.DataFrame, new: pl.DataFrame, calls: str | None) -> pl.Da
     found: list[tuple[object, ...]] = []
     if calls is not None:
         sides = [dict(_lines(samples, calls)) for samples in (base, new)]
+        stages = {line[2]: line[1] for line in sides[0]}
+        sides[1] = {  # one side may not know stages: a submodule is one line all the same
+            (level, stages.get(name, stage), name, role): ns
+            for (level, stage, name, role), ns in sides[1].items()
+        }
         bare = _submodules(sides[0]) ^ _submodules(sides[1])
         for line in dict.fromkeys([*sides[0], *sides[1]]):
             if line[2] in bare and line[0] in (Step.ROLE.value, Step.IDLE.value):

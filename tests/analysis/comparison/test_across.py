@@ -201,6 +201,99 @@ def test_submodules_without_a_name_in_common():
     assert rows.select("submodule", "base_ns", "new_ns").rows() == [("run", 130, 150)]
 
 
+MODEL = {  # operators and kernels of a call, with their times in ns
+    "encoder": [("aten::mm", "sgemm_128x64", 40), ("aten::copy_", "direct_copy_kernel_cuda", 8)],
+    "denoiser": [
+        ("aten::mm", "sgemm_128x64", 300),
+        ("aten::copy_", "direct_copy_kernel_cuda", 20),
+        ("aten::copy_", "bfloat16_copy_kernel_cuda", 70),
+        ("aten::gelu", "GeluCUDAKernelImpl", 50),
+    ],
+}
+
+
+def _pipelines(names, *, order, pipelines, known, gap=10):
+    """A run whose pipeline calls execute the models of `order`, under other names; with `known`
+    the stages, steps and operators are recorded, without only kernels are."""
+    calls, commands, spans, at = [], [], [], 0
+    for pipeline in range(pipelines):
+        begin = at
+        for step, model in enumerate(order):
+            denoises = known and model == "denoiser"
+            place = {"stage": "denoise" if denoises else "encode"} if known else {"stage": "run"}
+            place["step"] = step if denoises else -1
+            start = at
+            for op_type, kernel, ns in MODEL[model]:
+                where = (len(calls), "cuda:0", "stream 7", "compute", op_type if known else kernel)
+                what = {"kernel": kernel, "op_type": op_type if known else kernel}
+                commands.append(Command(*where, at, ns, **what))
+                at += ns
+            number = len(calls)
+            place |= {"device": "cuda:0", "pipeline": pipeline}
+            calls.append(make_call(number, names[model], start, at + gap, **place))
+            at += gap
+        spans.append(make_span("pipeline", "P", begin, at, pipeline=pipeline))
+    return make_run(calls, commands, spans)
+
+
+@pytest.mark.parametrize(("order", "pipelines"), [("eddd", 1), ("edeedd", 2), ("ed", 3)])
+def test_unnamed_submodules_pair_in_the_order_of_their_calls(order, pipelines):
+    """Recorded with operators and steps on one side, as CUDA graphs on the other: each submodule
+    has its own row, and what its kernels do takes the same time per pipeline call, although steps
+    are samples of one side alone and the first is not steady."""
+    order = [{"e": "encoder", "d": "denoiser"}[one] for one in order]
+    named = {"encoder": "text_encoder", "denoiser": "transformer"}
+    graphs = {"encoder": "graph 1", "denoiser": "graph 2"}
+    found = compared(
+        _pipelines(named, order=order, pipelines=pipelines, known=True, gap=90),
+        _pipelines(graphs, order=order, pipelines=pipelines, known=False),
+    )
+    lines = found.waterfall.filter(pl.col("level") == "role")
+    expected = {
+        (named[model], role): [order.count(model) * ns] * 2
+        for model, role, ns in (
+            ("encoder", "matmul", 40),
+            ("encoder", "data_movement", 8),
+            ("denoiser", "matmul", 300),
+            ("denoiser", "data_movement", 90),
+            ("denoiser", "elementwise", 50),
+        )
+    }
+    rows = lines.select("submodule", "role", "base_ns", "new_ns").rows()
+    assert {(name, role): [base, new] for name, role, base, new in rows} == expected
+    idle = found.waterfall.filter(pl.col("level") == "idle")
+    assert {
+        name: (base, new)
+        for name, base, new in idle.select("submodule", "base_ns", "new_ns").rows()
+    } == {named[model]: (order.count(model) * 90, order.count(model) * 10) for model in named}
+    sums = {}  # the other way: kernels of one pipeline call
+    for model in order:
+        for _, kernel, ns in MODEL[model]:
+            sums[named[model], kernel] = sums.get((named[model], kernel), 0) + ns
+    kernels = found.kernels.select("submodule", "what", "base_ns", "new_ns").rows()
+    assert {row[:2]: row[2:] for row in kernels} == {key: (ns, ns) for key, ns in sums.items()}
+    assert _notes(found)[0] == (
+        "no submodule is on both sides: text_encoder, transformer of base are compared with "
+        "graph 1, graph 2 of new, which are called in the same order"
+    )
+
+
+def test_submodules_of_another_order_are_compared_as_one():
+    """Nothing says which is which: all of one side beside all of the other, as often as they ran,
+    and the sums of their kernels are those of a pipeline call on both sides."""
+    names = ({"encoder": "a", "denoiser": "b"}, {"encoder": "x", "denoiser": "y"})
+    orders = (["encoder", "denoiser", "denoiser"], ["denoiser", "encoder", "denoiser"])
+    base, new = (
+        _pipelines(name, order=order, pipelines=2, known=known)
+        for name, order, known in zip(names, orders, (True, False), strict=True)
+    )
+    found = compared(base, new)
+    rows = found.waterfall.filter(pl.col("level") == "submodule")
+    assert rows.select("submodule", "base_ns", "new_ns").rows() == [("run", 958, 958)]
+    kernels = dict(found.kernels.select("what", pl.struct("base_ns", "new_ns")).rows())
+    assert kernels["GeluCUDAKernelImpl"] == {"base_ns": 100, "new_ns": 100}
+
+
 @pytest.mark.parametrize(
     ("base", "new"),
     [

@@ -82,6 +82,13 @@ def test_without_a_common_submodule_steps_decide():
     assert pairs(base, new) == [(0, 0, 0), (1, 1, 100)]
 
 
+def test_calls_of_unnamed_submodules_pair_in_order():
+    """A replayed graph knows no step: its calls are those of the submodule at the same place."""
+    base = timeline(("text", -1, 0, 10), ("unet", 0, 10, 100), ("unet", 1, 110, 100))
+    new = timeline(("graph 1", -1, 0, 5), ("graph 2", -1, 5, 90), ("graph 2", -1, 95, 90))
+    assert pairs(base, new) == [(0, 0, 0), (1, 1, 10), (2, 2, 110)]
+
+
 _SIDES = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(-1, 2), st.integers(0, 9), st.integers(1, 50)),
     max_size=12,

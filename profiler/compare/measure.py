@@ -454,22 +454,22 @@ def _work(
     run: Run, kinds: Kinds, roles: pl.Series, rows: Codes, modules: Mapping[str, Mapping[str, str]]
 ) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Sum up device commands by call, role, module and kind of work (`_KEYS`), and by call."""
-    table = kinds.table.with_columns(
-        role=roles.cast(pl.String), kernel=_kernels(kinds, run.commands["kernel"])
+    codes = _Kernels.of(kinds, run.commands["kernel"])
+    table = codes.table.join(
+        kinds.table.with_columns(role=roles.cast(pl.String)), on="kind", how="left"
     )
     named: dict[tuple[str, ...], int] = {}
-    groups = np.full(len(kinds), -1, dtype=np.int64)
-    columns = ("kind", "submodule", "place", "role", "kernel", "op_type", "layer", "category")
-    for kind, submodule, place, role, kernel, op_type, layer, category in table.select(
-        columns
-    ).iter_rows():
+    groups = np.full(len(table), -1, dtype=np.int64)
+    columns = ("submodule", "place", "role", "kernel", "op_type", "layer", "category")
+    for number, row in enumerate(table.select(columns).iter_rows()):
+        submodule, place, role, kernel, op_type, layer, category = row
         if submodule is not None and role is not None:
             path = module_path(place, modules.get(submodule, {}).get("", ""))
             by_kernel = sort_by_kernel(kernel or "", category)
             by_operator = sort_by_operator(op_type or layer, category)
             key = (role, path, by_kernel, by_operator)
-            groups[kind] = named.setdefault(key, len(named))
-    sums = _sums(rows, kinds, groups, len(named), run.commands["duration_ns"].to_numpy())
+            groups[number] = named.setdefault(key, len(named))
+    sums = _sums(rows, codes, groups, len(named), run.commands["duration_ns"].to_numpy())
     found = pl.DataFrame([*named], schema=dict.fromkeys(_KEYS, pl.String), orient="row")
     work = sums.select(
         pl.col("code") // max(len(named), 1),
@@ -482,21 +482,52 @@ def _work(
     return work, busy
 
 
-def _kernels(kinds: Kinds, kernel: pl.Series) -> pl.Series:
-    """The first kernel name of each kind of command."""
-    first = np.zeros(len(kinds), dtype=np.int64)
-    for batch in reversed([*batches(len(kernel))]):
-        codes = kinds.of_command[batch][::-1]
-        first[codes] = np.arange(batch.start + len(codes) - 1, batch.start - 1, -1)
-    return kernel.gather(first).cast(pl.String) if len(kernel) else pl.Series([], dtype=pl.String)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernels:
+    """The kernels that commands of each kind ran: one operator may run several. `table` has a row
+    per pair (`kind`, `kernel`), `pairs` their numbers in ascending order."""
+
+    kinds: Kinds
+    kernel: pl.Series
+    null: int
+    pairs: Times
+    table: pl.DataFrame
+
+    @classmethod
+    def of(cls, kinds: Kinds, kernel: pl.Series) -> _Kernels:
+        """Return the pairs of a run's commands."""
+        highest = kernel.to_physical().max()
+        null = highest + 1 if isinstance(highest, int) else 0
+        bare = cls(kinds, kernel, null, np.empty(0, np.int64), pl.DataFrame())
+        found = [np.unique(bare._numbers(batch)) for batch in batches(len(kernel))]
+        pairs = np.unique(np.concatenate([bare.pairs, *found]))
+        present = kernel.unique().drop_nulls()
+        names = pl.DataFrame(
+            {"code": present.to_physical().cast(pl.Int64), "kernel": present.cast(pl.String)}
+        )
+        width = null + 1
+        table = pl.DataFrame({"kind": pairs // width, "code": pairs % width})
+        kind = kinds.table.schema["kind"]
+        named = table.join(names, on="code", how="left", maintain_order="left")
+        return replace(bare, pairs=pairs, table=named.with_columns(pl.col("kind").cast(kind)))
+
+    def rows(self, batch: slice) -> Times:
+        """The row of each command in `table`."""
+        return np.searchsorted(self.pairs, self._numbers(batch))
+
+    def _numbers(self, batch: slice) -> Times:
+        codes = physical_codes(self.kernel, batch, self.null).astype(np.int64)
+        return self.kinds.of_command[batch].astype(np.int64) * (self.null + 1) + codes
 
 
-def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times) -> pl.DataFrame:
+def _sums(
+    rows: Codes, kernels: _Kernels, groups: Times, count: int, duration: Times
+) -> pl.DataFrame:
     """Sum up durations as `total_ns` of each `code`: the row of a call times `count` plus the group
-    of its kind. Commands without a row or a group are left out."""
+    of its kind and kernel. Commands without a row or a group are left out."""
     parts = [pl.DataFrame(schema={"code": pl.Int64, "total_ns": pl.Float64})]
     for batch in batches(len(rows)):
-        row, group = rows[batch], groups[kinds.of_command[batch]]
+        row, group = rows[batch], groups[kernels.rows(batch)]
         kept = np.flatnonzero((row >= 0) & (group >= 0))
         if not len(kept):
             continue

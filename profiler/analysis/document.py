@@ -308,6 +308,7 @@ PAGE = {  # custom properties of the HTML page
     "warning": Colour("#b08e09", "#d6b53e"),
     "alert-ground": Colour("#fdf0ee", "#2c1a1a"),
     "part-fill": Colour("#9db7e4", "#3f5e90"),
+    "whole": Colour("#76859a", "#7a889a"),  # totals of a waterfall
     "parent": Colour("#dce2e9", "#363e48"),  # what is around others in a tree of time
     "busy": Colour("#1d252f", "#dde4ec"),  # time in which a device worked, whatever at
     "wait": Colour("#f6efdf", "#3b3425"),  # time in which it waited, and the lines across it

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from profiler.analysis.document import SURFACE
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.report.html.two_runs import write_two_runs
 from profiler.run import Run
 from tests.browser.report_page import USABLE, ReportPage, opened
+from tests.report.test_html_palette import contrast
 
 pytestmark = pytest.mark.browser
 
@@ -49,6 +51,32 @@ def test_the_first_screen_has_it_all(two: ReportPage) -> None:
         box = two.page.locator(selector).bounding_box()
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= _SCREEN["height"], selector
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_bars_of_the_waterfall_can_be_seen(chromium: Any, path: Path, theme: str) -> None:
+    """Totals, and what is slower or faster, have a contrast of 3 to the page, also if they are
+    dimmed because each side was measured once."""
+    with opened(chromium, path, ready=USABLE, color_scheme=theme) as report:
+        bars = report.page.evaluate(
+            """() => [...document.querySelectorAll(".waterfall .track i")].flatMap((bar) => {
+              const seen = (style) => {
+                bar.className = style;
+                const { backgroundColor, backgroundImage, opacity } = getComputedStyle(bar);
+                const text = backgroundImage === "none" ? backgroundColor : backgroundImage;
+                const numbers = text.match(/rgba?\\((\\d+), (\\d+), (\\d+)/).slice(1);
+                return [numbers.map(Number), Number(opacity)];
+              };
+              return ["whole", "whole cut", "slower", "faster"].map(seen);
+            })"""
+        )
+    ground = SURFACE.on(theme)
+    below = [int(ground[at : at + 2], 16) for at in (1, 3, 5)]
+    for colour, opacity in bars:
+        pairs = zip(colour, below, strict=True)
+        mixed = "".join(f"{round(a * opacity + b * (1 - opacity)):02x}" for a, b in pairs)
+        assert contrast(f"#{mixed}", ground) >= 3
+    assert {opacity for _, opacity in bars} == {1, 0.75}
 
 
 def test_equal_calls_stand_below_each_other(two: ReportPage) -> None:

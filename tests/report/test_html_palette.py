@@ -204,10 +204,10 @@ def test_greys_of_one_screen_stay_apart(theme):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_curves_stand_out_from_their_ground(theme):
-    """Curves of busy devices and of counters have the contrast of graphics on each ground of lanes,
-    and a counter looks like nothing else that is filled."""
-    for curve, ground in itertools.product(("busy", "counter"), ("surface", "band")):
-        assert contrast(PAGE[curve].on(theme), PAGE[ground].on(theme)) >= 3
+    """Curves of busy devices and of counters, and totals of a waterfall, have the contrast of
+    graphics on each ground, and a counter looks like nothing else that is filled."""
+    for filled, ground in itertools.product(("busy", "counter", "whole"), ("surface", "band")):
+        assert contrast(PAGE[filled].on(theme), PAGE[ground].on(theme)) >= 3
     known = ["transformer", "text_encoder", "text_encoder_2", "text_encoder_3", "vae"]
     greys = [PAGE["busy"], HOST, PAGE["parent"], *submodule_colours(known).values()]
     counter, *others = [

@@ -18,7 +18,17 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import Sentences, label, worded_note
 from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, col, schema
-from profiler.text import NoteCode, Said, count, counted, duration, joined, notes_text, said
+from profiler.text import (
+    NoteCode,
+    Said,
+    count,
+    counted,
+    duration,
+    joined,
+    notes_text,
+    said,
+    sentence,
+)
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Apart, CallsFrom, PartOfRun, Parts, RelatedBy, WhyApart
@@ -214,9 +224,13 @@ def not_recorded(codes: Collection[str]) -> list[str]:
 
 
 _WITHOUT_ADVICE: dict[NoteCode, Said] = {
-    DropReason.CUT_SHORT: said("ends at byte {at} of {size}"),
-    DropReason.LARGER_THAN_RECORDED: said("has {size} bytes where the manifest knows {recorded}"),
-    DropReason.NOT_THERE: said("{file} is named in the manifest but is not there"),
+    DropReason.CUT_OR_DAMAGED: said("the file is cut or damaged at byte {at} of {size}"),
+    DropReason.CUT_SHORT: said("the file ends at byte {at} of {size}"),
+    DropReason.LARGER_THAN_RECORDED: said(
+        "the file has {size} bytes and the manifest recorded {recorded}"
+    ),
+    DropReason.GZIP_CUT: said("the .gz file ends early ({error})"),
+    DropReason.NOT_THERE: said("{file} is named in the manifest but is missing"),
 }
 
 
@@ -225,100 +239,129 @@ def what_happened(drop: Drop) -> Said:
     return worded_note(drop.detail, _WITHOUT_ADVICE.get(drop.detail.code))
 
 
+_ADVISING: frozenset[NoteCode] = frozenset(
+    (
+        *(DropReason.ERROR, DropReason.CUT_OR_DAMAGED, DropReason.CUT_SHORT),
+        *(DropReason.GZIP_CUT, DropReason.LARGER_THAN_RECORDED, DropReason.COPY_DIFFERS),
+        *(DropReason.NOT_THERE, DropReason.CALLS_NOT_THERE, DropReason.CALLS_TWICE),
+        *(DropReason.BAD_COMPRESSED, DropReason.HOST_NOT_WRITTEN),
+        *(DropReason.KILLED_BEFORE_READ, DropReason.NOT_RECORDED, DropReason.PROFILE_FULL),
+        *(DropReason.NO_SESSION_RUN, DropReason.SIZE_REACHED, DropReason.BUFFERS_FULL),
+        *(DropReason.SESSION_UNREADABLE, DropReason.AGGREGATE_DIFFERS),
+        *(DropReason.CLOSED_ON_OTHER_THREAD, DropReason.LAYERS_DIFFER),
+        *(DropReason.CLOCK_UNALIGNED, DropReason.NO_PIPELINE_NAMED),
+        *(DropReason.PIPELINE_GUESSED, DropReason.ENTRIES_CUT),
+        *(DropReason.PIPELINE_GUESSED_OF, DropReason.UNITS_ONLY, DropReason.ONE_COLUMN),
+        *(DropReason.STEPS_UNKNOWN, DropReason.RATE_UNTOLD),
+        *(DropReason.COUNTERS_OF_ANOTHER_RUN, DropReason.ORDER_UNKNOWN),
+        *(DropReason.NOT_LABELLED, DropReason.RANKS_NOT_GIVEN, DropReason.RANK_UNALIGNED),
+        DropReason.OMITTED,
+    )
+)
+"""Reasons whose sentence says what to do, or is that of another program."""
+
+
 # --- Sentences about missing data, and about how the calls of an imported run were identified.
 
 
 SENTENCES: Sentences = {
     DropReason: {
         DropReason.ERROR: "{error}",
-        DropReason.CUT_OR_DAMAGED: "cut or damaged at byte {at} of {size}",
-        DropReason.CUT_SHORT: "ends at byte {at} of {size}: copy it again",
-        DropReason.LARGER_THAN_RECORDED: "has {size} bytes where the manifest knows {recorded}: "
-        "not as it was recorded",
-        DropReason.COPY_DIFFERS: "has {size} of {recorded} bytes; calls were read from their own "
-        "files: `profile-sd3 merge` rebuilds it",
-        DropReason.GZIP_CUT: "the .gz file ends early ({error}): {unpacked} bytes were unpacked",
-        DropReason.NOT_THERE: "{file} is named in the manifest but is not there: copy it back or "
+        DropReason.CUT_OR_DAMAGED: "the file is cut or damaged at byte {at} of {size}: copy it "
+        "again, or record again",
+        DropReason.CUT_SHORT: "the file ends at byte {at} of {size}: copy it again",
+        DropReason.LARGER_THAN_RECORDED: "the file has {size} bytes and the manifest recorded "
+        "{recorded}, so it was changed: copy the original again",
+        DropReason.COPY_DIFFERS: "the file has {size} of {recorded} bytes; calls were read from "
+        "their own files, so figures are complete: `profile-sd3 merge` rebuilds it",
+        DropReason.GZIP_CUT: "the .gz file ends early ({error}), and {unpacked} bytes were "
+        "unpacked: copy it again",
+        DropReason.NOT_THERE: "{file} is named in the manifest but is missing: copy it back or "
         "run again",
-        DropReason.CALLS_NOT_THERE: "no readable file of call {calls}",
-        DropReason.CALLS_TWICE: "calls that stand more than once in the file: give the files of "
+        DropReason.CALLS_NOT_THERE: "the files of these calls are missing or cannot be read: copy "
+        "them again (calls {calls})",
+        DropReason.CALLS_TWICE: "the file contains these calls more than once: give the files of "
         "one run",
-        DropReason.OMITTED: "left out to keep the sample small: {what}",
-        DropReason.CLOCK_UNRELATED_IN_FILE: "on a clock that no snapshot relates to the trace's",
-        DropReason.NO_TIME: "without time, or before the epoch",
-        DropReason.NEVER_RAN: "without a time, or ended before they began",
-        DropReason.NO_SEQUENCE: "of no packet sequence",
-        DropReason.STATE_MISSING: "need interned data or times that are not in the file",
-        DropReason.NO_TRACK: "on tracks that cannot be found",
-        DropReason.NO_COUNTER: "counter samples without value or counter",
-        DropReason.UNKNOWN_TYPE: "of no known type, or without their thread",
-        DropReason.NOT_NESTED: "overlap another one of their track without nesting",
-        DropReason.TOO_DEEP: "nested more than 512 deep",
-        DropReason.DAMAGED: "damaged",
-        DropReason.BAD_ARGUMENTS: "arguments that cannot be resolved",
-        DropReason.BAD_DESCRIPTORS: "track descriptors that are damaged or contradict earlier ones",
-        DropReason.BAD_SNAPSHOTS: "clock snapshots that contradict earlier ones",
-        DropReason.BAD_COMPRESSED: "damaged compressed packets",
-        DropReason.NO_BEGIN: "end without a begin in the file",
-        DropReason.NO_END: "begun, never ended",
+        DropReason.OMITTED: "this sample leaves something out on purpose, to stay small: {what}",
+        DropReason.CLOCK_UNRELATED_IN_FILE: "no snapshot relates their clock to the trace's, so "
+        "they have no place in time",
+        DropReason.NO_TIME: "they have no time, or one before 1970",
+        DropReason.NEVER_RAN: "they have no time, or end before they start",
+        DropReason.NO_SEQUENCE: "they belong to no packet sequence",
+        DropReason.STATE_MISSING: "they need names or times that the file does not contain",
+        DropReason.NO_TRACK: "the file does not describe their track",
+        DropReason.NO_COUNTER: "these samples of counters have no value or no counter",
+        DropReason.UNKNOWN_TYPE: "their type is unknown, or their thread is missing",
+        DropReason.NOT_NESTED: "they overlap another one of their track without nesting",
+        DropReason.TOO_DEEP: "they are nested more than 512 deep",
+        DropReason.DAMAGED: "they are damaged and cannot be read",
+        DropReason.BAD_ARGUMENTS: "what they refer to is not in the file",
+        DropReason.BAD_DESCRIPTORS: "these descriptions of tracks are damaged or contradict "
+        "earlier ones",
+        DropReason.BAD_SNAPSHOTS: "these snapshots of clocks contradict earlier ones",
+        DropReason.BAD_COMPRESSED: "these compressed packets are damaged: copy the file again",
+        DropReason.NO_BEGIN: "they end in the file but start before it",
+        DropReason.NO_END: "they start in the file but do not end in it",
         DropReason.NOT_ENDED: "the run did not end: it was killed, or its machine went down",
         DropReason.ENDED_WITH: "the run ended with {failure}",
-        DropReason.HOST_NOT_WRITTEN: "the run ended before it was written: accounting is not "
-        "possible",
-        DropReason.KILLED_BEFORE_READ: "the run was killed before what was traced of them was read",
+        DropReason.HOST_NOT_WRITTEN: "the run ended before this file was written, so its time "
+        "cannot be accounted for: record again",
+        DropReason.KILLED_BEFORE_READ: "the run was killed before the operators of these calls "
+        "were read: record again",
         DropReason.CALL_NOT_RETURNED: "the call did not return, so it has no file",
-        DropReason.BRANCH_GUESSED: "the branch of guidance is not recorded: it is a guess",
+        DropReason.BRANCH_GUESSED: "the branch of guidance is not recorded and was guessed",
         DropReason.STEP_NOT_RETURNED: "the call of step {step} did not return, so it has no file",
-        DropReason.NOT_RECORDED: "no operators: what was recorded of the calls was interrupted or "
-        "is not there",
+        DropReason.NOT_RECORDED: "these calls have no operators, because their recording was "
+        "interrupted or is missing: record again",
         DropReason.PROFILER_FAILED: "profile-sd3 failed: {error}",
-        DropReason.OPERATORS_UNREADABLE: "operators could not be read: {error}",
-        DropReason.LAYERS_UNREADABLE: "their layers are called after ONNX nodes, not after "
-        "modules: {error}",
+        DropReason.OPERATORS_UNREADABLE: "their operators could not be read: {error}",
+        DropReason.LAYERS_UNREADABLE: "their layers have the names of ONNX nodes, not of modules: "
+        "{error}",
         DropReason.PROFILE_FULL: "ONNX Runtime's profile was full: trace fewer calls of this "
         "submodule",
-        DropReason.NO_SESSION_RUN: "no operator events: the call did not run its session, or ONNX "
-        "Runtime's profile was full",
-        DropReason.SESSION_NOT_RENEWED: "its profiled session could not be renewed, and later "
-        "calls were not traced ({error})",
+        DropReason.NO_SESSION_RUN: "they have no operators, because they did not run their "
+        "session, or ONNX Runtime's profile was full: trace fewer calls of this submodule",
+        DropReason.SESSION_NOT_RENEWED: "its profiled session could not be renewed ({error}), so "
+        "later calls have no operators",
         DropReason.RUNS_MIXED: "runs of several calls overlapped in one session and cannot be "
-        "told apart",
-        DropReason.SIZE_REACHED: "no operators from {file} on: the run had written the {size} "
-        "bytes that it may (--max-size)",
-        DropReason.PROFILER_IN_USE: "no operators: torch has one profiler a process, and another "
-        "thread's call or another profiler was using it",
-        DropReason.BUFFERS_FULL: "launches of device work that torch.profiler did not record: its "
-        "buffers were full",
-        DropReason.OPERATORS_NOT_ENDED: "operators that had not ended when the session was stopped",
-        DropReason.NO_SESSION_EVENTS: "no operators: another profiler took torch's over, or the "
-        "session ended too early",
-        DropReason.SESSION_UNREADABLE: "no operators: torch's trace could not be written and read "
-        "in the temporary folder",
-        DropReason.SESSION_NOT_CUT: "no operators: torch's trace could not be cut into calls "
-        "({error})",
-        DropReason.CLOSED_ON_OTHER_THREAD: "no operators: the run was closed on another thread "
-        "while this one was being traced, and torch stops its profiler on the thread that it "
-        "records",
-        DropReason.THREAD_ENDED: "no operators: the thread that was being traced has ended",
-        DropReason.REPORTS_TOO_LONG: "rebel.capture_reports() told of more time than the runtime "
+        "distinguished",
+        DropReason.SIZE_REACHED: "calls from {file} on have no operators, because the run had "
+        "reached its {size} bytes: raise --max-size",
+        DropReason.PROFILER_IN_USE: "they have no operators, because torch has one profiler per "
+        "process, and another thread's call or another profiler was using it",
+        DropReason.BUFFERS_FULL: "torch.profiler's buffers were full, so it lost these launches "
+        "of device work: record fewer calls",
+        DropReason.OPERATORS_NOT_ENDED: "they had not ended when the session was stopped",
+        DropReason.NO_SESSION_EVENTS: "they have no operators, because another profiler took "
+        "torch's over, or the session ended too early",
+        DropReason.SESSION_UNREADABLE: "they have no operators, because torch's trace could not "
+        "be written to the temporary folder and read there: check its space",
+        DropReason.SESSION_NOT_CUT: "they have no operators, because torch's trace could not be "
+        "cut into calls ({error})",
+        DropReason.CLOSED_ON_OTHER_THREAD: "they have no operators, because the run was closed on "
+        "another thread: close it on the thread that is recorded, on which alone torch stops its "
+        "profiler",
+        DropReason.THREAD_ENDED: "they have no operators, because the thread that was traced has "
+        "ended",
+        DropReason.REPORTS_TOO_LONG: "rebel.capture_reports() reported more time than the runtime "
         "call took, so the call is shown as measured on the host",
-        DropReason.NO_COMMAND: "the file holds no command",
-        DropReason.COUNTERS_UNDOCUMENTED: "counters are not documented for this producer",
-        DropReason.ARGUMENTS_UNKNOWN: "their Slice Arguments are not of the known form: bytes and "
-        "cycles are unknown",
-        DropReason.AGGREGATE_DIFFERS: "the aggregate holds {whole} {what}, its {files} files "
-        "{parts}",
+        DropReason.NO_COMMAND: "the file contains no command",
+        DropReason.COUNTERS_UNDOCUMENTED: "what these counters mean is not documented for this "
+        "producer",
+        DropReason.ARGUMENTS_UNKNOWN: "their Slice Arguments do not have the known form, so bytes "
+        "and cycles are unknown",
+        DropReason.AGGREGATE_DIFFERS: "the aggregate contains {whole} {what} and its {files} "
+        "files {parts}: give the files of one run",
         DropReason.LAYERS_DIFFER: "they share less than half of their layers with the submodule's "
         "first call: check --pipeline, --steps and --skip, or --run",
-        DropReason.CLOCK_RESTARTS: "the clock of {device} restarts in each file: calls are placed "
-        "end to end, and the time between them is unknown",
-        DropReason.CLOCK_UNALIGNED: "the clock of {device} is unaligned, nothing relates it to "
-        "that of {reference}: {how}, so times do not compare across devices",
-        DropReason.BY_SHARED_CALL: "it is placed by the begin of a call that ran on both",
+        DropReason.CLOCK_RESTARTS: "the clock of {device} restarts in each file, so calls are "
+        "placed end to end, and the time between them is unknown",
+        DropReason.CLOCK_UNALIGNED: "nothing relates the clock of {device} to that of "
+        "{reference}: {how}. Do not compare times across these devices",
+        DropReason.BY_SHARED_CALL: "it is placed by the start of a call that ran on both",
         DropReason.AT_RUN_START: "no order of calls fits it, and its first command is placed at "
         "the run's start",
-        DropReason.BY_ORDER: "it is placed by the order of calls, how far apart they were is "
-        "unknown",
+        DropReason.BY_ORDER: "it is placed by the order of calls, and their distance is unknown",
         DropReason.BY_ORDER_WITHIN: "it is placed by the order of calls, to within "
         "{uncertainty_ns}",
         DropReason.NO_PIPELINE_NAMED: "no pipeline was named, and none that is known fits the "
@@ -333,62 +376,62 @@ SENTENCES: Sentences = {
         "`import`, to other commands with --import pipeline={pipeline}",
         DropReason.LAUNCH_TIMES: "{provider} is asynchronous: the recorded times are those of "
         "launches, and the file does not have the device's work",
-        DropReason.KERNELS_BY_END: "this version of ONNX Runtime wrote when kernels ended: their "
-        "begins are computed from that",
-        DropReason.KERNELS_OF_NO_RUN: "kernels that no session.run, or no device, can be told "
-        "for: left out",
-        DropReason.ENTRIES_CUT: "the file is cut: its whole part was read",
-        DropReason.LAID_END_TO_END: "start times are not in this format: durations, averages over "
-        "inferences, and their order are real, gaps are not; it is shown as one call",
-        DropReason.TIMELINES_APART: "recorded one by one: each is a pipeline call of its own, "
-        "laid behind the one before",
-        DropReason.LAYERS_UNLIKE_TOTAL: "layers take {layers_ns} together, and the file's own "
+        DropReason.KERNELS_BY_END: "this version of ONNX Runtime recorded when kernels ended, and "
+        "their starts are computed from that",
+        DropReason.KERNELS_OF_NO_RUN: "the file does not say which session.run, or which device, "
+        "these kernels belong to",
+        DropReason.ENTRIES_CUT: "the file is cut, and its whole part was read: copy it again, or "
+        "record again",
+        DropReason.LAID_END_TO_END: "start times are not in this format: order and durations "
+        "(averages over inferences) are real, gaps are not, and all of it is shown as one call",
+        DropReason.TIMELINES_APART: "they were recorded one by one, so each is a pipeline call of "
+        "its own, placed after the one before",
+        DropReason.LAYERS_UNLIKE_TOTAL: "layers take {layers_ns} together, but the file's own "
         "total is {total_ns}",
-        DropReason.SHARES_OF_CYCLES: "nodes have cycles and no times: each was given its share of "
-        "the accelerator's time, in the order of the file; threads that worked at the same time "
-        "are not distinguished",
-        DropReason.EXECUTIONS_IN_ORDER: "the file does not say when executions began: they are "
-        "laid one after another",
+        DropReason.SHARES_OF_CYCLES: "nodes have cycles and no times, so each was given its share "
+        "of the accelerator's time, in the order of the file; threads that worked at the same "
+        "time are not distinguished",
+        DropReason.EXECUTIONS_IN_ORDER: "the file does not say when executions started, so they "
+        "are placed one after another",
         DropReason.UNITS_ONLY: "a summary lists only the costliest of {nodes} nodes: also give "
         "the profile as CSV. Its threads last from their first to their last cycle; they worked "
         "for {used} of the time",
         DropReason.UNIT_USED: "{name} {share}",
-        DropReason.ONE_COLUMN: "one of {measurements} measurements in the file: choose by "
-        "--import device=…, runtime=… and precision=…",
+        DropReason.ONE_COLUMN: "one of {measurements} measurements in the file is shown: choose "
+        "another one by --import device=…, runtime=… and precision=…",
         DropReason.MEDIAN_LATENCY: "the call is as long as the median latency of all inferences, "
-        "its layers are those of the last one",
+        "and its layers are those of the last one",
         DropReason.STEPS_UNKNOWN: "each component was measured once: how often a pipeline calls "
         "it is not known, so this is no end-to-end time; for a diffusion model give --import "
         "steps=N and --import guidance=SCALE",
         DropReason.STEPS_GIVEN: "each component was measured once, and the pipeline is made of "
-        "these times, with {steps} steps and {passes} passes a step; what lies between them is "
-        "not in it",
-        DropReason.EVERY_NTH: "one of {rate} requests was recorded: concurrency and use of models "
-        "are those of what was recorded",
-        DropReason.RATE_UNTOLD: "a server records one of so many requests, and the file does not "
-        "tell how many: concurrency and use of models are those of what was recorded (--import "
-        "rate=N says it)",
-        DropReason.REQUESTS_INCOMPLETE: "requests whose record, or that of a part or caller, is "
-        "not whole are left out: {requests}",
+        "these times, with {steps} steps and {passes} passes per step; time between them is "
+        "unknown",
+        DropReason.EVERY_NTH: "one of {rate} requests was recorded, so concurrency and use of "
+        "models are those of the recorded ones",
+        DropReason.RATE_UNTOLD: "the server may have recorded only one of several requests, and "
+        "the file does not say of how many: if so, give --import rate=N, because concurrency and "
+        "use of models are those of the recorded ones",
+        DropReason.REQUESTS_INCOMPLETE: "requests are left out if their record, or that of a part "
+        "or caller, is incomplete: {requests}",
         DropReason.REQUESTS_NOT_COMPUTED: "requests for which no model computed, such as those "
         "answered from the response cache, are left out: {requests}",
-        DropReason.REQUESTS_IN_ORDER: "the file does not say when requests began: they are laid "
-        "one after another",
+        DropReason.REQUESTS_IN_ORDER: "the file does not say when requests started, so they are "
+        "placed one after another",
         DropReason.STAGES_OVERLAP: "stages take longer together than the request, so they ran "
-        "side by side; when each began is not told",
-        DropReason.NO_STAGE_TIMES: "nothing tells how long a stage of these took: left out",
+        "concurrently; when each started is not recorded",
+        DropReason.NO_STAGE_TIMES: "the file has no time of any of their stages",
         DropReason.WITHOUT_OPERATIONS: "the file has times of stages and none of operations",
-        DropReason.BEGIN_BY_NAME: "files' names tell to within {within_ns} when each session "
-        "began, and nothing else relates their clocks: calls of different sessions may be off by "
-        "that",
-        DropReason.COUNTERS_OF_ANOTHER_RUN: "hardware counters are another run than the trace "
-        "beside them: import the file alone",
-        DropReason.TOLD_IN_ANOTHER_FORM: "left out: a file that tells more of the same run lies "
-        "beside it",
+        DropReason.BEGIN_BY_NAME: "only the files' names say when each session started, to within "
+        "{within_ns}: calls of different sessions may be off by that",
+        DropReason.COUNTERS_OF_ANOTHER_RUN: "hardware counters are of another run than the trace "
+        "beside them: import their file alone to see them",
+        DropReason.TOLD_IN_ANOTHER_FORM: "it was not read, because a file with more about the "
+        "same run is beside it",
         DropReason.ORDER_UNKNOWN: "no call is labelled, because the order of calls is unknown on "
         "devices without a common clock: import the numbered files",
-        DropReason.FLOWS_BETWEEN_CALLS: "dependencies between runtime calls have no place: those "
-        "within a call are kept",
+        DropReason.FLOWS_BETWEEN_CALLS: "dependencies between runtime calls cannot be shown; "
+        "those within a call are kept",
         DropReason.NOT_LABELLED: "no call is labelled ({found}): {advice}",
         DropReason.FILES_FOUND: "files: {files}",
         DropReason.CALLS_IN_FILE: "runtime calls in one file: {calls}",
@@ -408,10 +451,10 @@ SENTENCES: Sentences = {
         DropReason.SKIP_EARLIER: "--skip {files}, where the runtimes were called so often before "
         "it",
         DropReason.RANKS_NOT_GIVEN: "traces of {given} of the job's {size} ranks were given: give "
-        "all to see what the others did, and whom they kept waiting",
+        "all to see what the others did, and which ones they kept waiting",
         DropReason.RANK_UNALIGNED: "fewer than three collectives relate the clock of rank {rank} "
-        "to that of rank {reference}: it has a timeline of its own, so times do not compare "
-        "across ranks",
+        "to that of rank {reference}, so it has a timeline of its own: do not compare times "
+        "across these ranks",
         DropReason.COPY_ALL: "copy all files, and give the run in which they were written",
     },
     CallsFrom: {
@@ -595,7 +638,7 @@ def worst_drop_fact(analysis: Analysis) -> Fact:
         return fact
     worst = next((drop for drop in drops if drop.kind.has_missing_time), drops[0])
     what = label(worst.kind)
-    note = _extent(worst)["detail"]
+    note = worded_note(worst.detail)
     if worst.kind.has_missing_time:
         what = said("{kind} in {where}", kind=what, where=worst.where)
         note = said("{what}; not everything that ran is in the figures", what=note)
@@ -614,9 +657,8 @@ def missing_lines(drops: Sequence[Drop]) -> Iterator[str]:
             "Everything that was executed is here, but some of it is doubtful or not broken down."
         )
     for drop in drops:
-        yield said(
-            "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)
-        )
+        line = "{kind} in {where}: {number} {unit}. {detail}"
+        yield said(line, kind=label(drop.kind), **_extent(drop)).changed(_capital)
 
 
 def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
@@ -625,7 +667,28 @@ def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
         yield label(drop.kind), said("{where}: {number} {unit}. {detail}", **_extent(drop))
 
 
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def _extent(drop: Drop) -> dict[str, str]:
-    number = count(drop.count) if drop.count >= 0 else said("unknown")
-    detail = worded_note(drop.detail)
-    return {"where": drop.where, "number": number, "unit": drop.unit, "detail": detail}
+    number = count(drop.count) if drop.count >= 0 else said("an unknown number of")
+    unit = drop.unit.removesuffix("s") if drop.count == 1 else drop.unit
+    return {"where": drop.where, "number": number, "unit": unit, "detail": in_full(drop)}
+
+
+def in_full(drop: Drop) -> str:
+    """Return whole sentences: what happened, and what the reader must do about it, if anything."""
+    happened = sentence(worded_note(drop.detail))
+    missing, reason = drop.kind.has_missing_time, drop.detail.code
+    if reason in _ADVISING:
+        return happened
+    if drop.kind is DropKind.ABORTED_RUN:
+        rest = said("Record again for what came after that.")
+    elif reason is DropReason.PROFILER_FAILED:
+        rest = said("Please report this message.")
+    elif missing:
+        rest = said("Figures leave these out; record again if they are many.")
+    else:
+        rest = said("Nothing needs to be done.")
+    return joined(" ", [happened, rest])

@@ -77,8 +77,8 @@ def test_the_report_says_from_where(whole, tmp_path):
     said = [told(drop) for drop in run.info.drops]
     assert said
     for text in said:
-        assert text.startswith("no operators from ")
-        assert text.endswith("bytes that it may (--max-size)")
+        assert text.startswith("calls from ")
+        assert text.endswith("bytes: raise --max-size")
 
 
 @pytest.mark.parametrize("given", ["nothing", "", 0, -1, True, "1 XB"])

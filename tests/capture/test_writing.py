@@ -420,7 +420,7 @@ def test_operators_that_cannot_be_read_cost_nothing_else(tmp_path: Path) -> None
     run = profiler.load(session.close())
     assert len(run.calls) == 9
     assert [(drop.kind, drop.where, told(drop)) for drop in run.drops] == [
-        ("untraced_call", "transformer", "operators could not be read: 'ph'")
+        ("untraced_call", "transformer", "their operators could not be read: 'ph'")
     ]
 
 

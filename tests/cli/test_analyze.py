@@ -247,7 +247,9 @@ def test_cut_file_is_reported_and_then_an_error(bundle, capsys):
     """The report with the drop, then file, offset and recommendation."""
     path = bundle / "001_transformer.step000.pb"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"step000.pb is not whole \(cut or damaged at byte \d"):
+    with pytest.raises(
+        InputError, match=r"step000.pb is not whole \(the file is cut or damaged at byte \d"
+    ):
         analyze(AnalyzeOptions(path=bundle))
     out = capsys.readouterr().out
     assert "truncated file in 001_transformer.step000.pb" in out
@@ -261,7 +263,7 @@ def test_cut_single_trace_names_itself(bundle, capsys):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError) as caught:
         analyze(AnalyzeOptions(path=path, no_html=True))
-    assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
+    assert str(caught.value).startswith(f"{path} is not whole (the file is cut or damaged at byte ")
 
 
 def test_cut_merged_trace_is_told(bundle, capsys):
@@ -272,7 +274,7 @@ def test_cut_merged_trace_is_told(bundle, capsys):
     path.write_bytes(path.read_bytes()[:-9])
     analyze(AnalyzeOptions(path=bundle, no_html=True, full=True))
     out = " ".join(capsys.readouterr().out.split())
-    assert f"damaged copy in merged.pb: 9 bytes. has {size - 9:,} of {size:,} bytes" in out
+    assert f"Damaged copy in merged.pb: 9 bytes. The file has {size - 9:,} of {size:,} bytes" in out
     assert "`profile-sd3 merge` rebuilds it" in out
     merge_bundle(bundle)
     assert not load(bundle).drops
@@ -286,7 +288,7 @@ def test_call_file_that_is_cut_before_its_call_ends(bundle, tmp_path, beside):
     path.write_bytes(whole.read_bytes()[:200])
     with pytest.raises(InputError) as caught:
         analyze(AnalyzeOptions(path=path, no_html=True))
-    assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
+    assert str(caught.value).startswith(f"{path} is not whole (the file is cut or damaged at byte ")
 
 
 def test_the_newest_run_with_calls(bundle, capsys):
@@ -302,7 +304,7 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
     (bundle / "003_vae.decode.pb").unlink()
     with pytest.raises(InputError, match=r"step000.pb is missing, .* \(and 1 more\)$"):
         analyze(AnalyzeOptions(path=bundle, no_html=True, full=True))
-    assert capsys.readouterr().out.count("\nmissing file in ") == 2
+    assert capsys.readouterr().out.count("\nMissing file in ") == 2
 
 
 def test_drops_without_damage_are_no_error(tmp_path, capsys):
@@ -313,7 +315,7 @@ def test_drops_without_damage_are_no_error(tmp_path, capsys):
             path=write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True, full=True
         )
     )
-    assert "untraced call in run: 1 calls. the call did not return" in capsys.readouterr().out
+    assert "Untraced call in run: 1 call. The call did not return." in capsys.readouterr().out
 
 
 def test_foreign_trace_has_no_call(tmp_path, capsys):

@@ -41,7 +41,7 @@ def test_a_killed_run_is_analyzed(cli, killed: Path) -> None:
     """The report of what is there, which says what is missing; exit code 0."""
     code, out, err = cli("analyze", killed, "--no-html", "--full")
     assert (code, err) == (0, "")
-    assert "missing file in host.pb" in out
+    assert "Missing file in host.pb" in out
     assert "transformer" in out
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("diffusers", reason="needs the torch extra")
 pytestmark = pytest.mark.torch
 
 HERE = Path(__file__).parent
-GUESS = "the branch of guidance is not recorded: it is a guess"
+GUESS = "the branch of guidance is not recorded and was guessed"
 
 
 def test_doubled_latents(scripts):

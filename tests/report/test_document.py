@@ -145,7 +145,9 @@ def test_values_are_those_of_the_analysis():
     assert [row["total_ns"] for row in found["operators"]] == [300, 230, 80, 70, 70, 10]
     assert found["calls"][0]["start_ns"] == 1_800_000_000_000_000_010
     assert found["drops"][0]["detail"] == [{"code": "cut_or_damaged", "at": 9, "size": 16}]
-    assert found["drops"][0]["detail_text"] == "cut or damaged at byte 9 of 16"
+    assert found["drops"][0]["detail_text"] == (
+        "the file is cut or damaged at byte 9 of 16: copy it again, or record again"
+    )
 
 
 def test_all_operators_are_in_it():

@@ -10,11 +10,14 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.dropped_data import missing_lines
 from profiler.report import header_html, timeline_of
 from profiler.report.html.page import shapes_json
 from profiler.report.html.tables import busy_json, icicle_json, strip_json
+from profiler.text import Note
 from profiler.tools.sources import load
 from profiler.trace import Drop, DropKind
+from profiler.trace.events import DropReason
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.kineto.traces import Trace
 from tests.report.generated import write_generated_bundle
@@ -93,6 +96,49 @@ def test_bookkeeping_stands_out_only_where_something_is_wrong():
     assert text.count('role="alert"') == 1
     assert text.index("Lost data") < text.index("Profiling overhead")
     assert "cut: copy it again" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "values", "expected"),
+    [
+        (
+            DropKind.DROPPED_EVENTS,
+            DropReason.NO_TIME,
+            {},
+            (
+                "They have no time, or one before 1970. Figures leave these out; record again if "
+                "they are many."
+            ),
+        ),
+        (
+            DropKind.ESTIMATED_TIMES,
+            DropReason.EXECUTIONS_IN_ORDER,
+            {},
+            (
+                "The file does not say when executions started, so they are placed one after "
+                "another. Nothing needs to be done."
+            ),
+        ),
+        (
+            DropKind.TRUNCATED_FILE,
+            DropReason.CUT_SHORT,
+            {"at": 7, "size": 9},
+            "The file ends at byte 7 of 9: copy it again.",
+        ),
+        (
+            DropKind.ABORTED_RUN,
+            DropReason.ENDED_WITH,
+            {"failure": "SIGTERM"},
+            "The run ended with SIGTERM. Record again for what came after that.",
+        ),
+    ],
+)
+def test_a_drop_says_what_must_be_done(kind, reason, values, expected):
+    """Each line about missing data ends in whole sentences: what happened, and what to do."""
+    drop = Drop(kind, "a.pb", 2, "events", Note.of(reason, **values))
+    _, line = missing_lines([drop])
+    text = str(line).replace("\N{NO-BREAK SPACE}", " ")
+    assert text.endswith(f"2 events. {expected}")
 
 
 def test_names_of_the_run_are_escaped():

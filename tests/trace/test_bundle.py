@@ -263,7 +263,10 @@ def test_rebuild_says_which_files_are_lost(tmp_path: Path) -> None:
         ("missing_file", "call 0, 1"),
     }
     (gap,) = [drop for drop in manifest.info.drops if drop.kind == "missing_file"]
-    assert (gap.count, told(gap)) == (2, "no readable file of call 0, 1")
+    assert (gap.count, told(gap)) == (
+        2,
+        "the files of these calls are missing or cannot be read: copy them again (calls 0, 1)",
+    )
 
 
 def test_merge_refuses_what_is_no_run(tmp_path: Path) -> None:

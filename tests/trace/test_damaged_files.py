@@ -176,5 +176,9 @@ def test_damage_within_a_packet(part: str) -> None:
     damaged = whole.replace(inner, b"\xff" * len(inner))
     assert damaged != whole
     data = _WHOLE.replace(whole, damaged)
-    drops = [drop for drop in read_bytes(data).drops if told(drop) == "damaged"]
+    drops = [
+        drop
+        for drop in read_bytes(data).drops
+        if told(drop) == "they are damaged and cannot be read"
+    ]
     assert [(drop.kind, drop.count) for drop in drops] == [("dropped_events", 1)]

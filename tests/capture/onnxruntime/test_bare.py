@@ -371,6 +371,6 @@ def test_a_model_in_ort_format(scripts):
     assert ran(ended.bundle) == [call(1), call(2), call(3), call(4, "model")]
     (file, kind), (made, same) = [(told, kind) for kind, told in drops(ended.bundle)]
     assert kind == same == "doubtful_label"
-    beginning = "their layers are called after ONNX nodes, not after modules: "
+    beginning = "their layers have the names of ONNX nodes, not of modules: "
     assert file.startswith(f"{beginning}gather.ort is not a readable ONNX model (")
     assert made.startswith(f"{beginning}the session's model is not a readable ONNX model (")

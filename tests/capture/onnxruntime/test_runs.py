@@ -104,7 +104,7 @@ def test_a_call_of_several_runs_or_none(tmp_path):
     ]
     (drop,) = profiler.load(run.path).drops
     assert (drop.kind, drop.count) == ("untraced_call", 1)
-    assert told(drop).startswith("no operator events: the call did not run its session")
+    assert told(drop).startswith("they have no operators, because they did not run their session")
 
 
 def in_threads(*targets):

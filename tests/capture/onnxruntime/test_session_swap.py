@@ -127,9 +127,8 @@ def test_a_session_that_cannot_be_renewed(tmp_path):
     untraced = (*call_on("text_encoder", 3)[:2], [])
     assert ran(run.path) == [call_on("text_encoder", 1), call_on("text_encoder", 2), untraced]
     drop, layers = profiler.load(run.path).drops
-    assert told(layers).startswith(
-        "their layers are called after ONNX nodes"
-    )  # the file is no model meanwhile
+    # the file is no model meanwhile
+    assert told(layers).startswith("their layers have the names of ONNX nodes")
     assert (drop.kind, drop.count) == ("untraced_call", -1)
     assert told(drop).startswith("its profiled session could not be renewed")
 

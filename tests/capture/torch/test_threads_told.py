@@ -66,7 +66,7 @@ def test_each_call_of_several_threads_has_its_operators_or_is_told(tmp_path: Pat
     drops = [drop for drop in loaded.info.drops if drop.kind == "untraced_call"]
     assert sum(drop.count for drop in drops) == THREADS * CALLS - len(traced)
     assert {drop.where for drop in drops} <= {"transformer"}
-    assert all("no operators: " in told(drop) for drop in drops)
+    assert all("they have no operators, because " in told(drop) for drop in drops)
     code, out, _ = cli("analyze", run.path, "--no-html", "--full")
     assert code == 0
     text = " ".join(out.split())

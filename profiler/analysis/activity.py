@@ -286,6 +286,18 @@ def _waits_between_calls(of: Inputs, devices: Sequence[DeviceGaps]) -> Iterator[
             yield None, str(stage[0]), None, str(WaitCause.HOST), length
 
 
+def adds_up(activity: pl.DataFrame, bars: pl.DataFrame, keys: Sequence[str]) -> bool:
+    """Whether `activity` explains each of `bars` (`keys` and elapsed_ns): the rows add up to its
+    length, and at least some are work with a role."""
+    if activity.is_empty() or bars["elapsed_ns"].has_nulls():
+        return False
+    if not (activity["what"] == Activity.WORK.value).any():
+        return False
+    sums = activity.group_by(keys).agg(together=pl.col("elapsed_ns").sum())
+    found = bars.select(*keys, "elapsed_ns").join(sums, on=keys, how="left")
+    return bool((found["elapsed_ns"] == found["together"].fill_null(0)).all())
+
+
 # --- What devices did in a stage in which calls ran on several at the same time: of each device
 # when it worked and what it waited for, as the tables of devices and of idle time have it.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import polars as pl
 
-from profiler.analysis.activity import activity_of_devices
+from profiler.analysis.activity import activity_of_devices, adds_up
 from profiler.analysis.commands import times_recorded
 from profiler.analysis.document import Figure, Part, SectionGroup, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES, work_in_no_call
@@ -319,11 +319,21 @@ def calls_overlap(analysis: Analysis) -> bool:
 def stages_figure(analysis: Analysis) -> Figure:
     """Return the figure of what devices did in each stage, the mean over devices if calls ran on
     several at once; or of its calls, host work and idle time if that is not known."""
-    stages, activity = analysis.stages, analysis.activity
-    apart = stages["elapsed_ns"].sum() == activity["elapsed_ns"].sum()
-    of_devices = None if apart else activity_of_devices(analysis.inputs)
-    data = (stages, analysis.calls, analysis.accounting, activity, of_devices)
+    data = (analysis.stages, analysis.calls, analysis.accounting, _divided(analysis))
     return Figure("stages", "stages", data)
+
+
+def _divided(analysis: Analysis) -> tuple[pl.DataFrame, int] | None:
+    """Return what devices did in each stage, and the number of devices to take the mean of; None if
+    it does not add up to the stages."""
+    stages, activity = analysis.stages, analysis.activity
+    if adds_up(activity, stages, ["stage"]):
+        return activity, 1
+    if stages["elapsed_ns"].sum() == activity["elapsed_ns"].sum():
+        return None
+    found, devices = activity_of_devices(analysis.inputs)
+    times = stages.with_columns(pl.col("elapsed_ns") * devices)
+    return (found, devices) if devices > 1 and adds_up(found, times, ["stage"]) else None
 
 
 def _stages(analysis: Analysis) -> Iterator[Part]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from profiler.analysis.activity import adds_up
 from profiler.analysis.document import IDLE, SERIES, TEXT, Theme
 from profiler.analysis.result import StepSummary
 from profiler.analysis.step_matrix import Matrix
@@ -21,7 +22,6 @@ from profiler.report.charts.style import (
     Bar,
     Chart,
     Unit,
-    adds_up,
     draws,
     escaped,
     layout,

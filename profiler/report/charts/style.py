@@ -442,18 +442,6 @@ _FILLS: dict[Activity | OfDevice, tuple[Colour, str]] = {  # colour, and the lin
 }
 
 
-def adds_up(activity: pl.DataFrame, bars: pl.DataFrame, keys: Sequence[str]) -> bool:
-    """Whether `activity` explains each of `bars` (`keys` and elapsed_ns): the rows add up to its
-    length, and at least some are work with a role."""
-    if activity.is_empty() or bars["elapsed_ns"].has_nulls():
-        return False
-    if not (activity["what"] == Activity.WORK.value).any():
-        return False
-    sums = activity.group_by(keys).agg(together=pl.col("elapsed_ns").sum())
-    found = bars.select(*keys, "elapsed_ns").join(sums, on=keys, how="left")
-    return bool((found["elapsed_ns"] == found["together"].fill_null(0)).all())
-
-
 class Bar(Struct, frozen=True):
     """One bar: the `key` of its rows, its name in texts, its length, and what a click selects."""
 

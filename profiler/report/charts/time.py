@@ -31,7 +31,6 @@ from profiler.report.charts.style import (
     HOVER,
     Bar,
     Chart,
-    adds_up,
     bars,
     bars_layout,
     dash_of,
@@ -492,20 +491,17 @@ def stages(
     frame: pl.DataFrame,
     calls: pl.DataFrame,
     account: Accounting,
-    activity: pl.DataFrame,
-    of_devices: tuple[pl.DataFrame, int] | None,
+    divided: tuple[pl.DataFrame, int] | None,
     theme: Theme = "light",
 ) -> Chart:
-    """Draw one bar per stage: device activity, if it adds up to the stage, or the mean over several
-    devices; else its submodules' calls, the host work between them, and idle time.
+    """Draw one bar per stage: `divided` by what devices did, the mean over several devices; else
+    its submodules' calls, the host work between them, and idle time.
 
     Submodules are shown separately if their calls do not overlap; otherwise the calls are one part.
     """
     rows = list(frame.iter_rows(named=True))
-    if adds_up(activity, frame, ["stage"]):
-        return _divided_stages(rows, activity, 1, theme)
-    if of_devices is not None and _are_of_stages(frame, *of_devices):
-        return _divided_stages(rows, *of_devices, theme)
+    if divided is not None:
+        return _divided_stages(rows, *divided, theme)
     if account.calls_outside:
         calls = calls.filter(pl.col("pipeline") >= 0)
     # Colours by all submodules of the run, so that a selection does not change them.
@@ -528,12 +524,6 @@ def stages(
         submodule = None if name in _FIXED else name
         data.append(picking(trace, ({"stage": stage, "submodule": submodule} for stage in values)))
     return {"data": data, "layout": _stages_layout(rows, totals, theme)}
-
-
-def _are_of_stages(frame: pl.DataFrame, activity: pl.DataFrame, devices: int) -> bool:
-    """Whether the activity of the devices adds up to each stage's time on every device."""
-    times = frame.with_columns(pl.col("elapsed_ns") * devices)
-    return devices > 1 and adds_up(activity, times, ["stage"])
 
 
 def _divided_stages(

@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.stages import stages_figure
+from profiler.analysis import ReportInput, extent
+from profiler.analysis.stages import SECTION, stages_figure
 from profiler.analysis.steps import steps_figure
 from profiler.report import draw
 from profiler.tools.sources import load
@@ -88,12 +89,34 @@ def test_bars_of_devices_at_once_are_their_mean():
     there = Command(1, "cuda:1", "s", "compute", "blocks.0.attn.to_q", 200, 600)
     commands = [kernel(0, 100, 400), there, kernel(2, 600, 900, "blocks.0.norm1")]
     spans = [make_span("pipeline", "p", 0, 1000), make_span("stage", "denoise", 0, 1000)]
-    chart = draw(stages_figure(asked(make_run(calls, commands, spans))), "light")
+    analysis = asked(make_run(calls, commands, spans))
+    chart = draw(stages_figure(analysis), "light")
+    assert [title for title, drawn, _ in stage_parts(analysis) if drawn] == [
+        "Stages: what devices did"
+    ]
     assert chart["layout"]["xaxis"]["title"]["text"] == "µs per device, mean of 2"
     drawn = {str(one["name"]): round(1000 * sum(one["x"])) for one in chart["data"]}
     assert drawn["qkv_projection"] == (300 + 600) / 2
     assert drawn["norm"] == 300 / 2
     assert sum(drawn.values()) == 1000
+
+
+def stage_parts(analysis):
+    """Title, whether there is a chart, and whether there is a table, of each part about stages."""
+    parts = SECTION.parts(ReportInput(analysis, *extent(analysis.inputs.run)))
+    found = [part for part in parts if part.title.startswith("Stages:")]
+    return [(str(one.title), one.figure is not None, one.table is not None) for one in found]
+
+
+def test_the_heading_says_what_is_drawn():
+    """Calls without operators are drawn beside the table of calls, under its heading; what a device
+    did has one of its own."""
+    calls = [make_call(0, "unet", 0, 400, device="cuda:0")]
+    spans = [make_span("pipeline", "p", 0, 500), make_span("stage", "denoise", 0, 500)]
+    both = "Stages: calls, host work between them, idle"
+    assert stage_parts(asked(make_run(calls, [], spans))) == [(both, True, True)]
+    worked = stage_parts(asked(make_run(calls, [kernel(0, 100, 400)], spans)))
+    assert worked == [("Stages: what devices did", True, False), (both, False, True)]
 
 
 @needs_corpus

@@ -104,7 +104,7 @@ def test_headings_are_the_same_in_the_same_order(page: Body, terminal: Recording
     assert len(printed) > 8
     missing = [heading for heading in headings if heading not in printed]
     assert [heading for heading in headings if heading in printed] == printed
-    figures = {"Operators by step", "How long kernels take"}
+    figures = {"Operators by step", "How long kernels take", "Stages: what devices did"}
     assert all(one in figures or one.startswith("Roles by block") for one in missing), missing
 
 

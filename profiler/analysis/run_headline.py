@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis.activity import Activity
 from profiler.analysis.collectives import exposed_shares, work_shares
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.document import Fact
@@ -30,6 +31,8 @@ from profiler.trace.manifest_fields import CallsFrom
 
 _MOST = 3  # of parts, and of devices that are named
 _MOSTLY = 0.5  # of the operators' time: what has a role
+_ROLE = 0.1  # share of the largest role, if roles are named
+_NO_NEWS = ("other", "collective")  # roles: unknown, and what the headline says before
 _PART = 0.02  # share of a submodule that is named
 _NEARLY_ALL = 0.985  # share of a submodule that is no news
 _AT_ONCE = 1.02  # sum of shares: more is no rounding, submodules ran at the same time
@@ -96,6 +99,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         _ranks(analysis),
         "" if unknown or unnamed else _submodules(account, total),
     ]
+    if parts[0] and not any(parts[1:]):
+        parts.append(_roles_of_run(analysis))
     parts = [part for part in parts if part]
     if not parts and not unknown and not times_recorded(info):
         parts = [part for part in (_around(analysis, total), _roles(analysis)) if part]
@@ -357,6 +362,27 @@ def _roles(analysis: Analysis) -> str:
         return ""
     (name, share), *others = shares[:_MOST]
     first = said("{role} takes {share} of the operators' time", role=name, share=percent(share))
+    return _with_others(first, others)
+
+
+def _roles_of_run(analysis: Analysis) -> str:
+    """`"attention takes 44 %, data movement 15 %"` of the time of the devices; "" if that is little
+    or most of their work has no role, and of a selection."""
+    account, rows = analysis.accounting, [row for some, _ in _groups(analysis) for row in some]
+    total = (account.wall_ns or account.end_to_end_ns) * len(rows)
+    if analysis.run.selection or not total:
+        return ""
+    work = analysis.activity.filter(pl.col("what") == Activity.WORK.value)
+    sums = work.group_by("role").agg(pl.col("elapsed_ns").sum()).drop_nulls().iter_rows()
+    shares = {str(role): length / total for role, length in sums}
+    busy = sum(row["utilization"] for row in rows) / len(rows)
+    known = [(one.replace("_", " "), shares[one]) for one in shares if one not in _NO_NEWS]
+    found = sorted(known, key=lambda part: (-part[1], part[0]))[:_MOST]
+    enough = sum(share for _, share in known) >= _MOSTLY * busy
+    if not found or found[0][1] < _ROLE or not enough or sum(shares.values()) > _AT_ONCE * busy:
+        return ""
+    (name, share), *others = found
+    first = said("{name} takes {share}", name=name, share=percent(share))
     return _with_others(first, others)
 
 

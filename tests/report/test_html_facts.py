@@ -113,6 +113,25 @@ def test_headline_of_one_submodule():
     )
 
 
+def test_headline_of_what_takes_all():
+    """A submodule that takes all is no news: roles are named, of the same time as what the devices
+    did, the sum of both devices."""
+    devices = ("cuda:0", "cuda:1")
+    calls = [make_call(i, "whole", 0, 100, device=name) for i, name in enumerate(devices)]
+    commands = []
+    for number, device in enumerate(devices):
+        place = (number, device, "stream 7", "compute")
+        commands.append(Command(*place, "blocks.0.attn", 0, 50 + 10 * number, "SDPA"))
+        commands.append(Command(*place, "blocks.0.norm1", 60, 20))
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    analysis = analyze(make_run(calls, commands, spans))
+    text = plain(headline(analysis, 100))
+    assert "2 GPUs compute 70 % to 80 %" in text
+    assert text.endswith(f"; attention takes {(50 + 60) // 2} %, norm {(20 + 20) // 2} %")
+    chosen = analyze(make_run(calls, commands, spans), Selection(device=("cuda:0",)))
+    assert "attention" not in headline(chosen, 100)
+
+
 def test_headline_of_many_devices():
     """Of several devices it says how busy the least and the most are."""
     devices = [f"rbln:{number}" for number in range(4)]
@@ -244,7 +263,7 @@ def test_drops_name_their_kind_once():
     """The provenance has the kind of a drop beside what it says of it, not in it."""
     dropped = Drop(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", why("cut"))
     assert groups_of(tiny_run(drops=(dropped,)))["Lost data"] == {
-        "truncated file": "a.pb: 10 bytes. cut"
+        "truncated file": "a.pb: 10 bytes. Cut."
     }
 
 

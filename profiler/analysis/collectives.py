@@ -107,7 +107,7 @@ def _exposed_collectives(found: Finding) -> Words:
     if late:
         title = said(
             "Collectives on {device} are exposed for {exposed_share} of the run; without them "
-            "launches would come as late"
+            "launches would be just as late"
         )
     if on_several(found):
         many = {
@@ -122,7 +122,7 @@ def _exposed_collectives(found: Finding) -> Words:
         if late:
             title = said(
                 "Collectives on {devices} are exposed for {share} of the run; without them "
-                "launches would come as late",
+                "launches would be just as late",
                 **many,
             )
     caveat = _WAITED if "waited_ns" in found.evidence else _MAY_WAIT

@@ -642,6 +642,8 @@ def worst_drop_fact(analysis: Analysis) -> Fact:
     if worst.kind.has_missing_time:
         what = said("{kind} in {where}", kind=what, where=worst.where)
         note = said("{what}; not everything that ran is in the figures", what=note)
+    elif worst.detail.code not in _ADVISING:
+        note = said("{what}; nothing needs to be done", what=note)
     if len(drops) > 1:
         what = said("{first} and {more} more", first=what, more=count(len(drops) - 1))
     return replace(fact, value=what, note=note)

@@ -206,7 +206,10 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     if not ladder.rungs:
         if ladder.refused is None or not opening.advice:
             return opening
-        why = said("not replayed: {why}", why=worded_note(ladder.refused))
+        why = said(
+            "gains are upper bounds, not outcomes of a replay: {why}",
+            why=worded_note(ladder.refused),
+        )
         return replace(opening, advice_notes=(*opening.advice_notes, why))
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)
@@ -314,7 +317,9 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
             notes=tuple(notes),
         )
     if ladder.left:
-        why = "" if ladder.refused is None else sentence(worded_note(ladder.refused))
+        why: str = ""
+        if ladder.refused is not None:
+            why = said("This run is not replayed: {why}.", why=worded_note(ladder.refused))
         yield Part(
             said("Without a number: not replayed"),
             lead=why,

@@ -223,7 +223,7 @@ export class DevicesStrip extends FirstCanvas {
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.frame, say("not recorded"), "dotted"]);
     if (this.items.some((item) => this.picks(item).submodule === null)) found.push([palette.page.frame, say("no call"), "framed"]);
     if (this.devices.some((device) => device.inside)) {
-      found.push([palette.page.busy, say("in operators (when is not known)")], [palette.page.frame, say("outside of operators"), "lined"]);
+      found.push([palette.page.busy, say("in operators (start times not recorded)")], [palette.page.frame, say("outside of operators"), "lined"]);
     }
     const { before } = page.strip;
     if (before) found.push([null, say("before: {name}, {time}", { name: before.name, time: format.duration(before.duration) })]);

@@ -296,7 +296,8 @@ def _merged(side: _Side, of: _Of) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    text = "" if value is None else " ".join(str(value).split())
+    values = value if isinstance(value, tuple) else () if value is None else (value,)
+    text = " ".join(", ".join(map(str, values)).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

@@ -181,7 +181,8 @@ def _changed_operations(comparison: Comparison, shown: int, *, once: bool) -> Pa
 
 
 def _alone(comparison: Comparison) -> Iterator[str]:
-    """Yield a line on what only one side has, for each side."""
+    """Yield a line on what only one side has, for each side: its largest part with its time. Others
+    may contain it (a stage, its steps), so times are not added up."""
     for side in Side:
         rows = words.only_in(comparison.metrics, side)
         nodes = comparison.nodes.filter(pl.col(f"{side.other}_ns").is_null())
@@ -194,11 +195,11 @@ def _alone(comparison: Comparison) -> Iterator[str]:
         first, others = rows["what"][0], len(rows) - 1
         more = said(" and {others}", others=counted(others, "other")) if others else ""
         yield said(
-            "{only}: {name}{more}, {time}",
+            "{only}: {name}, {time}{more}",
             only=label(side.alone),
             name=first,
             more=more,
-            time=duration(int(rows["ns"].sum())),
+            time=duration(int(rows["ns"][0])),
         )
 
 

@@ -10,15 +10,19 @@ import pytest
 from rich.console import Console
 
 from profiler.compare import check_gate
+from profiler.compare import text as words
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.compare.side_by_side import ROOMS, brief_report
+from profiler.compare.tables import Side
 from profiler.compare.text import rates, why
 from profiler.report import LINES
 from profiler.report.terminal import print_brief
+from profiler.text import duration
 from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
+from tests.runs import make_call, make_run, make_span
 
 SAMPLES = (
     "torch_pairs/*h100.json.gz",
@@ -163,3 +167,19 @@ def test_one_run_each_is_told_and_takes_few_lines():
     assert "for i in 1 2 3 4 5; do profile-sd3 record" in text
     several = _brief(compared([steps_run(BASE)] * 2, [steps_run(SLOWER)] * 2))
     assert "One run each" not in " ".join(several)
+
+
+def test_what_one_side_alone_has_is_not_added_up():
+    """The stage and the branch of the base contain its steps, which the new side has not either:
+    the line has the time of the stage, which is all of the run, and counts the others."""
+    whole = sum(BASE)
+    call = make_call(0, "transformer", 0, whole, stage="run", pipeline=0)
+    new = make_run([call], [], [make_span("pipeline", "Pipe", 0, whole, pipeline=0)])
+    found = compared([steps_run(BASE)], [new])
+    alone = words.only_in(found.metrics, Side.BASE)
+    assert alone["ns"].sum() > whole
+    (line,) = (line for line in _brief(found) if line.startswith("only in base: "))
+    others = len(alone) - 1
+    assert line == f"only in base: stage.denoise, {duration(whole)} and {others} others".replace(
+        "\N{NO-BREAK SPACE}", " "
+    )

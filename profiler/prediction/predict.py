@@ -18,6 +18,7 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.launch_bound import stall_times
 from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
@@ -358,6 +359,12 @@ class Predictor:
     """
 
     def __init__(self, run: Run, analysis: Analysis, pipeline: int | None = None) -> None:
+        if measured_apart(analysis):
+            raise InputError(
+                f"{run.run_id} has one measurement of each component and not how often a pipeline "
+                "calls it, so nothing can be predicted of a request: for a diffusion model give "
+                "--import steps=N and --import guidance=SCALE"
+            )
         self.given, self.run, self.analysis = run, with_spans_of_calls(run), analysis
         self.workload = workload_of(self.run, analysis, pipeline)
         self.paced = False  # whether the host has another pace than the recorded one

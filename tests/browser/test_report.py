@@ -469,7 +469,7 @@ def test_drops_are_seen_first(chromium, tmp_path):
     with opened(chromium, page_of(tiny_run(drops=drops), tmp_path)) as report:
         box = report.page.get_by_role("alert").bounding_box()
         assert box["y"] + box["height"] < 500
-        assert "Truncated file in 006.pb" in report.page.get_by_role("alert").inner_text()
+        assert "truncated file in 006.pb" in report.page.get_by_role("alert").inner_text()
         assert "copy it again" in report.page.get_by_role("alert").inner_text()
         told = report.page.locator(".bookkeeping > :not(summary)").first
         assert told.is_hidden()

@@ -124,6 +124,21 @@ def test_stable_diffusion_of_the_corpus_with_steps(tmp_path):
     assert analyze(run).accounting.end_to_end_ns == 2 * encoder + 40 * unet + vae
 
 
+def test_parts_can_be_placed_if_steps_are_given(tmp_path, cli):
+    """Without steps the sum of the parts is no request, which is a sentence with what to give; with
+    them the first line is the answer."""
+    path = tmp_path / "sd.perf.yaml"
+    path.write_text(as_yaml(document()))
+    given = ("predict", path, "--import", "device=Laptop", "--devices", "qnn:0")
+    code, out, err = cli(*given)
+    assert (code, out) == (2, "")
+    assert "nothing can be predicted of a request" in err
+    assert "--import steps=N" in err
+    code, out, err = cli(*given, "--import", "steps=20")
+    assert code == 0, err
+    assert out.startswith("No placement on these devices helps one request at a time")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -75,7 +75,7 @@ from profiler.report.language import (
     translations,
 )
 from profiler.run.run import Run
-from profiler.text import Noun, Said, count, joined, said
+from profiler.text import Noun, Said, count, joined, said, sentence
 from profiler.trace import __version__
 
 if TYPE_CHECKING:
@@ -599,7 +599,8 @@ def _item(fact: Fact) -> str:
         return f'<span class="remark">{text}{", " + note if note else ""}</span>'
     if not fact.alert:
         return f"<span>{text}</span>"
-    note = f": <span>{note}</span>" if note else ""
+    text = f"{spoken(fact.label)}: <b>{spoken(fact.value)}</b>."
+    note = f" <span>{spoken(sentence(fact.note))}</span>" if fact.note else ""
     return f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text}{note}</strong>'
 
 

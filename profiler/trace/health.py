@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import (
@@ -27,17 +26,26 @@ from profiler.trace.manifest_fields import (
 from profiler.trace.runtime_calls import (
     GRAPH,
     KERNEL,
+    NEVER,
     NO_END,
     OTHER,
     Bools,
     DeviceRows,
     DeviceSyncs,
     HostLaunches,
+    LaunchesByKey,
+    first_return,
     incomplete_replays,
     latency_slope,
+    launch_keys,
+    missing_parts,
+    once,
+    repeats,
+    shared_numbers,
+    slow_launches,
+    unwrapped,
 )
 
-_NEVER = 1 << 62
 _MS = 1_000_000
 _FLOOR_NS = 1_000  # times are rounded to this in files of µs
 _FAR_NS = 100_000  # healthy recordings are below 13 µs
@@ -59,21 +67,14 @@ _MOST_LENGTHLESS = 0.25  # of its kernels, on a clock of µs; healthy recordings
 _SHORTEST_NS, _KERNELS = 500, 20  # the median of so many; healthy recordings are above 1,000
 _IDLE_NS, _OFTEN = 50_000, 20  # a device idle so long, so often, starts some work at once
 _LEAST_SPAN_NS, _OF_MOMENT = 50 * _MS, 10  # steady clocks have two thirds of the time
-_LEAST_GAP, _LEAST_PACE = 0.05, 0.5  # of a process's time, of its usual rate of launch numbers
-_LEAST_NUMBERS, _LEAST_LOST, _LAUNCHES = 100, 20, 50
-_LONG_LAUNCH_NS, _QUICKEST = 250_000, 0.05  # healthy recordings are below 10 µs
 _LATE_NS = 500_000  # healthy recordings are below 30 µs, unless a queue never runs dry
 _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|all_?reduce|cross_device_reduce", re.IGNORECASE
 )
-_CORRELATION_BITS = 40
-_NUMBERS = 1 << 32  # of launches, before they begin again
-_NEAR_NUMBERS = 4  # times as many as there are launches and rows
 _MOST_PROCESSES = 64  # that are distinguished
 _MOST_NAMED = 8  # devices of a process
 _MOST_NOTES = 200
 _NONE = np.zeros(0, dtype=np.int64)
-_Integers = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +124,7 @@ class _Check:
     """Applies the rules to one recording in turn: each rule sees what those before it kept."""
 
     def __init__(self, rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs) -> None:
-        rows, launches = _unwrapped(rows, launches)
+        rows, launches = unwrapped(rows, launches)
         self.rows, self.launches, self.syncs = rows, launches, syncs
         self.start, self.end = rows.start.copy(), rows.end.copy()
         self.kept = np.ones(len(rows), dtype=np.bool_)
@@ -149,8 +150,9 @@ class _Check:
         self._lost_work()
         self._beyond_peers()
         self._gaps()
-        self._missing_parts()
-        self._too_long()
+        if not any(note.rule is HealthRule.GAP for note in self.notes):
+            self.notes += missing_parts(self.launches, self.start[self.kept])
+        self.notes += slow_launches(self.launches)
         self._drift()
         number = int(self.kept.sum())
         if not number:
@@ -191,7 +193,7 @@ class _Check:
             twice &= ~self._of_graphs()  # at µs resolution, branches of a graph may be equal
         self._set_aside(HealthRule.TWICE, twice)
         if twice.any():
-            self.launches = _once(self.launches)
+            self.launches = once(self.launches)
 
     def _astray(self) -> None:
         """Reject rows far from all launches and from most of their device's rows: a second
@@ -205,8 +207,8 @@ class _Check:
             return
         for device, some in self._by_device(away):
             near = np.flatnonzero((rows.device == device) & self.kept & ~away)
-            begin = min(first, int(rows.start[near].min(initial=_NEVER)))
-            until = max(last, int(rows.end[near].max(initial=-_NEVER)))
+            begin = min(first, int(rows.start[near].min(initial=NEVER)))
+            until = max(last, int(rows.end[near].max(initial=-NEVER)))
             far = np.maximum(rows.start[some] - until, begin - rows.start[some])
             astray = self._marked(some[far > max(EMPTY_NS, _TIMES * (until - begin))])
             if int(astray.sum()) < len(near):
@@ -218,7 +220,7 @@ class _Check:
         rows, launches = self.rows, self.launches
         if not len(launches) or int(rows.start.max() - launches.start.min()) <= EMPTY_NS:
             return
-        waited = rows.start - np.append(launches.start, _NEVER)[self.launch]
+        waited = rows.start - np.append(launches.start, NEVER)[self.launch]
         late = self.kept & (waited > EMPTY_NS)
         if not late.any():
             return
@@ -228,9 +230,7 @@ class _Check:
         others = self.kept & ~late
         if not others.any():  # all work is late by the clock: it was recorded
             return
-        begin = min(
-            int(times.min(initial=_NEVER)) for times in (launches.start, rows.start[others])
-        )
+        begin = min(int(times.min(initial=NEVER)) for times in (launches.start, rows.start[others]))
         until = max(int(times.max(initial=0)) for times in (launches.end, rows.end[others]))
         idle = int(rows.start[late].min()) - until
         if idle > max(EMPTY_NS, _TIMES * (until - begin)):
@@ -298,9 +298,9 @@ class _Check:
         if not len(launches):
             return
         known = bool((self.rows.process >= 0).any())
-        shared, processes = (0, launches.process[:0]) if known else _shared_numbers(launches)
+        shared, processes = (0, launches.process[:0]) if known else shared_numbers(launches)
         process = launches.process if known or shared else 0
-        self.by_key = _ByKey(_keys(process, launches.correlation), launches.start)
+        self.by_key = LaunchesByKey(launch_keys(process, launches.correlation), launches.start)
         if known:
             self.launch = self._launches_of(self.rows.process)
         elif shared:
@@ -318,19 +318,19 @@ class _Check:
         ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)
         if not (ran[1:] == 2).any():
             return
-        keys = _keys(launches.process, launches.correlation)
+        keys = launch_keys(launches.process, launches.correlation)
         _, place, number = np.unique(keys, return_inverse=True, return_counts=True)
         of_kernel = (launches.kind == KERNEL) & (number[place.reshape(-1)] == 1)
         of_kernel = np.append(of_kernel, False)[self.launch]
         of_kernel &= (ran == 2)[self.launch + 1]
         some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
         some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
-        same = _repeats(self.launch[some], rows.stream[some], rows.kernel[some])
+        same = repeats(self.launch[some], rows.stream[some], rows.kernel[some])
         same &= np.abs(np.diff(rows.end[some] - rows.start[some])) <= _FLOOR_NS
         self._set_aside(HealthRule.TWICE, self._marked(some[1:][same]))
 
     def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
-        wanted = _keys(process, self.rows.correlation[rows])
+        wanted = launch_keys(process, self.rows.correlation[rows])
         return self.by_key.nearest(wanted, self.rows.start[rows] + _FLOOR_NS)
 
     def _pair(self, shared: int, processes: Int64s) -> None:
@@ -368,9 +368,9 @@ class _Check:
         lost = ~known & (self.rows.correlation[here] >= int(numbers.min()))
         latency = self.rows.start[here][known] - self.launches.start[launch[known]]
         of = self.syncs.process == process
-        until = _first_return(self.syncs, of, self.launches.end[launch[known]])
+        until = first_return(self.syncs, of, self.launches.end[launch[known]])
         wrong = (latency < -_FLOOR_NS) | (self.rows.end[here][known] > until + _AFTER_SYNC_NS)
-        mean = float(latency.mean()) if len(latency) else float(_NEVER)
+        mean = float(latency.mean()) if len(latency) else float(NEVER)
         return int(wrong.sum()) + int(lost.sum()), mean, process
 
     def _reused(self) -> None:
@@ -395,7 +395,7 @@ class _Check:
         order = self.order[(self.kept & ~rows.exempt)[self.order]]
         if len(order) < 2 or not self._overlaps(order):
             return
-        alike = _repeats(rows.stream[order], rows.correlation[order])
+        alike = repeats(rows.stream[order], rows.correlation[order])
         alike &= rows.correlation[order[1:]] > 0
         launched = np.append(True, ~alike)
         first, run = order[launched], np.cumsum(launched)
@@ -408,7 +408,7 @@ class _Check:
         self.following[order] = behind
         over = np.zeros(len(rows), dtype=np.int64)
         over[order] = np.where(past > _FLOOR_NS, past, 0)
-        until = np.full(len(rows), _NEVER, dtype=np.int64)
+        until = np.full(len(rows), NEVER, dtype=np.int64)
         until[order] = limit
         for device in np.unique(rows.device[over > 0]).tolist():
             here = (rows.device == device) & self.kept & ~rows.exempt
@@ -426,19 +426,19 @@ class _Check:
         there only what is far beyond its peers has a limit."""
         stream, start = self.rows.stream[order], self.start[order]
         same = (self.rows.stream[behind] == stream) & (behind >= 0)
-        limit = np.where(same, self.start[behind], _NEVER)
+        limit = np.where(same, self.start[behind], NEVER)
         length = self.end[order] - start
         at = np.flatnonzero(limit <= start)
         pairs = np.stack((order[at], behind[at]))
         counted = (self.rows.correlation[pairs] > 0).all(axis=0)
         long = (self.end[pairs] - self.start[pairs] > _FLOOR_NS).all(axis=0)
-        limit[at[~(counted & long)]] = _NEVER
+        limit[at[~(counted & long)]] = NEVER
         at = np.flatnonzero(length > _IN_GRAPH_NS)
         if not len(at):
             return limit
-        inner = np.append(np.where(alike, start[1:], _NEVER), _NEVER)[at]
-        inner = np.where(inner <= start[at], _NEVER, inner)
-        free = limit[at] == _NEVER
+        inner = np.append(np.where(alike, start[1:], NEVER), NEVER)[at]
+        inner = np.where(inner <= start[at], NEVER, inner)
+        free = limit[at] == NEVER
         inner = np.where(free, np.minimum(inner, _next_begin(stream, start, at)), inner)
         long = self.end[order[at]] - inner > _IN_GRAPH_NS
         at, inner = at[long], inner[long]
@@ -496,7 +496,7 @@ class _Check:
         before = self.end[rows] - self.start[rows]
         usual = self._medians(self.rows.kernel[rows], ~self._marked(rows))
         beyond = (usual > 0) & (before > _BEYOND_USUAL * usual)
-        after = np.minimum(until[rows] - self.start[rows], np.where(beyond, usual, _NEVER))
+        after = np.minimum(until[rows] - self.start[rows], np.where(beyond, usual, NEVER))
         after = np.minimum(after, before)
         worst = int((before - after).argmax())
         named = self._worst(int(rows[worst]), max(int(usual[worst]), 0))
@@ -516,7 +516,7 @@ class _Check:
         if not known.any():
             return
         launched = np.append(self.launches.start, 0)[self.launch]
-        latency = np.where(known, self.start - launched, _NEVER)
+        latency = np.where(known, self.start - launched, NEVER)
         early = latency < -_FLOOR_NS
         if not early.any():
             return
@@ -590,7 +590,7 @@ class _Check:
         launched = self.launches.start[self.launch[here]]
         order = here[np.lexsort((self.start[here], launched, self.rows.stream[here]))]
         earlier = self.start[order[1:]] < self.start[order[:-1]]
-        return self._marked(order[1:][_repeats(self.rows.stream[order]) & earlier])
+        return self._marked(order[1:][repeats(self.rows.stream[order]) & earlier])
 
     def _holds(self, here: Bools, shift: int) -> bool:
         """Whether synchronizations still end after the work that they wait for."""
@@ -599,16 +599,16 @@ class _Check:
         return int(late.sum()) <= (1 - _AGREE) * len(rows)
 
     def _returns(self) -> Int64s:
-        """When the first synchronization that waits for each row returned; `_NEVER` if none
+        """When the first synchronization that waits for each row returned; `NEVER` if none
         does."""
-        found = np.full(len(self.rows), _NEVER, dtype=np.int64)
+        found = np.full(len(self.rows), NEVER, dtype=np.int64)
         syncs = self.syncs
         for process in np.unique(syncs.process)[:_MOST_PROCESSES].tolist():
             by_device = [*self._by_device((self.process == process) & (self.launch >= 0))]
             for device, rows in by_device:
                 its = (syncs.device == device) | ((syncs.device < 0) & (len(by_device) == 1))
                 its &= syncs.process == process
-                found[rows] = _first_return(syncs, its, self.launches.end)[self.launch[rows]]
+                found[rows] = first_return(syncs, its, self.launches.end)[self.launch[rows]]
         return found
 
     # --- Work that outlives a synchronization of its device.
@@ -643,7 +643,7 @@ class _Check:
         synchronization, end only a little after it, or outlive most of them."""
         if bool((self.start[over] >= until[over]).any()):
             return True
-        waited = np.unique(until[here & (until < _NEVER)])
+        waited = np.unique(until[here & (until < NEVER)])
         passed = np.unique(until[over])
         small = int((self.end[over] - until[over]).max()) < _FAR_NS
         return small or (len(waited) > 1 and 2 * len(passed) > len(waited))
@@ -657,7 +657,7 @@ class _Check:
         known = self.launch[self.launch >= 0]
         due = self.by_key.order if len(known) else known  # else no work can be assigned
         due = due[((launches.kind != OTHER) & ~launches.captured)[due]]
-        due = due[np.append(True, ~_repeats(number[due]))[: len(due)]]  # one with its driver's call
+        due = due[np.append(True, ~repeats(number[due]))[: len(due)]]  # one with its driver's call
         served = np.zeros(len(launches) + 1, dtype=np.bool_)
         served[number[known]] = True
         did = served[number[due]]
@@ -682,7 +682,7 @@ class _Check:
         its = np.bincount(device[self.process[kept] == process], minlength=len(self.rows.devices))
         devices = np.flatnonzero(its)
         on = kept[its[device] > 0] if len(devices) else kept
-        first = min(int(times.min(initial=_NEVER)) for times in (self.start[on], start[did]))
+        first = min(int(times.min(initial=NEVER)) for times in (self.start[on], start[did]))
         last = int((start[did] if did.any() else self.start[on]).max(initial=0))
         if len(devices) == 1:
             last = max(last, int(self.syncs.start[self.syncs.process == process].max(initial=0)))
@@ -756,7 +756,7 @@ class _Check:
         far = far[np.array(named, dtype=np.bool_)]
         if not len(far):
             return
-        last = self.order[np.append(~_repeats(rows.stream[self.order]), True)]
+        last = self.order[np.append(~repeats(rows.stream[self.order]), True)]
         for device, some in self._by_device(self._marked(far)):
             worst = int(some[length[some].argmax()])
             time, unseen = _total(length[some]), _total(length[np.intersect1d(some, last)])
@@ -781,52 +781,6 @@ class _Check:
         if len(gaps) and empty > _TIMES * (whole - empty):
             share = empty / whole
             self._note(HealthRule.GAP, -1, count=len(gaps), excess_ns=empty, share=share)
-
-    def _missing_parts(self) -> None:
-        """Note times without any event during which the launch numbers go on as elsewhere: calls
-        were made and are not in the file. If the program only did something else, the numbers would
-        hardly advance. Recorders skip many calls (a ROCm trace of XLA has 3 % of them), so enough
-        must be missing that some would have been recorded."""
-        if any(note.rule is HealthRule.GAP for note in self.notes):  # between two recordings
-            return
-        launches = self.launches
-        for process in np.unique(launches.process).tolist():
-            mine = np.flatnonzero(launches.process == process)
-            if len(mine) < _LAUNCHES:
-                continue
-            mine = mine[np.argsort(launches.start[mine], kind="stable")]
-            start, end = launches.start[mine], np.maximum.accumulate(launches.end[mine])
-            span, idle = int(end[-1] - start[0]), start[1:] - end[:-1]
-            found = idle > _LEAST_GAP * span
-            if not found.any():
-                continue
-            number = launches.correlation[mine]
-            numbers, more = int(number.max() - number.min()), np.diff(number)
-            pace = numbers / max(span, 1)
-            found &= more > _LEAST_NUMBERS
-            found &= more > _LEAST_PACE * pace * idle
-            found &= more * len(mine) > _LEAST_LOST * numbers
-            found &= number[1:] > np.maximum.accumulate(number)[:-1]
-            for at in np.flatnonzero(found).tolist():
-                begin, until = int(end[at]), int(start[at + 1])
-                middle = (begin + until) // 2
-                if not ((self.start >= middle) & (self.start < until) & self.kept).any():
-                    gap, count = until - begin, int(more[at]) - 1
-                    of: dict[str, Any] = {"count": count, "total": numbers, "share": gap / span}
-                    self._note(HealthRule.MISSING_PART, -1, _NONE, gap, **of)
-
-    def _too_long(self) -> None:
-        """Note launches if nearly all take far longer on the host than any runtime needs: a full
-        queue delays some, a wrong time unit all."""
-        launches = self.launches
-        length = (launches.end - launches.start)[(launches.kind == KERNEL) & ~launches.captured]
-        if len(length) < _LAUNCHES:
-            return
-        place = int(_QUICKEST * (len(length) - 1))
-        if int((length <= _LONG_LAUNCH_NS).sum()) <= place:
-            quick = int(np.partition(length, place)[place])
-            more: dict[str, Any] = {"total": len(length), "share": 1.0, "usual_ns": quick}
-            self._note(HealthRule.TOO_LONG, -1, count=len(length), **more)
 
     def _drift(self) -> None:
         """Note devices whose clock drifts, judged by the minimum latency over time."""
@@ -911,10 +865,10 @@ class _Check:
 def _next_begin(stream: Int64s, start: Int64s, at: Int64s) -> Int64s:
     """When, behind the rows at some places, the next work of the same stream starts that does not
     start at the same time; rows are in order of stream and start."""
-    heads = np.append(np.flatnonzero(~_repeats(stream, start)) + 1, len(start))
+    heads = np.append(np.flatnonzero(~repeats(stream, start)) + 1, len(start))
     following = heads[np.searchsorted(heads, at, side="right")]
     inside = np.append(stream, -1)[following] == stream[at]
-    return np.where(inside, np.append(start, _NEVER)[following], _NEVER)
+    return np.where(inside, np.append(start, NEVER)[following], NEVER)
 
 
 def _total(times: Int64s) -> int:
@@ -930,102 +884,16 @@ def timeless(start: Int64s, end: Int64s) -> Bools:
     begun = int(start[zero.argmin()])  # any of the others
     if 0 < begun <= _TIMES * (int(start.max()) - begun):
         return np.zeros_like(zero)
-    first = int(np.where(zero, _NEVER, start).min())
+    first = int(np.where(zero, NEVER, start).min())
     last = int(np.where(zero, 0, end).max())
     if not last or first <= _TIMES * (last - first):
         zero[:] = False
     return zero
 
 
-def _once(launches: HostLaunches) -> HostLaunches:
-    """The launches without duplicates: a file with duplicate work may have duplicate launches."""
-    columns = (launches.correlation, launches.start, launches.end, launches.kind)
-    order = np.lexsort(columns)
-    again = _repeats(*(column[order] for column in columns))
-    kept = np.sort(order[np.append(True, ~again)[: len(order)]])
-    return HostLaunches(*(getattr(launches, one.name)[kept] for one in fields(launches)))
-
-
 def _like_the_one_before(order: Int64s, first: Int64s, *others: Int64s) -> Int64s:
     """The rows of an order that have the values of the one before them in all of the columns."""
-    at = np.flatnonzero(_repeats(first[order])) + 1
+    at = np.flatnonzero(repeats(first[order])) + 1
     for column in others:
         at = at[column[order[at]] == column[order[at - 1]]]
     return order[at]
-
-
-def _unwrapped(rows: DeviceRows, launches: HostLaunches) -> tuple[DeviceRows, HostLaunches]:
-    """The recording with launch numbers that go on where their 32 bits began again."""
-    numbers = launches.correlation
-    first, last = int(numbers.min(initial=_NUMBERS)), int(numbers.max(initial=0))
-    if last - first < _NUMBERS // 2 or last >= _NUMBERS:
-        return rows, launches
-
-    def beyond(numbers: Int64s) -> Int64s:
-        return np.where((numbers > 0) & (numbers < _NUMBERS // 2), numbers + _NUMBERS, numbers)
-
-    return (
-        replace(rows, correlation=beyond(rows.correlation)),
-        replace(launches, correlation=beyond(numbers)),
-    )
-
-
-def _repeats(first: _Integers, *others: _Integers) -> Bools:
-    """Whether each row but the first has the values of the one before it in all of the columns."""
-    found: Bools = first[1:] == first[:-1]
-    for column in others:
-        found &= column[1:] == column[:-1]
-    return found
-
-
-def _keys(process: Int64s | int, correlation: Int64s) -> Int64s:
-    """A number for each pair of process and launch number, -1 for none."""
-    mask = (1 << _CORRELATION_BITS) - 1
-    return np.where(correlation > 0, (process << _CORRELATION_BITS) | (correlation & mask), -1)
-
-
-def _first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
-    """When the first of some synchronizations returned that started after each launch ended."""
-    order = np.argsort(syncs.start[of], kind="stable")
-    returned = np.minimum.accumulate(syncs.end[of][order][::-1])[::-1]
-    place = np.searchsorted(syncs.start[of][order], launched)
-    return np.append(returned, _NEVER)[place]
-
-
-class _ByKey:
-    """Launches sorted by key and start; `number` is the number of each launch's key."""
-
-    def __init__(self, keys: Int64s, start: Int64s) -> None:
-        self.order = np.lexsort((start, keys))
-        self.keys, self.start = keys[self.order], start[self.order]
-        self.again = _repeats(self.keys)
-        self.number = np.zeros_like(keys)
-        self.number[self.order[1:]] = np.cumsum(~self.again)
-
-    def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
-        """The last launch with each key that began by a time, the first if none did; -1 for
-        none with the key. Only a number that is used again has several."""
-        ahead, most = int(self.keys[0]) - 1, int(self.keys[-1] - self.keys[0]) + 2
-        near = ahead >= 0 and most <= _NEAR_NUMBERS * (len(self.keys) + len(wanted))
-        if near and not self.again.any():  # a table is quicker than a search
-            launch = np.full(most + 1, -1)
-            launch[self.keys - ahead] = self.order
-            return launch[np.clip(wanted - ahead, 0, most)]
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        there = (self.keys[place] == wanted) & (wanted >= 0)
-        for row in np.flatnonzero(np.append(self.again, False)[place] & there).tolist():
-            end = np.searchsorted(self.keys, wanted[row], side="right")
-            begun = self.start[place[row] : end] <= until[row]
-            place[row] += max(int(begun.sum()) - 1, 0)
-        return np.where(there, self.order[place], -1)
-
-
-def _shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:
-    """How many launch numbers several processes use, and which processes there are."""
-    if not np.ptp(launches.process):
-        return 0, launches.process[:1]
-    known = launches.correlation > 0
-    processes = np.unique(launches.process[known])
-    pairs = np.unique(_keys(launches.process[known], launches.correlation[known]))
-    numbers = pairs & ((1 << _CORRELATION_BITS) - 1)
-    return len(numbers) - len(np.unique(numbers)), processes

@@ -8,8 +8,8 @@ Importers pass these columns to the check of a recording (`trace/health`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -18,11 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.trace.columns import Int64s
+from profiler.trace.manifest_fields import LARGEST, HealthNote, HealthRule
 
 Bools = npt.NDArray[np.bool_]
+_Integers = npt.NDArray[np.signedinteger[Any]]
 
 NO_END = -(1 << 62)
 """The end of a row that began and, as far as is recorded, never ended."""
+
+NEVER = 1 << 62
+"""Later than all times."""
 
 KERNEL, GRAPH, OTHER = range(3)
 """What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
@@ -91,7 +96,7 @@ class DeviceSyncs:
 
 def host_calls(
     names: Sequence[str],
-    name: npt.NDArray[np.signedinteger[Any]],
+    name: _Integers,
     start: Int64s,
     end: Int64s,
     process: Int64s,
@@ -134,6 +139,100 @@ def _captured(mark: npt.NDArray[np.int8], thread: Int64s, start: Int64s) -> Bool
     last = np.maximum.accumulate(np.where(mark[order] != 0, np.arange(len(order)), -1))
     inside = (last >= 0) & (mark[order][last] > 0) & (thread[order][last] == thread[order])
     found[order] = inside
+    return found
+
+
+def first_return(syncs: DeviceSyncs, of: Bools, launched: Int64s) -> Int64s:
+    """When the first of some synchronizations returned that started after each launch ended."""
+    order = np.argsort(syncs.start[of], kind="stable")
+    returned = np.minimum.accumulate(syncs.end[of][order][::-1])[::-1]
+    place = np.searchsorted(syncs.start[of][order], launched)
+    return np.append(returned, NEVER)[place]
+
+
+# --- Launch numbers, which are unique in a process and begin again after 32 bits.
+
+
+_CORRELATION_BITS = 40
+_NUMBERS = 1 << 32  # of launches, before they begin again
+_NEAR_NUMBERS = 4  # times as many as there are launches and rows
+
+
+def unwrapped(rows: DeviceRows, launches: HostLaunches) -> tuple[DeviceRows, HostLaunches]:
+    """The recording with launch numbers that go on where their 32 bits began again."""
+    numbers = launches.correlation
+    first, last = int(numbers.min(initial=_NUMBERS)), int(numbers.max(initial=0))
+    if last - first < _NUMBERS // 2 or last >= _NUMBERS:
+        return rows, launches
+
+    def beyond(numbers: Int64s) -> Int64s:
+        return np.where((numbers > 0) & (numbers < _NUMBERS // 2), numbers + _NUMBERS, numbers)
+
+    return (
+        replace(rows, correlation=beyond(rows.correlation)),
+        replace(launches, correlation=beyond(numbers)),
+    )
+
+
+def launch_keys(process: Int64s | int, correlation: Int64s) -> Int64s:
+    """A number for each pair of process and launch number, -1 for none."""
+    mask = (1 << _CORRELATION_BITS) - 1
+    return np.where(correlation > 0, (process << _CORRELATION_BITS) | (correlation & mask), -1)
+
+
+class LaunchesByKey:
+    """Launches sorted by key and start; `number` is the number of each launch's key."""
+
+    def __init__(self, keys: Int64s, start: Int64s) -> None:
+        self.order = np.lexsort((start, keys))
+        self.keys, self.start = keys[self.order], start[self.order]
+        self.again = repeats(self.keys)
+        self.number = np.zeros_like(keys)
+        self.number[self.order[1:]] = np.cumsum(~self.again)
+
+    def nearest(self, wanted: Int64s, until: Int64s) -> Int64s:
+        """The last launch with each key that began by a time, the first if none did; -1 for
+        none with the key. Only a number that is used again has several."""
+        ahead, most = int(self.keys[0]) - 1, int(self.keys[-1] - self.keys[0]) + 2
+        near = ahead >= 0 and most <= _NEAR_NUMBERS * (len(self.keys) + len(wanted))
+        if near and not self.again.any():  # a table is quicker than a search
+            launch = np.full(most + 1, -1)
+            launch[self.keys - ahead] = self.order
+            return launch[np.clip(wanted - ahead, 0, most)]
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        there = (self.keys[place] == wanted) & (wanted >= 0)
+        for row in np.flatnonzero(np.append(self.again, False)[place] & there).tolist():
+            end = np.searchsorted(self.keys, wanted[row], side="right")
+            begun = self.start[place[row] : end] <= until[row]
+            place[row] += max(int(begun.sum()) - 1, 0)
+        return np.where(there, self.order[place], -1)
+
+
+def shared_numbers(launches: HostLaunches) -> tuple[int, Int64s]:
+    """How many launch numbers several processes use, and which processes there are."""
+    if not np.ptp(launches.process):
+        return 0, launches.process[:1]
+    known = launches.correlation > 0
+    processes = np.unique(launches.process[known])
+    pairs = np.unique(launch_keys(launches.process[known], launches.correlation[known]))
+    numbers = pairs & ((1 << _CORRELATION_BITS) - 1)
+    return len(numbers) - len(np.unique(numbers)), processes
+
+
+def once(launches: HostLaunches) -> HostLaunches:
+    """The launches without duplicates: a file with duplicate work may have duplicate launches."""
+    columns = (launches.correlation, launches.start, launches.end, launches.kind)
+    order = np.lexsort(columns)
+    again = repeats(*(column[order] for column in columns))
+    kept = np.sort(order[np.append(True, ~again)[: len(order)]])
+    return HostLaunches(*(getattr(launches, one.name)[kept] for one in fields(launches)))
+
+
+def repeats(first: _Integers, *others: _Integers) -> Bools:
+    """Whether each row but the first has the values of the one before it in all of the columns."""
+    found: Bools = first[1:] == first[:-1]
+    for column in others:
+        found &= column[1:] == column[:-1]
     return found
 
 
@@ -279,3 +378,56 @@ def _longest_edge(x: _Numbers, y: _Numbers) -> tuple[int, int]:
     edges = [(x[b] - x[a], a, b) for a, b in pairwise(hull)]
     _, low, high = max(edges, default=(0.0, 0, 0))
     return low, high
+
+
+# --- Calls of a runtime that are not in the recording, or take far longer than any runtime needs.
+
+
+_LEAST_GAP, _LEAST_PACE = 0.05, 0.5  # of a process's time, of its usual rate of launch numbers
+_LEAST_NUMBERS, _LEAST_LOST, _LAUNCHES = 100, 20, 50
+_LONG_LAUNCH_NS, _QUICKEST = 250_000, 0.05  # healthy recordings are below 10 µs
+
+
+def missing_parts(launches: HostLaunches, worked: Int64s) -> Iterator[HealthNote]:
+    """Notes of times without any event during which the launch numbers go on as elsewhere: calls
+    were made and are not in the file. `worked` is when devices started work. If the program only
+    did something else, the numbers would hardly advance. Recorders skip many calls (a ROCm trace of
+    XLA has 3 % of them), so enough must be missing that some would have been recorded."""
+    for process in np.unique(launches.process).tolist():
+        mine = np.flatnonzero(launches.process == process)
+        if len(mine) < _LAUNCHES:
+            continue
+        mine = mine[np.argsort(launches.start[mine], kind="stable")]
+        start, end = launches.start[mine], np.maximum.accumulate(launches.end[mine])
+        span, idle = int(end[-1] - start[0]), start[1:] - end[:-1]
+        found = idle > _LEAST_GAP * span
+        if not found.any():
+            continue
+        number = launches.correlation[mine]
+        numbers, more = int(number.max() - number.min()), np.diff(number)
+        pace = numbers / max(span, 1)
+        found &= more > _LEAST_NUMBERS
+        found &= more > _LEAST_PACE * pace * idle
+        found &= more * len(mine) > _LEAST_LOST * numbers
+        found &= number[1:] > np.maximum.accumulate(number)[:-1]
+        for at in np.flatnonzero(found).tolist():
+            begin, until = int(end[at]), int(start[at + 1])
+            middle = (begin + until) // 2
+            if not ((worked >= middle) & (worked < until)).any():
+                gap, count = until - begin, int(more[at]) - 1
+                of: dict[str, Any] = {"count": count, "total": numbers, "share": gap / span}
+                rule = HealthRule.MISSING_PART
+                yield HealthNote(rule=rule, excess_ns=min(gap, LARGEST), **of)
+
+
+def slow_launches(launches: HostLaunches) -> Iterator[HealthNote]:
+    """A note of launches if nearly all take far longer on the host than any runtime needs: a full
+    queue delays some, a wrong time unit all."""
+    length = (launches.end - launches.start)[(launches.kind == KERNEL) & ~launches.captured]
+    if len(length) < _LAUNCHES:
+        return
+    place = int(_QUICKEST * (len(length) - 1))
+    if int((length <= _LONG_LAUNCH_NS).sum()) <= place:
+        quick = int(np.partition(length, place)[place])
+        of: dict[str, Any] = {"count": len(length), "total": len(length), "share": 1.0}
+        yield HealthNote(rule=HealthRule.TOO_LONG, usual_ns=quick, **of)

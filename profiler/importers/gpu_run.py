@@ -60,7 +60,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Shortened,
 )
-from profiler.trace.runtime_calls import NO_END, DeviceRows, host_calls
+from profiler.trace.runtime_calls import NO_END, DeviceRows, elsewhere, host_calls
 
 # --- Work and host calls of a recording as commands of their calls.
 #
@@ -346,7 +346,8 @@ class Recorded:
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
     """The machine and its clock: `base_ns` is added to the files' times to get those of `clock`;
-    `placed` has the device of each piece of work. `counters` are already on the run's clock."""
+    `placed` has the device of each piece of work. `counters` are already on the run's clock.
+    `elsewhere` is how much work names another device than it is listed under, by both."""
 
     base_ns: int
     clock: ClockName | None
@@ -354,6 +355,7 @@ class Machine:
     devices: Mapping[str, Device]
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     counters: tuple[Counter, ...] = ()
+    elsewhere: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Checked]:
@@ -413,7 +415,8 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
             "its writer failed, record again"
         )
     machine = replace(machine, placed=placed)
-    run.health = (*checked.notes, *_lost(recorded.lost_dispatches, checked, placed))
+    apart = elsewhere(machine.elsewhere, len(machine.placed.code))
+    run.health = (*checked.notes, *apart, *_lost(recorded.lost_dispatches, checked, placed))
     recorded.move(machine.base_ns)
     work, api, marks = recorded.work, recorded.api, recorded.marks
     launch = launches(work, api)

@@ -12,6 +12,7 @@ schema reference".
 from __future__ import annotations
 
 import re
+from collections import Counter as Counted
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -137,7 +138,11 @@ _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys_sc
 _SHORT = 64  # characters of a version, 200 of a device's name
 
 
-def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
+_Contexts = Mapping[tuple[int, ...], int]
+"""The number of kernels by process, context and the process's number of the device."""
+
+
+def read_machine(database: SqliteFile, work: Work, api: Api, contexts: _Contexts) -> Machine:
     """The machine and the session's clock; `work` and `api` have the times of the file."""
     rows = database.rows("META_DATA_EXPORT", ("name", "value"))  # nothing else is kept
     versions = {str(n): str(value) for n, value in rows if n in (_NORMALIZED, *_VERSIONS)}
@@ -162,10 +167,28 @@ def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
         placed=placed,
         devices=_devices(database, placed.names),
         counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),
+        elsewhere=_elsewhere(contexts, gpus),
         versions={
             name: versions[key][:_SHORT] for key, name in _VERSIONS.items() if versions.get(key)
         },
     )
+
+
+def _elsewhere(
+    contexts: _Contexts, gpus: Mapping[tuple[int, int], int]
+) -> Mapping[tuple[str, str], int]:
+    """The number of kernels that name another device than most of their context do, by both. A
+    context is of one device."""
+    devices: dict[tuple[int, int], Counted[str]] = {}
+    for (pid, context, own), count in contexts.items():
+        if _NONE not in (pid, context):
+            of_context = devices.setdefault((pid, context), Counted())
+            of_context[f"cuda:{gpus.get((pid, own), own)}"] += count
+    found = Counted[tuple[str, str]]()
+    for of_context in devices.values():
+        (usual, _), *others = of_context.most_common()
+        found.update({(usual, device): count for device, count in others})
+    return found
 
 
 def _devices(database: SqliteFile, names: tuple[str, ...]) -> dict[str, Device]:
@@ -299,15 +322,18 @@ _VERSION = re.compile(r"_v\d+$")
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 
 
-def read_work(database: SqliteFile) -> Work:
-    """All device work in the file. A replayed graph is left out if its kernels were recorded
-    individually."""
+def read_work(database: SqliteFile) -> tuple[Work, _Contexts]:
+    """All device work in the file, and the contexts of kernels. A replayed graph is left out if its
+    kernels were recorded individually."""
     names = Names()
 
     def read(table: str, **columns: int) -> dict[str, Int64s]:
         return database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", {**_COMMON, **columns})
 
-    found = read("KERNEL", demangledName=_NONE, shortName=_NONE, graphNodeId=0)
+    found = read("KERNEL", demangledName=_NONE, shortName=_NONE, graphNodeId=0, contextId=_NONE)
+    of = process_of(found["globalPid"]), found.pop("contextId"), found["deviceId"]
+    contexts, place = distinct(*of)
+    number = np.bincount(place, minlength=len(contexts))
     full = found["demangledName"]
     name = _of_ids(database, names, np.where(full == _NONE, found["shortName"], full), "kernel")
     kernels = _work("kernel", found, name)
@@ -327,7 +353,8 @@ def read_work(database: SqliteFile) -> Work:
     texts = [f"CUDA graph {one}" if one >= 0 else "CUDA graph" for one in ids.tolist()]
     graphs = _work("graph", found, names.of(texts, place.reshape(-1)))
     recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
-    return Work.joined([kernels, copies, sets, graphs.select(~recorded)], names)
+    work = Work.joined([kernels, copies, sets, graphs.select(~recorded)], names)
+    return work, dict(zip(contexts, number.tolist(), strict=True))
 
 
 def _copy_name(kind: int, source: int, target: int) -> str:
@@ -405,7 +432,8 @@ def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
     """
     given = asked_for(submodules)
     with open_sqlite(path, _AGAIN) as database:
-        recorded = Recorded(read_work(database), read_api(database), read_nvtx(database, given))
+        work, contexts = read_work(database)
+        recorded = Recorded(work, read_api(database), read_nvtx(database, given))
         recorded = replace(recorded, drops=_nameless(recorded, path.name)).timed(path.name)
         if not len(recorded.work):
             raise InputError(
@@ -413,6 +441,6 @@ def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
                 "`nsys profile --trace=cuda,nvtx` and export that"
             )
         recorded.marks.check(path, given, "NVTX range")
-        machine = read_machine(database, recorded.work, recorded.api)
+        machine = read_machine(database, recorded.work, recorded.api, contexts)
     name = path.name.removesuffix(".gz").removesuffix(".sqlite").removesuffix(".db")
     return gpu_run(ForeignRunBuilder("nsys", name, path), recorded, machine)

@@ -8,7 +8,7 @@ Importers pass these columns to the check of a recording (`trace/health`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -92,6 +92,14 @@ class DeviceSyncs:
     end: Int64s
     process: Int64s
     device: Int64s
+
+
+def elsewhere(counts: Mapping[tuple[str, str], int], total: int) -> Iterator[HealthNote]:
+    """Notes of work, of `total` rows, that names another device than it is listed under; how much
+    by both."""
+    for devices, count in counts.items():
+        rule, device, share = HealthRule.ELSEWHERE, ", ".join(devices), count / total
+        yield HealthNote(rule=rule, device=device, count=count, total=total, share=share)
 
 
 def host_calls(

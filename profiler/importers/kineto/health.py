@@ -23,7 +23,7 @@ from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import check, timeless
 from profiler.trace.manifest_fields import EMPTY_NS, LARGEST, HealthAction, HealthNote, HealthRule
-from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, host_calls
+from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, elsewhere, host_calls
 
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
@@ -52,11 +52,11 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
         _correlations(trace, runtime),
     )
     hardware = "" if len(work) else _hardware(trace)
-    on_devices, elsewhere = _device_rows(trace, work, base_ns)
+    on_devices, apart = _device_rows(trace, work, base_ns)
     found = check(on_devices, launches, syncs, hardware)
     unserved = runtime[found.unserved]
     lost = _lost_operators(trace, work, runtime[launches.row])
-    notes = (*trace.health, *found.notes, *elsewhere, *lost)
+    notes = (*trace.health, *found.notes, *apart, *lost)
     trace = replace(trace, health=notes, unserved=unserved)
     if not found.changed:
         return trace
@@ -247,7 +247,7 @@ def _device_rows(
     first = np.full(int(queue.max(initial=-1)) + 1, len(work))
     first[queue[::-1]] = np.arange(len(work))[::-1]
     codes = np.zeros((2, len(first)), dtype=np.int64)
-    elsewhere: dict[tuple[str, str], list[int]] = {}
+    others: dict[tuple[str, str], list[int]] = {}
     for row in np.sort(first[first < len(work)]).tolist():  # in the order of the file
         args, event = kinds[index[row]], trace.events[work.item(row)]
         on = device_name(kind, trace, event)
@@ -256,7 +256,7 @@ def _device_rows(
         codes[:, queue[row]] = device, streams.setdefault((on, event.pid, stream), len(streams))
         of_number = type(event.pid) is int and event.pid not in trace.device_names
         if of_number and on != (listed := f"{kind}:{event.pid}"):
-            elsewhere.setdefault((listed, on), []).append(queue.item(row))
+            others.setdefault((listed, on), []).append(queue.item(row))
     computes = trace.events.of_category(work, "kernel")
     kernel, names = _kernels(trace, work, _codes([bytes(one.grid) for one in kinds])[index])
     start = trace.start_ns[work] - base_ns
@@ -273,7 +273,7 @@ def _device_rows(
         streams=tuple(f"stream {stream}" for _, _, stream in streams),
         kernels=names,
     )
-    return rows, _elsewhere(elsewhere, np.bincount(queue) if elsewhere else queue)
+    return rows, _elsewhere(others, np.bincount(queue) if others else queue)
 
 
 def _elsewhere(apart: Mapping[tuple[str, str], list[int]], number: Int64s) -> Iterator[HealthNote]:
@@ -281,11 +281,8 @@ def _elsewhere(apart: Mapping[tuple[str, str], list[int]], number: Int64s) -> It
     Files put together from several may list devices otherwise: then most of their work is apart."""
     total = int(number.sum())
     counts = {devices: int(number[queues].sum()) for devices, queues in apart.items()}
-    if sum(counts.values()) > _MOST_APART * total:
-        return
-    for devices, count in counts.items():
-        rule, device, share = HealthRule.ELSEWHERE, ", ".join(devices), count / total
-        yield HealthNote(rule=rule, device=device, count=count, total=total, share=share)
+    if sum(counts.values()) <= _MOST_APART * total:
+        yield from elsewhere(counts, total)
 
 
 def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:

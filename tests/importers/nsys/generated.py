@@ -36,6 +36,7 @@ class Kernel:
     streamId: int = 7
     globalPid: int = global_id()
     graphNodeId: int | None = None
+    contextId: int | None = None
 
 
 @dataclass

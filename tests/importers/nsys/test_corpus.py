@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import polars as pl
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.importers import import_trace
 from profiler.tools.sources import load
+from profiler.trace.manifest_fields import HealthRule
 from tests.corpus import CORPUS, needs_corpus
 
 pytestmark = needs_corpus
@@ -148,3 +150,20 @@ def test_nothing_of_the_machine_is_copied(tmp_path):
     long_enough = {str(name) for name in names if name and len(str(name)) > 12}
     assert len(long_enough) > 20
     assert [name for name in long_enough if name.encode() in written] == []
+
+
+@pytest.mark.parametrize("moved", [0, 5])
+def test_kernels_of_a_context_that_name_another_device(moved, tmp_path):
+    """Of two ranks; each fifth kernel names a third device. The counts are SQLite's."""
+    path = tmp_path / "ranks.sqlite"
+    path.write_bytes((CORPUS / "nsys" / "mfu_2gpu_before.sqlite").read_bytes())
+    kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+    with closing(sqlite3.connect(path)) as database, database:
+        if moved:
+            database.execute(f"UPDATE {kernels} SET deviceId = 2 WHERE rowid % {moved} = 0")
+        counted = f"SELECT contextId - 1, count(*) FROM {kernels} WHERE deviceId = 2 GROUP BY 1"
+        true = {f"cuda:{first}, cuda:2": count for first, count in database.execute(counted)}
+    notes = load(import_trace(path, tmp_path / "traces")).info.health
+    found = {note.device: note.count for note in notes if note.rule is HealthRule.ELSEWHERE}
+    assert found == true
+    assert len(true) == (2 if moved else 0)

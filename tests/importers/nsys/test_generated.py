@@ -512,3 +512,37 @@ def test_time_between_two_recordings_is_not_idle(tmp_path, launched):
     (row,) = analysis.devices.filter(device="cuda:0").to_dicts()
     assert row["busy_ns"] == 20 * 900_000
     assert row["utilization"] == pytest.approx(18 / 19.8, rel=0.02)
+
+
+def _on_two_devices():
+    """50 kernels on each of two devices, of a context each, launched by turns."""
+    for number in range(100):
+        begin, device = 10_000 * number, number % 2
+        yield Call(begin, begin + 2_000, number + 1)
+        kernel = Kernel(begin + 6_000, begin + 13_000, number + 1, contextId=1 + device)
+        kernel.deviceId = device
+        yield kernel
+
+
+@pytest.mark.parametrize("moved", [0, 1, 10])
+def test_a_context_is_of_one_device(moved, tmp_path):
+    """Some kernels of the first device name the second, but their context is that of the others;
+    without the process a context is not known."""
+    rows = list(_on_two_devices())
+    first = [one for one in rows if isinstance(one, Kernel) and one.contextId == 1]
+    for kernel in first[3 : 3 + moved]:
+        kernel.deviceId = 1
+    run = imported(tmp_path, rows)
+    found = [(str(note.rule), note.device, note.count, note.total) for note in run.info.health]
+    assert found == [("elsewhere", "cuda:0, cuda:1", moved, 100)] * bool(moved)
+    devices = analyze(run).devices.filter(pl.col("device") != "cpu:0")
+    assert devices["idle_share"].null_count() == (2 if moved > 1 else 0)
+
+
+def test_a_context_is_not_known_without_its_process(tmp_path):
+    """Two processes number their first context alike: without the process nothing is noted."""
+    rows = list(_on_two_devices())
+    for one in rows:
+        if isinstance(one, Kernel):
+            one.contextId, one.globalPid = 1, None
+    assert "elsewhere" not in [note.rule for note in imported(tmp_path, rows).info.health]

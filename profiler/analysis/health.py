@@ -175,6 +175,13 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.TWICE: _Sentence(
         said("Set aside"), said("{kernels} on {device} recorded twice: one of each is kept")
     ),
+    HealthRule.NOT_NESTED: _Sentence(
+        said("Set aside"),
+        said(
+            "{nodes} on {device} recorded as ending after their session.run, or while a later one "
+            "of their thread runs ({worst}); {effect}"
+        ),
+    ),
     HealthRule.NO_LENGTH: _Sentence(
         said("Set aside"), said("{kernels} on {device} recorded with a length of 0; {effect}")
     ),
@@ -455,6 +462,7 @@ SENTENCES: Sentences = {
         HealthRule.LATE_CLOCK: said("begins long after its launch"),
         HealthRule.UNLAUNCHED: said("its launch was not recorded"),
         HealthRule.TWICE: said("recorded twice"),
+        HealthRule.NOT_NESTED: said("ends after its session.run"),
         HealthRule.LOST: said("launched, but not recorded"),
         HealthRule.OPERATORS: said("its operator was not recorded"),
         HealthRule.REPLAYS: said("missing in a replay of a graph"),
@@ -509,6 +517,7 @@ _DAMAGED = {
     HealthRule.NEGATIVE: 0.05,
     HealthRule.UNFINISHED: 0.05,
     HealthRule.NO_LENGTH: 0.05,
+    HealthRule.NOT_NESTED: 0.05,
     HealthRule.TOO_SHORT: 0.05,
     HealthRule.UNLAUNCHED: 0.05,
     HealthRule.ELSEWHERE: 0.05,

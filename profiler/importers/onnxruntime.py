@@ -297,8 +297,8 @@ _DEFAULT = "onnxruntime_profile"
 class Session:
     """One profile. `name` is the session's name. `begin_ns` is the start by the file's name, to
     within `within_ns`; None if the name has none. `damaged` counts lines that are not events,
-    `twice` duplicate nodes; a `full` profile has as many events as ONNX Runtime records. The runs
-    are in `launched`, with the kernels of GPUs."""
+    `outside` nodes of no run, `twice` duplicate nodes; a `full` profile has as many events as ONNX
+    Runtime records. The runs are in `launched`, with the kernels of GPUs."""
 
     path: Path
     name: str
@@ -306,6 +306,7 @@ class Session:
     within_ns: int
     launched: Launched
     damaged: int
+    outside: int
     twice: int
     full: bool
 
@@ -376,11 +377,12 @@ def _read(path: Path) -> Session:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
     once = _once(read)
     twice = sum(len(run.nodes) for run in read) - sum(len(run.nodes) for run in once)
+    runs = _named([_without_misfits(run) for run in once])
     launched = add_kernels(
-        _named(once), unread.kernels, lambda one: device_of(one) if launches(one) else ""
+        runs, unread.kernels, lambda one: device_of(one) if launches(one) else ""
     )
     full = unread.events >= EVENT_CAP
-    return Session(path, name, begin, within, launched, unread.lines, twice, full)
+    return Session(path, name, begin, within, launched, unread.lines, unread.nodes, twice, full)
 
 
 def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
@@ -403,6 +405,32 @@ def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
         kept[first] = True
         found.append(run if kept.all() else replace(run, nodes=nodes.rows(kept)))
     return found
+
+
+def _without_misfits(run: ProfiledRun) -> ProfiledRun:
+    """The run with nodes that do not fit among its `misfits`: a thread runs one node at a time, or
+    one inside another, as those of a loop's body. Of two that cross, the longer one is wrong."""
+    nodes = run.nodes
+    end = nodes.start_ns + nodes.duration_ns
+    order = np.lexsort((-end, nodes.start_ns, nodes.thread))
+    thread, start, end = (column[order] for column in (nodes.thread, nodes.start_ns, end))
+    if not ((thread[1:] == thread[:-1]) & (start[1:] + _SLACK < end[:-1])).any():
+        return run
+    misfit = np.zeros(len(order), dtype=np.bool_)
+    around: list[tuple[int, int, int, int]] = []  # what a node lies in, outermost first
+    columns = (column.tolist() for column in (thread, start, end, order))
+    for on, begin, until, row in zip(*columns, strict=True):
+        while around and (around[-1][0] != on or around[-1][2] <= begin + _SLACK):
+            around.pop()
+        while around and around[-1][2] < until - _SLACK and not misfit[row]:
+            _, begun, ended, other = around[-1]
+            if ended - begun >= until - begin:
+                around.pop()
+            misfit[other if ended - begun >= until - begin else row] = True
+        if not misfit[row]:
+            around.append((on, begin, until, row))
+    misfits = NodeColumns.joined([run.misfits, nodes.rows(misfit)])
+    return replace(run, nodes=nodes.rows(~misfit), misfits=misfits)
 
 
 def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
@@ -494,7 +522,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
         count, reason = len(sessions), DropReason.BEGIN_BY_NAME
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
     alone = _has_host_times_alone(sessions)
-    run.health = tuple(_twice(sessions))
+    run.health = (*_twice(sessions), *_misfits(sessions))
     if alone:
         run.health += tuple(_host_times(sessions))
     command = partial(_command, launched="compute" if alone else "host")
@@ -546,6 +574,7 @@ def _add_drops(run: ForeignRunBuilder, sessions: Sequence[Session]) -> None:
         dropped = sum(run.dropped for run in session.runs) or (UNKNOWN if session.full else 0)
         run.drop(lost, dropped, "events", DropReason.PROFILE_FULL, where)
         run.drop(lost, session.damaged, "events", DropReason.DAMAGED, where)
+        run.drop(lost, session.outside, "events", DropReason.NODES_OF_NO_RUN, where)
         run.drop(lost, launched.lost, "commands", DropReason.KERNELS_OF_NO_RUN, where)
         run.drop(estimated, launched.by_end, "commands", DropReason.KERNELS_BY_END, where)
     if _has_host_times_alone(sessions):
@@ -577,6 +606,37 @@ def _twice(sessions: Sequence[Session]) -> Iterator[HealthNote]:
                 share=session.twice / total,
                 action=HealthAction.SET_ASIDE,
             )
+
+
+def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
+    """Yield a note for each device with nodes that do not fit into their runs."""
+    fitting, found = Counted[str](), Counted[str]()
+    longest: dict[str, tuple[int, str]] = {}
+    for run in (run for session in sessions for run in session.runs):
+        for kind, nodes in zip(*np.unique(run.nodes.kind, return_counts=True), strict=True):
+            fitting[_place(run.nodes.kinds[kind])] += int(nodes)
+        lengths = run.misfits.duration_ns.tolist()
+        for one, length in zip(run.misfits.each(), lengths, strict=True):
+            found[_place(one)] += 1
+            longest[_place(one)] = max(longest.get(_place(one), (-1, "")), (length, one.name))
+    for device, count in sorted(found.items()):
+        total = count + fitting[device]
+        worst_ns, worst = longest[device]
+        yield HealthNote(
+            rule=HealthRule.NOT_NESTED,
+            device=device,
+            count=count,
+            total=total,
+            share=count / total,
+            worst=worst[:200],
+            worst_ns=worst_ns,
+            action=HealthAction.SET_ASIDE,
+        )
+
+
+def _place(node: NodeKind) -> str:
+    """The device that a node's time is of: the host's if it only launches."""
+    return ROOT_DEVICE if launches(node.provider) else device_of(node.provider)
 
 
 def _host_times(sessions: Sequence[Session]) -> Iterator[HealthNote]:

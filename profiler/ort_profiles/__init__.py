@@ -80,11 +80,13 @@ class KernelEvent:
 
 @dataclass(slots=True)
 class Unread:
-    """The parts of a profile outside its runs: the number of `lines` that are not events, and GPU
-    kernels; and the number of `events` that ONNX Runtime recorded itself, `EVENT_CAP` at most."""
+    """The parts of a profile outside its runs: the number of `lines` that are not events, of
+    `nodes` in no run, and GPU kernels; and the number of `events` that ONNX Runtime recorded
+    itself, `EVENT_CAP` at most."""
 
     lines: int = 0
     events: int = 0
+    nodes: int = 0
     kernels: list[KernelEvent] = field(default_factory=list)
 
 
@@ -530,8 +532,8 @@ _SLACK = 2_000  # ns: starts and durations are cut to whole µs
 class ProfiledRun:
     """One `session.run` on `thread`: its time range, relative to the profiling start, and its nodes
     in order of completion. `mixed`: it has no nodes, since they cannot be distinguished from those
-    of an overlapping run. `dropped` counts events that ONNX Runtime did not record in or after this
-    run."""
+    of an overlapping run. `misfits` are nodes that begin in the run and do not fit into it.
+    `dropped` counts events that ONNX Runtime did not record in or after this run."""
 
     start_ns: int
     duration_ns: int
@@ -539,6 +541,7 @@ class ProfiledRun:
     nodes: NodeColumns = field(default_factory=NodeColumns)
     mixed: bool = False
     dropped: int = 0
+    misfits: NodeColumns = field(default_factory=NodeColumns)
 
     @property
     def end_ns(self) -> int:
@@ -597,15 +600,18 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
         unread.kernels += kernels
         unread.events += rows.events - len(kernels)  # kernels are added when recording has ended
     nodes = rows.columns()
-    begin, waiting = 0, np.zeros(0, dtype=np.intp)
+    begin, waiting, left = 0, np.zeros(0, dtype=np.intp), len(nodes)
     for run, threads in zip(runs, _threads_of_overlapping(runs), strict=True):
         waiting = np.concatenate((waiting, np.arange(begin, run.nodes)))
         begin = run.nodes
         cut, waiting = _cut(run, nodes, waiting, threads)
+        left -= len(cut.nodes) + len(cut.misfits)
         yield cut
     if failure is not None:
         raise failure
     waiting = np.concatenate((waiting, np.arange(begin, len(nodes))))
+    if unread is not None:
+        unread.nodes += left - len(waiting)
     if len(waiting) or dropped:
         rest = nodes.rows(waiting)
         start = int(rest.start_ns[0]) if len(rest) else 0
@@ -641,14 +647,17 @@ def _cut(
     """The run, and those of the `waiting` nodes that may belong to other runs."""
     start, end = run.start * 1000, (run.start + run.duration) * 1000
     begins = nodes.start_ns[waiting]
-    ends = begins + nodes.duration_ns[waiting]
-    inside = waiting[(begins >= start - _SLACK) & (ends <= end + _SLACK)]
-    if threads is None:
-        return ProfiledRun(start, end - start, run.thread, nodes.rows(inside)), waiting[:0]
-    mixed = not np.isin(nodes.thread[inside], list(threads)).all()
-    own = inside[:0] if mixed else inside[nodes.thread[inside] == run.thread]
-    others = waiting[nodes.thread[waiting] != run.thread]
-    return ProfiledRun(start, end - start, run.thread, nodes.rows(own), mixed), others
+    begun = begins >= start - _SLACK
+    fits = begins + nodes.duration_ns[waiting] <= end + _SLACK
+    own, mixed = np.ones_like(fits), False
+    if threads is not None:
+        own = nodes.thread[waiting] == run.thread
+        mixed = not np.isin(nodes.thread[waiting[begun & fits]], list(threads)).all()
+    inside = waiting[:0] if mixed else waiting[begun & fits & own]
+    beyond = waiting[begun & ~fits & own & (begins < end)]
+    placed, misfits = nodes.rows(inside), nodes.rows(beyond)
+    cut = ProfiledRun(start, end - start, run.thread, placed, mixed, misfits=misfits)
+    return cut, waiting[~own]
 
 
 # --- The devices of ONNX Runtime's execution providers.

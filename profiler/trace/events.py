@@ -100,6 +100,7 @@ class DropReason(NoteCode):
     LAUNCH_TIMES = "launch_times"  # (provider)
     KERNELS_BY_END = "kernels_by_end"
     KERNELS_OF_NO_RUN = "kernels_of_no_run"
+    NODES_OF_NO_RUN = "nodes_of_no_run"
     ENTRIES_CUT = "entries_cut"  # what is whole was read
     LAID_END_TO_END = "laid_end_to_end"  # averages, in the order of execution
     TIMELINES_APART = "timelines_apart"  # recorded one by one, each with a clock of its own

@@ -238,6 +238,7 @@ class HealthRule(StrEnum):
     NO_LENGTH = "no_length"  # kernels of length 0, though the clock is fine enough
     TOO_SHORT = "too_short"  # the median kernel
     TWICE = "twice"
+    NOT_NESTED = "not_nested"  # nodes that end after their run, or after one that they lie in
     ELSEWHERE = "elsewhere"  # work that names another device than it is listed under
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
@@ -14,7 +17,9 @@ from profiler.importers import import_trace, onnxruntime, recognised
 from profiler.tools.sources import load
 from profiler.trace import DropKind
 from profiler.trace.manifest_fields import HealthRule
+from tests.command_line import run_command
 from tests.corpus import CORPUS, needs_corpus
+from tests.examples import examples
 
 GEMMINI = CORPUS / "ort" / "ucb_resnet_inference_gemmini.json.gz"
 BEGIN = 1_777_630_332_000_000_000  # 2026-05-01 10:12:12 UTC
@@ -353,3 +358,71 @@ def test_a_file_that_unpacks_to_too_much(tmp_path):
     path.write_bytes(gzip.compress(begin + b" " * 16_000_000 + b"]"))
     with pytest.raises(InputError, match="unpacks to more than 256 times its size"):
         import_trace([path], tmp_path / "traces")
+
+
+def health(loaded):
+    return [(str(note.rule), note.device, note.count, note.total) for note in loaded.info.health]
+
+
+@pytest.mark.parametrize(
+    ("length", "noted"),
+    [(8, 0), (15, 1), (8_000, 1)],  # as it was; into the next node; beyond the run
+)
+def test_a_node_that_does_not_fit_into_its_run_is_counted(length, noted, tmp_path, capsys):
+    """The third of nine nodes of 10 µs each, in each of two runs; one is too long."""
+    events = []
+    for begin in (1_000, 2_000):
+        events += [node(f"n{at}", begin + 10 * at, 8) for at in range(9)]
+        events += [run(begin - 1, 100)]
+    events[2]["dur"] = length
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events))
+    assert health(loaded) == [("not_nested", "cpu:0", 1, 18)] * noted
+    assert len(loaded.commands) == 18 - noted
+    run_command("analyze", tmp_path / "x.json", "--no-html")
+    lines = capsys.readouterr().out.split("\n")
+    assert any(line.startswith("Recording   lost no events") for line in lines) == (not noted)
+    assert any(line.startswith("Set aside   1 node on cpu:0") for line in lines) == bool(noted)
+
+
+def test_nodes_of_no_run_are_counted(tmp_path):
+    """Two ahead of the only run, whose own runs are not in the file."""
+    events = [node("a", 10, 5), node("b", 20, 5), node("c", 101, 5), run(100, 10)]
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events))
+    assert [(one.kind, one.count, one.detail.code.value) for one in loaded.drops] == [
+        (DropKind.DROPPED_EVENTS, 2, "nodes_of_no_run")
+    ]
+    assert health(loaded) == []
+
+
+def _nested(random, begin, end, found, deep=0):
+    """Nodes one behind the other, some with nodes inside, in order of their ends."""
+    at = begin
+    while at + 20 < end:
+        until = int(random.integers(at + 10, min(end, at + 400)))
+        if deep < 3 and until - at > 60 and random.random() < 0.3:
+            _nested(random, at + 1, until - 1, found, deep + 1)
+        found.append(node(f"n{len(found)}", at, until - at))
+        at = until + int(random.integers(0, 5))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(seed=st.integers(0, 1 << 32), by=st.sampled_from([0, 3, 30, 1_000]))
+def test_nodes_that_cross_are_those_of_a_search(seed, by, tmp_path_factory):
+    """One of the nodes is longer than recorded. It is found if a search pair by pair finds two that
+    cross, or one that ends after the run; where all are as they were nothing is."""
+    random = np.random.default_rng(seed)
+    events: list[dict] = []
+    _nested(random, 1_000, 5_000, events)
+    events[int(random.integers(len(events)))]["dur"] += by
+    times = [(one["ts"], one["ts"] + one["dur"]) for one in events]
+    crossed = any(
+        begin <= later and later + 2 < end < until - 2
+        for begin, end in times
+        for later, until in times
+    )
+    path = tmp_path_factory.mktemp("profile")
+    loaded = imported(path, written(path / "x.json", *events, run(990, 4_020)))
+    found = sum(note.count for note in loaded.info.health)
+    assert bool(found) == (crossed or max(end for _, end in times) > 990 + 4_020 + 2)
+    assert len(loaded.commands) == len(events) - found
+    assert found <= (4 if by else 0)  # with what it lies in, three deep

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct, field, structs
 
 from profiler.importers.kineto.modules import (
+    PROCESSOR,
     PYTHON,
     RUNTIME,
     Frames,
@@ -688,23 +689,33 @@ def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
 
 
 def _all_launched(trace: KinetoTrace, thread: int, start: int, end: int) -> tuple[int, int]:
-    """The start of the first and the end of the last of a thread's runtime calls and all device
-    work."""
-    runtime = trace.rows_of(*RUNTIME)
-    rows = np.append(runtime[trace.thread[runtime] == thread], trace.rows_of(*_ON_DEVICES))
+    """The start of the first and the end of the last of a thread's operators and runtime calls, and
+    of all device work."""
+    host = trace.rows_of("cpu_op", *RUNTIME)
+    rows = np.append(host[trace.thread[host] == thread], trace.rows_of(*_ON_DEVICES))
     first = int(trace.start_ns[rows].min(initial=start))
     return first, int(trace.end_ns[rows].max(initial=end))
 
 
 def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
-    """The smallest annotation around a range, a profiler's step aside; without one, that range."""
+    """The smallest annotation around a range, a profiler's step aside; without one, that range and
+    the processors of inputs and outputs before and after it."""
     rows = trace.rows_named(lambda name: not _is_step(name), "user_annotation")
     rows = rows[(trace.start_ns[rows] <= start) & (end <= trace.end_ns[rows])]
     if not len(rows):
-        return Section("trace", thread, start, end)
+        return Section("trace", thread, *_with_processors(trace, thread, start, end))
     row = rows.item(trace.duration_ns[rows].argmin())
     start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
     return Section(trace.events.name_of(row), thread, start, end)
+
+
+def _with_processors(trace: KinetoTrace, thread: int, start: int, end: int) -> tuple[int, int]:
+    """A range with what prepares the inputs of a model before it, or makes something of its outputs
+    after it, on its thread."""
+    rows = trace.rows_named(lambda name: PROCESSOR.search(name) is not None, PYTHON)
+    rows = rows[trace.thread[rows] == thread]
+    first, last = trace.start_ns[rows].min(initial=start), trace.end_ns[rows].max(initial=end)
+    return int(first), int(last)
 
 
 class Lookup:

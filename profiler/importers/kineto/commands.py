@@ -25,7 +25,13 @@ from profiler.grammars.names import CollectiveKind, collective_kind
 from profiler.importers.job_run import Among, InJob, RankCollective, matched_collective
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, launched_work
-from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
+from profiler.importers.kineto.modules import (
+    PROCESSOR,
+    PYTHON,
+    RUNTIME,
+    ModulePaths,
+    ShapeTexts,
+)
 from profiler.importers.kineto.stages import plain_name
 from profiler.kineto.arguments import Args, fraction, whole
 from profiler.kineto.events import Event
@@ -461,7 +467,6 @@ _SLOW = 16  # of a gap
 _REPEATED = 10  # calls of one name, from which on they are listed
 _BLOCK = 1024  # ranges that are passed over at once
 _RANGES = ("user_annotation",)
-_PROCESSOR = re.compile(r"(processing|feature_extraction|tokenization)_\w+\.py")
 _KINDS = {
     PYTHON: ActivityKind.FUNCTION,
     OPERATORS: ActivityKind.OPERATOR,
@@ -550,7 +555,7 @@ class _Thread(Struct, frozen=True, eq=False):
         half = np.flatnonzero(2 * covered >= gap.length_ns)
         kept = half if len(half) else np.flatnonzero(covered == covered.max())
         names = self.trace.events.names_of(self.rows[there[kept]])
-        processors = [at for at, name in zip(kept, names, strict=True) if _PROCESSOR.search(name)]
+        processors = [at for at, name in zip(kept, names, strict=True) if PROCESSOR.search(name)]
         kept = np.array(processors) if processors else kept
         place = kept[np.lexsort((-self.end[there[kept]], self.start[there[kept]]))[-1]]
         until = begin[place] + covered[place]

@@ -46,6 +46,8 @@ PYTHON = "python_function"
 _MODULE = "nn.Module: "
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _INSTANCE = re.compile(r"(?P<name>.+)_(?P<number>\d+)")
+PROCESSOR = re.compile(r"(processing|feature_extraction|tokenization)_\w+\.py")
+"""In names of frames that prepare a model's inputs, or make something of its outputs."""
 
 
 class Kind(IntEnum):

@@ -250,3 +250,36 @@ def test_a_stall_of_the_first_call_is_no_gain_of_other_gaps(tmp_path):
     found = {one.rule: one for one in made.findings}
     assert found["first_call"].cost_ns == 200_000_000
     assert found["idle_gaps"].cost_ns == pytest.approx(4 * 5_010_000, rel=0.01)
+
+
+@pytest.mark.parametrize("told", ["processors", "annotation", "nothing"])
+def test_work_of_the_host_around_the_calls_is_of_the_run(told, tmp_path):
+    """Three calls of a detector with 122 ms of preprocessing ahead of each and 60 ms of drawing
+    behind the last, as frames of a processor or an annotation around all tell; the wait for the
+    device ahead of a gap takes 1 µs of it. Without these the file has the calls alone."""
+    trace, at, prepare, work, behind = Trace(with_stack=1), 0, 122_000, 50_000, 60_000
+    processor = "transformers/models/owlv2/image_processing_owlv2.py"
+    for _ in range(3):
+        if told == "processors":
+            trace.frame(f"{processor}(368): preprocess", at, prepare)
+        at += prepare
+        trace.module("Owlv2ForObjectDetection_0", at, work)
+        trace.kernel("gemm", at, work, launched=at - 1)
+        trace.event("cuda_runtime", "cudaDeviceSynchronize", at + work - 1, 1)
+        at += work
+    if told == "processors":
+        trace.frame(f"{processor}(471): post_process_object_detection", at, behind)
+    elif told == "annotation":
+        trace.event("user_annotation", "detect", 0, at + behind)
+    made = analyze(trace.imported(tmp_path))
+    found = {one.rule: one for one in made.findings}
+    gaps = found["idle_gaps"]
+    assert (gaps.evidence["cause"], gaps.evidence["gap_ns"]) == ("host", 2 * prepare * 1_000)
+    around = 0 if told == "nothing" else prepare + behind
+    assert made.accounting.end_to_end_ns == (3 * work + 2 * prepare + around) * 1_000
+    assert ("idle_around" in found) == bool(around)
+    if around:
+        times = (prepare * 1_000, behind * 1_000)
+        evidence = found["idle_around"].evidence
+        assert (evidence["before_ns"], evidence["behind_ns"]) == times
+    assert not {"scheduler_sync", "sync_bound", "host_bound"} & found.keys()

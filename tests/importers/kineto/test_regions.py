@@ -241,7 +241,7 @@ def test_kernels_that_repeat_themselves_are_passes(tmp_path):
 
 
 def test_what_ran_before_the_first_pass_is_of_the_run(tmp_path):
-    """Loading takes 2 ms from the first runtime call on, and five passes of 100 µs follow; guessed
+    """Loading takes 2 ms from the first operator on, and five passes of 100 µs follow; guessed
     passes have no name that the headline could say."""
     trace = Trace()
     work(trace, "aten::arange", 0)
@@ -250,7 +250,7 @@ def test_what_ran_before_the_first_pass_is_of_the_run(tmp_path):
             work(trace, f"aten::{name}", 2000 + 100 * run_number + 15 * number)
     run = trace.imported(tmp_path)
     analysis = analyze(run)
-    first, last = 2, 2000 + 400 + 60 + 5 + 8  # the first launch, and the end of the last kernel
+    first, last = 0, 2000 + 400 + 60 + 5 + 8  # the first operator, and the end of the last kernel
     assert analysis.accounting.end_to_end_ns == (last - first) * 1000
     assert "repeated kernels" not in headline(analysis, 0)
 

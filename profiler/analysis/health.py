@@ -569,6 +569,7 @@ def is_damaged(notes: tuple[HealthNote, ...]) -> bool:
     return any(
         note.share > _DAMAGED.get(note.rule, float("inf"))
         or (_is_unexplained(note) and note.share > _DOUBTFUL)
+        or _is_unpaired(note)
         for note in notes
     )
 
@@ -577,6 +578,11 @@ def _is_unexplained(note: HealthNote) -> bool:
     """Whether work began before its launch and no clock explains it: launches belong to other
     work."""
     return note.rule is HealthRule.CLOCK and note.action is HealthAction.SET_ASIDE
+
+
+def _is_unpaired(note: HealthNote) -> bool:
+    """Whether launches of several processes have the same numbers and fit no device."""
+    return note.rule is HealthRule.SHARED_NUMBERS and note.action is HealthAction.NOTED
 
 
 def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
@@ -621,3 +627,12 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
         or (note.rule in _DOUBTED and note.action is HealthAction.NOTED and is_damaged((note,)))
     }
+
+
+def calls_unknown(notes: tuple[HealthNote, ...]) -> bool:
+    """Whether so many launches share a number that work may be in others' calls: what devices did
+    is known, not for which call."""
+    return any(
+        _is_unpaired(note) or (note.rule is HealthRule.REUSED_NUMBERS and note.share > _DOUBTFUL)
+        for note in notes
+    )

@@ -51,6 +51,7 @@ from profiler.analysis.findings import none_applies
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import (
     busy_unknown,
+    calls_unknown,
     health_facts,
     is_host_only,
     is_sound,
@@ -528,18 +529,18 @@ def _submodules(of: ReportInput) -> TableView | None:
 def _as_known(
     analysis: Analysis, title: Said, rows: pl.DataFrame, *columns: str
 ) -> tuple[Said, pl.DataFrame]:
-    """A table and its title; some columns are null for devices whose busy time is unknown, and the
-    title says so."""
+    """A table and its title; some columns are null for devices whose busy time is unknown, or for
+    all if work may be in others' calls, and the title says so."""
     health = analysis.inputs.run.info.health
-    unknown = busy_unknown(health)
+    unknown, misplaced = busy_unknown(health), calls_unknown(health)
     if is_host_only(health):
         return title, rows
     if lacks_work(health):
         title = said("{title}; times of devices are lower bounds", title=title)
-    elif unknown:
+    elif unknown or misplaced:
         title = said("{title}; times of devices are doubtful", title=title)
     known = [unknown.isdisjoint((devices or "").split(", ")) for devices in rows["device"]]
-    every = pl.Series(known, dtype=pl.Boolean)
+    every = pl.Series(known, dtype=pl.Boolean) & (not misplaced)
     return title, rows.with_columns(pl.when(every).then(pl.col(name)) for name in columns)
 
 

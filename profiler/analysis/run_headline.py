@@ -21,7 +21,13 @@ from profiler.analysis.commands import are_apart, has_accelerators, is_accelerat
 from profiler.analysis.document import Fact
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.finding_text import captures_and_replays, noun_of, only_captures
-from profiler.analysis.health import busy_unknown, is_damaged, is_host_only, lacks_work
+from profiler.analysis.health import (
+    busy_unknown,
+    calls_unknown,
+    is_damaged,
+    is_host_only,
+    lacks_work,
+)
 from profiler.analysis.ranks import slowest_rank
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import Noun, Said, count, counted, duration, filled, joined, percent, said
@@ -91,7 +97,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         what = said("graphs captured and replayed: {what}", what=what)
     if apart:
         what = said("measured one by one: {what}", what=what)
-    unknown = apart or (busy_unknown(info.health) and not is_host_only(info.health))
+    damaged = busy_unknown(info.health) or calls_unknown(info.health)
+    unknown = apart or (damaged and not is_host_only(info.health))
     source = info.recording.calls_from if info.recording else None
     unnamed = source in (CallsFrom.NOTHING, CallsFrom.KERNEL_PERIOD)
     parts = [

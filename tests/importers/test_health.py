@@ -313,6 +313,33 @@ def test_merged_ranks_are_told_apart(analysis_of):
     assert figures(analysis)[2] == pytest.approx(figures(twin)[2], rel=0.01)
 
 
+@pytest.mark.parametrize("apart_us", [3, 3000])
+def test_ranks_under_one_process_number_have_no_shares(apart_us, tmp_path):
+    """Two ranks in one file, whose processes have the same number: nothing tells which of two
+    launches with one number is whose, so that no time of a device is a submodule's. What the
+    devices did is that of the twin."""
+    trace = json.loads(BASE.read_text())
+    second = [dict(one, args=dict(one.get("args", {}))) for one in trace["traceEvents"]]
+    for one in second:
+        one["ts"] = one.get("ts", 0) + apart_us
+        if one.get("cat") == "kernel":
+            one["pid"] = one["args"]["device"] = 1
+    trace["traceEvents"] += [one for one in second if one["ph"] == "X"]
+    path = tmp_path / "ranks.json"
+    path.write_text(json.dumps(trace))
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    headline, facts = screen(analysis)
+    assert headline.startswith("damaged recording: ")
+    assert "transformer" not in headline
+    assert facts["Uncertain"].startswith("34 of 68 launches have the number of an earlier one")
+    twin = analyze(load(import_trace(BASE, tmp_path / "twin")))
+    assert "transformer takes 92 %" in screen(twin)[0]
+    (busy,) = twin.devices.filter(device="cuda:0")["busy_ns"]
+    for device in ("cuda:0", "cuda:1"):
+        (one,) = analysis.devices.filter(device=device)["busy_ns"]
+        assert one == pytest.approx(busy, rel=0.01)
+
+
 @pytest.mark.parametrize("by_us", [-20, -100, -3000])
 def test_a_clock_that_runs_ahead_is_shifted(by_us, tmp_path):
     analysis = analyze(load(import_trace(shifted(tmp_path, by_us), tmp_path)))

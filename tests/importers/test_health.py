@@ -340,6 +340,31 @@ def test_ranks_under_one_process_number_have_no_shares(apart_us, tmp_path):
         assert one == pytest.approx(busy, rel=0.01)
 
 
+@pytest.mark.parametrize("lost", [0, 5])
+@pytest.mark.parametrize("first", [1, (1 << 31) - 10, 2_500_000_000, (1 << 32) - 10])
+def test_launch_numbers_may_be_written_with_a_sign(first, lost, tmp_path):
+    """Numbers of 32 bits that begin anywhere, half of which are negative in the file: what ran is
+    that of numbers from 1 on, and what was launched by the calls that are lost is carried over."""
+    trace = json.loads(BASE.read_text())
+    events = [one for one in trace["traceEvents"] if "correlation" in one.get("args", {})]
+    known = sorted({one["args"]["correlation"] for one in events})
+    for one in events:
+        args = one["args"]
+        place = known.index(args["correlation"])
+        number = (first + place) % (1 << 32)
+        args["correlation"] = number - (1 << 32) if number >= 1 << 31 else number
+        if place < lost and one["cat"] != "kernel":
+            trace["traceEvents"].remove(one)
+    path = tmp_path / "signed.json"
+    path.write_text(json.dumps(trace))
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    found = [(row["rule"], row["count"]) for row in analysis.health.to_dicts()]
+    assert found == ([("before", lost)] if lost else [])
+    if not lost:
+        twin = analyze(load(import_trace(BASE, tmp_path / "twin")))
+        assert figures(analysis) == figures(twin)
+
+
 @pytest.mark.parametrize("by_us", [-20, -100, -3000])
 def test_a_clock_that_runs_ahead_is_shifted(by_us, tmp_path):
     analysis = analyze(load(import_trace(shifted(tmp_path, by_us), tmp_path)))

@@ -25,6 +25,7 @@ from profiler.trace.health import check, timeless
 from profiler.trace.manifest_fields import EMPTY_NS, LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, elsewhere, host_calls
 
+_SIGN = 1 << 31  # of launch numbers
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64
 _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
 _LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
@@ -321,7 +322,13 @@ def _numbered(values: Int32s | Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _correlations(trace: KinetoTrace, rows: Int64s) -> Int64s:
+    """The launch numbers of events, -1 for none. Those that the file writes as signed 32 bits are
+    changed in the trace."""
     numbers = trace.events.args.numbers("correlation", rows, -1)
+    signed = (numbers < -1) & (numbers >= -_SIGN)
+    if signed.any():
+        numbers[signed] += 2 * _SIGN
+        trace.events.args.set_integers("correlation", rows[signed], numbers[signed])
     return np.where((numbers > 0) & (numbers < _LARGEST), numbers, -1)
 
 

@@ -159,3 +159,19 @@ def test_what_was_not_recorded_is_part_of_an_iteration(tmp_path):
     account = found.accounting
     assert account.unrecorded_ns == 3 * 10_000_000
     assert account.end_to_end_ns + account.unrecorded_ns == 7_000_000 + 3 * step_ns + 3_000_000
+
+
+def test_a_last_step_that_is_too_long_is_possible(tmp_path):
+    """The last of six steps of 1 ms is 1.6 s too long: its host may have saved something, which is
+    not recorded. The time is idle, and the median is that of the others: docs/cannot-answer.md."""
+    trace = Trace()
+    for number in range(6):
+        begin, length = 1_000 * number, 1_601_000 if number == 5 else 1_000
+        trace.event("user_annotation", f"ProfilerStep#{number}", begin, length)
+        trace.op("aten::mm", begin + 20, 60)
+        trace.kernel("gemm", begin + 40, 900, launched=begin + 25)
+    run = trace.imported(tmp_path)
+    assert run.info.health == ()
+    found = analyze(run)
+    assert found.accounting.end_to_end_ns == 1_606_000_000
+    assert found.submodules["median_ns"].to_list() == [1_000_000]

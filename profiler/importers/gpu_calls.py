@@ -44,6 +44,7 @@ LATEST = 1 << 61
 """ns, the year 2043: times are before it, so that a session's start can be added."""
 Integers = npt.NDArray[np.signedinteger[Any]]  # int32 if there are millions
 _MASK = 0xFFFFFF  # bits of a process or thread in a global id
+_PRIME, _MASK_OF_SIZE = 1_000_003, 0xFFFFFFFF  # of a number for several sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -79,9 +80,9 @@ class _Timed:
         """Concatenate the rows of all parts; their names become codes of `names`."""
         several = [part.columns() for part in parts if len(part)] or [parts[0].columns()]
         if len(several) == 1:
-            return replace(parts[0], **several[0], names=tuple(names.codes))
+            return replace(parts[0], **several[0], names=tuple(names.texts))
         columns = {name: np.concatenate([one[name] for one in several]) for name in several[0]}
-        return replace(parts[0], **columns, names=tuple(names.codes))
+        return replace(parts[0], **columns, names=tuple(names.texts))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -112,15 +113,40 @@ def in_time(start: Int64s, end: Int64s) -> Bools:
 
 
 class Names:
-    """Assigns codes to texts; the texts are in one tuple."""
+    """Assigns codes to texts: `texts` has that of each code."""
 
     def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._by_size: dict[int, int] = {}
+        self._sized: set[int] = set()
 
     def of(self, texts: Sequence[str], place: Int64s) -> Int32s:
         """The codes of `texts`, one per entry of `place`."""
-        codes = [self.codes.setdefault(text, len(self.codes)) for text in texts]
+        for text in texts:
+            if self._codes.setdefault(text, len(self.texts)) == len(self.texts):
+                self.texts.append(text)
+        codes = [self._codes[text] for text in texts]
         return np.array(codes, dtype=np.int32)[place] if codes else np.zeros(0, dtype=np.int32)
+
+    def by_size(self, code: Int32s, *sizes: Int64s) -> Int32s:
+        """Codes of the same texts that differ where sizes do, as grids of kernels: lengths of a
+        kernel are compared among those of one size."""
+        size = np.zeros(len(code), dtype=np.int64)
+        for one in sizes:
+            size = (size * _PRIME + one) & _MASK_OF_SIZE
+        keys, place = np.unique((code.astype(np.int64) << 32) | size, return_inverse=True)
+        codes = np.zeros(len(keys), dtype=np.int32)
+        for at, key in enumerate(keys.tolist()):
+            if key not in self._by_size:
+                of = self._by_size[key] = key >> 32
+                if of in self._sized:
+                    self._by_size[key] = len(self.texts)
+                    self.texts.append(self.texts[of])
+                self._sized.add(of)
+            codes[at] = self._by_size[key]
+        found: Int32s = codes[place.reshape(-1)]
+        return found
 
 
 def global_ids(pid: Int64s, tid: Int64s) -> Int64s:

@@ -318,6 +318,7 @@ _COPIES = (  # by number
     *(f"{ends} (unified memory)" for ends in ("HtoD", "DtoH", "DtoD")),
 )
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
+_GRID = ("gridX", "gridY", "gridZ")
 _VERSION = re.compile(r"_v\d+$")
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 
@@ -330,12 +331,15 @@ def read_work(database: SqliteFile) -> tuple[Work, _Contexts]:
     def read(table: str, **columns: int) -> dict[str, Int64s]:
         return database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", {**_COMMON, **columns})
 
-    found = read("KERNEL", demangledName=_NONE, shortName=_NONE, graphNodeId=0, contextId=_NONE)
+    grid = dict.fromkeys(_GRID, _NONE)
+    codes = {"demangledName": _NONE, "shortName": _NONE, "graphNodeId": 0, "contextId": _NONE}
+    found = read("KERNEL", **codes, **grid)
     of = process_of(found["globalPid"]), found.pop("contextId"), found["deviceId"]
     contexts, place = distinct(*of)
     number = np.bincount(place, minlength=len(contexts))
     full = found["demangledName"]
     name = _of_ids(database, names, np.where(full == _NONE, found["shortName"], full), "kernel")
+    name = names.by_size(name, *(found.pop(size) for size in grid))
     kernels = _work("kernel", found, name)
     of_graph = keys_of(kernels.pid, kernels.correlation)[found["graphNodeId"] > 0]
 
@@ -386,7 +390,7 @@ def read_api(database: SqliteFile) -> Api:
     recorded = Names()
     code = _of_ids(database, recorded, found["nameId"], "runtime call")
     plain, shared = np.unique(
-        [_VERSION.sub("", text) for text in recorded.codes] or [""], return_inverse=True
+        [_VERSION.sub("", text) for text in recorded.texts] or [""], return_inverse=True
     )
     waits = np.array([bool(_WAIT.search(text)) for text in plain.tolist()], dtype=np.bool_)
     name = shared.reshape(-1)[code] if len(code) else code
@@ -404,7 +408,7 @@ def read_api(database: SqliteFile) -> Api:
 
 def _nameless(recorded: Recorded, where: str) -> tuple[Drop, ...]:
     """A drop for names of kernels and calls that `StringIds` lacks."""
-    texts = (*recorded.work.names, *recorded.api.names)
+    texts = {*recorded.work.names, *recorded.api.names}
     count = sum(bool(_NO_TEXT.fullmatch(text)) for text in texts)
     return drops_of(DropKind.DROPPED_EVENTS, count, "names", DropReason.DAMAGED, where)
 

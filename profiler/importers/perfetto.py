@@ -129,7 +129,7 @@ def _work(trace: TraceColumns, rows: Int64s, number: Int64s, launch: Int64s) -> 
         end=_ends(trace, rows),
         pid=np.full(len(rows), _NONE, dtype=np.int64),
         correlation=launch[rows] + 1,
-        names=tuple(names.codes),
+        names=tuple(names.texts),
         kind=np.full(len(rows), KINDS.index("kernel"), dtype=np.int64),
         device=number[track],
         stream=track.astype(np.int64),
@@ -147,7 +147,7 @@ def _api(trace: TraceColumns, rows: Int64s) -> Api:
         end=_ends(trace, rows),
         pid=_pids(trace, rows),
         correlation=rows + 1,
-        names=tuple(names.codes),
+        names=tuple(names.texts),
         thread=_threads(trace, rows),
         waits=np.zeros(len(rows), dtype=np.bool_),
     )

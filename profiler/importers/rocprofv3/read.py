@@ -137,10 +137,12 @@ class _Recording:
         return found
 
     def _add_kernels(self) -> None:
-        found = self._placed("kernel_dispatch", {"kernel_id": NO_ID})
+        grid = {f"grid_size_{axis}": NO_ID for axis in "xyz"}
+        found = self._placed("kernel_dispatch", {"kernel_id": NO_ID, **grid})
         names = self._texts("info_kernel_symbol", "display_name", found["kernel_id"], "kernel")
         device = self._agents.of_kernels(found["agent_id"])
-        self._rows.add_kernels(_times(found), device, found["queue_id"], *names)
+        sizes = [found[name] for name in grid]
+        self._rows.add_kernels(_times(found), device, found["queue_id"], *names, sizes)
 
     def _add_copies(self) -> None:
         ids = {"name_id": NO_ID, "size": NO_ID, "dst_agent_id": NO_ID, "src_agent_id": NO_ID}

@@ -75,10 +75,16 @@ class Rows:
         self.add_marks(times, nothing, [])
 
     def add_kernels(
-        self, times: Times, device: Int64s, queue: Int64s, names: Sequence[str], place: Int64s
+        self,
+        times: Times,
+        device: Int64s,
+        queue: Int64s,
+        names: Sequence[str],
+        place: Int64s,
+        grid: Sequence[Int64s] = (),
     ) -> None:
-        """Add dispatches; `queue` is the device's."""
-        name = self._work_names.of(names, place)
+        """Add dispatches; `queue` is the device's, `grid` the size of each by axis."""
+        name = self._work_names.by_size(self._work_names.of(names, place), *grid)
         size = np.full(len(name), NO_ID, dtype=np.int64)
         self._work.append(_work("kernel", times, name, device, queue, size))
 

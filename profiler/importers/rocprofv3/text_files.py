@@ -135,6 +135,7 @@ _MARKER = "MARKER"
 
 
 _SHARED = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id")
+_GRID = ("Grid_Size", *(f"Grid_Size_{axis}" for axis in "XYZ"))
 
 
 class CsvKind(Enum):
@@ -143,12 +144,12 @@ class CsvKind(Enum):
 
     COUNTERS = (
         frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id")),
-        (*_SHARED, "Queue_Id", "Dispatch_Id"),
+        (*_SHARED, "Queue_Id", "Dispatch_Id", *_GRID),
         ("Agent_Id", "Kernel_Name", "Counter_Name", "Counter_Value"),
     )
     KERNELS = (
         frozenset(("Kernel_Name", "Agent_Id", "Start_Timestamp")),
-        (*_SHARED, "Queue_Id", "Dispatch_Id"),
+        (*_SHARED, "Queue_Id", "Dispatch_Id", *_GRID),
         ("Agent_Id", "Kernel_Name"),
     )
     CALLS = (
@@ -264,7 +265,8 @@ def _add_kernels(
     device = _devices(table, "Agent_Id", agents)[kept]
     queue = table.numbers("Queue_Id", NO_ID)[kept]
     times = _csv_times(table, pid, kept)
-    rows.add_kernels(times, device, queue, names, name[kept])
+    grid = [table.numbers(size, NO_ID)[kept] for size in _GRID]
+    rows.add_kernels(times, device, queue, names, name[kept], grid)
     rows.add_dispatches(times.pid, table.numbers("Dispatch_Id", NO_ID)[kept])
     return device
 
@@ -341,6 +343,14 @@ class Correlation(msgspec.Struct, frozen=True, gc=False):
     internal: int = NO_ID
 
 
+class Grid(msgspec.Struct, frozen=True, gc=False):
+    """The size of a dispatch."""
+
+    x: int = NO_ID
+    y: int = NO_ID
+    z: int = NO_ID
+
+
 class Info(msgspec.Struct, frozen=True, gc=False):
     """The kernel of a dispatch and where it ran."""
 
@@ -348,6 +358,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     queue_id: Handle = Handle()
     kernel_id: int = NO_ID
     dispatch_id: int = NO_ID
+    grid_size: Grid = Grid()
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -603,6 +614,7 @@ def _add_dispatches(
         _numbers(dispatches, "dispatch_info.queue_id.handle"),
         [_kernel(names.get(one), one) for one in ids.tolist()],
         place.reshape(-1),
+        [_numbers(dispatches, f"dispatch_info.grid_size.{axis}") for axis in "xyz"],
     )
 
 

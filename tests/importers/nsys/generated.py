@@ -37,6 +37,7 @@ class Kernel:
     globalPid: int = global_id()
     graphNodeId: int | None = None
     contextId: int | None = None
+    gridX: int | None = None
 
 
 @dataclass

@@ -546,3 +546,25 @@ def test_a_context_is_not_known_without_its_process(tmp_path):
         if isinstance(one, Kernel):
             one.contextId, one.globalPid = 1, None
     assert "elsewhere" not in [note.rule for note in imported(tmp_path, rows).info.health]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_length_that_cannot_be_becomes_that_of_its_kernel_and_grid(known, tmp_path):
+    """Of forty kernels of one name each third has a larger grid and takes 1 ms, the others 10 µs;
+    one of the former is recorded 50 ms too long, and for 20 ms nothing follows it. Without grids it
+    becomes as long as most."""
+    rows, at = [], 1_000_000
+    for number in range(40):
+        length = 10_000 if number % 3 else 1_000_000
+        rows.append(Call(at, at + 5_000, number + 1))
+        kernel = Kernel(at + 8_000, at + 8_000 + length, number + 1)
+        kernel.gridX = length // 100 if known else None
+        rows.append(kernel)
+        if number == 21:
+            kernel.end += 50_000_000
+        at += 20_000_000 if number == 21 else length + 10_000
+    run = imported(tmp_path, rows)
+    (row,) = run.commands.filter(pl.col("recorded_ns").is_not_null()).to_dicts()
+    assert (row["duration_ns"], row["recorded_ns"]) == (1_000_000 if known else 10_000, 51_000_000)
+    kernels = run.commands.filter(pl.col("device") == "cuda:0")["kernel"].cast(pl.String)
+    assert kernels.unique().to_list() == [KERNEL]

@@ -32,6 +32,7 @@ class Kernel:
     name: str = KERNEL
     gpu: int = 0
     queue: int = 2
+    grid: int = 1024
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -172,7 +173,7 @@ def _info(told: Told, number: int) -> dict:
         "queue_id": {"handle": kernel.queue},
         "kernel_id": told.names.index(kernel.name) + 1,
         "dispatch_id": number + 1,
-        "grid_size": {"x": 1024, "y": 1, "z": 1},
+        "grid_size": {"x": kernel.grid, "y": 1, "z": 1},
     }
 
 
@@ -250,6 +251,7 @@ def _write_kernels(told: Told, write, agent: str, streams: tuple[tuple, tuple]) 
         (
             *("Kind", "Agent_Id", "Queue_Id", *streams[0], "Thread_Id", "Dispatch_Id"),
             *("Kernel_Id", "Kernel_Name", "Correlation_Id", "Start_Timestamp", "End_Timestamp"),
+            *("Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z"),
         ),
         [
             (
@@ -262,6 +264,7 @@ def _write_kernels(told: Told, write, agent: str, streams: tuple[tuple, tuple]) 
                     number,
                 ),
                 *(told.names.index(row.name) + 1, row.name, row.correlation, row.start, row.end),
+                *(row.grid, 1, 1),
             )
             for number, row in enumerate(told.kernels, 1)
         ],
@@ -285,7 +288,7 @@ _SCHEMA = {
 _TIMES_IN_ROWS = {
     "region": "id, nid, pid, tid, start, end, name_id, event_id",
     "kernel_dispatch": "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, "
-    "start, end, event_id",
+    "grid_size_x, grid_size_y, grid_size_z, start, end, event_id",
     "memory_copy": "id, nid, pid, tid, start, end, name_id, dst_agent_id, src_agent_id, size, "
     "event_id",
 }
@@ -293,7 +296,8 @@ _TIMES_BY_ID = {
     "info_category": "id, name",
     "timestamp": "id, value, phase, track_id",
     "region": "id, track_id, name_id, start_id, end_id, event_id",
-    "kernel_dispatch": "id, track_id, kernel_id, dispatch_id, start_id, end_id, event_id",
+    "kernel_dispatch": "id, track_id, kernel_id, dispatch_id, grid_size_x, grid_size_y, "
+    "grid_size_z, start_id, end_id, event_id",
     "memory_copy": "id, track_id, start_id, end_id, name_id, dst_agent_id, src_agent_id, size, "
     "event_id",
 }
@@ -416,6 +420,9 @@ def _add_rows(made: _Rocpd, told: Told) -> None:
             agent_id=_FIRST_GPU + kernel.gpu,
             kernel_id=told.names.index(kernel.name) + 1,
             dispatch_id=number,
+            grid_size_x=kernel.grid,
+            grid_size_y=1,
+            grid_size_z=1,
             event_id=event,
         )
         for name, value in kernel.counters.items():

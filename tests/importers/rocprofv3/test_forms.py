@@ -253,3 +253,22 @@ def test_kernel_names_stay_whole(tmp_path):
     run = load(import_trace(path, tmp_path / "traces"))
     assert run.commands["kernel"].cast(pl.String).to_list() == [name, "void at::native::mul_kernel"]
     assert run.commands["duration_ns"].to_list() == [3, 3]
+
+
+@every_form
+def test_a_length_that_cannot_be_becomes_that_of_its_kernel_and_grid(form, tmp_path):
+    """Of forty kernels of one name each third has a larger grid and takes 1 ms, the others 10 µs;
+    one of the former is recorded 50 ms too long, and for 20 ms nothing follows it."""
+    calls, kernels, at = [], [], 1_000_000
+    for number in range(40):
+        large = number % 3 == 0
+        length = 1_000_000 if large else 10_000
+        calls.append(Call(at, at + 5_000, number + 1))
+        kernels.append(
+            Kernel(at + 8_000, at + 8_000 + length, number + 1, grid=4096 if large else 64)
+        )
+        at += 20_000_000 if number == 21 else length + 10_000
+    kernels[21].end += 50_000_000
+    run = imported(form, tmp_path, Told(kernels, calls))
+    (row,) = run.commands.filter(pl.col("recorded_ns").is_not_null()).to_dicts()
+    assert (row["duration_ns"], row["recorded_ns"]) == (1_000_000, 51_000_000)

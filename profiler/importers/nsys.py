@@ -139,7 +139,7 @@ _SHORT = 64  # characters of a version, 200 of a device's name
 
 
 _Contexts = Mapping[tuple[int, ...], int]
-"""The number of kernels by process, context and the process's number of the device."""
+"""How much work there is by process, context and the process's number of the device."""
 
 
 def read_machine(database: SqliteFile, work: Work, api: Api, contexts: _Contexts) -> Machine:
@@ -177,11 +177,11 @@ def read_machine(database: SqliteFile, work: Work, api: Api, contexts: _Contexts
 def _elsewhere(
     contexts: _Contexts, gpus: Mapping[tuple[int, int], int]
 ) -> Mapping[tuple[str, str], int]:
-    """The number of kernels that name another device than most of their context do, by both. A
-    context is of one device."""
+    """How much work names another device than most of its context does, by both. A context is of
+    one device."""
     devices: dict[tuple[int, int], Counted[str]] = {}
     for (pid, context, own), count in contexts.items():
-        if _NONE not in (pid, context):
+        if pid != _NONE and context > 0:
             of_context = devices.setdefault((pid, context), Counted())
             of_context[f"cuda:{gpus.get((pid, own), own)}"] += count
     found = Counted[tuple[str, str]]()
@@ -312,6 +312,7 @@ _COMMON = {
     "streamId": 0,
     "correlationId": _NONE,
     "globalPid": _NONE,
+    "contextId": _NONE,
 }
 _COPIES = (  # by number
     *("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
@@ -324,19 +325,23 @@ _WAIT = re.compile("synchronize", re.IGNORECASE)
 
 
 def read_work(database: SqliteFile) -> tuple[Work, _Contexts]:
-    """All device work in the file, and the contexts of kernels. A replayed graph is left out if its
-    kernels were recorded individually."""
-    names = Names()
+    """All device work in the file, and its contexts. A replayed graph is left out if its kernels
+    were recorded individually."""
+    names, contexts = Names(), Counted[tuple[int, ...]]()
 
     def read(table: str, **columns: int) -> dict[str, Int64s]:
-        return database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", {**_COMMON, **columns})
+        found = database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", {**_COMMON, **columns})
+        of = process_of(found["globalPid"]), found.pop("contextId"), found["deviceId"]
+        if "copyKind" in found:  # some copies are of two devices, or of the driver
+            own = found["copyKind"] < _COPIES.index("PtoP")
+            of = of[0][own], of[1][own], of[2][own]
+        several, place = distinct(*of)
+        number = np.bincount(place, minlength=len(several))
+        contexts.update(dict(zip(several, number.tolist(), strict=True)))
+        return found
 
     grid = dict.fromkeys(_GRID, _NONE)
-    codes = {"demangledName": _NONE, "shortName": _NONE, "graphNodeId": 0, "contextId": _NONE}
-    found = read("KERNEL", **codes, **grid)
-    of = process_of(found["globalPid"]), found.pop("contextId"), found["deviceId"]
-    contexts, place = distinct(*of)
-    number = np.bincount(place, minlength=len(contexts))
+    found = read("KERNEL", demangledName=_NONE, shortName=_NONE, graphNodeId=0, **grid)
     full = found["demangledName"]
     name = _of_ids(database, names, np.where(full == _NONE, found["shortName"], full), "kernel")
     name = names.by_size(name, *(found.pop(size) for size in grid))
@@ -357,8 +362,7 @@ def read_work(database: SqliteFile) -> tuple[Work, _Contexts]:
     texts = [f"CUDA graph {one}" if one >= 0 else "CUDA graph" for one in ids.tolist()]
     graphs = _work("graph", found, names.of(texts, place.reshape(-1)))
     recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
-    work = Work.joined([kernels, copies, sets, graphs.select(~recorded)], names)
-    return work, dict(zip(contexts, number.tolist(), strict=True))
+    return Work.joined([kernels, copies, sets, graphs.select(~recorded)], names), contexts
 
 
 def _copy_name(kind: int, source: int, target: int) -> str:

@@ -152,16 +152,17 @@ def test_nothing_of_the_machine_is_copied(tmp_path):
     assert [name for name in long_enough if name.encode() in written] == []
 
 
+@pytest.mark.parametrize("table", ["KERNEL", "MEMCPY", "MEMSET"])
 @pytest.mark.parametrize("moved", [0, 5])
-def test_kernels_of_a_context_that_name_another_device(moved, tmp_path):
-    """Of two ranks; each fifth kernel names a third device. The counts are SQLite's."""
+def test_work_of_a_context_that_names_another_device(moved, table, tmp_path):
+    """Of two ranks; each fifth row of a table names a third device. The counts are SQLite's."""
     path = tmp_path / "ranks.sqlite"
     path.write_bytes((CORPUS / "nsys" / "mfu_2gpu_before.sqlite").read_bytes())
-    kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+    rows = f"CUPTI_ACTIVITY_KIND_{table}"
     with closing(sqlite3.connect(path)) as database, database:
         if moved:
-            database.execute(f"UPDATE {kernels} SET deviceId = 2 WHERE rowid % {moved} = 0")
-        counted = f"SELECT contextId - 1, count(*) FROM {kernels} WHERE deviceId = 2 GROUP BY 1"
+            database.execute(f"UPDATE {rows} SET deviceId = 2 WHERE rowid % {moved} = 0")
+        counted = f"SELECT contextId - 1, count(*) FROM {rows} WHERE deviceId = 2 GROUP BY 1"
         true = {f"cuda:{first}, cuda:2": count for first, count in database.execute(counted)}
     notes = load(import_trace(path, tmp_path / "traces")).info.health
     found = {note.device: note.count for note in notes if note.rule is HealthRule.ELSEWHERE}

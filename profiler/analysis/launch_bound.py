@@ -152,7 +152,8 @@ def _without_waits(analysis: Analysis, layers: pl.Series, idle_ns: int) -> int:
         waited = int(commands["duration_ns"].clip(0).sum())
         return min(waited, idle_ns)
     recording = gains.whole.recording
-    gone = np.isin(recording.waits.begin, commands["start_ns"].to_numpy())
+    begun = recording.clock.at(commands["start_ns"].to_numpy())
+    gone = np.isin(recording.waits.begin, begun)
     none = np.zeros(len(recording.works.row), dtype=np.bool_)
     return max(gains.without_waits(gone, none), 0)
 

@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Fact
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import begun
 from profiler.run.intervals import Stretches, Times, ends, positions
-from profiler.run.launches import Flags, Launches, device_work, launches_of, streams_of
+from profiler.run.launches import DeviceAxis, Flags, Launches, device_work, launches_of, streams_of
 from profiler.run.run import Run
 from profiler.text import Said, count, counted, percent, said
 from profiler.trace.events import GRAPH_CAPTURE
@@ -37,14 +38,49 @@ from profiler.trace.manifest_fields import Graphs
 # is measured on those that had been launched long before the work ahead of them ended.
 #
 # Work whose launch was not recorded follows what ran before it on its stream, as far behind it as
-# it was. What was not recorded at all (`RunTiles.unrecorded_on`) is such work on each stream of its
-# device.
+# it was. What one device did not record while others worked (`RunTiles.unrecorded_on`) is such work
+# on each of its streams.
+#
+# Time that does not count end to end is cut out of the clock (`Clock`), for the host and the
+# devices: a replay would otherwise put back what the measured time leaves out.
 
 
 NEVER = np.iinfo(np.int64).min // 4
 _SURELY = 20_000  # ns: work due that long before the end of the work ahead of it was surely queued
 _FEW_GAPS = 20  # gaps between queued work: fewer tell nothing
 USUAL = 50_000  # ns between queued work: longer, it waited for something else
+
+
+class Clock(Struct, frozen=True, eq=False):
+    """A clock that stands still during `lost`, but for 1 ns at each of `ticks`, what the host did
+    then: launches and waits keep their order."""
+
+    lost: Stretches
+    ticks: Times
+
+    @classmethod
+    def of(cls, run: Run, launches: Launches) -> Clock:
+        """The clock of the time of `run` that counts end to end."""
+        lost = Stretches.of_all((run.tiles.unrecorded, run.tiles.carried_over))
+        if not len(lost):
+            return cls(lost, np.zeros(0, dtype=np.int64))
+        source = np.unique(launches.source[launches.source >= 0])
+        done = (launches.start[source], launches.blocked_start, launches.blocked_end)
+        ticks = np.unique(np.concatenate(done))
+        return cls(lost, ticks[lost.holds(ticks)])
+
+    def at(self, moments: Times) -> Times:
+        """Return what the clock shows at these moments of the run, int64."""
+        return moments - self.lost.before(moments) + np.searchsorted(self.ticks, moments)
+
+    def during(self, some: Stretches) -> Stretches:
+        """Return these times of the run on the clock."""
+        return Stretches.union(self.at(some.start), self.at(some.end))
+
+    def launches(self, some: Launches) -> Launches:
+        """Return these launches of the run on the clock."""
+        names = ("start", "end", "blocked_start", "blocked_end")
+        return replace(some, **{name: self.at(getattr(some, name)) for name in names})
 
 
 class Works(Struct, frozen=True, eq=False):
@@ -85,23 +121,21 @@ class Works(Struct, frozen=True, eq=False):
         return found
 
 
-def works_of(run: Run, launches: Launches) -> Works | None:
-    """The work on devices whose launches are known; None if there is none."""
+def works_of(run: Run, launches: Launches, clock: Clock) -> Works | None:
+    """The work on devices whose launches are known; None if there is none. `launches` are on the
+    clock."""
     rows, device = _rows(run, launches)
     if not len(rows):
         return None
     stream = np.unique(streams_of(run.commands, rows), return_inverse=True)[1].astype(np.int64)
-    named = run.tiles.devices.select("device", "latency_ns")
-    on = device.to_frame("device")
-    latencies = on.join(named, on="device", how="left", maintain_order="left")
     found = {
         "row": rows,
         "stream": stream,
         "start": launches.start[rows],
         "length": launches.end[rows] - launches.start[rows],
-        "latency": latencies["latency_ns"].fill_null(0).to_numpy(),
+        "latency": _latencies(run, launches, rows, device, clock),
     }
-    found = _with_unrecorded(found, run, device)
+    found = _with_unrecorded(found, run, device, clock)
     order = np.lexsort((found["start"], found["stream"]))
     rows, stream, start, length, latency = (column[order] for column in found.values())
     call = np.append(run.commands["call"].to_numpy(), -1)[rows]
@@ -154,16 +188,36 @@ def _rows(run: Run, launches: Launches) -> tuple[Times, pl.Series]:
     return rows[kept], device.gather(kept)
 
 
-def _with_unrecorded(found: dict[str, Times], run: Run, device: pl.Series) -> dict[str, Times]:
-    """Add the time that was not recorded to the columns, as work on each stream of its device."""
-    for name, lost in run.tiles.unrecorded_on.items():
+def _latencies(run: Run, launches: Launches, rows: Times, device: pl.Series, clock: Clock) -> Times:
+    """Return the latency of the device of each of `rows`, on the clock, int64."""
+    names, of_row = np.unique(device.to_numpy(), return_inverse=True)
+    if not len(clock.lost):
+        known = dict(run.tiles.devices.select("device", "latency_ns").iter_rows())
+        return np.array([known.get(name, 0) for name in names], dtype=np.int64)[of_row]
+    found = np.zeros(len(names), dtype=np.int64)
+    for number in range(len(names)):
+        own = np.zeros(len(launches.start), dtype=np.bool_)
+        own[rows[of_row == number]] = True
+        none = np.full(int(own.sum()), -1)
+        start, end = launches.start[own], launches.end[own]
+        found[number] = DeviceAxis.of(start, end, none, launches, own).latency_ns
+    return found[of_row]
+
+
+def _with_unrecorded(
+    found: dict[str, Times], run: Run, device: pl.Series, clock: Clock
+) -> dict[str, Times]:
+    """Add to the columns what a device did not record while the clock ran, as work on each of its
+    streams."""
+    for name, unrecorded in run.tiles.unrecorded_on.items():
         here = np.unique(found["stream"][: len(device)][(device == name).to_numpy()])
+        left = clock.during(unrecorded.minus(clock.lost))
         more: dict[str, Times] = {
-            "row": np.full(len(lost) * len(here), -1),
-            "stream": np.repeat(here, len(lost)),
-            "start": np.tile(lost.start, len(here)),
-            "length": np.tile(lost.end - lost.start, len(here)),
-            "latency": np.zeros(len(lost) * len(here), dtype=np.int64),
+            "row": np.full(len(left) * len(here), -1),
+            "stream": np.repeat(here, len(left)),
+            "start": np.tile(left.start, len(here)),
+            "length": np.tile(left.end - left.start, len(here)),
+            "latency": np.zeros(len(left) * len(here), dtype=np.int64),
         }
         found = {key: np.append(column, more[key]) for key, column in found.items()}
     return found
@@ -277,11 +331,13 @@ def _full_queues(works: Works, launches: Launches) -> tuple[Times, Times]:
 
 
 class Recording(Struct, frozen=True, eq=False):
-    """Works and waits of a run; `launch_ns` is how long a launch takes the host, the median."""
+    """Works and waits of a run on its `clock`; `launch_ns` is how long a launch takes the host, the
+    median."""
 
     works: Works
     waits: Waits
     launch_ns: int
+    clock: Clock
 
     def waited(self, moments: Times) -> Times:
         """How long the host had waited for devices up to each moment, int64."""
@@ -300,12 +356,17 @@ def recording_of(run: Run) -> Recording | None:
     """Return what a replay needs of `run`, whose calls are in order of their numbers; None if it
     recorded no launches."""
     launches = launches_of(run.commands, run.flows)
-    works = works_of(run, launches) if launches is not None else None
-    if launches is None or works is None:
+    if launches is None:
+        return None
+    clock = Clock.of(run, launches)
+    if len(clock.lost):
+        launches = clock.launches(launches)
+    works = works_of(run, launches, clock)
+    if works is None:
         return None
     source = np.unique(launches.source[works.row[works.launch > NEVER]])
     taken = launches.end[source] - launches.start[source]
-    return Recording(works, waits_of(works, launches), int(np.median(taken)))
+    return Recording(works, waits_of(works, launches), int(np.median(taken)), clock)
 
 
 class Script(Struct, frozen=True, eq=False):
@@ -623,8 +684,9 @@ class Gain(Struct, frozen=True):
 
 class Gains(Struct, frozen=True, eq=False):
     """A run to be replayed; of its n calls the numbers, the host's `begin` and `end` and when it
-    turned to them (`begun`), int64 [n], their submodules and branches, and which of them launched
-    work, bool [n]. `op_types` are those of the run's commands, by row."""
+    turned to them (`begun`), int64 [n] on the clock of the recording, their submodules and
+    branches, and which of them launched work, bool [n]. `op_types` are those of the run's commands,
+    by row."""
 
     whole: WholeRun
     numbers: Times
@@ -736,7 +798,9 @@ class Gains(Struct, frozen=True, eq=False):
         """Return by how much the device span becomes shorter, in ns, if the host's work at these
         times takes no time; its waits still do."""
         recording = self.whole.recording
-        return self._sparing(spared, recording.waits, recording.works.length)
+        return self._sparing(
+            recording.clock.during(spared), recording.waits, recording.works.length
+        )
 
     def _sparing(self, spared: Stretches, waits: Waits, lengths: Times) -> int:
         recording, script = self.whole.recording, self.whole.script
@@ -746,7 +810,7 @@ class Gains(Struct, frozen=True, eq=False):
         pace = np.where(np.arange(len(edges) - 1) % 2 == 1, 0.0, 1.0)
         graph = np.zeros(len(pace), dtype=np.bool_)
         changed = replay(
-            Recording(recording.works, waits, recording.launch_ns),
+            replace(recording, waits=waits),
             Script(edges[:-1], edges[1:], pace, graph),
             lengths,
         )
@@ -795,16 +859,16 @@ def gains_of(run: Run) -> Gains | None:
     whole = whole_run(run)
     if whole is None or not whole.fidelity.believed:
         return None
-    calls = run.calls
+    calls, clock = run.calls, whole.recording.clock.at
     names, branches = calls.select(pl.col("submodule", "branch").cast(pl.String).fill_null(""))
     queued = np.zeros(len(calls), dtype=np.bool_)
     queued[whole.recording.works.call[whole.recording.works.call >= 0]] = True
     return Gains(
         whole=whole,
         numbers=calls["call"].to_numpy().astype(np.int64),
-        begin=calls["start_ns"].to_numpy(),
-        end=ends(calls),
-        begun=begun(run, calls["start_ns"].to_numpy(), ends(calls)),
+        begin=clock(calls["start_ns"].to_numpy()),
+        end=clock(ends(calls)),
+        begun=clock(begun(run, calls["start_ns"].to_numpy(), ends(calls))),
         names=np.array(names.to_list(), dtype=np.str_),
         branches=np.array(branches.to_list(), dtype=np.str_),
         queued=queued & calls["ops_traced"].to_numpy(),

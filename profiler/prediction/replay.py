@@ -9,7 +9,7 @@ recording takes the untraced time of the run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from profiler.analysis.finding_text import is_nothing
 from profiler.analysis.flops import Ratio
 from profiler.analysis.replay import (
     NEVER,
+    Clock,
     Fidelity,
     Recording,
     Replayed,
@@ -318,7 +319,7 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
     if recording is None:
         return None
     pieces = host_pieces_of(run, PipelineCalls.of(run))
-    plans = tuple(plan for plan in pieces if plan.number in workload.numbers)
+    plans = tuple(_on_clock(p, recording.clock) for p in pieces if p.number in workload.numbers)
     names = run.calls["submodule"].cast(pl.String).to_list()
     queued = np.zeros(len(names), dtype=np.bool_)
     queued[recording.works.call[recording.works.call >= 0]] = True
@@ -331,6 +332,7 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
     ]
     each = [fidelity(recording, call.replayed) for call in unchanged]
     _check_believed(each)
+    stalls = recording.clock.during(stalls)
     if not workload.steps:
         stalls = Stretches.of_all((stalls, _still(recording)))
     factors = workload.overhead_ratio
@@ -345,6 +347,23 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
         fidelity=Fidelity(sum(f.recorded_ns for f in each), sum(f.replayed_ns for f in each)),
         stalls=stalls,
     )
+
+
+def _on_clock(plan: PipelinePieces, clock: Clock) -> PipelinePieces:
+    """Return the plan with the times of its pieces on the clock."""
+    if not len(clock.lost):
+        return plan
+
+    def moved(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+        return tuple(map(piece_moved, pieces))
+
+    def piece_moved(piece: Piece) -> Piece:
+        both = np.array([piece.start_ns, piece.start_ns + piece.duration_ns])
+        first, last = clock.at(both).tolist()
+        return replace(piece, start_ns=first, duration_ns=last - first)
+
+    steps = tuple(map(moved, plan.steps))
+    return replace(plan, encode=moved(plan.encode), steps=steps, decode=moved(plan.decode))
 
 
 def _check_alone(run: Run) -> None:

@@ -266,6 +266,61 @@ def test_a_pipeline_call_that_returns_before_its_device():
     assert answer(run, steps=7).request.ns == pytest.approx(truth.ns, rel=0.01)
 
 
+def _with_hole(run: Run, at: int, length: int) -> Run:
+    """The run, of which nothing was recorded for so long from `at` on, while all stood still."""
+
+    def of(frame: pl.DataFrame) -> pl.DataFrame:
+        end = pl.col("start_ns") + pl.col("duration_ns")
+        start = pl.col("start_ns") + length * (pl.col("start_ns") >= at)
+        return frame.with_columns(start, duration_ns=end + length * (end > at) - start)
+
+    frames = ("calls", "commands", "spans")
+    return replace(run, **{name: of(getattr(run, name)) for name in frames})
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        {"steps": 4},
+        {"drop": ("vae",)},
+        {"drop": ("text_encoder",)},
+        {"guidance": False},
+        {"cuda_graph": True},
+        {"untraced_ns": 8_200_000},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("share", [0.4, 0.97])
+def test_time_that_was_not_recorded_is_in_no_prediction(scenario, share):
+    """Half a second without any event, while kernels and the host wait amid the steps or at the
+    end: the run takes what it takes without that, before and after the change."""
+    plain = pipeline(_DEVICE_BOUND).simulated()
+    kernels = plain.run.commands.filter(pl.col("category") == "compute")["start_ns"].sort()
+    run = _with_hole(plain.run, kernels[round(share * len(kernels))], 500_000_000)
+    assert run.tiles.unrecorded.length == pytest.approx(500_000_000, abs=10_000)
+    found, whole = answer(run, **scenario), answer(plain.run, **scenario)
+    assert found.measured.recorded_ns == pytest.approx(plain.ns, abs=10_000)
+    assert found.measured.ns == pytest.approx(whole.measured.ns, abs=10_000)
+    assert found.request.ns == pytest.approx(whole.request.ns, abs=10_000)
+    assert found.request.ns <= found.measured.ns + 10_000
+    assert found.device.ns == pytest.approx(whole.device.ns, abs=10_000)
+
+
+def test_work_from_before_the_recording_is_in_no_prediction():
+    """A kernel of 300 us that was launched before the recording began holds the first ones up: the
+    run takes what it takes without it, and no longer if a call is dropped."""
+    plain = pipeline(_DEVICE_BOUND).simulated()
+    first = plain.run.commands.filter(pl.col("category") == "compute").sort("start_ns")[:1]
+    begin = first["start_ns"][0]
+    run = _with_hole(plain.run, begin, 300_000)
+    before = first.with_columns(duration_ns=pl.lit(300_000, pl.Int64))
+    run = replace(run, commands=pl.concat([run.commands, before]))
+    assert run.tiles.carried_over.length == 300_000
+    unchanged = answer(run, steps=4)
+    assert unchanged.request.ns == pytest.approx(unchanged.measured.ns, abs=10_000)
+    assert answer(run, drop=("text_encoder",)).request.ns < unchanged.measured.ns
+
+
 def _one_after_the_other(first: Run, second: Run, begin: int) -> Run:
     """A run of two, of which the second's host begins `begin` ns behind the first's, on a stream of
     its own."""

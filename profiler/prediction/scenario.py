@@ -639,6 +639,11 @@ def check(scenario: Scenario, workload: Workload) -> None:
     if scenario.precision is not None:
         precision(scenario.precision)
     _check_steps(scenario, workload)
+    if scenario.batch is not None and not _grows(workload):
+        raise InputError(
+            "the run has no denoising steps, so which of its work a larger batch adds to is not "
+            "known: leave out --batch"
+        )
     _check_submodules(scenario, workload)
     branches = {task.branch for task in workload.tasks}
     if not scenario.guidance and not branches & {*GUIDED}:
@@ -646,6 +651,11 @@ def check(scenario: Scenario, workload: Workload) -> None:
             "the run is without guidance: it has no call for a negative prompt and no batched one, "
             "so leave out --guidance off"
         )
+
+
+def _grows(workload: Workload) -> bool:
+    """Whether a larger batch adds to the work of a submodule: of one in or after the steps."""
+    return any(task.submodule is not None for task in (*workload.step, *workload.decode))
 
 
 def _check_steps(scenario: Scenario, workload: Workload) -> None:

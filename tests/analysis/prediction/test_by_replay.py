@@ -170,6 +170,8 @@ def test_a_run_without_steps_is_replayed():
     assert dropped.request.ns == pytest.approx(without.simulated().ns, rel=0.01)
     with pytest.raises(InputError, match="no denoising steps, so leave out --steps"):
         answer(run, steps=1)
+    with pytest.raises(InputError, match="leave out --batch"):
+        answer(run, batch=2)
 
 
 @pytest.mark.parametrize("milliseconds", [0, 5])

@@ -19,7 +19,7 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from profiler.analysis.finding_text import is_nothing
+from profiler.analysis.finding_text import MATERIAL, is_nothing
 from profiler.analysis.flops import Ratio
 from profiler.analysis.replay import (
     NEVER,
@@ -196,7 +196,7 @@ def reasons_of(
 ) -> Iterator[Note]:
     """Yield what determines the time of the request `now`: gains from less work relative to
     `before` (same steps, otherwise as recorded), submodules that wait for launches, and the time if
-    each call were `one_launch`, if that was replayed."""
+    each call were `one_launch`, if that was replayed and is materially shorter."""
     total = _mean([call.pieces.duration_ns for call in now])
     yield from _less_work(before, now, total)
     worked, waited = _sums(now)
@@ -211,7 +211,8 @@ def reasons_of(
         without = _mean([call.pieces.duration_ns for call in one_launch])
         span = _mean([call.device_span_ns for call in one_launch])
         values = {"predicted_ns": round(without), "device_span_ns": round(span)}
-        yield Note.of(Reason.WITH_GRAPHS, **values)
+        if total - without >= MATERIAL * total:
+            yield Note.of(Reason.WITH_GRAPHS, **values)
 
 
 def _less_work(

@@ -112,6 +112,18 @@ def test_why_a_launch_bound_part_gains_nothing():
     assert with_graphs == answer(made.run, guidance=False, cuda_graph=True).request.ns
 
 
+def test_graphs_are_no_way_out_of_a_bound_that_they_keep():
+    """A device waits for 20 ms in which the host launches nothing: one launch a call gains less
+    than 1 % of the run, and is not proposed."""
+    stalled = QueuedCall("transformer", host=3_000, stalls=20_000_000)
+    run = QueuedPipeline([stalled] * 3, [], _DECODE).simulated().run
+    found = answer(run, drop=("vae",))
+    assert noted(found.reasons, Reason.LAUNCH_BOUND)["transformer"].values["idle_ns"] > 59_000_000
+    graphs = answer(run, drop=("vae",), cuda_graph=True)
+    assert graphs.request.ns > 0.99 * found.request.ns
+    assert not noted(found.reasons, Reason.WITH_GRAPHS)
+
+
 def test_a_device_bound_part_gains_what_its_work_takes_less():
     """Half of the work goes, and all of that is gained."""
     found = answer(pipeline(_DEVICE_BOUND).simulated().run, guidance=False)

@@ -42,6 +42,8 @@ from profiler.analysis.replay import USUAL, replay_gains
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times, ends
+from profiler.run.launches import launches_of
+from profiler.run.run import Run
 from profiler.text import Said, Value, filled, joined, said
 from profiler.trace.events import NO_RANK, NO_STEP, rank_of_device
 from profiler.trace.manifest_fields import ActivityKind
@@ -471,21 +473,22 @@ def stalls_of(
     )
 
 
-def loading_ns(analysis: Analysis, device: str) -> int:
+def loading_ns(analysis: Analysis, device: str, least_gap_ns: int = _LONG_NS) -> int:
     """Return how long a device waited at least for the host to load something, in ns. These are
-    times in gaps of 10 ms and more, in first calls, in which launches and other driver calls of
-    over 1 ms ran. Stalls are left out."""
+    times in gaps of `least_gap_ns` and more, in first calls, in which launches and other driver
+    calls of over 1 ms ran. Stalls are left out. 0 if most kernels had run before the recording
+    began: they are loaded then."""
     once = stall_begins(analysis)
     rows = analysis.gaps.filter(
         pl.col("device") == device,
         pl.col("cause") == WaitCause.LAUNCH.value,
-        pl.col("length_ns") >= _LONG_NS,
+        pl.col("length_ns") >= least_gap_ns,
         ~pl.col("begin_ns").is_in(once),
         pl.col("call").is_in(first_calls(analysis.calls).implode()),
     )
-    if rows.is_empty():
-        return 0
     run = analysis.inputs.run
+    if rows.is_empty() or _ran_before(run):
+        return 0
     rank = rank_of_device(device)  # another rank's host loads for its own device
     launches = run.commands[run.flows["source"].unique()].filter(pl.col("category") == "host")
     if rank != NO_RANK:
@@ -499,6 +502,28 @@ def loading_ns(analysis: Analysis, device: str) -> int:
     slow = took > _LAUNCH_NS
     gaps = _times(rows["begin_ns"].to_numpy(), rows["length_ns"].to_numpy())
     return _times(start[slow], took[slow]).both(gaps).length
+
+
+def loads_first(analysis: Analysis) -> bool:
+    """Whether a device waits for 1 % of the run or more for what first calls load."""
+    total, devices = end_to_end_ns(analysis), accelerators(analysis)["device"]
+    return any(share(loading_ns(analysis, one, _LAUNCH_NS), total) >= MATERIAL for one in devices)
+
+
+def _ran_before(run: Run) -> bool:
+    """Whether at least half of the launched kernels also ran, by name, in work that was launched
+    before the recording began."""
+    launches = launches_of(run.commands, run.flows)
+    if launches is None or not len(launches.carried):
+        return False
+    kernels = run.commands.select(
+        name=pl.coalesce("kernel", "layer").cast(pl.String),
+        launched=pl.Series(launches.source >= 0),
+        computes=pl.col("category").cast(pl.String) == "compute",
+    )
+    before = kernels[launches.carried].filter("computes")["name"].unique()
+    again = kernels.filter("launched", "computes")["name"].is_in(before.implode())
+    return 2 * int(again.sum()) >= len(again) > 0
 
 
 def _times_of(calls: pl.DataFrame) -> Stretches:

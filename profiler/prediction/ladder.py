@@ -27,7 +27,7 @@ from profiler.analysis.finding_text import (
     words,
 )
 from profiler.analysis.health import is_damaged
-from profiler.analysis.launch_bound import launches_less, waits_for_loading
+from profiler.analysis.launch_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.overview import advised
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
@@ -118,7 +118,8 @@ class Ladder(Struct, frozen=True):
     the time that recording added on the host, None if that is not known or is corrected; `unsure`
     are the numbers of rungs whose order depends on it. `stacks` if Python stacks were recorded,
     `replayed` if launches were; without launches, outcomes are sums of call times. `cold` if work
-    was launched in first calls only, or these take longer than later ones by a fifth of the run.
+    was launched in first calls only and they load libraries or kernels, or if these take longer
+    than later ones by a fifth of the run.
     `why_not` says why nothing was replayed; `refused` why launches could not be."""
 
     run_id: str
@@ -284,14 +285,15 @@ class _Climb:
         return None
 
     def _is_cold(self) -> bool:
-        """Whether the run is a cold start: each submodule launched work in one call only and no
-        warm-up is known, or first calls or loading of libraries take a fifth of the run."""
+        """Whether the run is a cold start: each submodule launched work in one call only, no
+        warm-up is known, and the driver loads meanwhile; or first calls or loading of libraries
+        take a fifth of the run."""
         basis, analysis = self.predictor.launches, self.predictor.analysis
         if basis is None:
             return False
         names = basis.names[basis.queued].tolist()
         once = analysis.run.warmup is None and len(names) == len(set(names))
-        return once or any(
+        return (once and loads_first(analysis)) or any(
             waits_for_loading(one) if one.rule == "host_bound" else one.rule in _FIRST
             for one in analysis.findings
             if one.severity == "high"

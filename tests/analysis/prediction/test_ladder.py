@@ -26,6 +26,8 @@ from profiler.prediction.ladder_section import (
 )
 from profiler.report.build import build_report
 from profiler.report.files import markdown
+from profiler.run import Run
+from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from tests.analysis.asked import asked
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.runs import make_info
@@ -132,21 +134,60 @@ def test_gains_grow_downwards():
     assert all(b <= a - 0.01 * ladder().before_ns for a, b in pairwise(times))
 
 
+COLD = make_info(producer="test")
+STOPS = replace(SLOW_HOST, stalls=1_500_000)
+
+
+def loading(run: Run) -> Run:
+    """The run, whose host is in the driver for as long as it launches nothing."""
+    launches = run.commands.filter(pl.col("layer") == "cudaLaunchKernel")["start_ns"].to_list()
+    length, start = max((late - early, early) for early, late in pairwise(launches))
+    doing = HostActivity(
+        name="cudaMalloc",
+        kind=ActivityKind.RUNTIME_CALL,
+        thread=HOST_TRACK,
+        start_ns=start + 10_000,
+        duration_ns=length - 10_000,
+    )
+    return replace(run, info=structs.replace(run.info, host_activities=(doing,)))
+
+
+def as_it_is(run: Run) -> Run:
+    return run
+
+
+def carried_over(run: Run) -> Run:
+    """The run, of whose first call the launches are missing: its kernels ran again later."""
+    call = run.commands["call"].gather(run.flows["target"])
+    return replace(loading(run), flows=run.flows.filter(call > 0))
+
+
 @pytest.mark.parametrize(
-    ("steps", "info", "cold"),
+    ("steps", "info", "recorded", "cold"),
     [
-        ([SLOW_HOST], make_info(producer="test"), True),  # one call of each, warm or not
-        ([SLOW_HOST], make_info(producer="test", warmup={"runs": 1}), False),
-        ([SLOW_HOST] * 3, make_info(producer="test"), False),
-        ([replace(SLOW_HOST, stalls=20_000_000), SLOW_HOST], make_info(producer="test"), True),
+        ([SLOW_HOST], COLD, as_it_is, False),
+        ([STOPS], COLD, as_it_is, False),
+        ([STOPS], COLD, loading, True),
+        ([STOPS], make_info(producer="test", warmup={"runs": 1}), loading, False),
+        ([STOPS], COLD, carried_over, False),
+        ([SLOW_HOST] * 3, COLD, as_it_is, False),
+        ([replace(SLOW_HOST, stalls=20_000_000), SLOW_HOST], COLD, as_it_is, True),
     ],
-    ids=["once", "once, warm", "several", "a slow first call"],
+    ids=[
+        "once: nothing is loaded",
+        "once: the host is not in the driver",
+        "once",
+        "once, warm",
+        "once: its kernels had run before",
+        "several",
+        "a slow first call",
+    ],
 )
-def test_a_cold_run_is_warmed_up_first(steps, info, cold):
-    """The report says so ahead of graphs, and that their gain is one of first calls; JSON, too."""
+def test_a_cold_run_is_warmed_up_first(steps, info, recorded, cold):
+    """The report says so ahead of graphs, and that their gain is one of first calls; JSON, too. One
+    call of each submodule is no sign of it unless the driver loads something meanwhile."""
     made = QueuedPipeline(ENCODE[:1], [[call] for call in steps], DECODE)
-    run = made.simulated(info=info).run
-    analysis = asked(run)
+    analysis = asked(recorded(made.simulated(info=info).run))
     opening = build_report(ReportInput(analysis, 0, 1)).opening
     assert ("warm up and record again" in str(opening.advice_title)) is cold
     assert any("of a cold run" in note for note in opening.advice_notes) is cold

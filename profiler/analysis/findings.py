@@ -25,12 +25,13 @@ from profiler.analysis.finding_text import (
     rules,
     scaled,
     share,
+    whole_of,
     words,
 )
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
 )
-from profiler.analysis.replay import Gains
+from profiler.analysis.replay import Gain, Gains
 from profiler.analysis.result import (
     FINDINGS,
     SEVERITIES,
@@ -131,19 +132,25 @@ def _for_devices(worst: Finding, several: Sequence[Finding]) -> Finding:
 _NEAR = 0.01  # above the time of the removed work: more than that is gained on the host
 
 
-def replayed(finding: Finding, gains: Gains, total_ns: int) -> Finding:
+def replayed(finding: Finding, gains: Gains, total_ns: int, at_once: float = 1.0) -> Finding:
     """Return `finding` with its gain by replay; unchanged if the replay does not cover it.
 
-    `cost_ns` is the gain with the host as recorded. If it exceeds the time of the removed work,
-    `launching_ns` is how long the host took at most to launch that work.
+    `cost_ns` is the gain with the host as recorded, at most the time of the removed work and of its
+    launches; `at_once` is the part of this time that passes if several devices work at once. If it
+    exceeds the time of the removed work, `launching_ns` is how long the host took at most to launch
+    that work.
     """
     effect = finding.effect
     if effect is None or not all(map(gains.covers, effect.submodules)):
         return finding
     own = np.isin(gains.names, effect.submodules)
     launches = effect.launches + gains.in_mean_launches(own, effect.launches_of)
+    less_ns, launching_ns = at_once * effect.less_ns, at_once * gains.host_ns(own, launches)
     if effect.without_branch is None:
         gain = gains.of_work(own, effect.less_ns, launches)
+        gain = Gain(
+            min(gain.recorded, round(less_ns + launching_ns)), min(gain.never_late, round(less_ns))
+        )
     else:
         left = own & (gains.branches == effect.without_branch)
         gain = gains.without(left, own & ~left, effect.grown)
@@ -157,8 +164,8 @@ def replayed(finding: Finding, gains: Gains, total_ns: int) -> Finding:
         "gain_low_ns": gain.low,
         "gain_high_ns": gain.high,
     }
-    if launches and gain.recorded > (1 + _NEAR) * effect.less_ns:
-        evidence["launching_ns"] = round(gains.host_ns(own, launches))
+    if launches and gain.recorded > (1 + _NEAR) * less_ns:
+        evidence["launching_ns"] = round(launching_ns)
     return replace(finding, evidence=evidence, cost_ns=gain.recorded)
 
 
@@ -186,10 +193,11 @@ def find(
     known = gains() if any(each.effect is not None for each in found) else None
     if known is not None:
         # Drop advice that may lose time, by replay.
-        found = [replayed(each, known, total) for each in found]
+        found = [replayed(each, known, total, _at_once(analysis, each)) for each in found]
         found = [each for each in found if _least_gain(each) >= 0]
     busy = _busy_of_submodules(analysis)
-    found = [_of_runtime(_weighed(_within(each, busy), total), analysis) for each in found]
+    found = [_within(each, busy, _at_once(analysis, each)) for each in found]
+    found = [_of_runtime(_weighed(each, total), analysis) for each in found]
     order = {name: number for number, name in enumerate(rules())}
 
     def rank(finding: Finding) -> tuple[int, bool, int, int]:
@@ -209,16 +217,24 @@ def _busy_of_submodules(analysis: Analysis) -> dict[str, float]:
     return dict(rows.select("submodule", "busy_ns").iter_rows())
 
 
-def _within(finding: Finding, busy: Mapping[str, float]) -> Finding:
-    """Limit the cost of a finding without a replay to the busy time of its submodules: what several
-    devices do concurrently is gained once."""
+def _at_once(analysis: Analysis, finding: Finding) -> float:
+    """Return what part passes of the time that a finding's submodules take on all devices: less
+    than 1 if several devices make their calls at once."""
+    names = finding.effect.submodules if finding.effect is not None else ()
+    total = end_to_end_ns(analysis)
+    return max((share(total, whole_of(analysis, name)) for name in names), default=0.0) or 1.0
+
+
+def _within(finding: Finding, busy: Mapping[str, float], at_once: float) -> Finding:
+    """Limit the cost of a finding without a replay to the busy time of its submodules, and to the
+    part that passes: what several devices do concurrently is gained once."""
     effect = finding.effect
     if effect is None or not effect.less_ns or "gain_ns" in finding.evidence:
         return finding
-    most = sum(busy[name] for name in effect.submodules if name in busy)
-    if finding.cost_ns is None or not most or finding.cost_ns <= most:
+    if finding.cost_ns is None:
         return finding
-    return replace(finding, cost_ns=round(most))
+    most = sum(busy[name] for name in effect.submodules if name in busy) or finding.cost_ns
+    return replace(finding, cost_ns=round(min(finding.cost_ns * at_once, most)))
 
 
 def _least_gain(finding: Finding) -> float:

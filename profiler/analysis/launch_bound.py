@@ -38,7 +38,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.idle import gap_evidence, gaps_of, host_in, in_data_loader, longest_wait
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.profiling_overhead import tracing_overhead
-from profiler.analysis.replay import USUAL, replay_gains
+from profiler.analysis.replay import LONGEST_LAUNCH, USUAL, replay_gains
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times, ends
@@ -217,7 +217,6 @@ _PREPARES = re.compile(
     r"|torchvision/transforms/"
 )
 _MORE = 0.05  # of the wait: what fewer launches gain beside it and the title names
-_LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
     "nodes."
@@ -360,7 +359,7 @@ def waits_longer_than_launches(found: Finding) -> bool:
     """Whether a device waits for the host longer for each command than a launch takes: then it is
     other work of the host, and fewer launches do not help."""
     commands = number(found, "commands") if "commands" in found.evidence else 0
-    return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
+    return bool(commands) and number(found, "host_wait_ns") / commands > LONGEST_LAUNCH
 
 
 def with_data_loader(title: str, found: Finding) -> str:
@@ -499,7 +498,7 @@ def loading_ns(analysis: Analysis, device: str, least_gap_ns: int = _LONG_NS) ->
             begin.append(one.start_ns)
             length.append(one.duration_ns)
     start, took = np.array(begin, dtype=np.int64), np.array(length, dtype=np.int64)
-    slow = took > _LAUNCH_NS
+    slow = took > LONGEST_LAUNCH
     gaps = _times(rows["begin_ns"].to_numpy(), rows["length_ns"].to_numpy())
     return _times(start[slow], took[slow]).both(gaps).length
 
@@ -507,7 +506,9 @@ def loading_ns(analysis: Analysis, device: str, least_gap_ns: int = _LONG_NS) ->
 def loads_first(analysis: Analysis) -> bool:
     """Whether a device waits for 1 % of the run or more for what first calls load."""
     total, devices = end_to_end_ns(analysis), accelerators(analysis)["device"]
-    return any(share(loading_ns(analysis, one, _LAUNCH_NS), total) >= MATERIAL for one in devices)
+    return any(
+        share(loading_ns(analysis, one, LONGEST_LAUNCH), total) >= MATERIAL for one in devices
+    )
 
 
 def _ran_before(run: Run) -> bool:

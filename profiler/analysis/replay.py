@@ -664,6 +664,9 @@ def whole_run(run: Run) -> WholeRun | None:
 # between the two.
 
 
+LONGEST_LAUNCH = 1_000_000  # ns of the host: in more it did something else, too
+
+
 class Gain(Struct, frozen=True):
     """By how much the device span becomes shorter, in ns: with the `recorded` host, and with one
     that is `never_late`."""
@@ -731,7 +734,7 @@ class Gains(Struct, frozen=True, eq=False):
         """Convert numbers of launches by op type, in some calls, to launches that take the host's
         mean time there. The host takes less for an addition than for an operator that needs more
         Python. A launch takes from the one before it, or from the start of its call, without the
-        host's waits."""
+        host's waits; what takes longer than `LONGEST_LAUNCH` has a pause in it, which stays."""
         recording = self.whole.recording
         works = recording.works
         own = np.flatnonzero(self._own(calls) & (works.launch > NEVER) & (works.row >= 0))
@@ -745,11 +748,14 @@ class Gains(Struct, frozen=True, eq=False):
         if not took.any():
             return sum(launches.values())
         types = self.op_types.gather(works.row[own]).alias("op_type")
-        each = types.to_frame().with_columns(took=took).group_by("op_type").agg(pl.mean("took"))
+        quick = took <= LONGEST_LAUNCH
+        each = types.to_frame().with_columns(took=took).filter(quick)
+        each = each.group_by("op_type").agg(pl.mean("took"))
         names = each["op_type"].cast(pl.String)
         mean: dict[str, float] = dict(zip(names, each["took"], strict=True))
-        usual = float(took.mean())
-        return sum(count * mean.get(name, usual) for name, count in launches.items()) / usual
+        usual = float(took[quick].mean()) if quick.any() else LONGEST_LAUNCH
+        total = sum(count * mean.get(name, usual) for name, count in launches.items())
+        return total / float(took.mean())
 
     def of_share(self, calls: Flags, share: float, pace: float = 1.0) -> Gain:
         """Return the gain if the work of some calls takes `share` of its time, launched as

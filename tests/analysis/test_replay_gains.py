@@ -107,6 +107,31 @@ def test_launches_less_gain_the_host_time_of_theirs():
         assert replayed(found, gains, 1).cost_ns == pytest.approx(10 * host, rel=0.1)
 
 
+def test_a_pause_of_the_host_is_no_launch():
+    """Of ten copies that take the host 20 us each one is launched after a pause of 30 ms: without
+    them the run gains 0.2 ms, no 30."""
+    stops = replace(_LAUNCH_BOUND, host=20_000, stalls=30_000_000)
+    run = QueuedPipeline(_ENCODE, [[stops]], _DECODE).simulated().run
+    behind = pl.col("call").is_in(run.calls.filter(submodule="transformer")["call"].implode())
+    behind &= pl.col("kernel").is_not_null() & (pl.col("start_ns") > 30_000_000)
+    copies = behind & (behind.cum_sum() <= 10)
+    kind = pl.when(copies).then(pl.lit("copy")).otherwise(pl.lit("mm")).cast(pl.Categorical)
+    gains = gains_of(replace(run, commands=run.commands.with_columns(op_type=kind)))
+    effect = Effect(("transformer",), launches_of={"copy": 10})
+    found = replayed(Finding("data_movement", {}, cost_ns=1, effect=effect), gains, 1)
+    assert found.cost_ns == pytest.approx(10 * 20_000, rel=0.1)
+    assert found.evidence["launching_ns"] == pytest.approx(10 * 20_000, rel=0.1)
+
+
+def test_work_on_two_devices_at_once_is_gained_once():
+    """Of 500 us less on two devices that do the same at once half passes."""
+    gains = gains_of(pipeline(_DEVICE_BOUND).simulated().run)
+    found = Finding("slow_products", {}, cost_ns=1, effect=Effect(("transformer",), 500_000))
+    assert replayed(found, gains, 1).cost_ns == pytest.approx(500_000, rel=0.01)
+    once = replayed(found, gains, 1, at_once=0.5)
+    assert (once.cost_ns, once.evidence["gain_high_ns"]) == (250_000, 250_000)
+
+
 def test_a_gain_above_the_work_says_what_launching_it_took():
     """Of a launch-bound denoiser 15 launches with 100 us of work gain 615 us, which the host took
     to launch them; 15 of a device-bound one no more than the work takes, and nothing is said."""

@@ -90,15 +90,16 @@ def test_moved_data_costs_all_of_it():
 
 
 def test_what_two_devices_do_at_once_is_gained_once():
-    """Each moves data for 60 of the same 80 ns, 20 of them alone: 120 in all, of which the run can
-    save 80."""
-    calls = [gpu_call(0, 0, 500), replace(gpu_call(1, 0, 500), device="cuda:1")]
-    moves = [
-        command(n, 20 * n, 20 * n + 60, device=f"cuda:{n}", op_type="Transpose", layer="attn")
-        for n in (0, 1)
-    ]
-    found = _only(analyzed(calls, moves), "data_movement")
-    assert (found.evidence["total_ns"], found.cost_ns) == (120, 80)
+    """Each moves data for 60 ns of calls that last from 0 to 500: 120 in all, of which the run can
+    save 60. If one call follows the other, it can save all of it."""
+    for begin, passes in ((0, 60), (500, 120)):
+        calls = [gpu_call(0, 0, 500), replace(gpu_call(1, begin, begin + 500), device="cuda:1")]
+        moves = [
+            command(n, at + 20, at + 80, device=f"cuda:{n}", op_type="Transpose", layer="attn")
+            for n, at in ((0, 0), (1, begin + 20))
+        ]
+        found = _only(analyzed(calls, moves), "data_movement")
+        assert (found.evidence["total_ns"], found.cost_ns) == (120, passes)
 
 
 def test_a_negative_prompt_costs_what_leads_to_its_calls():

@@ -380,8 +380,8 @@ SENTENCES: Sentences = {
         "their starts are computed from that",
         DropReason.KERNELS_OF_NO_RUN: "the file does not say which session.run, or which device, "
         "these kernels belong to",
-        DropReason.NODES_OF_NO_RUN: "these nodes lie in no session.run of the file, so they are left "
-        "out",
+        DropReason.NODES_OF_NO_RUN: "these nodes lie in no session.run of the file, so they "
+        "are left out",
         DropReason.ENTRIES_CUT: "the file is cut, and its whole part was read: copy it again, or "
         "record again",
         DropReason.LAID_END_TO_END: "start times are not in this format: order and durations "

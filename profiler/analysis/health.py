@@ -181,6 +181,12 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
             "{nodes} on {device} recorded as ending after their session.run, or while a later one "
             "of their thread runs ({worst}); {effect}"
         ),
+        {
+            HealthAction.SHORTENED: said(
+                "{count} of {total} runs of a session recorded as running past the start of the "
+                "next one on their thread: they end with their last node"
+            )
+        },
     ),
     HealthRule.NO_LENGTH: _Sentence(
         said("Set aside"), said("{kernels} on {device} recorded with a length of 0; {effect}")
@@ -550,6 +556,8 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
         if note.rule in _CORRECTED and note.action is not HealthAction.SHORTENED:
             noted = note.action is HealthAction.NOTED
             label = said("Uncertain") if noted else said("Set aside")
+        elif note.action is HealthAction.SHORTENED:
+            label = said("Corrected")
         if more > 0 and note is shown[_MOST_LINES - 1]:
             text = said("{note} (and {more} more: table health)", note=text, more=count(more))
         wrong = note.rule.damage or note.rule in _CONTRADICT

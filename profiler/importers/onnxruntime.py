@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -297,8 +297,9 @@ _DEFAULT = "onnxruntime_profile"
 class Session:
     """One profile. `name` is the session's name. `begin_ns` is the start by the file's name, to
     within `within_ns`; None if the name has none. `damaged` counts lines that are not events,
-    `outside` nodes of no run, `twice` duplicate nodes; a `full` profile has as many events as ONNX
-    Runtime records. The runs are in `launched`, with the kernels of GPUs."""
+    `outside` nodes of no run, `twice` duplicate nodes, `longer` runs that were shortened; a `full`
+    profile has as many events as ONNX Runtime records. The runs are in `launched`, with the kernels
+    of GPUs."""
 
     path: Path
     name: str
@@ -308,6 +309,7 @@ class Session:
     damaged: int
     outside: int
     twice: int
+    longer: int
     full: bool
 
     @property
@@ -377,12 +379,14 @@ def _read(path: Path) -> Session:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
     once = _once(read)
     twice = sum(len(run.nodes) for run in read) - sum(len(run.nodes) for run in once)
-    runs = _named([_without_misfits(run) for run in once])
+    in_turn, longer = _in_turn(once)
+    runs = _named([_without_misfits(run) for run in in_turn])
     launched = add_kernels(
         runs, unread.kernels, lambda one: device_of(one) if launches(one) else ""
     )
     full = unread.events >= EVENT_CAP
-    return Session(path, name, begin, within, launched, unread.lines, unread.nodes, twice, full)
+    counts = unread.lines, unread.nodes, twice, longer
+    return Session(path, name, begin, within, launched, *counts, full)
 
 
 def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
@@ -405,6 +409,22 @@ def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
         kept[first] = True
         found.append(run if kept.all() else replace(run, nodes=nodes.rows(kept)))
     return found
+
+
+def _in_turn(runs: Sequence[ProfiledRun]) -> tuple[list[ProfiledRun], int]:
+    """The runs, of which a thread has one at a time, and how many are recorded as running past the
+    next one's start: these end with their last node."""
+    found, longer = list(runs), 0
+    order = sorted(range(len(runs)), key=lambda one: (runs[one].thread, runs[one].start_ns))
+    for one, following in pairwise(order):
+        run, after = runs[one], runs[following]
+        if run.thread != after.thread or run.thread == _NO_THREAD:
+            continue
+        if run.end_ns > after.start_ns + _SLACK:
+            ended = int((run.nodes.start_ns + run.nodes.duration_ns).max(initial=run.start_ns))
+            duration_ns = min(ended, after.start_ns) - run.start_ns
+            found[one], longer = replace(run, duration_ns=duration_ns), longer + 1
+    return found, longer
 
 
 def _without_misfits(run: ProfiledRun) -> ProfiledRun:
@@ -522,7 +542,7 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
         count, reason = len(sessions), DropReason.BEGIN_BY_NAME
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
     alone = _has_host_times_alone(sessions)
-    run.health = (*_twice(sessions), *_misfits(sessions))
+    run.health = (*_twice(sessions), *_longer(sessions), *_misfits(sessions))
     if alone:
         run.health += tuple(_host_times(sessions))
     command = partial(_command, launched="compute" if alone else "host")
@@ -606,6 +626,16 @@ def _twice(sessions: Sequence[Session]) -> Iterator[HealthNote]:
                 share=session.twice / total,
                 action=HealthAction.SET_ASIDE,
             )
+
+
+def _longer(sessions: Sequence[Session]) -> Iterator[HealthNote]:
+    """Yield a note of runs that were shortened."""
+    count, total = (
+        sum(one) for one in zip(*((s.longer, len(s.runs)) for s in sessions), strict=True)
+    )
+    if count:
+        rule, action = HealthRule.NOT_NESTED, HealthAction.SHORTENED
+        yield HealthNote(rule=rule, count=count, total=total, share=count / total, action=action)
 
 
 def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:

@@ -384,6 +384,24 @@ def test_a_node_that_does_not_fit_into_its_run_is_counted(length, noted, tmp_pat
     assert any(line.startswith("Set aside   1 node on cpu:0") for line in lines) == bool(noted)
 
 
+@pytest.mark.parametrize(("length", "noted"), [(100, 0), (100_000, 1)])
+def test_a_run_that_goes_on_during_the_next_one_ends_with_its_last_node(length, noted, tmp_path):
+    """The second of three runs of one thread, each of nine nodes; of another thread one runs all
+    the time."""
+    events = []
+    for at, begin in enumerate((1_000, 2_000, 3_000)):
+        events += [node(f"n{part}", begin + 10 * part, 8) for part in range(9)]
+        events += [run(begin - 1, length if at == 1 else 100)]
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events))
+    found = [(str(note.rule), str(note.action), note.count) for note in loaded.info.health]
+    assert found == [("not_nested", "shortened", 1)] * noted
+    lengths = loaded.calls["duration_ns"].to_list()
+    assert lengths == [100_000, 89_000 if noted else 100_000, 100_000]
+    events += [event("model_run", 500, 5_000, cat="Session", tid=2)]
+    beside = imported(tmp_path / "beside", written(tmp_path / "y.json", *events))
+    assert [note.count for note in beside.info.health] == [1] * noted
+
+
 def test_nodes_of_no_run_are_counted(tmp_path):
     """Two ahead of the only run, whose own runs are not in the file."""
     events = [node("a", 10, 5), node("b", 20, 5), node("c", 101, 5), run(100, 10)]

@@ -59,6 +59,7 @@ from profiler.trace.events import (
     Track,
 )
 from profiler.trace.manifest_fields import (
+    LARGEST,
     ClockName,
     Clocks,
     Device,
@@ -630,9 +631,7 @@ def _twice(sessions: Sequence[Session]) -> Iterator[HealthNote]:
 
 def _longer(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     """Yield a note of runs that were shortened."""
-    count, total = (
-        sum(one) for one in zip(*((s.longer, len(s.runs)) for s in sessions), strict=True)
-    )
+    count, total = sum(one.longer for one in sessions), sum(len(one.runs) for one in sessions)
     if count:
         rule, action = HealthRule.NOT_NESTED, HealthAction.SHORTENED
         yield HealthNote(rule=rule, count=count, total=total, share=count / total, action=action)
@@ -643,8 +642,9 @@ def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     fitting, found = Counted[str](), Counted[str]()
     longest: dict[str, tuple[int, str]] = {}
     for run in (run for session in sessions for run in session.runs):
-        for kind, nodes in zip(*np.unique(run.nodes.kind, return_counts=True), strict=True):
-            fitting[_place(run.nodes.kinds[kind])] += int(nodes)
+        for code, nodes in enumerate(np.bincount(run.nodes.kind).tolist()):
+            if nodes and not isinstance(kind := run.nodes.kinds[code], KernelKind):
+                fitting[_place(kind)] += nodes
         lengths = run.misfits.duration_ns.tolist()
         for one, length in zip(run.misfits.each(), lengths, strict=True):
             found[_place(one)] += 1
@@ -659,7 +659,7 @@ def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
             total=total,
             share=count / total,
             worst=worst[:200],
-            worst_ns=worst_ns,
+            worst_ns=min(worst_ns, LARGEST),
             action=HealthAction.SET_ASIDE,
         )
 

@@ -366,7 +366,7 @@ def health(loaded):
 
 @pytest.mark.parametrize(
     ("length", "noted"),
-    [(8, 0), (15, 1), (8_000, 1)],  # as it was; into the next node; beyond the run
+    [(8, 0), (15, 1), (8_000, 1), (1 << 49, 1)],  # as it was; into the next node; beyond the run
 )
 def test_a_node_that_does_not_fit_into_its_run_is_counted(length, noted, tmp_path, capsys):
     """The third of nine nodes of 10 µs each, in each of two runs; one is too long."""

@@ -297,8 +297,8 @@ def _ends(trace: KinetoTrace, work: Int64s, start: Int64s) -> Int64s:
 
 def _codes(values: Sequence[Hashable]) -> Int64s:
     """A number for each value, from 0 on."""
-    codes = {one: code for code, one in enumerate(dict.fromkeys(values))}
-    return np.array([codes[one] for one in values], dtype=np.int64)
+    codes: dict[Hashable, int] = {}
+    return np.array([codes.setdefault(one, len(codes)) for one in values], dtype=np.int64)
 
 
 def _kernels(trace: KinetoTrace, work: Int64s, grid: Int64s) -> tuple[Int64s, tuple[str, ...]]:

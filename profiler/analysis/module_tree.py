@@ -217,24 +217,27 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
         if parent >= 0:
             children[parent].append(node)
     roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
+    measured = (_OWN, _COMMANDS, _EXECUTIONS)
+    own_ns, commands, executions = (inside.sums[:, :, at].tolist() for at in measured)
+    visits = inside.visits.tolist()
     elapsed = around.self_ns + sum(around.before_after_ns) + _elapsed(around.submodules)
     rows = [_Row(-1, 0, Node.RUN, around.name, elapsed, around.pipelines or None)]
 
     def add_below(row: _Row, at: int) -> None:
         """The nodes in one, the row `at`, that ran in a stage, longest first."""
         stage = row.of_stage
-        ran = [n for n in children[row.within] if inside.sums[n, stage, _COMMANDS] > 0]
-        for node in sorted(ran, key=lambda n: (-inside.sums[n, stage, _OWN], folded.name[n])):
-            member, sums = folded.members[node][0], inside.sums[node, stage]
+        ran = [n for n in children[row.within] if commands[n][stage] > 0]
+        for node in sorted(ran, key=lambda n: (-own_ns[n][stage], folded.name[n])):
+            member = folded.members[node][0]
             kind = paths.kind[member]
-            times = sums[_EXECUTIONS] if kind is Node.OPERATOR else inside.visits[node, stage]
+            times = (executions if kind is Node.OPERATOR else visits)[node][stage]
             below = replace(
                 row,
                 parent=at,
                 depth=row.depth + 1,
                 kind=kind,
                 name=folded.name[node],
-                elapsed_ns=int(sums[_OWN]),
+                elapsed_ns=int(own_ns[node][stage]),
                 executions=int(times),
                 within=node,
                 class_name=paths.class_name[member] or None,
@@ -308,11 +311,12 @@ def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:
     """The measures of each row; those of stages and of the run are sums over submodules."""
     sums = np.zeros((len(rows), len(MEASURES)))
     roles = np.zeros((len(rows), len(inside.role_names)))
+    within, stage = np.array([(row.within, row.of_stage) for row in rows]).T
+    known = within >= 0
+    sums[known] = inside.sums[within[known], stage[known]]
+    roles[known] = inside.roles[within[known], stage[known]]
     for at in range(len(rows) - 1, -1, -1):
         row = rows[at]
-        if row.within >= 0:
-            sums[at] = inside.sums[row.within, row.of_stage]
-            roles[at] = inside.roles[row.within, row.of_stage]
         if row.kind in (Node.SUBMODULE, Node.STAGE):
             sums[row.parent] += sums[at]
             roles[row.parent] += roles[at]

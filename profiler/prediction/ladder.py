@@ -170,16 +170,16 @@ class _Climb:
     def __init__(self, predictor: Predictor, base: Scenario) -> None:
         self.predictor, self.base = predictor, base
         self.made: dict[tuple[bool, str], Outcome | None] = {}
-        self.before = predictor.predict(base)
+        self.before = predictor.measured(base)
         self.never_late: Predictor | None = None
-        self.least_ns = self.before.measured.ns  # of the run, with an infinitely fast host
-        if base.untraced_ns is None and not self.before.measured.corrected:
+        self.least_ns = self.before.ns  # of the run, with an infinitely fast host
+        if base.untraced_ns is None and not self.before.corrected:
             self.never_late = predictor.never_late
         if self.never_late is not None:
-            self.least_ns = min(self.never_late.predict(base).measured.ns, self.least_ns)
+            self.least_ns = min(self.never_late.measured(base).ns, self.least_ns)
 
     def ladder(self) -> Ladder:
-        before_ns, analysis = self.before.measured.ns, self.predictor.analysis
+        before_ns, analysis = self.before.ns, self.predictor.analysis
         least = MATERIAL * before_ns
         changes = [one for one in candidates(self.predictor) if self.outcome([one]) is not None]
         rungs = self._greedy([c for c in changes if c.kind is Kind.SAME_IMAGE], least)
@@ -189,7 +189,7 @@ class _Climb:
         together = [rung.change for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
         recorded, refused = self.predictor.run.info.recording, self.predictor.refused
         return Ladder(
-            run_id=self.before.run_id,
+            run_id=self.predictor.run.run_id,
             before_ns=before_ns,
             rungs=tuple(rungs),
             total=self.outcome(together) if together else None,
@@ -223,7 +223,7 @@ class _Climb:
     def _ns(self, some: Sequence[Change], *, late: bool = True) -> float:
         """The time with these changes, or the unchanged time if they cannot be replayed."""
         found = self.outcome(some, late=late)
-        return (self.before.measured.ns if late else self.least_ns) if found is None else found.ns
+        return (self.before.ns if late else self.least_ns) if found is None else found.ns
 
     def _likely_ns(self, some: Sequence[Change]) -> float:
         """The time with these changes, midway between the recorded and an infinitely fast host."""
@@ -254,8 +254,7 @@ class _Climb:
         above = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
         found = [self._rung(one, above, least) for one in changes]
         saved = {
-            id(rung): self.before.measured.ns - min(rung.alone.ns, self._ns([rung.change]))
-            for rung in found
+            id(rung): self.before.ns - min(rung.alone.ns, self._ns([rung.change])) for rung in found
         }
         worth = [
             rung
@@ -270,7 +269,7 @@ class _Climb:
         others = [rung.change for rung in above]
         after = self.outcome([*others, one]) if others and not _same_work(one, others) else None
         pays_after = None
-        if after is not None and self.before.measured.ns - alone.ns < least:
+        if after is not None and self.before.ns - alone.ns < least:
             pays_after = self._needed(one, above, least)
         certain_ns = None
         if self.never_late is not None:

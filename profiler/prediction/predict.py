@@ -379,11 +379,15 @@ class Predictor:
     def _beneath(self) -> bool:
         """Whether a pipeline call began while its device still worked for the one before, which hid
         host time that a replay of the call alone does not hide."""
-        pipelines = PipelineCalls.of(self.run)
+        of = self.analysis.inputs
+        pipelines, axis = of.pipelines, of.axis
+        if self.run is not of.run:
+            pipelines = PipelineCalls.of(self.run)
+            axis = Axis.of(self.run, pipelines)
         began = np.full(len(pipelines.numbers), np.iinfo(np.int64).max)
         np.minimum.at(began, pipelines.code_of_spans, pipelines.starts)
         chosen = np.isin(pipelines.numbers, self.workload.numbers)
-        return bool((Axis.of(self.run, pipelines).first > began)[chosen].any())
+        return bool((axis.first > began)[chosen].any())
 
     @cached_property
     def refused(self) -> RefusedError | None:
@@ -418,7 +422,7 @@ class Predictor:
         """Predict `scenario`. Raises InputError if the run cannot answer it."""
         run, analysis = self.run, self.analysis
         workload, basis, changes = self._scenario(scenario)
-        alone = workload is not self.workload and (basis is None or basis.pace is None)
+        alone = self._is_alone(workload, basis)
         devices = OnDevices.of(run, analysis, scenario, changes.workload)
         request = _request(changes, devices.placed)
         assumes = _assumptions(analysis, workload, basis, changes, devices)
@@ -441,6 +445,16 @@ class Predictor:
             reasons=changes.reasons,
             placement={} if devices.best is None else placement_of(devices.placed),
         )
+
+    def measured(self, scenario: Scenario) -> Measured:
+        """What the prediction of a scenario starts from. Raises InputError if the run cannot answer
+        it."""
+        workload, basis, _ = self._scenario(scenario, explained=False)
+        return _measured(workload, alone=self._is_alone(workload, basis))
+
+    def _is_alone(self, workload: Workload, basis: ReplayBasis | None) -> bool:
+        """Whether a workload is that of a pipeline call without the work of the one before."""
+        return workload is not self.workload and (basis is None or basis.pace is None)
 
     def request_time(self, scenario: Scenario) -> RequestTime:
         """Predict the time of one request of a scenario without placement, without the replays that

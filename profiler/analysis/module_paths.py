@@ -358,8 +358,9 @@ def _labelled(
     """Each child with its kind and label, which equal blocks share."""
     stems: dict[str, list[tuple[int, int]]] = {}
     for child in children:
-        numbered = _NUMBERED.fullmatch(paths.name[child])
-        if numbered and paths.kind[child] is Node.MODULE:
+        if paths.kind[child] is not Node.MODULE:
+            continue
+        if numbered := _NUMBERED.fullmatch(paths.name[child]):
             stems.setdefault(numbered[1], []).append((int(numbered[2]), child))
     labels: dict[int, str] = {}
     for stem, siblings in stems.items():

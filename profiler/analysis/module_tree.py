@@ -231,8 +231,7 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
             member = folded.members[node][0]
             kind = paths.kind[member]
             times = (executions if kind is Node.OPERATOR else visits)[node][stage]
-            below = replace(
-                row,
+            below = _Row(
                 parent=at,
                 depth=row.depth + 1,
                 kind=kind,
@@ -240,7 +239,10 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
                 elapsed_ns=int(own_ns[node][stage]),
                 executions=int(times),
                 within=node,
+                of_stage=stage,
                 class_name=paths.class_name[member] or None,
+                stage=row.stage,
+                submodule=row.submodule,
                 path=folded.path[node],
             )
             rows.append(below)

@@ -396,9 +396,13 @@ def _paired(
     """Rename submodules so that both sides share names, and return the note on it: the only
     submodule of one side becomes the only one of the other; several become each other in the order
     of their calls if that is the same on both sides, else all of a side become one. Sides that
-    share a name stay as they are."""
+    share a name keep theirs. A submodule of which one side has steps and the other has pipeline
+    calls alone is compared by pipeline call."""
     names = [_submodule_names(side) for side in (base, new)]
-    if {*names[0]} & {*names[1]} or not names[0] or not names[1]:
+    if shared := {*names[0]} & {*names[1]}:
+        apart = shared & _stepping_on_one_side(base, new) if _in_pipelines(base, new) else set()
+        return *_by_pipeline_calls(base, new, apart), None
+    if not names[0] or not names[1]:
         return base, new, None
     if len(names[0]) == len(names[1]) == 1:
         left, right = names[0][0], names[1][0]
@@ -407,7 +411,10 @@ def _paired(
     if in_order := _names_in_order(*(_sequence(side) for side in (base, new))):
         pairs = {"left": tuple(in_order.values()), "right": tuple(in_order)}
         note = Note.of(ComparisonNote.IN_ORDER, **pairs)
-        return *_same_samples(base, [_renamed(run, in_order) for run in new]), note
+        new = [_renamed(run, in_order) for run in new]
+        placed = _in_pipelines(base, new)
+        apart = _stepping_on_one_side(base, new) if placed else {*in_order.values()}
+        return *_by_pipeline_calls(base, new, apart), note
     note = Note.of(ComparisonNote.TOGETHER, left=tuple(names[0]), right=tuple(names[1]))
     return [*map(_as_one, base)], [*map(_as_one, new)], note
 
@@ -438,21 +445,28 @@ def _names_in_order(base: Sequence[str], new: Sequence[str]) -> dict[str, str]:
     return pairs if same else {}
 
 
-def _same_samples(
-    base: Sequence[Measurement], new: Sequence[Measurement]
-) -> tuple[Sequence[Measurement], Sequence[Measurement]]:
-    """Both sides with a pipeline call as the sample of each submodule of which only one side
-    recorded steps, and of all submodules if a run has no pipeline calls."""
+def _in_pipelines(base: Sequence[Measurement], new: Sequence[Measurement]) -> bool:
+    """Whether every run has pipeline calls."""
+    return all((run.calls["pipeline"] >= 0).any() for run in (*base, *new))
+
+
+def _stepping_on_one_side(base: Sequence[Measurement], new: Sequence[Measurement]) -> set[str]:
+    """The submodules of which only one side recorded steps."""
     stepping = [
         {name for run in side for name in run.calls.filter(pl.col("step") > NO_STEP)["submodule"]}
         for side in (base, new)
     ]
-    runs = (*base, *new)
-    placed = all((run.calls["pipeline"] >= 0).any() for run in runs)
-    names = stepping[0] ^ stepping[1] if placed else {*_submodule_names(runs)}
-    return [_by_pipeline_call(run, names) for run in base], [
-        _by_pipeline_call(run, names) for run in new
-    ]
+    return stepping[0] ^ stepping[1]
+
+
+def _by_pipeline_calls(
+    base: Sequence[Measurement], new: Sequence[Measurement], names: Collection[str]
+) -> tuple[Sequence[Measurement], Sequence[Measurement]]:
+    """Both sides with pipeline calls as the samples of the submodules `names`."""
+    if not names:
+        return base, new
+    left, right = ([_by_pipeline_call(run, names) for run in side] for side in (base, new))
+    return left, right
 
 
 def _by_pipeline_call(run: Measurement, names: Collection[str]) -> Measurement:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import polars as pl
 import pytest
 
 import profiler
@@ -16,6 +17,7 @@ from profiler.analysis import call_costs, words
 from profiler.analysis.analyze import analyze
 from profiler.analysis.replay import whole_run
 from profiler.analysis.result import ReportInput
+from profiler.compare import compare_runs
 from profiler.prediction import Assumption, ImageSize, Resizing, Scenario
 from profiler.prediction.ladder import Kind, ladder_of, ladder_of_analysis
 from profiler.prediction.ladder_section import ladder_parts, order_note
@@ -36,6 +38,7 @@ ASKED = [
     for stage, asked in stages.items()
     if (name, stage) not in MISSED
 ]
+SIDES = ("base_ns", "new_ns")
 OUTSIDE = {"sd35-graphs": 1.0}
 """ms a call that events tell and the trace does not count as the call's: copies into a graph."""
 
@@ -291,3 +294,24 @@ def test_compiling_on_a_ladder_is_what_the_compiled_run_took():
     assert "Compile transformer" in str(compiled.change.action)
     assert compiled.alone.low <= recorded <= compiled.alone.high
     assert recorded < 0.85 * ladder.before_ns
+
+
+def test_graphs_beside_the_eager_run_are_the_submodules_that_their_capture_names():
+    """Graphs without names pair with the eager run's submodules in the order of their calls: the
+    same times as by the names from the capture; and each kind of work takes as long as it did."""
+    eager, unnamed = (
+        profiler.load(FOLDER / f"sd35-{name}.json.gz") for name in ("eager", "graphs")
+    )
+    found, named = (compare_runs([eager], [run]) for run in (unnamed, analysed("sd35-graphs")[0]))
+
+    def times(comparison, level):
+        own = comparison.waterfall.filter(pl.col("level") == level)
+        return {row[:2]: row[2:] for row in own.select("submodule", "role", *SIDES).rows()}
+
+    assert times(found, "submodule") == times(named, "submodule")
+    work = times(found, "role")
+    assert {role for _, role in work} >= {"matmul", "attention", "norm", "elementwise"}
+    large = [pair for pair in work.values() if max(pair) > 1e6]
+    assert len(large) > 10
+    for base, new in large:
+        assert new == pytest.approx(base, rel=0.1)

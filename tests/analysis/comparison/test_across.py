@@ -236,6 +236,21 @@ def _pipelines(names, *, order, pipelines, known, gap=10):
     return make_run(calls, commands, spans)
 
 
+def test_a_submodule_with_steps_on_one_side_is_compared_by_pipeline_call():
+    """Under one name on both sides: four steps of the base beside four calls of which no step was
+    recorded."""
+    order, names = ["encoder", *["denoiser"] * 4], {"encoder": "e", "denoiser": "d"}
+    base, new = (
+        _pipelines(names, order=order, pipelines=1, known=known) for known in (True, False)
+    )
+    found = compared(base, new).metrics
+    rows = found.filter(pl.col("metric") == "submodule.d").select("base_ns", "new_ns")
+    assert rows.rows() == [(4 * (440 + 10), 4 * (440 + 10))]
+    assert "submodule.d.role.matmul" in found["metric"]
+    alone = compared(base, base).metrics.filter(pl.col("metric") == "submodule.d")
+    assert alone["base_ns"].to_list() == [440 + 10]
+
+
 @pytest.mark.parametrize(("order", "pipelines"), [("eddd", 1), ("edeedd", 2), ("ed", 3)])
 def test_unnamed_submodules_pair_in_the_order_of_their_calls(order, pipelines):
     """Recorded with operators and steps on one side, as CUDA graphs on the other: each submodule

@@ -90,6 +90,17 @@ def sentence(text: str) -> str:
     return Said(english, ended.template, ended.values, ended.change)
 
 
+def sentence_of(text: str) -> str:
+    """`sentence(text)`, but with the first letter as it is if a value begins the text: a name, or
+    what another program said."""
+    first: Any = text
+    while isinstance(first, Said) and first.template.startswith("{"):
+        first = first.values[first.template[1 : first.template.index("}")]]
+    if isinstance(text, Said) and not isinstance(first, Said):
+        return text.changed(lambda one: f"{one.removesuffix('.')}.")
+    return sentence(text)
+
+
 def in_language(text: Any, catalogue: Catalogue) -> str:
     """`text` in the language of `catalogue`; unchanged if it is not a `Said`."""
     return text.given_in(catalogue) if isinstance(text, Said) else str(text)

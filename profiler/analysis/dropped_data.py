@@ -27,7 +27,7 @@ from profiler.text import (
     joined,
     notes_text,
     said,
-    sentence,
+    sentence_of,
 )
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
 from profiler.trace.manifest import RunInfo
@@ -230,7 +230,7 @@ _WITHOUT_ADVICE: dict[NoteCode, Said] = {
         "the file has {size} bytes and the manifest recorded {recorded}"
     ),
     DropReason.GZIP_CUT: said("the .gz file ends early ({error})"),
-    DropReason.NOT_THERE: said("{file} is named in the manifest but is missing"),
+    DropReason.NOT_THERE: said("the file {file} is named in the manifest but is missing"),
 }
 
 
@@ -276,8 +276,8 @@ SENTENCES: Sentences = {
         "their own files, so figures are complete: `profile-sd3 merge` rebuilds it",
         DropReason.GZIP_CUT: "the .gz file ends early ({error}), and {unpacked} bytes were "
         "unpacked: copy it again",
-        DropReason.NOT_THERE: "{file} is named in the manifest but is missing: copy it back or "
-        "run again",
+        DropReason.NOT_THERE: "the file {file} is named in the manifest but is missing: copy it "
+        "back or run again",
         DropReason.CALLS_NOT_THERE: "the files of these calls are missing or cannot be read: copy "
         "them again (calls {calls})",
         DropReason.CALLS_TWICE: "the file contains these calls more than once: give the files of "
@@ -285,8 +285,8 @@ SENTENCES: Sentences = {
         DropReason.OMITTED: "this sample leaves something out on purpose, to stay small: {what}",
         DropReason.CLOCK_UNRELATED_IN_FILE: "no snapshot relates their clock to the trace's, so "
         "they have no place in time",
-        DropReason.NO_TIME: "they have no time, or one before 1970",
-        DropReason.NEVER_RAN: "they have no time, or end before they start",
+        DropReason.NO_TIME: "their time is missing, or before 1970",
+        DropReason.NEVER_RAN: "their time is missing, or they end before they start",
         DropReason.NO_SEQUENCE: "they belong to no packet sequence",
         DropReason.STATE_MISSING: "they need names or times that the file does not contain",
         DropReason.NO_TRACK: "the file does not describe their track",
@@ -356,8 +356,8 @@ SENTENCES: Sentences = {
         "first call: check --pipeline, --steps and --skip, or --run",
         DropReason.CLOCK_RESTARTS: "the clock of {device} restarts in each file, so calls are "
         "placed end to end, and the time between them is unknown",
-        DropReason.CLOCK_UNALIGNED: "nothing relates the clock of {device} to that of "
-        "{reference}: {how}. Do not compare times across these devices",
+        DropReason.CLOCK_UNALIGNED: "nothing relates the clock of {device} to that of {reference}: "
+        "{how}; do not compare times across these devices",
         DropReason.BY_SHARED_CALL: "it is placed by the start of a call that ran on both",
         DropReason.AT_RUN_START: "no order of calls fits it, and its first command is placed at "
         "the run's start",
@@ -368,14 +368,14 @@ SENTENCES: Sentences = {
         "number and layers of the files, so no call is labelled: give --pipeline sd3 --steps N to "
         "`import`, to other commands --import pipeline=sd3 --import steps=N, or a .yaml "
         "description of the pipeline",
-        DropReason.PIPELINE_GUESSED: "{pipeline} (steps: {steps}) was guessed from the number and "
-        "layers of the files: say it with --pipeline to `import`, to other commands with --import "
-        "pipeline={pipeline}",
-        DropReason.PIPELINE_GUESSED_OF: "{pipeline} (steps: {steps}) was guessed from the number "
-        "and layers of the files, and {others} would fit as well: say it with --pipeline to "
-        "`import`, to other commands with --import pipeline={pipeline}",
-        DropReason.LAUNCH_TIMES: "{provider} is asynchronous: the recorded times are those of "
-        "launches, and the file does not have the device's work",
+        DropReason.PIPELINE_GUESSED: "the pipeline {pipeline} (steps: {steps}) was guessed from "
+        "the number and layers of the files: say it with --pipeline to `import`, to other "
+        "commands with --import pipeline={pipeline}",
+        DropReason.PIPELINE_GUESSED_OF: "the pipeline {pipeline} (steps: {steps}) was guessed "
+        "from the number and layers of the files, and {others} would fit as well: say it with "
+        "--pipeline to `import`, to other commands with --import pipeline={pipeline}",
+        DropReason.LAUNCH_TIMES: "the provider {provider} is asynchronous: the recorded times "
+        "are those of launches, and the file does not have the device's work",
         DropReason.KERNELS_BY_END: "this version of ONNX Runtime recorded when kernels ended, and "
         "their starts are computed from that",
         DropReason.KERNELS_OF_NO_RUN: "the file does not say which session.run, or which device, "
@@ -668,7 +668,8 @@ def missing_lines(drops: Sequence[Drop]) -> Iterator[str]:
 def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
     """The kind of each drop, and where it is, how much and why."""
     for drop in drops:
-        yield label(drop.kind), said("{where}: {number} {unit}. {detail}", **_extent(drop))
+        text = said("{where}: {number} {unit}. {detail}", **_extent(drop))
+        yield label(drop.kind), text.changed(lambda one: one.removesuffix("."))
 
 
 def _capital(text: str) -> str:
@@ -683,7 +684,7 @@ def _extent(drop: Drop) -> dict[str, str]:
 
 def in_full(drop: Drop) -> str:
     """Return whole sentences: what happened, and what the reader must do about it, if anything."""
-    happened = sentence(worded_note(drop.detail))
+    happened = sentence_of(worded_note(drop.detail))
     missing, reason = drop.kind.has_missing_time, drop.detail.code
     if reason in _ADVISING:
         return happened

@@ -207,7 +207,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         if ladder.refused is None or not opening.advice:
             return opening
         why = said(
-            "gains are upper bounds, not outcomes of a replay: {why}",
+            "gains are upper bounds: {why}",
             why=worded_note(ladder.refused),
         )
         return replace(opening, advice_notes=(*opening.advice_notes, why))

@@ -315,7 +315,7 @@ def test_drops_without_damage_are_no_error(tmp_path, capsys):
             path=write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True, full=True
         )
     )
-    assert "Untraced call in run: 1 call. The call did not return." in capsys.readouterr().out
+    assert "Untraced call in run: 1 call. the call did not return." in capsys.readouterr().out
 
 
 def test_foreign_trace_has_no_call(tmp_path, capsys):

@@ -106,7 +106,7 @@ def test_bookkeeping_stands_out_only_where_something_is_wrong():
             DropReason.NO_TIME,
             {},
             (
-                "They have no time, or one before 1970. Figures leave these out; record again if "
+                "Their time is missing, or before 1970. Figures leave these out; record again if "
                 "they are many."
             ),
         ),

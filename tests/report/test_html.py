@@ -156,8 +156,8 @@ def test_drops_come_first():
         Drop(DropKind.DROPPED_EVENTS, "vae", -1, "events", why("the buffer was full")),
     )
     text = page_of(tiny_run(drops=drops))
-    assert "Truncated file in 006_transformer.pb: 512 bytes. Cut: copy again." in text
-    assert "Dropped events in vae: an unknown number of events. The buffer was full." in text
+    assert "Truncated file in 006_transformer.pb: 512 bytes. cut: copy again." in text
+    assert "Dropped events in vae: an unknown number of events. the buffer was full." in text
     assert text.index('role="alert"') < text.index('class="facts"')
 
 

@@ -11,7 +11,7 @@ from profiler.analysis import Selection, headline, key_facts, pattern
 from profiler.analysis.analyze import analyze
 from profiler.analysis.end_to_end import asynchronous
 from profiler.analysis.table_text import by_pattern
-from profiler.text import Note, count, counted, duration, percent, size
+from profiler.text import Note, count, counted, duration, percent, said, sentence_of, size
 from profiler.trace import Drop, DropKind, DropReason
 from tests.report.hostile import hostile_run
 from tests.report.rendered import report_of
@@ -73,6 +73,14 @@ def test_sizes_and_counts():
     assert plain(size(12)) == "12 B"
     assert count(47_504) == "47,504"
     assert [counted(n, "call") for n in (0, 1, 35)] == ["0 calls", "1 call", "35 calls"]
+
+
+def test_a_sentence_keeps_the_first_letter_of_a_name():
+    """A capital letter is for our words; names, and what other programs said, stay as they are."""
+    inner = said("the file ends early")
+    assert sentence_of(said("{what}; copy it", what=inner)) == "The file ends early; copy it."
+    assert sentence_of(said("{name} is idle", name="cuda:0")) == "cuda:0 is idle."
+    assert sentence_of(said("{error}", error="no such file.")) == "no such file."
 
 
 def test_headline_answers():
@@ -263,7 +271,7 @@ def test_drops_name_their_kind_once():
     """The provenance has the kind of a drop beside what it says of it, not in it."""
     dropped = Drop(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", why("cut"))
     assert groups_of(tiny_run(drops=(dropped,)))["Lost data"] == {
-        "truncated file": "a.pb: 10 bytes. Cut."
+        "truncated file": "a.pb: 10 bytes. cut"
     }
 
 

@@ -85,7 +85,7 @@ def test_drops_are_in_the_provenance_too():
     drops = (Drop(DropKind.DROPPED_EVENTS, "vae", -1, "events", why("the <buffer> was full")),)
     run = tiny_run(drops=drops)
     below = plain(provenance(analyze(run)))
-    kind, told = "dropped events", "vae: an unknown number of events. The &lt;buffer&gt; was full."
+    kind, told = "dropped events", "vae: an unknown number of events. the &lt;buffer&gt; was full"
     assert f"{kind.capitalize()} in {told}" in header(run)["bookkeeping"]
     assert re.search(rf"{kind}\s+{re.escape(told)}", below)
     assert "all that was executed" not in below

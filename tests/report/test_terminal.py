@@ -253,9 +253,9 @@ def test_drops_are_loud():
     run = tiny_run(drops=drops)
     lines = [" ".join(line.split()) for line in _text(run, 120).splitlines()]
     assert "This report does not cover everything that was executed." in lines
-    cut = "Truncated file in 006_transformer.pb: 120 bytes. Cut at byte 7."
+    cut = "Truncated file in 006_transformer.pb: 120 bytes. cut at byte 7."
     assert cut in lines
-    assert "Dropped events in vae: an unknown number of events. Ring buffer full." in lines
+    assert "Dropped events in vae: an unknown number of events. ring buffer full." in lines
     tty = {"force_terminal": True, "no_color": False}
     assert "\x1b[1;31mThis report does not cover" in _text(run, tty=tty)
 

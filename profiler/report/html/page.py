@@ -75,7 +75,7 @@ from profiler.report.language import (
     translations,
 )
 from profiler.run.run import Run
-from profiler.text import Noun, Said, count, joined, said, sentence
+from profiler.text import Noun, Said, count, joined, said, sentence_of
 from profiler.trace import __version__
 
 if TYPE_CHECKING:
@@ -600,7 +600,7 @@ def _item(fact: Fact) -> str:
     if not fact.alert:
         return f"<span>{text}</span>"
     text = f"{spoken(fact.label)}: <b>{spoken(fact.value)}</b>."
-    note = f" <span>{spoken(sentence(fact.note))}</span>" if fact.note else ""
+    note = f" <span>{spoken(sentence_of(fact.note))}</span>" if fact.note else ""
     return f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text}{note}</strong>'
 
 

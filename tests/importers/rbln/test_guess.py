@@ -53,7 +53,7 @@ def test_a_pipeline_that_fits_is_guessed_and_said(
     found = guessed(written(tmp_path / "in", models, unet=unet), tmp_path / "out")
     assert found[:2] == (pipeline, steps)
     (sentence,) = found[2]
-    assert sentence.startswith(f"{pipeline} (steps: {steps}) was guessed")
+    assert sentence.startswith(f"the pipeline {pipeline} (steps: {steps}) was guessed")
     assert others in sentence
     assert f"--import pipeline={pipeline}" in sentence
 

@@ -20,7 +20,7 @@ from profiler.analysis.findings import find, findings_table
 from profiler.analysis.flops import kind_work, work_of_commands
 from profiler.analysis.idle import device_works, timeline_of
 from profiler.analysis.question import Table, tables
-from profiler.analysis.replay import replay_gains
+from profiler.analysis.replay import replay_gains, whole_replay
 from profiler.analysis.result import FINDINGS, Analysis, Finding, RunSummary
 from profiler.analysis.roles import kind_roles, kinds_and_roles, roles_of_commands
 from profiler.analysis.roofline import profiles
@@ -196,5 +196,5 @@ def analyze(
     for name in _read_by_rules():
         inputs.table(name)
     analysis = assembled(inputs, [table.name for table in tables()], found(inputs))
-    inputs.release(device_works, timeline_of, replay_gains)
+    inputs.release(device_works, timeline_of, whole_replay, replay_gains)
     return analysis

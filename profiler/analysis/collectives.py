@@ -28,7 +28,7 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import Table
-from profiler.analysis.replay import replay_gains
+from profiler.analysis.replay import gain_without_collectives
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table
 from profiler.grammars.names import CollectiveKind, bus_factor, collective_kind
@@ -67,7 +67,7 @@ def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
     unknown, gain = busy_unknown(of.run.info.health), None
     shares = exposed_shares(of)
     if max(shares.values(), default=0.0) >= _EXPOSED:
-        gain = _gain_without_collectives(of)
+        gain = gain_without_collectives(of)
     for device, part in shares.items():
         if part < _EXPOSED or device in unknown:
             continue
@@ -84,18 +84,6 @@ def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
             evidence["without_them_ns"] = gain
         cost = exposed if gain is None else min(gain, exposed)
         yield Finding("exposed_collectives", evidence, Where(device=device), cost_ns=cost)
-
-
-def _gain_without_collectives(of: Inputs) -> int | None:
-    """Return how much shorter a replay of the run is if collectives take no time, in ns; None if it
-    cannot be replayed."""
-    gains = replay_gains(of)
-    if gains is None:
-        return None
-    works = gains.whole.recording.works
-    collective = (of.run.commands["category"] == "collective").to_numpy()
-    zero = collective[works.row] & (works.row >= 0)
-    return max(gains.whole.gain_ns(np.where(zero, 0, works.length)), 0)
 
 
 def _exposed_collectives(found: Finding) -> Words:

@@ -27,7 +27,7 @@ from profiler.analysis.timeline import begun
 from profiler.run.intervals import Stretches, Times, ends, positions
 from profiler.run.launches import DeviceAxis, Flags, Launches, device_work, launches_of, streams_of
 from profiler.run.run import Run
-from profiler.text import Said, count, counted, percent, said
+from profiler.text import Note, NoteCode, Said, count, counted, percent, said
 from profiler.trace.events import GRAPH_CAPTURE
 from profiler.trace.manifest_fields import Graphs
 
@@ -595,10 +595,81 @@ def _ends(ready: Times, behind: Times, length: Times, free: int) -> Times:
     return total + np.maximum(np.maximum.accumulate(earliest), free)
 
 
-# --- Whether a replay may be believed: unchanged it must give the device span that was recorded.
+# --- Whether a run can be replayed: one host must explain the work of all devices, and unchanged
+# the replay must give the device span that was recorded. Findings and predictions share the rule.
 
 
 TOLERANCE = 0.01  # of the recorded device span: a replay that is further off predicts nothing
+_AT_ONCE = 0.01  # of the time of calls: at most this much may overlap on two devices
+_MISSING = 0.05  # of the time of work: at most this much may lack its launch
+
+
+class Refusal(NoteCode):
+    """Why launches cannot be replayed, so that nothing is predicted."""
+
+    REPLAY_OFF = "replay_off"
+    PARTLY_TRACED = "partly_traced"
+    LAUNCHES_MISSING = "launches_missing"
+    SEVERAL_AT_ONCE = "several_at_once"
+    COLLECTIVES = "collectives"
+    MANY_CALLS = "many_calls"
+
+
+def why_not_replayed(run: Run, recording: Recording, calls: Flags | None = None) -> Note | None:
+    """Return why a replay of `run` would mislead, even if unchanged it is as recorded; None if
+    nothing says so. `calls` are those that are to be replayed, bool [n], None: all."""
+    return _waits_for_others(run) or _why_not_without_others(run, recording, calls)
+
+
+def why_not_one_host(run: Run) -> Note | None:
+    """Return why one host does not explain a run: devices wait for one another in collectives, or
+    calls of several ran at the same time; None if it does."""
+    return _waits_for_others(run) or _several_at_once(run)
+
+
+def _waits_for_others(run: Run) -> Note | None:
+    collectives = (run.commands["category"] == "collective").any()
+    return Note.of(Refusal.COLLECTIVES) if collectives else None
+
+
+def _why_not_without_others(run: Run, recording: Recording, calls: Flags | None) -> Note | None:
+    """Return why a replay in which collectives take no time would mislead."""
+    several = _several_at_once(run)
+    if several is not None:
+        return several
+    name = _partly_traced(run, recording, calls)
+    if name is not None:
+        return Note.of(Refusal.PARTLY_TRACED, submodule=name)
+    works = recording.works
+    worked = works.row >= 0
+    of = int(works.length[worked].sum())
+    missing = int(works.length[worked & (works.launch == NEVER) & (works.moment > NEVER)].sum())
+    if missing > _MISSING * of:
+        return Note.of(Refusal.LAUNCHES_MISSING, missing_share=missing / of)
+    return None
+
+
+def _several_at_once(run: Run) -> Note | None:
+    calls = run.calls.with_columns(end=pl.Series(ends(run.calls)))
+    of_device = {
+        str(name): Stretches.union(own["start_ns"].to_numpy(), own["end"].to_numpy())
+        for (name,), own in calls.group_by("device", maintain_order=True)
+    }
+    together = Stretches.of_all(of_device.values()).length
+    if sum(each.length for each in of_device.values()) <= (1 + _AT_ONCE) * together:
+        return None
+    return Note.of(Refusal.SEVERAL_AT_ONCE, devices=tuple(of_device))
+
+
+def _partly_traced(run: Run, recording: Recording, calls: Flags | None) -> str | None:
+    """The first submodule by name of which some calls launched work and some were not traced."""
+    names = np.array(run.calls["submodule"].cast(pl.String).fill_null("").to_list(), dtype=np.str_)
+    missing = ~run.calls["ops_traced"].to_numpy()
+    if calls is not None:
+        missing &= calls
+    launched = recording.works.call[recording.works.call >= 0]
+    found = np.intersect1d(names[missing], names[launched])
+    return str(found[0]) if len(found) else None
 
 
 class Fidelity(Struct, frozen=True):
@@ -859,11 +930,14 @@ class Gains(Struct, frozen=True, eq=False):
         return Script(firsts[kept], lasts[kept], np.where(inside, pace, 1.0)[kept], graph)
 
 
-def gains_of(run: Run) -> Gains | None:
+def gains_of(run: Run, whole: WholeRun | None = None) -> Gains | None:
     """The gains of `run`, whose calls are in order of their numbers; None if it recorded no
-    launches, or if its unchanged replay differs from the recording."""
-    whole = whole_run(run)
+    launches, or if it cannot be replayed (`why_not_replayed`, `Fidelity`). `whole` is its replay,
+    if that is made."""
+    whole = whole or whole_run(run)
     if whole is None or not whole.fidelity.believed:
+        return None
+    if why_not_replayed(run, whole.recording) is not None:
         return None
     calls, clock = run.calls, whole.recording.clock.at
     names, branches = calls.select(pl.col("submodule", "branch").cast(pl.String).fill_null(""))
@@ -886,9 +960,30 @@ def gains_of(run: Run) -> Gains | None:
 
 
 @shared
+def whole_replay(of: Inputs) -> WholeRun | None:
+    """Return the whole run to be replayed; None if it recorded no launches."""
+    return whole_run(of.run)
+
+
+@shared
 def replay_gains(of: Inputs) -> Gains | None:
     """Return the gains by replays of the whole run; None if it cannot be replayed."""
-    return gains_of(of.run)
+    return gains_of(of.run, whole_replay(of))
+
+
+def gain_without_collectives(of: Inputs) -> int | None:
+    """Return how much shorter a replay of the run is if collectives take no time, in ns; None if it
+    cannot be replayed. Nothing then waits for other ranks, so it need not be known when they come.
+    """
+    whole = whole_replay(of)
+    if whole is None or not whole.fidelity.believed:
+        return None
+    if _why_not_without_others(of.run, whole.recording, None) is not None:
+        return None
+    works = whole.recording.works
+    collective = (of.run.commands["category"] == "collective").to_numpy()
+    zero = collective[works.row] & (works.row >= 0)
+    return max(whole.gain_ns(np.where(zero, 0, works.length)), 0)
 
 
 # --- What the report says of graphs that were replayed: where the operators of their kernels come

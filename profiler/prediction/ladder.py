@@ -29,6 +29,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.health import is_damaged
 from profiler.analysis.launch_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.overview import advised
+from profiler.analysis.replay import Refusal
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError
@@ -36,7 +37,7 @@ from profiler.prediction.changes import FUSES, Named, named
 from profiler.prediction.predict import Predictor, recorded_by_server
 from profiler.prediction.replay import ReplayBasis
 from profiler.prediction.requests import RequestTime
-from profiler.prediction.scenario import GUIDED, Refusal, Scenario
+from profiler.prediction.scenario import GUIDED, Scenario
 from profiler.run.run import Run
 from profiler.text import Note, Said, counted, said
 from profiler.trace.events import NO_STEP

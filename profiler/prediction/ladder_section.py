@@ -22,10 +22,10 @@ from profiler.analysis.document import (
     TableView,
 )
 from profiler.analysis.finding_text import MATERIAL
+from profiler.analysis.replay import Refusal
 from profiler.analysis.result import ReportInput
 from profiler.analysis.table_text import Sentences, add_sentences, table, worded_note
 from profiler.prediction.ladder import MOST, Kind, Ladder, Outcome, Rung, ladder_of_analysis
-from profiler.prediction.scenario import Refusal
 from profiler.run.columns import FLOAT64, NS, STRING, Column, col, schema
 from profiler.text import Said, duration, joined, percent, said, sentence
 

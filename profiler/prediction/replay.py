@@ -9,9 +9,9 @@ recording takes the untraced time of the run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,14 @@ from profiler.analysis.replay import (
     Clock,
     Fidelity,
     Recording,
+    Refusal,
     Replayed,
     Script,
     fidelity,
     recording_of,
     replay,
+    why_not_one_host,
+    why_not_replayed,
 )
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import PipelineCalls
@@ -51,7 +54,7 @@ from profiler.prediction.changes import (
     work_estimates,
 )
 from profiler.prediction.requests import by_submodule
-from profiler.prediction.scenario import Assumption, Reason, Refusal, Scenario
+from profiler.prediction.scenario import Assumption, Reason, Scenario
 from profiler.prediction.workload import (
     Piece,
     PipelinePieces,
@@ -59,10 +62,10 @@ from profiler.prediction.workload import (
     host_pieces_of,
     with_pieces,
 )
-from profiler.run.intervals import Stretches, Times, ends
+from profiler.run.intervals import Stretches, Times
 from profiler.run.launches import Flags
 from profiler.run.run import Run
-from profiler.text import Note
+from profiler.text import Note, NoteCode
 
 # --- Replay a plan of host work: what each piece adds to the pipeline call.
 #
@@ -258,8 +261,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 _STILL = 1_000_000  # ns without a launch: the host does something else
-_AT_ONCE = 0.01  # of the time of calls: at most this much may overlap on two devices
-_MISSING = 0.05  # of the time of work: at most this much may lack its launch
 
 
 class RefusedError(InputError):
@@ -314,10 +315,9 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
     """
     if not run.calls["call"].is_sorted():
         run = dataclasses.replace(run, calls=run.calls.sort("call"))
-    if not workload.steps:
-        _check_alone(run)
     recording = recording_of(run)
     if recording is None:
+        _check(None if workload.steps else why_not_one_host(run))
         return None
     pieces = host_pieces_of(run, PipelineCalls.of(run))
     plans = tuple(_on_clock(p, recording.clock) for p in pieces if p.number in workload.numbers)
@@ -325,8 +325,9 @@ def replay_basis(run: Run, workload: Workload, stalls: Stretches) -> ReplayBasis
     queued = np.zeros(len(names), dtype=np.bool_)
     queued[recording.works.call[recording.works.call >= 0]] = True
     traced = run.calls["ops_traced"].to_list()
-    _check_traced(plans, names, queued, traced)
-    _check_launched(recording)
+    chosen = np.zeros(len(names), dtype=np.bool_)
+    chosen[[piece.call for plan in plans for piece in plan.called]] = True
+    _check(why_not_replayed(run, recording, chosen))
     count = len(names)
     unchanged = [
         replayed_call(recording, plan, Paces(np.ones(count), np.ones(count))) for plan in plans
@@ -367,29 +368,30 @@ def _on_clock(plan: PipelinePieces, clock: Clock) -> PipelinePieces:
     return replace(plan, encode=moved(plan.encode), steps=steps, decode=moved(plan.decode))
 
 
-def _check_alone(run: Run) -> None:
-    """Raise if one host does not explain a run without steps: calls of several devices overlapped,
-    or ranks waited for one another."""
-    if (run.commands["category"] == "collective").any():
-        raise RefusedError(
-            Note.of(Refusal.COLLECTIVES),
-            "devices wait for one another in collectives, and when the others would come does not "
-            "follow from what one host did, so nothing else can be replayed: give a run of one "
-            "device",
-        )
-    calls = run.calls.with_columns(end=pl.Series(ends(run.calls)))
-    of_device = {
-        str(name): Stretches.union(own["start_ns"].to_numpy(), own["end"].to_numpy())
-        for (name,), own in calls.group_by("device", maintain_order=True)
-    }
-    together = Stretches.of_all(of_device.values()).length
-    if sum(each.length for each in of_device.values()) > (1 + _AT_ONCE) * together:
-        devices = tuple(of_device)
-        raise RefusedError(
-            Note.of(Refusal.SEVERAL_AT_ONCE, devices=devices),
-            f"calls of {', '.join(devices)} run at the same time, and a replay has one host, so "
-            "nothing else can be replayed: give a run of one device",
-        )
+def _check(why: Note | None) -> None:
+    """Raise if there is a reason not to replay a run."""
+    if why is not None:
+        raise RefusedError(why, _REFUSED[why.code](why.values))
+
+
+_REFUSED: Mapping[NoteCode, Callable[[Mapping[str, Any]], str]] = {
+    Refusal.COLLECTIVES: lambda _: (
+        "devices wait for one another in collectives, and when the others would come does not "
+        "follow from what one host did, so nothing else can be replayed: give a run of one device"
+    ),
+    Refusal.SEVERAL_AT_ONCE: lambda of: (
+        f"calls of {', '.join(of['devices'])} run at the same time, and a replay has one host, so "
+        "nothing else can be replayed: give a run of one device"
+    ),
+    Refusal.PARTLY_TRACED: lambda of: (
+        f"some calls of {of['submodule']} were recorded without their launches, so what the host "
+        "and the device would do cannot be replayed: record the run with --ops all"
+    ),
+    Refusal.LAUNCHES_MISSING: lambda of: (
+        f"the launches of {of['missing_share']:.0%} of the device's work are not in the trace, so "
+        "what the host and the device would do cannot be replayed: record the whole run"
+    ),
+}
 
 
 def _still(recording: Recording) -> Stretches:
@@ -398,36 +400,6 @@ def _still(recording: Recording) -> Stretches:
     moments = np.unique(recording.works.moment)
     moments = moments[moments > NEVER]
     return Stretches(moments[:-1], moments[1:]).longer_than(_STILL)
-
-
-def _check_traced(
-    plans: Sequence[PipelinePieces], names: Sequence[str], queued: Flags, traced: Sequence[bool]
-) -> None:
-    """Raise if some calls of a submodule that launches work were not traced."""
-    on_device = {name for name, launches in zip(names, queued.tolist(), strict=True) if launches}
-    called = {piece.call for plan in plans for piece in plan.called}
-    missing = {names[row] for row in called if not traced[row]} & on_device
-    if missing:
-        name = min(missing)
-        raise RefusedError(
-            Note.of(Refusal.PARTLY_TRACED, submodule=name),
-            f"some calls of {name} were recorded without their launches, so what the host and the "
-            "device would do cannot be replayed: record the run with --ops all",
-        )
-
-
-def _check_launched(recording: Recording) -> None:
-    """Raise if the launches of much of the work are not known."""
-    works = recording.works
-    worked = works.row >= 0
-    of = int(works.length[worked].sum())
-    missing = int(works.length[worked & (works.launch == NEVER) & (works.moment > NEVER)].sum())
-    if missing > _MISSING * of:
-        raise RefusedError(
-            Note.of(Refusal.LAUNCHES_MISSING, missing_share=missing / of),
-            f"the launches of {missing / of:.0%} of the device's work are not in the trace, so "
-            "what the host and the device would do cannot be replayed: record the whole run",
-        )
 
 
 def _check_believed(each: Sequence[Fidelity]) -> None:

@@ -78,17 +78,6 @@ class Reason(NoteCode):
     WITH_GRAPHS = "with_graphs"
 
 
-class Refusal(NoteCode):
-    """Why launches cannot be replayed, so that nothing is predicted."""
-
-    REPLAY_OFF = "replay_off"
-    PARTLY_TRACED = "partly_traced"
-    LAUNCHES_MISSING = "launches_missing"
-    SEVERAL_AT_ONCE = "several_at_once"
-    COLLECTIVES = "collectives"
-    MANY_CALLS = "many_calls"
-
-
 class Unknown(NoteCode):
     """Something that a prediction does not know."""
 

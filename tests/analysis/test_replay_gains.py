@@ -19,9 +19,11 @@ from profiler.analysis.findings import replayed
 from profiler.analysis.overview import _gain
 from profiler.analysis.replay import gains_of
 from profiler.analysis.result import Effect, Where
+from profiler.prediction.ladder import ladder_of_analysis
 from profiler.report.html.page import finding_html
 from profiler.report.terminal import evidence_text
 from tests.corpus import SD35, needs_corpus
+from tests.importers.kineto.traces import Trace
 from tests.queued_runs import QueuedCall, QueuedPipeline
 
 _ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
@@ -150,6 +152,25 @@ def test_a_run_whose_replay_is_off_gains_nothing_that_is_known():
     """A stream that waits for another: no gains."""
     apart = QueuedCall("vae", kernels=1, apart=900_000)
     assert gains_of(QueuedPipeline(_ENCODE, [[_LAUNCH_BOUND]] * 2, [apart]).simulated().run) is None
+
+
+@pytest.mark.parametrize("kernel", ["ncclDevKernel_AllReduce_Sum", "gemm"])
+def test_a_finding_without_a_replay_does_not_name_one(kernel, tmp_path):
+    """Of each 100 us 40 are a copy. Beside collectives the run is not replayed: the finding has
+    the time of the copies and its ladder no number; beside other work both are by replay."""
+    trace = Trace()
+    for at in range(0, 5_000, 100):
+        trace.kernel(
+            "copy_kernel", at + 10, 40, launched=at + 1, external=trace.op("aten::copy_", at, 2)
+        )
+        trace.kernel(kernel, at + 50, 50, launched=at + 3, external=trace.op("aten::mm", at + 2, 2))
+    analysis = analyze(trace.imported(tmp_path))
+    (found,) = [one for one in analysis.findings if one.rule == "data_movement"]
+    replayed = kernel == "gemm"
+    assert ("gain_ns" in found.evidence) is replayed
+    assert ("replay" in words(found).caveat) is replayed
+    assert (ladder_of_analysis(analysis).refused is None) is replayed
+    assert replayed or found.cost_ns == 50 * 40_000
 
 
 def _of_two_hosts(recorded, late):

@@ -8,13 +8,14 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis.replay import Refusal, gains_of
 from profiler.errors import InputError
 from profiler.prediction import Assumption, PlacementNote, Scenario, Unknown, workload_of
 from profiler.prediction.ladder import ladder_of, ladder_of_analysis
 from profiler.prediction.placement import TargetDevice, equal_hardware
 from profiler.prediction.predict import Prediction, predict
 from profiler.prediction.replay import RefusedError
-from profiler.prediction.scenario import Reason, Refusal
+from profiler.prediction.scenario import Reason
 from profiler.run import Run
 from profiler.text import Note
 from tests.analysis.asked import asked
@@ -205,10 +206,13 @@ def test_a_host_that_loads_data_does_so_beside_graphs(milliseconds):
         ("device", ["cuda:0", "cuda:1"], Refusal.SEVERAL_AT_ONCE),
     ],
 )
-def test_several_hosts_are_not_replayed_as_one(column, values, code):
-    """Kernels that wait for other ranks, or calls of two devices at once, in a run without steps:
-    the ladder names what has no number and why. With steps the parts of a call are known."""
-    run = QueuedPipeline([_LAUNCH_BOUND] * 4, [], _DECODE).simulated().run
+@pytest.mark.parametrize("steps", [0, 2])
+def test_several_hosts_are_not_replayed_as_one(column, values, code, steps):
+    """Kernels that wait for other ranks, or calls of two devices at once, with and without steps:
+    the ladder names what has no number and why, and no finding has a gain by replay."""
+    made = QueuedPipeline([_LAUNCH_BOUND] * 4, [[_LAUNCH_BOUND]] * steps, _DECODE)
+    run = made.simulated().run
+    assert gains_of(run) is not None
     if column == "category":
         there = pl.col("category").cast(pl.String)
         other = pl.when(there == "compute").then(pl.lit(values[0])).otherwise(there)
@@ -218,6 +222,7 @@ def test_several_hosts_are_not_replayed_as_one(column, values, code):
         device = pl.Series([values[i % 2] for i in range(len(run.calls))], dtype=pl.Categorical)
         begun = pl.lit(run.calls["start_ns"].min())
         run = replace(run, calls=run.calls.with_columns(device=device, start_ns=begun))
+    assert gains_of(run) is None
     with pytest.raises(RefusedError) as refused:
         answer(run, cuda_graph=True)
     assert refused.value.why.code == code
@@ -441,6 +446,7 @@ def test_a_run_that_lacks_launches_is_refused():
     with pytest.raises(RefusedError, match="launches of") as refused:
         answer(thinned, steps=2)
     assert refused.value.why.code == Refusal.LAUNCHES_MISSING
+    assert gains_of(thinned) is None
     without = replace(run, flows=run.flows.clear())
     noted_devices = [n.values for n in answer(without, steps=2).unknown if n.code == _NO_LAUNCHES]
     assert noted_devices == [{"devices": ("cuda:0",)}]
@@ -454,6 +460,7 @@ def test_a_submodule_partly_traced_is_refused():
     with pytest.raises(RefusedError) as refused:
         answer(run, steps=2)
     assert refused.value.why.values == {"submodule": "transformer"}
+    assert gains_of(run) is None
 
 
 def test_rates_of_other_hardware_tell_nothing_where_work_is_launched():

@@ -5,7 +5,7 @@
 Changes are predicted by replay of this run (`Predictor`) and ranked greedily by what they gain
 beside those that were chosen before. How much of the host's time is the profiler's is often not
 known: then they are ranked midway between the host as it was recorded and one that is never late.
-A rung names the options of `predict` that give its figures. Changes that give another image and
+A rung names the options of `predict` that give its figures. Changes that give another result and
 bounds that no change reaches are marked, and not in the total.
 """
 
@@ -53,8 +53,8 @@ _FEWER_STEPS = 2  # halve the steps
 
 
 class Kind(StrEnum):
-    """What an outcome is: the same image sooner, an upper bound of the gain, or the time of a
-    different image."""
+    """What an outcome is: the same result sooner, an upper bound of the gain, or the time of a
+    different result: of another image, say."""
 
     SAME_IMAGE = "same_image"
     AT_BEST = "at_best"
@@ -101,7 +101,7 @@ class Outcome(Struct, frozen=True):
 
 class Rung(Struct, frozen=True):
     """A change with the run's time when it is applied `alone` and `after` the changes above that
-    keep the image; `after` is None if it removes the same work as one of them. `pays_after` is the
+    keep the result; `after` is None if it removes the same work as one of them. `pays_after` is the
     number of the rung above without which it gains nothing. `certain_ns` is its gain alone with an
     infinitely fast host, None if recording did not slow the host, or by a known factor."""
 
@@ -114,7 +114,7 @@ class Rung(Struct, frozen=True):
 
 class Ladder(Struct, frozen=True):
     """The outcomes of a run that takes `before_ns`, the mean of its `pipelines` measured pipeline
-    calls. `total` is the outcome of all changes that keep the image, with these `options`; `left`
+    calls. `total` is the outcome of all changes that keep the result, with these `options`; `left`
     are changes that cannot be replayed, each with the reason. `recording_ns` is an upper bound of
     the time that recording added on the host, None if that is not known or is corrected; `unsure`
     are the numbers of rungs whose order depends on it. `stacks` if Python stacks were recorded,
@@ -251,7 +251,7 @@ class _Climb:
         return rungs
 
     def _marked(self, changes: list[Change], rungs: list[Rung], least: float) -> list[Rung]:
-        """Rate each change by itself beside those that keep the image, largest gain first."""
+        """Rate each change by itself beside those that keep the result, largest gain first."""
         above = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
         found = [self._rung(one, above, least) for one in changes]
         saved = {
@@ -301,7 +301,7 @@ class _Climb:
 
 
 def _unsure(rungs: Sequence[Rung], least: float) -> tuple[int, ...]:
-    """The numbers of image-keeping rungs whose order differs, by at least `least`, between the
+    """The numbers of result-keeping rungs whose order differs, by at least `least`, between the
     recorded and an infinitely fast host."""
     same = [rung for rung in rungs if rung.change.kind is Kind.SAME_IMAGE]
     found: set[int] = set()

@@ -37,11 +37,11 @@ _NEARLY_ALL = 0.95  # of a gain
 _SMALL = 0.05  # of a gain: a smaller certain part is not named
 _MARKS = {
     Kind.AT_BEST: said("at best"),
-    Kind.OTHER_IMAGE: said("changes the image"),
+    Kind.OTHER_IMAGE: said("changes the result"),
 }
 _LEFT_OUT = {  # kinds that the total leaves out, in the order of rungs
     Kind.AT_BEST: said("{numbers} (at best)"),
-    Kind.OTHER_IMAGE: said("{numbers} (other image)"),
+    Kind.OTHER_IMAGE: said("{numbers} (other result)"),
 }
 _FACTOR = Column("factor", FLOAT64, "ratio", "time now / alone_ns", True, kind="number")
 _COLUMNS: tuple[Column, ...] = (
@@ -51,7 +51,7 @@ _COLUMNS: tuple[Column, ...] = (
     col(
         "after_ns",
         NS,
-        "what it takes with this change and those above that keep the image",
+        "what it takes with this change and those above that keep the result",
         True,
         label="combined",
     ),
@@ -90,12 +90,13 @@ def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) 
 
 
 def all_together(ladder: Ladder) -> Said | None:
-    """Say what all changes that keep the image add up to; None for a ladder without rungs."""
-    if not ladder.rungs:
+    """Say what all changes that keep the result add up to; None without rungs, or if those that
+    keep it are bounds."""
+    if not ladder.rungs or (ladder.total is None and _best(ladder) is not None):
         return None
     if ladder.total is None:
         return said(
-            "no change that keeps the image gains {least} of {now}",
+            "no change that keeps the result gains {least} of {now}",
             least=percent(MATERIAL),
             now=duration(ladder.before_ns),
         )
@@ -103,8 +104,14 @@ def all_together(ladder: Ladder) -> Said | None:
     return said("{all_together}: {outcome}", all_together=_all(ladder), outcome=outcome)
 
 
+def _best(ladder: Ladder) -> Rung | None:
+    """The first rung that is a bound of a gain; None if there is none."""
+    bounds = (rung for rung in ladder.rungs if rung.change.kind is Kind.AT_BEST)
+    return next(bounds, None)
+
+
 def _all(ladder: Ladder) -> Said:
-    """Name the sum of the changes: `"all together, without 3 (at best), 4, 5 (other image)"`."""
+    """Name the sum of the changes: `"all together, without 3 (at best), 4, 5 (other result)"`."""
     left = _left_out(ladder)
     if not left:
         return said("all together")
@@ -112,7 +119,7 @@ def _all(ladder: Ladder) -> Said:
 
 
 def _left_out(ladder: Ladder) -> Said | str:
-    """Name the omitted rungs: `"without 3 (at best), 4, 5 (other image)"`, or ""."""
+    """Name the omitted rungs: `"without 3 (at best), 4, 5 (other result)"`, or ""."""
     left = []
     for kind, group in _LEFT_OUT.items():
         rungs = enumerate(ladder.rungs, 1)
@@ -256,7 +263,7 @@ def _record_again(ladder: Ladder) -> Said | None:
 
 def _advice(ladder: Ladder, number: int) -> Advice:
     """Write a rung as one line: what to do, its outcome alone, and its outcome after those that
-    keep the image. If it gains nothing alone, the outcome starts from the rung that it needs."""
+    keep the result. If it gains nothing alone, the outcome starts from the rung that it needs."""
     rung = ladder.rungs[number]
     notes = list(_marks_of(rung))
     gain = outcome_text(ladder, rung.alone)
@@ -373,6 +380,9 @@ def ladder_report(ladder: Ladder) -> Report:
     together = all_together(ladder)
     if together is not None:
         headline = said("{together}", together=sentence(together))
+    elif (best := _best(ladder)) is not None:
+        outcome = outcome_text(ladder, best.alone)
+        headline = said("At best {outcome}: {change}", outcome=outcome, change=best.change.action)
     elif ladder.refused is not None:
         headline = said("{now} now: no change can be replayed", now=duration(ladder.before_ns))
     elif not ladder.rungs:

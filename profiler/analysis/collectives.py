@@ -47,7 +47,7 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
-from profiler.text import Value, duration, filled, joined, said
+from profiler.text import Said, Value, duration, filled, joined, said
 from profiler.trace.events import rank_of_device
 from profiler.trace.manifest_fields import Collective, Job
 
@@ -72,16 +72,19 @@ def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
         if part < _EXPOSED or device in unknown:
             continue
         exposed = round(part * of.axis.counted.length)
-        own = members(of).filter(pl.col("device") == device)
+        own = stretches_of(members(of).filter(pl.col("device") == device)).both(of.axis.counted)
+        left = computed_on(of.run, device).both(of.axis.counted).minus(own).length
         evidence: dict[str, Value] = {
             "exposed_ns": exposed,
             "exposed_share": part,
-            "collective_ns": stretches_of(own).both(of.axis.counted).length,
+            "collective_ns": own.length,
         }
         late = waited.get(rank_of_device(device))
         evidence |= {} if late is None else {"waited_ns": late}
         if gain is not None and gain < _MOSTLY * exposed:
             evidence["without_them_ns"] = gain
+        elif left < _MOSTLY * exposed:
+            evidence["to_overlap_ns"] = left
         cost = exposed if gain is None else min(gain, exposed)
         yield Finding("exposed_collectives", evidence, Where(device=device), cost_ns=cost)
 
@@ -91,11 +94,16 @@ def _exposed_collectives(found: Finding) -> Words:
         "Collectives on {device} are exposed for {exposed_share} of the run: it computes nothing "
         "meanwhile"
     )
-    late = "without_them_ns" in found.evidence
+    late, little = "without_them_ns" in found.evidence, _has_little_to_overlap(found)
     if late:
         title = said(
             "Collectives on {device} are exposed for {exposed_share} of the run; without them "
             "launches would be just as late"
+        )
+    if little:
+        title = said(
+            "Collectives on {device} are exposed for {exposed_share} of the run, and hardly any "
+            "computation is left to overlap with them"
         )
     if on_several(found):
         many = {
@@ -113,6 +121,12 @@ def _exposed_collectives(found: Finding) -> Words:
                 "launches would be just as late",
                 **many,
             )
+        if little:
+            title = said(
+                "Collectives on {devices} are exposed for {share} of the run, and hardly any "
+                "computation is left to overlap with them",
+                **many,
+            )
     caveat = _WAITED if "waited_ns" in found.evidence else _MAY_WAIT
     if late:  # `words` fills a template, not one within another text
         given = texts(found)
@@ -122,15 +136,44 @@ def _exposed_collectives(found: Finding) -> Words:
     return Words(
         title=title,
         caveat=caveat,
-        recommendation=said(
-            "Overlap collectives with computation (buckets, async_op=True, a stream of their own), "
-            "send less (fewer bits, fewer and larger messages), or divide the model so that ranks "
-            "exchange less."
-        ),
+        recommendation=_recommendation(found),
     )
 
 
+def _has_little_to_overlap(found: Finding) -> bool:
+    """Whether a device computes too little outside of collectives to hide half of the exposed
+    time."""
+    return "to_overlap_ns" in found.evidence
+
+
+def _recommendation(found: Finding) -> Said:
+    if not _has_little_to_overlap(found):
+        return _OVERLAP
+    return _SEND_LESS if "waited_ns" in found.evidence else _FIND_LATE_RANK
+
+
+def _change(found: Finding) -> Said:
+    if not _has_little_to_overlap(found):
+        return said("Overlap collectives with computation, or send less")
+    if "waited_ns" in found.evidence:
+        return said("Send less, or divide the model: little is left to overlap")
+    return said("Find which rank is late, or send less: little is left to overlap")
+
+
 _MOSTLY = 0.5  # of the exposed time
+_OVERLAP = said(
+    "Overlap collectives with computation (buckets, async_op=True, a stream of their own), send "
+    "less (fewer bits, fewer and larger messages), or divide the model so that ranks exchange less."
+)
+_SEND_LESS = said(
+    "Send less (fewer bits, fewer and larger messages), or divide the model so that ranks exchange "
+    "less. Waiting for the last rank took {waited_ns}."
+)
+_FIND_LATE_RANK = said(
+    "Record all ranks and find which one is late: kernels of collectives also wait for the last "
+    "rank, and may do little else. Else send less (fewer bits, fewer and larger messages), or "
+    "divide the model so that ranks exchange less."
+)
 _HOST_IS_LATE = said(
     "The run is bound by its host: by replay it gains {gain} if they take no time, until launching "
     "is cheaper."
@@ -145,13 +188,7 @@ _MAY_WAIT = said(
 )
 
 
-RULES = (
-    Rule(
-        exposed_collectives,
-        _exposed_collectives,
-        said("Overlap collectives with computation, or send less"),
-    ),
-)
+RULES = (Rule(exposed_collectives, _exposed_collectives, _change),)
 
 
 # --- The columns of collectives and of who came last to them.

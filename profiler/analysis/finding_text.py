@@ -438,7 +438,7 @@ def _runtime(finding: Finding) -> Runtime:
 
 
 _GAINS = ("gain_ns", "gain_low_ns", "gain_high_ns")
-_SAVED = (*_GAINS, "saved_ns", "without_them_ns")
+_SAVED = (*_GAINS, "saved_ns", "without_them_ns", "to_overlap_ns")
 
 
 def gained(finding: Finding) -> str | None:

@@ -78,9 +78,32 @@ def a_collective_of_rccl():
     return _collective(300, device="rocm:0")
 
 
-@triggers("exposed_collectives", exposed_ns=250, exposed_share=0.25, waited_ns=50)
+@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=None)
+def as_much_computation_outside_of_a_collective():
+    """200 of its 300 ns are exposed, and a kernel runs ahead of it for 300 ns."""
+    return _collective(200)
+
+
+def _beside_little(outside):
+    """A kernel that begins so long before a collective, and ends 100 ns after its begin."""
+    track = {"track": "stream 20 collectives", "category": "collective"}
+    both = [command(0, 300 - outside, 400), command(0, 300, 600, **track, kernel="nccl")]
+    return analyzed([gpu_call(0, 0, 600)], both, end=1000)
+
+
+@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=99)
+def hardly_any_computation_outside_of_a_collective():
+    return _beside_little(99)
+
+
+@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=None)
+def half_as_much_computation_outside_of_a_collective():
+    return _beside_little(100)
+
+
+@triggers("exposed_collectives", exposed_ns=250, exposed_share=0.25, waited_ns=50, to_overlap_ns=0)
 def collectives_that_wait_for_another_rank():
-    """Five of 40 ns, and 10 more each on the rank that waits."""
+    """Five of 40 ns, and 10 more each on the rank that waits, which computes nothing."""
     return _ranks(10, 10, 10, 10, 10)
 
 

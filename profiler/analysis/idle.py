@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -658,6 +659,15 @@ def in_data_loader(
     also_shorter = found and inside["length_ns"].min() == listed["length_ns"].min()
     known = listed.filter(pl.col("length_ns") > LONG_GAP_NS)["length_ns"].sum()
     return found, max(row["long_gap_ns"] - known, 0) if also_shorter else 0
+
+
+def data_loader_times(run: Run) -> Stretches:
+    """Return when the host was in a DataLoader of PyTorch while a device was idle, as far as that
+    was recorded."""
+    loads = [one for one in run.info.host_activities if re.search(DATA_LOADER, one.name)]
+    begin = np.array([one.start_ns for one in loads], dtype=np.int64)
+    length = np.array([one.duration_ns for one in loads], dtype=np.int64)
+    return Stretches.union(begin, begin + length)
 
 
 def host_in(

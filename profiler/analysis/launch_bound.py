@@ -238,8 +238,8 @@ _TIME_UNTRACED = said(
 )
 LOAD_AHEAD_TEXT = said(
     "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
-    "prefetch_factor, pin_memory, or cheaper decoding and transforms. Fewer launches gain only "
-    "what is left."
+    "prefetch_factor, pin_memory, or cheaper decoding and transforms. With fewer launches the host "
+    "can load the next batch while the device works."
 )
 
 

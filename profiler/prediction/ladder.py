@@ -24,12 +24,14 @@ from profiler.analysis.finding_text import (
     MOSTLY_IN_GRAPHS,
     change,
     in_graphs_share,
+    number,
     words,
 )
 from profiler.analysis.health import is_damaged
+from profiler.analysis.idle import data_loader_times
 from profiler.analysis.launch_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.overview import advised
-from profiler.analysis.replay import Refusal
+from profiler.analysis.replay import Refusal, replay_gains
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError
@@ -38,6 +40,7 @@ from profiler.prediction.predict import Predictor, recorded_by_server
 from profiler.prediction.replay import ReplayBasis
 from profiler.prediction.requests import RequestTime
 from profiler.prediction.scenario import GUIDED, Scenario
+from profiler.run.intervals import Stretches, ends
 from profiler.run.run import Run
 from profiler.text import Note, Said, counted, said
 from profiler.trace.events import NO_STEP
@@ -103,7 +106,8 @@ class Rung(Struct, frozen=True):
     """A change with the run's time when it is applied `alone` and `after` the changes above that
     keep the result; `after` is None if it removes the same work as one of them. `pays_after` is the
     number of the rung above without which it gains nothing. `certain_ns` is its gain alone with an
-    infinitely fast host, None if recording did not slow the host, or by a known factor."""
+    infinitely fast host, or what it gains beyond all that recording may have added if that is more;
+    None if recording did not slow the host, or by a known factor."""
 
     change: Change
     alone: Outcome
@@ -117,7 +121,8 @@ class Ladder(Struct, frozen=True):
     calls. `total` is the outcome of all changes that keep the result, with these `options`; `left`
     are changes that cannot be replayed, each with the reason. `recording_ns` is an upper bound of
     the time that recording added on the host, None if that is not known or is corrected; `unsure`
-    are the numbers of rungs whose order depends on it. `stacks` if Python stacks were recorded,
+    are the numbers of rungs whose order depends on it. `data_loader_ns` is how long a device waits
+    at least for the DataLoader. `stacks` if Python stacks were recorded,
     `replayed` if launches were; without launches, outcomes are sums of call times. `cold` if work
     was launched in first calls only and they load libraries or kernels, or if these take longer
     than later ones by a fifth of the run.
@@ -130,6 +135,7 @@ class Ladder(Struct, frozen=True):
     options: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     recording_ns: float | None = None
+    data_loader_ns: int = 0
     unsure: tuple[int, ...] = ()
     stacks: bool = False
     replayed: bool = False
@@ -178,6 +184,8 @@ class _Climb:
             self.never_late = predictor.never_late
         if self.never_late is not None:
             self.least_ns = min(self.never_late.measured(base).ns, self.least_ns)
+        late_ns = self.before.ns - self.least_ns
+        self.recording_ns = min(late_ns, _host_gain_ns(predictor.analysis, late_ns))
 
     def ladder(self) -> Ladder:
         before_ns, analysis = self.before.ns, self.predictor.analysis
@@ -196,7 +204,8 @@ class _Climb:
             total=self.outcome(together) if together else None,
             options=tuple(dict.fromkeys(o for one in together for o in one.options)),
             left=tuple(_left(analysis, rungs)),
-            recording_ns=None if self.never_late is None else before_ns - self.least_ns,
+            recording_ns=None if self.never_late is None else self.recording_ns,
+            data_loader_ns=_in_data_loader(analysis),
             unsure=_unsure(rungs, least),
             replayed=self.predictor.launches is not None,
             stacks=bool(recorded and recorded.with_stack),
@@ -274,7 +283,8 @@ class _Climb:
             pays_after = self._needed(one, above, least)
         certain_ns = None
         if self.never_late is not None:
-            certain_ns = self.least_ns - self._ns([one], late=False)
+            beyond_ns = self.before.measured.ns - alone.ns - self.recording_ns
+            certain_ns = max(self.least_ns - self._ns([one], late=False), beyond_ns)
         return Rung(one, alone, after, pays_after, certain_ns)
 
     def _needed(self, one: Change, above: Sequence[Rung], least: float) -> int | None:
@@ -298,6 +308,25 @@ class _Climb:
             for one in analysis.findings
             if one.severity == "high"
         )
+
+
+def _in_data_loader(analysis: Analysis) -> int:
+    """How long a device waits at least for the DataLoader in a pipeline call, in ns."""
+    waits = (one for one in analysis.findings if one.rule == "host_bound")
+    longest = max((number(one, "data_loader_ns") for one in waits), default=0.0)
+    return round(longest / max(analysis.accounting.pipelines, 1))
+
+
+def _host_gain_ns(analysis: Analysis, otherwise: float) -> float:
+    """Return how much shorter a pipeline call is if the host takes no time in calls but to load
+    data, which recording hardly slows; `otherwise` if it loads none."""
+    loads = data_loader_times(analysis.inputs.run)
+    gains = replay_gains(analysis.inputs) if len(loads) else None
+    if gains is None:
+        return otherwise
+    calls = analysis.inputs.run.calls
+    inside = Stretches.union(calls["start_ns"].to_numpy(), ends(calls)).minus(loads)
+    return max(gains.without_host(inside), 0) / max(analysis.accounting.pipelines, 1)
 
 
 def _unsure(rungs: Sequence[Rung], least: float) -> tuple[int, ...]:

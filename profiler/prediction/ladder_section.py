@@ -137,6 +137,12 @@ def recording_note(ladder: Ladder) -> Said | None:
     if ladder.recording_ns < MATERIAL * ladder.before_ns:
         return None
     most = duration(ladder.recording_ns)
+    if ladder.data_loader_ns:
+        return said(
+            "recording costs at most {most} of this, with loading that could run beside the "
+            "device: predict --untraced MS takes it out",
+            most=most,
+        )
     if ladder.stacks:
         return said(
             "at most {most} of this is Python stacks: record without, or --untraced",
@@ -163,19 +169,30 @@ def cold_note(ladder: Ladder) -> Said | None:
     return said("first calls load and compile: gains on the host are those of a cold run")
 
 
+def loader_note(ladder: Ladder) -> Said | None:
+    """Say how long a device waits for the DataLoader; None if it does not."""
+    if not ladder.data_loader_ns:
+        return None
+    loading = duration(ladder.data_loader_ns)
+    return said("at least {loading} of this is waiting for the DataLoader", loading=loading)
+
+
 def _notes(ladder: Ladder) -> Iterator[Said]:
     """Yield the notes on the whole ladder."""
-    for note in (cold_note(ladder), recording_note(ladder), order_note(ladder)):
+    notes = (cold_note, loader_note, recording_note, order_note)
+    for note in (make(ladder) for make in notes):
         if note is not None:
             yield note
 
 
-def _marks_of(rung: Rung) -> Iterator[Said]:
-    """Yield the marks of a rung: its kind, and the rung that it needs."""
+def _marks_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
+    """Yield the marks of a rung: its kind, the rung that it needs, and what no graph contains."""
     if rung.change.kind in _MARKS:
         yield _MARKS[rung.change.kind]
     if rung.pays_after is not None:
         yield said("pays only after {rung}", rung=rung.pays_after)
+    if rung.change.cuda_graph and ladder.data_loader_ns:
+        yield said("the DataLoader and its copies cannot be captured")
 
 
 def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
@@ -265,7 +282,7 @@ def _advice(ladder: Ladder, number: int) -> Advice:
     """Write a rung as one line: what to do, its outcome alone, and its outcome after those that
     keep the result. If it gains nothing alone, the outcome starts from the rung that it needs."""
     rung = ladder.rungs[number]
-    notes = list(_marks_of(rung))
+    notes = list(_marks_of(ladder, rung))
     gain = outcome_text(ladder, rung.alone)
     if rung.after is not None:
         above = {
@@ -362,7 +379,7 @@ def _row(ladder: Ladder, number: int, rung: Rung) -> tuple[object, ...]:
         ladder.before_ns / alone.ns if alone.ns else None,
         None if after is None else round(after.ns),
         None if after is None or not after.ns else ladder.before_ns / after.ns,
-        "; ".join((*_interval(alone), *rung.change.options, *_marks_of(rung))),
+        "; ".join((*_interval(alone), *rung.change.options, *_marks_of(ladder, rung))),
     )
 
 
@@ -450,6 +467,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
             {"change": str(change), "why": str(why)} for change, why in ladder.left
         ],
         "recording_at_most_ns": None if ladder.recording_ns is None else round(ladder.recording_ns),
+        "data_loader_ns": ladder.data_loader_ns,
         "order_unsure": list(ladder.unsure),
         "python_stacks": ladder.stacks,
         "cold": ladder.cold,

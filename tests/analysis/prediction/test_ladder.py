@@ -30,7 +30,7 @@ from profiler.run import Run
 from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from tests.analysis.asked import asked
 from tests.importers.kineto.traces import Trace
-from tests.queued_runs import QueuedCall, QueuedPipeline
+from tests.queued_runs import Machine, QueuedCall, QueuedPipeline
 from tests.runs import make_info
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
@@ -139,18 +139,24 @@ COLD = make_info(producer="test")
 STOPS = replace(SLOW_HOST, stalls=1_500_000)
 
 
-def loading(run: Run) -> Run:
-    """The run, whose host is in the driver for as long as it launches nothing."""
+def loading(
+    run: Run, name: str = "cudaMalloc", kind: ActivityKind = ActivityKind.RUNTIME_CALL
+) -> Run:
+    """The run, whose host is in the driver, or in `name`, whenever it launches nothing for more
+    than 1 ms."""
     launches = run.commands.filter(pl.col("layer") == "cudaLaunchKernel")["start_ns"].to_list()
-    length, start = max((late - early, early) for early, late in pairwise(launches))
-    doing = HostActivity(
-        name="cudaMalloc",
-        kind=ActivityKind.RUNTIME_CALL,
-        thread=HOST_TRACK,
-        start_ns=start + 10_000,
-        duration_ns=length - 10_000,
+    doing = tuple(
+        HostActivity(
+            name=name,
+            kind=kind,
+            thread=HOST_TRACK,
+            start_ns=early + 10_000,
+            duration_ns=late - early - 10_000,
+        )
+        for early, late in pairwise(launches)
+        if late - early > 1_000_000
     )
-    return replace(run, info=structs.replace(run.info, host_activities=(doing,)))
+    return replace(run, info=structs.replace(run.info, host_activities=doing))
 
 
 def as_it_is(run: Run) -> Run:
@@ -225,6 +231,26 @@ def test_the_profilers_share_stands_beside_the_gain():
     assert {rung.certain_ns for rung in corrected.rungs} == {None}
     assert corrected.before_ns == pytest.approx(0.8 * found.before_ns, rel=0.01)
     assert recording_note(corrected) is None
+
+
+def test_loading_of_data_is_no_recording():
+    """In each step the host is in the DataLoader for 3 ms, and launches for 2: a host that launches
+    in no time, simulated, shows how much the recording can have added; the loader stays."""
+    steps = [[replace(SLOW_HOST, stalls=3_000_000)]] * 4
+    made = QueuedPipeline(ENCODE, steps, DECODE)
+    recorded = made.simulated()
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    analysis = asked(loading(recorded.run, name, ActivityKind.RANGE))
+    found = ladder_of_analysis(analysis)
+    assert found.data_loader_ns == pytest.approx(4 * 3_000_000, rel=0.05)
+    fast = made.simulated(machine=Machine(pace=0.0))
+    assert found.recording_ns == pytest.approx(recorded.ns - fast.ns, rel=0.1)
+    (graphs,) = (rung for rung in found.rungs if rung.change.cuda_graph)
+    assert graphs.certain_ns >= recorded.ns - graphs.alone.ns - found.recording_ns
+    notes = [str(note) for note in build_report(ReportInput(analysis, 0, 1)).opening.advice_notes]
+    assert any("waiting for the DataLoader" in note for note in notes)
+    text = markdown(ladder_report(found))
+    assert "the DataLoader and its copies cannot be captured" in text
 
 
 def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():

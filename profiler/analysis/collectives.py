@@ -249,7 +249,7 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
     col("message_bytes", BYTES, f"{_BYTES}; null if unknown", True, importance=2),
     col("ranks", INT64, "ranks that recorded it"),
     col("last_rank", STEP, f"rank that started last; null {LATE}", True),
-    col("launch_delay_ns", NS, "from the second-latest start to the latest"),
+    col("launch_delay_ns", NS, "from the second-latest start to the latest", label="late by"),
     col("spread_ns", NS, "from the first start to the last: the longest wait"),
     col("waited_ns", NS, "time that all ranks together waited for the last one", hide_if_zero=True),
     col("transfer_ns", NS, "from the last start to the last end", hide_if_zero=True),

@@ -57,7 +57,7 @@ from profiler.trace.manifest_fields import Job, Rank
 # --- Rule: one rank keeps the others waiting.
 
 
-_FEWEST = 5  # collectives that have a last rank: fewer show no pattern
+FEWEST_COLLECTIVES = 5  # with a last rank, or with all ranks: fewer show no pattern
 
 
 def straggler(analysis: Analysis) -> Finding | None:
@@ -67,7 +67,7 @@ def straggler(analysis: Analysis) -> Finding | None:
     and all (0.75 of two ranks, 0.56 of eight), and a total delay of 1 % of end to end.
     """
     rows = analysis.ranks
-    compared = rows.filter(pl.col("compared") >= _FEWEST)
+    compared = rows.filter(pl.col("compared") >= FEWEST_COLLECTIVES)
     if len(rows) < 2 or compared.is_empty():
         return None
     worst = compared.sort("launch_delay_ns", "rank", descending=[True, False]).row(0, named=True)

@@ -28,7 +28,7 @@ from profiler.analysis.health import (
     is_host_only,
     lacks_work,
 )
-from profiler.analysis.ranks import slowest_rank
+from profiler.analysis.ranks import FEWEST_COLLECTIVES, slowest_rank
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import Noun, Said, count, counted, duration, filled, joined, percent, said
 from profiler.trace.events import device_kind, rank_of_device
@@ -271,10 +271,10 @@ def _range(shares: Iterable[float]) -> str:
 
 
 def _ranks(analysis: Analysis) -> str:
-    """`"rank 1 is the slowest: the others wait at least 27.1 ms longer in 4 collectives"`, with the
+    """`"rank 1 is the slowest: the others wait at least 27.1 ms longer in 9 collectives"`, with the
     share of exposed communication on devices of which nothing else is said: of that rank, of all if
-    no rank is known to be the slowest. "" for a selection, and if it was not recorded when commands
-    ran."""
+    no rank is known to be the slowest. Few collectives show none. "" for a selection, and if it was
+    not recorded when commands ran."""
     of = analysis.inputs
     info = of.run.info
     if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
@@ -283,26 +283,43 @@ def _ranks(analysis: Analysis) -> str:
     told = {row["device"] for some, _ in _groups(analysis) for row in some}
     left_out = {*damaged, *told}
     shares = {name: share for name, share in exposed_shares(of).items() if name not in left_out}
-    if slowest is None:
+    if slowest is None or slowest.number < FEWEST_COLLECTIVES:
         exposed = max(shares.values(), default=0) >= _EXPOSED
         share = _range(shares.values()) if exposed else ""
         return said("exposed communication takes {share}", share=share) if exposed else ""
     of_rank = [share for name, share in shares.items() if rank_of_device(name) == slowest.rank]
-    phrase = said(
-        "rank {rank} is the slowest: the others wait at least {time} longer in {collectives}"
-    )
+    given = len(info.job.ranks) if info.job is not None else 0
+    some_given = info.job is not None and given < info.job.world_size
+    phrase = _SLOWEST[some_given]
     if max(of_rank, default=0) >= _EXPOSED:
-        phrase = said(
-            "exposed communication takes {share} on rank {rank}, the slowest: the others wait at "
-            "least {time} longer in {collectives}"
-        )
+        phrase = _EXPOSED_ON_SLOWEST[some_given]
     values = {
+        "given": count(given),
         "share": _range(of_rank) if of_rank else "",
         "rank": count(slowest.rank),
         "collectives": counted(slowest.number, "collective"),
         "time": duration(slowest.less_ns),
     }
     return filled(phrase, values)
+
+
+_SLOWEST = (
+    said("rank {rank} is the slowest: the others wait at least {time} longer in {collectives}"),
+    said(
+        "rank {rank} is the slowest of the {given} given: the others wait at least {time} longer "
+        "in {collectives}"
+    ),
+)
+_EXPOSED_ON_SLOWEST = (
+    said(
+        "exposed communication takes {share} on rank {rank}, the slowest: the others wait at "
+        "least {time} longer in {collectives}"
+    ),
+    said(
+        "exposed communication takes {share} on rank {rank}, the slowest of the {given} given: "
+        "the others wait at least {time} longer in {collectives}"
+    ),
+)
 
 
 def _without_call(shares: list[tuple[float, str]]) -> str:

@@ -141,7 +141,8 @@ def test_a_message_of_unknown_size_has_no_bytes_and_no_rate(tmp_path, dtype, ele
 
 def test_the_straggler_is_named(tmp_path):
     """The finding names the rank that others wait for, however far its clock is off; ranks that
-    take turns, and one that is late by next to nothing, are none."""
+    take turns, and one that is late by next to nothing, are none. So does the headline, which says
+    of how many if others were not given, and nothing if only four collectives show it."""
     first = analyze(_loaded(Job(), tmp_path / "a"))
     found = first.findings
     (straggler,) = [one for one in found if one.rule == "straggler"]
@@ -153,6 +154,11 @@ def test_the_straggler_is_named(tmp_path):
     text = headline(first, 0)
     longer = f"the others wait at least {duration(waits[1] - waits[0])} longer in 12 collectives"
     assert f"; rank 2 is the slowest: {longer}" in text
+    some = headline(analyze(_loaded(Job(world_size=16), tmp_path / "some")), 0)
+    assert ", 4 of 16 ranks: " in some
+    assert f"; rank 2 is the slowest of the 4 given: {longer}" in some
+    few = headline(analyze(_loaded(Job(rounds=4), tmp_path / "few")), 0)
+    assert "slowest" not in few
     for name, job in {"b": Job(launch_delay_ns=5_000), "c": Job(rounds=4)}.items():
         made = analyze(_loaded(job, tmp_path / name))
         assert not [one for one in made.findings if one.rule == "straggler"]
@@ -326,7 +332,7 @@ def test_shared_ranks_agree_with_their_truth():
         f", 2 of 128 ranks: 2 GPUs compute {' to '.join(computing)}, "
         f"only communicate {' to '.join(communicating)} and wait for the host "
     ) in text
-    assert "; rank 1 is the slowest: the others wait at least " in text
+    assert "slowest" not in text  # of four collectives
     assert made.ranks["exposed_share"].to_list() == [336_983_000 / total, 303_523_000 / total]
     own = made.calls.group_by("submodule").agg(own_ns=pl.col("busy_ns").sum())
     both = made.submodules.join(own, on="submodule")

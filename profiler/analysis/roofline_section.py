@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.commands import is_accelerator, times_recorded
@@ -33,7 +34,7 @@ from profiler.analysis.runtime import is_rocm
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
 from profiler.run.intervals import Codes, Stretches, union_by
-from profiler.run.launches import device_work
+from profiler.run.launches import device_work, streams_of
 from profiler.text import Said, Value, duration, filled, joined, percent, said, sentence
 from profiler.trace.manifest_fields import Device
 
@@ -528,7 +529,7 @@ _BESIDE = 0.1  # of a role's time, in which other work ran
 
 def _without_roles(analysis: Analysis) -> Iterator[Part]:
     """Yield how long the run would take at least without the work of each of its largest roles:
-    work that takes no time gains no more than its own time."""
+    work that takes no time gains no more than its own time, and other work of a stream stays."""
     elapsed = end_to_end_ns(analysis)
     if not elapsed or busy_unknown(analysis.inputs.run.info.health):
         return
@@ -539,12 +540,18 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
     large = (
         scaled(analysis, rows.select("submodule", "role", "total_ns"), "total_ns")
         .filter(pl.col("total_ns").is_between(_LARGE * elapsed, elapsed, closed="left"))
-        .sort("total_ns", descending=True, maintain_order=True)
+        .with_columns(rest_ns=elapsed - pl.col("total_ns"))
+    )
+    others = pl.Series("others_ns", _other_work(analysis, large), dtype=pl.Float64)
+    large = (
+        large.with_columns(rest_ns=pl.max_horizontal("rest_ns", others))
+        .filter(pl.col("rest_ns") <= (1 - _LARGE) * elapsed)
+        .sort("rest_ns", maintain_order=True)
         .head(_MOST)
     )
     beside = _beside(analysis, large)
     bounds_of = []
-    for (submodule, role, total_ns), part in zip(large.iter_rows(), beside, strict=True):
+    for (submodule, role, total_ns, rest_ns), part in zip(large.iter_rows(), beside, strict=True):
         template = said("{rest} without {role} of {submodule} ({times}×)")
         if part > _BESIDE:
             template = said(
@@ -552,10 +559,10 @@ def _without_roles(analysis: Analysis) -> Iterator[Part]:
                 "it)"
             )
         values = {
-            "rest": duration(elapsed - total_ns),
+            "rest": duration(rest_ns),
             "role": role,
             "submodule": submodule,
-            "times": f"{elapsed / (elapsed - total_ns):.2f}",
+            "times": f"{elapsed / rest_ns:.2f}",
             "beside": duration(part * total_ns),
         }
         bounds_of.append(filled(template, values))
@@ -589,6 +596,25 @@ def _beside(analysis: Analysis, roles: pl.DataFrame) -> list[float]:
         )
         found.append(own.both(others).length / max(own.length, 1))
     return found
+
+
+def _other_work(analysis: Analysis, roles: pl.DataFrame) -> list[int]:
+    """Return for each submodule and role the time of the other work on the stream that has most of
+    it, without collectives: these may only wait for the role's work on another device. 0 if the
+    times of commands were not recorded."""
+    of, commands = analysis.inputs, analysis.inputs.commands
+    start, end = commands.start, commands.end
+    if not len(roles) or not times_recorded(of.run.info):
+        return [0] * len(roles)
+    works = device_work(commands.category) & (of.axis.counted.within(start, end) == end - start)
+    works &= (of.frame["category"] != "collective").to_numpy()
+    stream = np.full(len(start), -1, dtype=np.int64)
+    stream[works] = streams_of(of.frame, np.flatnonzero(works))
+    number = int(stream.max(initial=-1)) + 1
+    whole, place = union_by(start, end, stream, number), _place_of_commands(analysis, roles)
+    code = np.where((place >= 0) & works, place * number + stream, -1)
+    own = union_by(start, end, code, len(roles) * number).reshape(len(roles), number)
+    return [int(others) for others in (whole - own).max(axis=1, initial=0)]
 
 
 def _place_of_commands(analysis: Analysis, roles: pl.DataFrame) -> Codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import polars as pl
@@ -128,6 +129,32 @@ def test_a_role_on_two_devices_at_once_takes_its_time_once():
     lines = [part_lines(printed(analyze(one), 200), title) for one in (run, doubled)]
     assert "without" in lines[0][0]
     assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize(
+    ("category", "took", "bounds"),
+    [
+        ("compute", 10_000, ("20.0 µs", "2.00×")),
+        ("compute", 30_000, ("30.0 µs", "1.33×")),
+        ("compute", 40_000, None),
+        ("collective", 40_000, ("20.0 µs", "2.00×")),
+    ],
+)
+def test_another_device_works_on_without_a_role(category, took, bounds):
+    """Of 40 µs two Tanh take 20: without them the run takes no less than other work of a second
+    device does, and nothing is said if that is as long as the run. A collective may only wait."""
+    run = Shaped(OPERATIONS).run
+    types = run.commands.schema
+    other = run.commands.head(1).with_columns(
+        pl.lit(-1).cast(types["call"]).alias("call"),
+        pl.lit("cuda:1").cast(types["device"]).alias("device"),
+        pl.lit(category).cast(types["category"]).alias("category"),
+        duration_ns=pl.lit(took, pl.Int64),
+    )
+    both = replace(run, commands=pl.concat([other, run.commands]))
+    text = " ".join(printed(analyze(both), 200).split())
+    found = re.search(r"([\d.]+ µs) without mlp of transformer \(([\d.]+×)", text)
+    assert (found and found.groups()) == bounds
 
 
 def test_what_runs_beside_a_role_is_said():

@@ -816,7 +816,8 @@ class Gains(Struct, frozen=True, eq=False):
         before = np.where(first, self.begin[call], before[: len(own)])
         waited = recording.waited(launch) - recording.waited(before)
         took = np.maximum(launch - before - waited, 0)
-        if not took.any():
+        each_ns = self.host_ns(calls, 1)
+        if not took.any() or each_ns <= 0:
             return sum(launches.values())
         types = self.op_types.gather(works.row[own]).alias("op_type")
         quick = took <= LONGEST_LAUNCH
@@ -826,7 +827,7 @@ class Gains(Struct, frozen=True, eq=False):
         mean: dict[str, float] = dict(zip(names, each["took"], strict=True))
         usual = float(took[quick].mean()) if quick.any() else LONGEST_LAUNCH
         total = sum(count * mean.get(name, usual) for name, count in launches.items())
-        return total / float(took.mean())
+        return total / each_ns
 
     def of_share(self, calls: Flags, share: float, pace: float = 1.0) -> Gain:
         """Return the gain if the work of some calls takes `share` of its time, launched as

@@ -283,7 +283,7 @@ class _Climb:
             pays_after = self._needed(one, above, least)
         certain_ns = None
         if self.never_late is not None:
-            beyond_ns = self.before.measured.ns - alone.ns - self.recording_ns
+            beyond_ns = self.before.ns - alone.ns - self.recording_ns
             certain_ns = max(self.least_ns - self._ns([one], late=False), beyond_ns)
         return Rung(one, alone, after, pays_after, certain_ns)
 

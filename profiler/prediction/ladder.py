@@ -41,6 +41,7 @@ from profiler.prediction.replay import ReplayBasis
 from profiler.prediction.requests import RequestTime
 from profiler.prediction.scenario import GUIDED, Scenario
 from profiler.run.intervals import Stretches, ends
+from profiler.run.launches import device_work
 from profiler.run.run import Run
 from profiler.text import Note, Said, counted, said
 from profiler.trace.events import NO_STEP
@@ -324,9 +325,14 @@ def _host_gain_ns(analysis: Analysis, otherwise: float) -> float:
     gains = replay_gains(analysis.inputs) if len(loads) else None
     if gains is None:
         return otherwise
-    calls = analysis.inputs.run.calls
-    inside = Stretches.union(calls["start_ns"].to_numpy(), ends(calls)).minus(loads)
-    return max(gains.without_host(inside), 0) / max(analysis.accounting.pipelines, 1)
+    run = analysis.inputs.run
+    begin = run.calls["start_ns"].to_numpy()
+    inside = Stretches.union(begin, ends(run.calls)).minus(loads)
+    works = device_work(run.commands["category"].to_physical().to_numpy())
+    first = int(run.commands["start_ns"].to_numpy()[works].min())
+    # the gain is that of the device span, which begins with the first work
+    ahead = inside.clipped(int(begin.min()), max(first, int(begin.min()))).length
+    return (max(gains.without_host(inside), 0) + ahead) / max(analysis.accounting.pipelines, 1)
 
 
 def _unsure(rungs: Sequence[Rung], least: float) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """`python -m profiler` is `profile-sd3`."""
 
-from profiler.cli.main import main
+from profiler.cli.main import program
 
 if __name__ == "__main__":
-    main()
+    program()

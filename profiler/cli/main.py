@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from profiler.cli import commands
 from profiler.cli.subcommands import ADVANCED, add_subcommands, take_plain_values
-from profiler.cli.terminal import plain_characters, printable, write_what_fits
+from profiler.cli.terminal import end_at_once, plain_characters, printable, write_what_fits
 from profiler.errors import ProfilerError
 from profiler.trace import __version__
 
@@ -225,6 +225,15 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+def program() -> None:
+    """Run the command line as a process of its own, which it ends."""
+    try:
+        main()
+    except SystemExit as ended:
+        end_at_once(ended.code)
+        raise
 
 
 def main() -> None:

@@ -179,6 +179,20 @@ def keep_to_the_end() -> None:
     _left[:] = [False]
 
 
+def end_at_once(code: object) -> None:
+    """After `keep_to_the_end`, end the process without freeing objects one by one, which takes as
+    long as making some tables. What was registered for the exit is done first. Returns if that is
+    not enough: a thread still runs, or output is left that cannot be written.
+    """
+    if not _left or threading.active_count() > 1 or not (code is None or isinstance(code, int)):
+        return
+    atexit._run_exitfuncs()  # noqa: SLF001 (it has no other name)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+
+
 def leave(thing: object) -> None:
     """After `keep_to_the_end`, do not free `thing`, which has very many objects, before the process
     ends: freeing them takes as long as making some tables. Only the first is kept."""

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.runs import write_tiny_bundle
+
 _CIRCLE = """
 import sys
 class Circle:
@@ -53,6 +55,38 @@ def test_nothing_is_looked_for_at_the_end_of_the_process(way, printed):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == printed
     assert done.stderr == ""
+
+
+_ENDED = """
+import atexit, sys
+from profiler.cli.main import program
+class Told:
+    def __del__(self): print("freed")
+told = Told()
+atexit.register(print, "at exit")
+sys.argv[:] = ["profile-sd3", *sys.argv[1:]]
+program()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        (["analyze", "{run}", "--no-html"], 0, ["at exit"]),
+        (["analyze", "{run}/none"], 2, ["at exit"]),
+        (["dump", "{run}/none.pb"], 2, ["at exit", "freed"]),
+    ],
+    ids=["kept", "refused", "usual"],
+)
+def test_a_process_that_keeps_its_objects_ends_at_once(words, code, printed, tmp_path):
+    """Exit functions still run, and output and exit code are those of any command."""
+    run = write_tiny_bundle(tmp_path)
+    command = [sys.executable, "-c", _ENDED, *(word.format(run=run) for word in words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert [line for line in done.stdout.splitlines() if line in ("at exit", "freed")] == printed
+    assert ("for 2 steps" in done.stdout) == (code == 0)
+    assert done.stderr.startswith("profile-sd3: ") == (code == 2)
 
 
 _FREED = """

@@ -22,6 +22,7 @@ from profiler.analysis.finding_text import (
     Words,
     is_no_gain,
     named_devices,
+    number,
     on_several,
     texts,
     value_range,
@@ -83,7 +84,7 @@ def exposed_collectives(analysis: Analysis) -> Iterator[Finding]:
         evidence |= {} if late is None else {"waited_ns": late}
         if gain is not None and gain < _MOSTLY * exposed:
             evidence["without_them_ns"] = gain
-        elif left < _MOSTLY * exposed:
+        elif left < exposed:
             evidence["to_overlap_ns"] = left
         cost = exposed if gain is None else min(gain, exposed)
         yield Finding("exposed_collectives", evidence, Where(device=device), cost_ns=cost)
@@ -141,14 +142,17 @@ def _exposed_collectives(found: Finding) -> Words:
 
 
 def _has_little_to_overlap(found: Finding) -> bool:
-    """Whether a device computes too little outside of collectives to hide half of the exposed
+    """Whether a device computes too little outside of collectives to hide a quarter of the exposed
     time."""
-    return "to_overlap_ns" in found.evidence
+    left = number(found, "to_overlap_ns")
+    return "to_overlap_ns" in found.evidence and left < _LITTLE * number(found, "exposed_ns")
 
 
 def _recommendation(found: Finding) -> Said:
-    if not _has_little_to_overlap(found):
+    if "to_overlap_ns" not in found.evidence:
         return _OVERLAP
+    if not _has_little_to_overlap(found):  # `words` fills a template, not one within another text
+        return joined(" ", [_OVERLAP, filled(_AT_MOST, {"left": texts(found)["to_overlap_ns"]})])
     return _SEND_LESS if "waited_ns" in found.evidence else _FIND_LATE_RANK
 
 
@@ -161,6 +165,8 @@ def _change(found: Finding) -> Said:
 
 
 _MOSTLY = 0.5  # of the exposed time
+_LITTLE = 0.25  # of the exposed time
+_AT_MOST = said("Overlapping gains at most {left}, the computation outside of collectives.")
 _OVERLAP = said(
     "Overlap collectives with computation (buckets, async_op=True, a stream of their own), send "
     "less (fewer bits, fewer and larger messages), or divide the model so that ranks exchange less."

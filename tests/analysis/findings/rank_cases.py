@@ -91,14 +91,14 @@ def _beside_little(outside):
     return analyzed([gpu_call(0, 0, 600)], both, end=1000)
 
 
-@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=99)
+@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=49)
 def hardly_any_computation_outside_of_a_collective():
-    return _beside_little(99)
+    return _beside_little(49)
 
 
-@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=None)
-def half_as_much_computation_outside_of_a_collective():
-    return _beside_little(100)
+@triggers("exposed_collectives", exposed_ns=200, collective_ns=300, to_overlap_ns=50)
+def a_quarter_as_much_computation_outside_of_a_collective():
+    return _beside_little(50)
 
 
 @triggers("exposed_collectives", exposed_ns=250, exposed_share=0.25, waited_ns=50, to_overlap_ns=0)

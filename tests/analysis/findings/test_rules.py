@@ -125,6 +125,22 @@ def test_findings_of_every_rule_are_translated():
                 assert not _PLACE.search(given)
 
 
+def test_what_overlaps_with_collectives_is_no_more_than_is_computed():
+    """Of 200 ns that are exposed 50 can be hidden, which is said; if it is 49, overlapping is no
+    advice."""
+    few, enough = (
+        next(f for f in find(build()) if f.rule == "exposed_collectives")
+        for build in (
+            rank_cases.hardly_any_computation_outside_of_a_collective,
+            rank_cases.a_quarter_as_much_computation_outside_of_a_collective,
+        )
+    )
+    assert "Overlapping gains at most 50 ns" in words(enough).recommendation
+    assert change(enough) == "Overlap collectives with computation, or send less"
+    assert "Overlap" not in words(few).recommendation
+    assert change(few) == "Find which rank is late, or send less: little is left to overlap"
+
+
 @pytest.mark.parametrize(
     ("build", "cause", "recommendation"),
     [

@@ -21,7 +21,7 @@ from profiler.compare import compare_runs
 from profiler.prediction import Assumption, ImageSize, Resizing, Scenario
 from profiler.prediction.ladder import Kind, ladder_of, ladder_of_analysis
 from profiler.prediction.ladder_section import ladder_parts, order_note
-from profiler.prediction.predict import predict
+from profiler.prediction.predict import Predictor, predict
 from profiler.report.build import build_report
 
 from .recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, of_encoders, predicted_size
@@ -144,11 +144,14 @@ def test_no_finding_gains_more_than_its_work_and_launches_take(name):
 
 @pytest.mark.parametrize("name", sorted({*TIMED, "sd35-compiled", "sd35-stacks"}))
 def test_no_rung_gains_more_than_its_findings_say_at_most(name):
-    """But for what an unchanged replay is off, from which a rung starts."""
+    """But for what an unchanged replay is off, from which a rung starts: 0.03 % at most."""
     run, analysis = analysed(name)
-    fidelity = whole_run(run).fidelity
-    off_ns = abs(fidelity.recorded_ns - fidelity.replayed_ns) + 1
-    ladder = ladder_of_analysis(analysis)
+    ladder, basis = ladder_of_analysis(analysis), Predictor(run, analysis).launches
+    off_ns = 0.0
+    if basis is not None:
+        (unchanged,) = basis.replayed(basis.plans, basis.as_recorded)
+        off_ns = abs(ladder.before_ns - unchanged.pieces.duration_ns) + 100
+    assert off_ns < 0.0003 * ladder.before_ns
     told = [rung for rung in ladder.rungs if rung.change.findings]
     for rung in told:
         most_ns = sum(one.cost_ns for one in rung.change.findings)
@@ -263,11 +266,11 @@ def kept(ladder):
 
 
 def test_a_rung_says_how_much_of_its_gain_is_the_hosts():
-    """Moving FLUX's data takes its device 82 of the 149 ms that it gains at best."""
+    """Moving FLUX's data takes its device 82 of the 151 ms that it gains at best."""
     opening = build_report(ReportInput(analysed("flux-eager")[1], 0, 1)).opening
     (moves,) = [one for one in opening.advice if "Keep one type" in str(one.title)]
     said = str(moves.change).replace("\N{NO-BREAK SPACE}", " ")
-    assert said == "at best; up to 66.8 ms of the gain is profiling overhead"
+    assert said == "at best; up to 68.4 ms of the gain is profiling overhead"
 
 
 def test_the_graphs_of_a_ladder_are_what_recorded_graphs_took():

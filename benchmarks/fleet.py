@@ -91,9 +91,9 @@ class Used:
 
 _LED = """
 import json, resource, sys
-from profiler.cli.main import main
+from profiler.cli.main import run
 try:
-    main()
+    run()
 except SystemExit as stopped:
     assert not stopped.code or stopped.code == 1, stopped.code
 own, of = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

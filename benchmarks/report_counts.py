@@ -25,14 +25,14 @@ _QUERY = "<method 'collect' of 'builtins.PyLazyFrame' objects>"
 
 def counts(run: Path) -> dict[str, int]:
     """What `analyze` of the run does, by name. Raises SystemExit where it fails."""
-    from profiler.cli.main import main
+    from profiler.cli.main import run as run_command
 
     profile = cProfile.Profile()
     with tempfile.TemporaryDirectory() as folder:
         sys.argv = ["profile-sd3", "analyze", str(run), "--html", str(Path(folder) / "page.html")]
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                profile.runcall(main)
+                profile.runcall(run_command)
             except SystemExit as ended:
                 if ended.code:
                     raise

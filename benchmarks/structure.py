@@ -53,7 +53,7 @@ _OTHER_FILES = {
 _PROGRAM = """
 import os, sys, threading
 import profiler
-from profiler.cli.main import main
+from profiler.cli import main
 
 root, sample = sys.argv[1:]
 package = os.path.join(root, "profiler", "")
@@ -79,7 +79,7 @@ sys.argv = ["profile-sd3", "analyze", sample, "--no-html"]
 threading.setprofile(note)
 sys.setprofile(note)
 try:
-    main()
+    getattr(main, "run", main.main)()  # older versions have no `run`
 except SystemExit as ended:
     if ended.code:
         raise

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from profiler.cli.main import main
+from profiler.cli.main import run
 
 
 def run_command(*arguments: object) -> int:
@@ -14,7 +14,7 @@ def run_command(*arguments: object) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["profile-sd3", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
-            main()
+            run()
     return int(stopped.value.code or 0)
 
 

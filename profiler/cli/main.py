@@ -227,16 +227,16 @@ def _root(
     pass
 
 
-def program() -> None:
+def main() -> None:
     """Run the command line as a process of its own, which it ends."""
     try:
-        main()
+        run()
     except SystemExit as ended:
         end_at_once(ended.code)
         raise
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line; every ProfilerError ends as one sentence and exit code 2."""
     _stay_unprofiled()
     write_what_fits()

@@ -59,13 +59,13 @@ def test_nothing_is_looked_for_at_the_end_of_the_process(way, printed):
 
 _ENDED = """
 import atexit, sys
-from profiler.cli.main import program
+from profiler.cli.main import main
 class Told:
     def __del__(self): print("freed")
 told = Told()
 atexit.register(print, "at exit")
 sys.argv[:] = ["profile-sd3", *sys.argv[1:]]
-program()
+main()
 """
 
 

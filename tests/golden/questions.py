@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.cli.main import main
+from profiler.cli.main import run
 from tests.golden.masks import environment, masked, settle, without_chance
 from tests.golden.page import digest, page_parts
 
@@ -121,7 +121,7 @@ def _stream() -> Any:
 
 def _exit_code() -> object:
     try:
-        main()
+        run()
     except SystemExit as stopped:
         return stopped.code or 0
     except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended

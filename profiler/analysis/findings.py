@@ -45,7 +45,7 @@ from profiler.analysis.runtime import Runtime, runtime_of
 from profiler.analysis.table_text import Sentences, WordedTable
 from profiler.files import plain
 from profiler.run.columns import STRING, Column, col, schema
-from profiler.text import Said, Value, counted, joined, plain_value, said
+from profiler.text import Said, Value, count, counted, joined, plain_value, said
 from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
 # --- Findings of a rule that are alike on several ranks or devices, merged into one.
@@ -321,16 +321,20 @@ def findings_part(analysis: Analysis) -> Part:
 
 
 def checked_text(analysis: Analysis) -> Said:
-    """Return what a run without findings says: `"14 rules checked, none applies; 3 need shapes:
-    Record with record_shapes=True"`."""
+    """Return what a run without findings says: `"14 of 17 rules checked, none applies; 3 need
+    shapes: Record with record_shapes=True"`."""
     checked, rest = none_applies(analysis), unchecked_text(analysis)
     return checked if rest is None else joined("; ", [checked, rest])
 
 
 def none_applies(analysis: Analysis) -> Said:
-    """`"14 rules checked, none applies"`."""
+    """`"14 of 17 rules checked, none applies"`, or `"17 rules checked, none applies"`."""
     left = sum(len(some) for some, _ in unchecked(analysis).values())
-    return said("{rules} checked, none applies", rules=counted(len(rules()) - left, "rule"))
+    known = counted(len(rules()), "rule")
+    if not left:
+        return said("{rules} checked, none applies", rules=known)
+    checked = count(len(rules()) - left)
+    return said("{checked} of {rules} checked, none applies", checked=checked, rules=known)
 
 
 SECTION = SectionKind(

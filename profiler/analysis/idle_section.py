@@ -141,7 +141,9 @@ def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
             continue
         for_host = _FOR_HOST if largest in _FOR_HOST else ()
         loading, unlisted_ns = in_data_loader(analysis, row, for_host)
-        gained = min(rest, loading["data_loader_ns"] + unlisted_ns) if loading else rest
+        gained = rest if for_host else min(rest, parts[largest])  # the advice is for that cause
+        if loading:
+            gained = min(rest, loading["data_loader_ns"] + unlisted_ns)
         longest = longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         yield Finding(

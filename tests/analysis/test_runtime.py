@@ -148,7 +148,9 @@ def test_an_empty_answer_says_what_to_record():
     assert {"slow_products", "elementwise_chains"} <= some
     assert "record_shapes=True" in advice
     text = str(checked_text(analysis))
-    assert text.startswith(f"{len(rules()) - len(some)} rules checked, none applies; ")
+    assert text.startswith(
+        f"{len(rules()) - len(some)} of {len(rules())} rules checked, none applies; "
+    )
     assert text.endswith(f"{len(some)} need shapes: Record with record_shapes=True")
 
 

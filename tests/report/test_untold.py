@@ -52,7 +52,7 @@ def test_what_is_lacking_is_said_once(code):
     number = len(RULES_THAT_NEED[code])
     what = {"timeline": "start times"}.get(code, code)
     need = f"{number} need{'' if number > 1 else 's'} {what}: not in this file"
-    checked = f"{len(rules()) - number} rules checked, none applies"
+    checked = f"{len(rules()) - number} of {len(rules())} rules checked, none applies"
     assert str(checked_text(analysis)) == f"{checked}; {need}"
 
 

@@ -127,3 +127,26 @@ def test_what_an_encoder_saves_depends_on_other_runs():
     )
     found = _only(run, "encoder_dominates")
     assert (found.cost_ns, found.severity) == (None, "medium")
+
+
+def test_waits_for_another_device_cost_none_of_the_host_s_gaps():
+    """cuda:0 waits 300 µs for cuda:1 and then 200 µs for the host: following the advice about the
+    other device gains the first."""
+    times = [
+        ("t", "cuda:0", 0, 1_000_000),
+        ("u", "cuda:1", 1_000_000, 1_300_000),
+        ("t", "cuda:0", 1_300_000, 2_300_000),
+        ("t", "cuda:0", 2_500_000, 4_000_000),
+    ]
+    calls = [
+        gpu_call(number, begin, end, device=device, submodule=name)
+        for number, (name, device, begin, end) in enumerate(times)
+    ]
+    work = [
+        command(number, begin, end, device=device)
+        for number, (_, device, begin, end) in enumerate(times)
+    ]
+    found = find(analyzed(calls, work, end=4_000_000))
+    (gaps,) = [one for one in found if (one.rule, one.where.device) == ("idle_gaps", "cuda:0")]
+    assert (gaps.evidence["cause"], gaps.evidence["gap_ns"]) == ("other_device", 500_000)
+    assert gaps.cost_ns == 300_000

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import profiler
 from tests.capture.switched_on import CALLS_ONLY, drops, labels
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
@@ -40,3 +41,24 @@ def test_a_loop_without_a_scheduler(scripts):
     assert ours.code == 0, ours.err
     assert labels(ours.bundle) == [("transformer", "denoise", "cond", -1)] * 4
     assert drops(ours.bundle) == [("doubtful_label", GUESS)]
+
+
+def test_one_line_loops_of_requests(scripts):
+    """Each request makes a scheduler, which its first call shows when `scheduler.step` is looked up
+    already: that step counts, whether the scheduler counts its steps or not, and the calls of each
+    step are one or two. What follows the last loop decodes between the others as well."""
+    program = (HERE / "one_line_loops.py").read_text(encoding="utf-8")
+    plain = scripts.run(program, RBLN_PROFILER=None)
+    ours = scripts.run(program, **CALLS_ONLY)
+    assert (ours.code, ours.out) == (0, plain.out)
+    expected = []
+    for _ in ("DDIMScheduler", "FlowMatchEulerDiscreteScheduler"):
+        for name, branch, times in (("unet", "cond", 1), ("net", "", 1), ("net", "", 2)):
+            steps = [step for step in range(3) for _ in range(times)]
+            loop = [(name, "denoise", branch, step) for step in steps]
+            encoded, decoded = ("encoder", "encode", "", -1), ("decoder", "decode", "", -1)
+            expected += [*loop, *loop, encoded, *loop, decoded]
+    assert labels(ours.bundle) == expected
+    assert drops(ours.bundle) == []
+    made = profiler.load(ours.bundle).info.generations
+    assert {(one.steps, one.denoiser_passes) for one in made} == {(3, 1), (3, 2)}

@@ -25,7 +25,7 @@ from profiler.capture.calls import (
     scope,
 )
 from profiler.capture.operator_source import OperatorSource
-from profiler.capture.pipelines.script_loops import latents_batch
+from profiler.capture.pipelines.script_loops import latents_batch, timestep
 from profiler.capture.pipelines.steps import (
     GENERATING,
     PipelineLabels,
@@ -373,7 +373,7 @@ class HostWorkHook:
         """Run a call of a wrapped method."""
         before, attempt = scope(), self._hooks.recorder.attempt
         try:
-            work = attempt(self._path, self._begin)
+            work = attempt(self._path, self._begin, args, kwargs)
         except BaseException:  # the script was interrupted
             enter(before)
             raise
@@ -390,18 +390,18 @@ class HostWorkHook:
             attempt(self._path, self._loops, work, (args, kwargs), end)
         return result
 
-    def _begin(self) -> _OpenHostWork | None:
+    def _begin(self, args: Any, kwargs: Any) -> _OpenHostWork | None:
         """Start host work; None if it is part of what is recorded already."""
         before, hooks = live_scope(), self._hooks
         if before.owner not in (None, hooks) or before.call is not None or before.host is not None:
             return None
         labels = before.labels or hooks.labels_outside()
-        step = self._of_scheduler(labels)
+        step = self._of_scheduler(labels, args, kwargs)
         work = _OpenHostWork(self._path, hooks.recorder.clock.now_ns(), before, labels, step)
         enter(replace(before, host=work))
         return work
 
-    def _of_scheduler(self, labels: PipelineLabels) -> int:
+    def _of_scheduler(self, labels: PipelineLabels, args: Any, kwargs: Any) -> int:
         """The step that ends with this call of a scheduler's `step`, `NO_STEP` for other work."""
         scheduler = self._scheduler()
         if scheduler is None:
@@ -410,11 +410,23 @@ class HostWorkHook:
             labels.stages.schedule_set()
         if not self._steps:
             return NO_STEP
-        step = labels.steps.now()
-        self._unseen = int(self._unused and not _is_unused(scheduler))
+        missed = self._unused and labels.script is not None
+        self._unseen = int(missed and self._missed_one(scheduler, labels, args, kwargs))
         self._unused = False
-        labels.stages.step_begins(step, labels.steps.last())
+        if self._unseen:
+            labels.steps.end()
+        step = labels.steps.now()
+        labels.stages.step_begins(step, labels.steps.last(), missed=self._unseen > 0)
         return step
+
+    def _missed_one(self, scheduler: Any, labels: PipelineLabels, args: Any, kwargs: Any) -> bool:
+        """Whether the scheduler had made a step before this one. If it is discovered within
+        `scheduler.step(model(x))`, that step is missed: Python has looked up `step` already."""
+        if hasattr(scheduler, "step_index"):
+            return scheduler.step_index is not None
+        return (
+            labels.stages.may_have_missed_one() and labels.steps.place(timestep(args, kwargs)) == 1
+        )
 
     def _end(self, work: _OpenHostWork) -> int:
         """Record the host work; returns its end in ns."""
@@ -441,7 +453,10 @@ class HostWorkHook:
         scheduler, recorder = self._scheduler(), self._hooks.recorder
         script = work.labels.script
         if scheduler is not None and script is not None:
-            script.stepped(latents_batch(*arguments)) if self._steps else script.begin_loop()
+            if self._steps:
+                script.stepped(latents_batch(*arguments), 1 + self._unseen)
+            else:
+                script.begin_loop()
         if scheduler is None or work.before.pipeline is not None or not recorder.recording:
             return
         if self._steps:
@@ -451,9 +466,8 @@ class HostWorkHook:
 
 
 def _is_unused(scheduler: Any) -> bool:
-    """Whether a scheduler that counts its steps has made none. If it is discovered within
-    `scheduler.step(model(x))`, its first step is missed: Python has looked up `step` already."""
-    return getattr(scheduler, "step_index", 0) is None
+    """Whether a scheduler has made no step, as far as known."""
+    return getattr(scheduler, "step_index", None) is None
 
 
 class EncodingHook:

@@ -215,19 +215,23 @@ class PipelineHooks:
             hook(wraps)
             self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
 
-    def new_labels(self) -> PipelineLabels:
-        stages = Stages(self.recorder.place_call, self._denoisers)
+    def new_labels(self, *, repeated: bool = False) -> PipelineLabels:
+        stages = Stages(self.recorder.place_call, self._denoisers, repeated=repeated)
         return PipelineLabels(Steps(self._scheduler), stages)
 
     def labels_outside(self) -> PipelineLabels:
         self._measure_pieces(PieceCoverage.called)
+        found: list[Any] = []
         if self._outside is None:
-            self._outside = self.new_labels()
+            self._outside = self.new_labels(repeated=True)
             self._outside.script = ScriptBranches(self.recorder.label_call)
+            found += schedulers(self.pipeline()).values()
         pipeline = self.pipeline()
         if isinstance(pipeline, Together) and pipeline.look and not self._outside.stages.looping:
-            pipeline.look()
+            found += pipeline.look()
         outside = self._outside
+        for scheduler in found:
+            outside.scheduler_found(scheduler)
         return PipelineLabels(outside.steps, outside.stages, script=outside.script)
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:

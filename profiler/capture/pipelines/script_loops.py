@@ -159,6 +159,7 @@ def _count(value: Any) -> int | None:
 
 _SAMPLE = ("sample", "latents", "x")
 _AT = 2  # position in a scheduler's `step(model_output, timestep, sample)`
+_TIMESTEP_AT = 1
 _DECODED_CHANNELS = (1, 3)  # unlocked: properties of the user may wait
 _MOST = 1_000  # loops
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x", "input")
@@ -252,7 +253,7 @@ def _begins_again(scheduler: Any, step: int, loop: _Loop) -> bool:
     if hasattr(scheduler, "step_index"):
         return step <= loop.last_step
     try:
-        return len(loop.ends_ns) >= len(scheduler.timesteps)
+        return loop.unseen + len(loop.ends_ns) >= len(scheduler.timesteps)
     except (AttributeError, TypeError) as error:  # it has no schedule
         let_pass(error)
         return False
@@ -263,6 +264,11 @@ def latents_batch(args: Any, kwargs: Mapping[str, Any]) -> int:
     named = next((kwargs[name] for name in _SAMPLE if name in kwargs), None)
     sample = named if named is not None or len(args) <= _AT else args[_AT]
     return first_dimension(sample)
+
+
+def timestep(args: Any, kwargs: Mapping[str, Any]) -> Any:
+    """The timestep of a step, None if it has none."""
+    return kwargs.get("timestep", args[_TIMESTEP_AT] if len(args) > _TIMESTEP_AT else None)
 
 
 def _passes(denoised: Iterable[Invocation], latents: int) -> int | None:

@@ -84,16 +84,17 @@ def look_for_schedulers(session: Any, caller: FrameType) -> None:
     when a part is called outside every loop."""
     left = _MOST_LOOKS
 
-    def look(at: FrameType | None = None) -> None:
+    def look(at: FrameType | None = None) -> list[Any]:
         nonlocal left
         left -= 1
         if left <= 0:
             session.parts.look = None
         around = schedulers_around(at or sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         known = {id(value) for value in session.parts.alive().values()}
-        for name, scheduler in around.items():
-            if id(scheduler) not in known:
-                session.add_part(name, scheduler)
+        new = {name: one for name, one in around.items() if id(one) not in known}
+        for name, scheduler in new.items():
+            session.add_part(name, scheduler)
+        return list(new.values())
 
     session.parts.look = look
     look(caller)

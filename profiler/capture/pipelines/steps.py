@@ -212,8 +212,8 @@ _MAX_WAITING_CALLS = 10_000  # calls waiting for a final stage; further ones kee
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """A call whose stage may change: the `order`-th of all components, started after `steps` steps;
-    -1 if it keeps its `place`. `passes`: it may be a pass of a loop."""
+    """A call whose stage or step may change: the `order`-th of all components, started after
+    `steps` steps; -1 if it keeps its `place`. `passes`: it may be a pass of a loop."""
 
     invocation: Invocation
     order: int
@@ -225,12 +225,17 @@ class _Waiting:
 class Stages:
     """Finds the stages of calls in one pipeline call. `place(invocation, where)` is called with
     each new place; `denoisers` are the submodules that earlier pipeline calls called in the
-    loop."""
+    loop. `repeated`: its loops may be those of requests one after another, as in a script."""
 
     def __init__(
-        self, place: Callable[[Invocation, Place], None], denoisers: set[str] | None = None
+        self,
+        place: Callable[[Invocation, Place], None],
+        denoisers: set[str] | None = None,
+        *,
+        repeated: bool = False,
     ) -> None:
         self._place = place
+        self._repeated = repeated
         self._denoisers = denoisers if denoisers is not None else set()
         self._waiting: list[_Waiting] = []
         self._candidates: list[_Waiting] = []  # of the first step, until the second step
@@ -246,6 +251,8 @@ class Stages:
         self._over = False
         self._said: object = None  # the step that the script last announced
         self._known_stages = False  # some component has a known stage
+        self._found_at = 0  # the number of calls when the loop's scheduler was found
+        self._unsure = False  # the first step since then may be missed, and nothing counts it
 
     @property
     def looping(self) -> bool:
@@ -259,7 +266,7 @@ class Stages:
         self._calls.append(submodule)
         if stage:
             self._known_stages = True
-            return stage, False
+            return stage, self._unsure and stage == "denoise"
         if len(self._waiting) >= _MAX_WAITING_CALLS and not (self._steps or self._scheduled):
             return RUN_STAGE, False  # a script that runs for long without denoising
         if submodule in self._denoisers and self.looping:
@@ -283,12 +290,24 @@ class Stages:
         """Start a loop, since a scheduler has a new schedule."""
         self._in_loop, self._over, self._scheduled = 0, False, True
         self._candidates = []
+        self._unsure = False
 
-    def step_begins(self, step: int, last_step: int) -> None:
-        """Place the calls since the last `scheduler.step` in the loop, since it is called again."""
+    def scheduler_found(self, *, counts: bool) -> None:
+        """Start a loop with the next step, since a scheduler was found that has a schedule and is
+        not used yet. `counts`: it counts its steps itself."""
+        self._in_loop, self._over = 0, False
+        self._candidates = []
+        self._found_at, self._unsure = self._order, not counts
+
+    def step_begins(self, step: int, last_step: int, *, missed: bool = False) -> None:
+        """Place the calls since the last `scheduler.step` in the loop, since it is called again.
+        `missed`: its first step was not seen."""
         place = Place("denoise", step, last_step)
         recent = [one for one in self._waiting if one.steps == self._steps and one.steps >= 0]
-        if self._in_loop == 0:
+        self._unsure = False
+        if missed and self._in_loop == 0:
+            self._two_steps(recent, place)
+        elif self._in_loop == 0:
             self._first = place
             latest = self._calls[-1] if self._calls else ""
             trailing = self._trailing(recent, latest)
@@ -301,6 +320,28 @@ class Stages:
             if self._in_loop == 1:
                 self._first_step(Counter(self._calls))
         self._calls.clear()
+
+    def may_have_missed_one(self) -> bool:
+        """Whether the component called last was called as often as two equal steps would since the
+        scheduler was found."""
+        since = list(self._calls)[-(self._order - self._found_at) :]
+        times = since.count(since[-1]) if since and self._order > self._found_at else 0
+        return self._in_loop == 0 and times > 0 and times % 2 == 0
+
+    def _two_steps(self, recent: list[_Waiting], place: Place) -> None:
+        """Place the calls since the scheduler was found: of each component half are of the missed
+        step, half of the one at `place`."""
+        by_name: dict[str, list[_Waiting]] = {}
+        for one in recent:
+            if one.order > self._found_at:
+                by_name.setdefault(one.invocation.submodule, []).append(one)
+        self._denoisers.update(by_name)
+        for calls in by_name.values():
+            half = (len(calls) + 1) // 2
+            self._move(calls[:half], replace(place, step=place.step - 1))
+            self._move(calls[half:], place)
+        self._steps += 1
+        self._in_loop += 1
 
     def _trailing(self, recent: list[_Waiting], latest: str) -> list[_Waiting]:
         """The last calls of the component `latest`, after which no other component was called."""
@@ -341,17 +382,27 @@ class Stages:
     def finish(self) -> None:
         """Place all waiting calls at the end of the pipeline call."""
         waiting, self._waiting = self._waiting, []
+        decoders = self._decoders(waiting)
         final = []
         for one in waiting:
             place = one.place
-            if one.steps >= 0:
-                stage = "decode" if one.steps == self._steps else "encode"
+            if one.steps >= 0 and place.stage != "denoise":
+                decodes = one.steps == self._steps or one.invocation.submodule in decoders
+                stage = "decode" if decodes else "encode"
                 if not self._steps:
                     stage = place.stage if self._known_stages else RUN_STAGE
                 place = Place(stage)
             final.append(replace(one, place=place))
         for one, iteration in _with_passes(final):
             self._place(one.invocation, replace(one.place, iteration=iteration))
+
+    def _decoders(self, waiting: list[_Waiting]) -> set[str]:
+        """What is called after the last loop and never before the first one: if loops repeat, it
+        decodes between them, too."""
+        if not self._repeated:
+            return set()
+        first = {one.invocation.submodule for one in waiting if one.steps == 0}
+        return {one.invocation.submodule for one in waiting if one.steps == self._steps} - first
 
     def _move(self, found: list[_Waiting], place: Place) -> None:
         moved = {id(one) for one in found}
@@ -458,6 +509,10 @@ def first_batch(values: Any) -> int:
     return next(filter(None, found), 0)
 
 
+def _on_host(value: Any) -> bool:
+    return str(getattr(value, "device", "cpu")) == "cpu"
+
+
 class Steps:
     """The denoising step, 0-based, from the scheduler's counter.
 
@@ -506,6 +561,20 @@ class Steps:
             let_pass(error)
             return NO_STEP
 
+    def place(self, timestep: Any) -> int:
+        """The place of `timestep` in the schedule, `NO_STEP` if unknown. It reads no values from a
+        device, which would have to end its work first."""
+        timesteps: Any = getattr(self._scheduler(), "timesteps", None)
+        try:
+            if _on_host(timesteps) and _on_host(timestep):
+                return [float(value) for value in timesteps].index(float(timestep))
+            begin, size = timesteps.data_ptr(), timesteps.element_size() * timesteps.stride(0)
+            found, rest = divmod(timestep.data_ptr() - begin, size)  # as a loop over it has them
+            return found if not rest and 0 <= found < len(timesteps) else NO_STEP
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            let_pass(error)
+            return NO_STEP
+
     def end(self) -> None:
         """Handle the end of `scheduler.step`."""
         self._ended += 1
@@ -528,6 +597,15 @@ class PipelineLabels:
     _order: tuple[Branch, ...] = _IN_ORDER  # the next prompts in this one
     _encoded: dict[str, int] = field(default_factory=dict)  # prompts by encoder
     _embeddings: list[tuple[Branch, weakref.ref[Any]]] = field(default_factory=list)
+
+    def scheduler_found(self, scheduler: Any) -> None:
+        """Start a loop with a scheduler that was found in the script, if it has a schedule and has
+        made no step."""
+        if getattr(scheduler, "num_inference_steps", None) is None:
+            return
+        if getattr(scheduler, "step_index", None) is None:
+            self.steps.use(scheduler)
+            self.stages.scheduler_found(counts=hasattr(scheduler, "step_index"))
 
     def begin_encoding(self, arguments: Mapping[str, Any], names: list[str]) -> None:
         """Handle the start of `encode_prompt`. One with only a prompt parameter is called once per
@@ -638,20 +716,20 @@ class ScriptBranches:
         """Forget the latents' batch, since the scheduler has a new schedule."""
         self.latents_batch = 0
 
-    def stepped(self, latents_batch: int) -> None:
-        """Set the branches of waiting calls, now that `scheduler.step` has shown the latents'
-        batch."""
+    def stepped(self, latents_batch: int, steps: int = 1) -> None:
+        """Set the branches of waiting calls, which are of so many steps, now that `scheduler.step`
+        has shown the latents' batch."""
         calls = list(self._denoised)
         self._denoised.clear()
         self.latents_batch = latents_batch
         guided = False
         for invocation, rows in calls:
-            passes = sum(other.submodule == invocation.submodule for other, _ in calls)
+            passes = sum(other.submodule == invocation.submodule for other, _ in calls) / steps
             if not (rows and latents_batch):
                 continue
             together = rows > latents_batch and rows % latents_batch == 0
             guided |= together or passes > 1
-            if together or passes == 1:
+            if together or passes <= 1:
                 self.relabel(invocation, "batched" if together else "cond")
                 invocation.branch_guessed = False
         for invocation, _ in calls:

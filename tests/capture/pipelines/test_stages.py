@@ -120,3 +120,35 @@ def test_three_calls_with_equal_shapes_are_a_loop():
     told.call("ear", "ear")
     told.finish()
     assert [call.iteration for call in told.calls] == [-1, 0, 1, 2, -1, -1]
+
+
+def test_the_loops_of_a_script_are_requests():
+    """What is called after the last loop, and not before the first, decodes after each of them."""
+    told = Told()
+    told.stages = Stages(told.place, repeated=True)
+    for _ in range(2):
+        told.call("brain").schedule().call("dreamer").end_step(1).call("dreamer").end_step(1)
+        told.call("maker")
+    request = [
+        ("brain", "encode", -1),
+        ("dreamer", "denoise", 0),
+        ("dreamer", "denoise", 1),
+        ("maker", "decode", -1),
+    ]
+    assert told.finish() == 2 * request
+
+
+def test_the_first_step_of_a_scheduler_that_was_found_in_it():
+    """Its end was not seen: of the calls since the scheduler was found, half are of that step."""
+    told = Told().call("brain")
+    told.stages.scheduler_found(counts=False)
+    told.call("guide", "dreamer", "guide", "dreamer")
+    assert told.stages.may_have_missed_one()
+    told.stages.step_begins(1, 2, missed=True)
+    told.stages.step_ended(last=False)
+    told.step = 2
+    assert told.call("guide", "dreamer").end_step(2).call("maker").finish() == [
+        ("brain", "encode", -1),
+        *((name, "denoise", step) for step in range(3) for name in ("guide", "dreamer")),
+        ("maker", "decode", -1),
+    ]

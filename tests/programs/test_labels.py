@@ -62,3 +62,24 @@ def test_one_line_loops_of_requests(scripts):
     assert drops(ours.bundle) == []
     made = profiler.load(ours.bundle).info.generations
     assert {(one.steps, one.denoiser_passes) for one in made} == {(3, 1), (3, 2)}
+
+
+def test_loops_in_threads(scripts):
+    """Loops that take turns have steps of their own. A thread without a scheduler works for the
+    loop of another."""
+    program = (HERE / "loops_in_threads.py").read_text(encoding="utf-8")
+    plain = scripts.run(program, RBLN_PROFILER=None)
+    ours = scripts.run(program, **CALLS_ONLY)
+    assert (ours.code, ours.out) == (0, plain.out)
+    found = {}
+    for name, stage, _, step in labels(ours.bundle):
+        found.setdefault(name, []).append((stage, step))
+    assert found == {
+        "encoder": [("encode", -1)],
+        "ash": [("denoise", step) for _ in range(3) for step in range(2)],
+        "birch": [("denoise", step) for step in range(6)],
+        "helped": [("denoise", step) for step in (0, 0, 1, 1, 2, 2)],
+        "decoder": [("decode", -1)] * 2,
+    }
+    made = profiler.load(ours.bundle).info.generations
+    assert sorted(one.steps for one in made) == [2, 3, 6]

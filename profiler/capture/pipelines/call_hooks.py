@@ -61,8 +61,9 @@ class Hooked(Protocol):
     def new_labels(self) -> PipelineLabels:
         """Create labels for encoding outside every pipeline call."""
 
-    def labels_outside(self) -> PipelineLabels:
-        """The labels of all calls outside every pipeline call."""
+    def labels_outside(self, scheduler: Any = None) -> PipelineLabels:
+        """The labels of this thread's calls outside every pipeline call; `scheduler` is the one
+        that is being called, if one is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -395,7 +396,7 @@ class HostWorkHook:
         before, hooks = live_scope(), self._hooks
         if before.owner not in (None, hooks) or before.call is not None or before.host is not None:
             return None
-        labels = before.labels or hooks.labels_outside()
+        labels = before.labels or hooks.labels_outside(self._scheduler())
         step = self._of_scheduler(labels, args, kwargs)
         work = _OpenHostWork(self._path, hooks.recorder.clock.now_ns(), before, labels, step)
         enter(replace(before, host=work))

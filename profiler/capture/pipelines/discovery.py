@@ -49,7 +49,9 @@ class Together:
 
     def __init__(self, **objects: Any) -> None:
         self._known = {name: weakly(value) for name, value in objects.items()}
-        self.look: Callable[[], list[Any]] | None = None  # called before calls outside loops
+        self.look: Callable[[], tuple[list[Any], list[Any]]] | None = None
+        """Called before calls outside loops; returns the caller's schedulers, the innermost last,
+        and those that are new."""
 
     def __getattr__(self, name: str) -> Any:
         found = self._known[name]() if name in self.__dict__.get("_known", ()) else None

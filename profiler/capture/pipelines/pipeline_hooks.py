@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,29 @@ class _Hooked:
     look: Callable[[Any, str], Any]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outside:
+    """The labels of calls outside every pipeline call, in one thread or several: each live one has
+    an object in `threads`."""
+
+    labels: PipelineLabels
+    threads: weakref.WeakSet[_Thread] = field(default_factory=weakref.WeakSet)
+
+    @property
+    def looping(self) -> bool:
+        """Whether a loop is running."""
+        return self.labels.stages.looping
+
+    def is_anothers(self, scheduler: Any) -> bool:
+        """Whether the loop is one of another thread, with another scheduler."""
+        alone = len(self.threads) <= 1 or not self.looping
+        return not (alone or self.labels.steps.uses(scheduler))
+
+
+class _Thread:
+    """A live thread: the only reference to it is the thread's own."""
+
+
 class PipelineHooks:
     """All hooks on one pipeline, which is referenced weakly. `source_of(entry)` returns the
     operator source of an entry; `before_pipeline(pipeline)` runs before each call of the
@@ -106,7 +130,9 @@ class PipelineHooks:
         self._hooked: dict[object, _Hooked] = {}
         self._denoisers: set[str] = set()  # submodules that were called in a loop
         self._last_settings: dict[str, SubmoduleSettings] = {}
-        self._outside: PipelineLabels | None = None
+        self._outside: list[_Outside] = []
+        self._entering = threading.Lock()
+        self._here = threading.local()  # `outside`: the one of this thread
         self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
         together = isinstance(pipeline, Together)
         self._pieces = PieceCoverage(recorder, self._owners) if together else None
@@ -129,8 +155,8 @@ class PipelineHooks:
         """Remove all hooks; again without effect."""
         self.detached = True
         self._measure_pieces(PieceCoverage.end)
-        if self._outside is not None:
-            self.recorder.attempt(self._name, self._outside.stages.finish)
+        for outside in self._outside:
+            self.recorder.attempt(self._name, outside.labels.stages.finish)
         with self._lock:
             for hooked in reversed(list(self._hooked.values())):
                 hooked.wraps.undo()
@@ -219,20 +245,52 @@ class PipelineHooks:
         stages = Stages(self.recorder.place_call, self._denoisers, repeated=repeated)
         return PipelineLabels(Steps(self._scheduler), stages)
 
-    def labels_outside(self) -> PipelineLabels:
+    def labels_outside(self, scheduler: Any = None) -> PipelineLabels:
+        """The labels of this thread's calls outside every pipeline call; `scheduler` is the one
+        that is being called, if one is."""
         self._measure_pieces(PieceCoverage.called)
-        found: list[Any] = []
-        if self._outside is None:
-            self._outside = self.new_labels(repeated=True)
-            self._outside.script = ScriptBranches(self.recorder.label_call)
-            found += schedulers(self.pipeline()).values()
-        pipeline = self.pipeline()
-        if isinstance(pipeline, Together) and pipeline.look and not self._outside.stages.looping:
-            found += pipeline.look()
-        outside = self._outside
-        for scheduler in found:
-            outside.scheduler_found(scheduler)
-        return PipelineLabels(outside.steps, outside.stages, script=outside.script)
+        pipeline, outside = self.pipeline(), getattr(self._here, "outside", None)
+        around: list[Any] = []
+        new = [] if self._outside else list(schedulers(pipeline).values())
+        looks = isinstance(pipeline, Together) and (outside is None or not outside.looping)
+        if looks and pipeline.look:
+            around, found = pipeline.look()
+            new += found
+        if outside is None:
+            inner = around[-1] if around and scheduler is None else scheduler
+            outside = self._enter_outside(inner)
+        elif scheduler is not None and outside.is_anothers(scheduler):
+            outside = self._enter_outside(scheduler)
+        labels = outside.labels
+        for one in new:
+            labels.scheduler_found(one)
+        return PipelineLabels(labels.steps, labels.stages, script=labels.script)
+
+    def _enter_outside(self, scheduler: Any) -> _Outside:
+        """Have this thread use the labels of the loop with `scheduler`, new ones if it has none. A
+        thread without a scheduler works for another's loop."""
+        over: list[_Outside] = []
+        with self._entering:
+            outside = self._known_outside(scheduler)
+            if outside is None:
+                over = [one for one in self._outside if not (one.threads or one.looping)]
+                labels = self.new_labels(repeated=True)
+                labels.script = ScriptBranches(self.recorder.label_call)
+                if scheduler is not None and self._outside:
+                    labels.steps.use(scheduler)
+                outside = _Outside(labels)
+                self._outside = [*(one for one in self._outside if one not in over), outside]
+            self._here.outside, self._here.thread = outside, _Thread()
+            outside.threads.add(self._here.thread)
+        for one in over:
+            self.recorder.attempt(self._name, one.labels.stages.finish)
+        return outside
+
+    def _known_outside(self, scheduler: Any) -> _Outside | None:
+        known = self._outside
+        if scheduler is None:
+            return next((one for one in known if one.looping), known[0] if known else None)
+        return next((one for one in known if one.labels.steps.uses(scheduler)), None)
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
         before = live_scope()

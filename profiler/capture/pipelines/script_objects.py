@@ -64,19 +64,20 @@ def values_around(caller: FrameType | None) -> list[Any]:
     return [value for _, value in _variables(list(_frames(caller)))]
 
 
-def schedulers_around(caller: FrameType | None) -> dict[str, Any]:
-    """The schedulers in the frames, in variables or in attributes of their values."""
-    found: dict[str, Any] = {}
+def schedulers_around(caller: FrameType | None) -> list[tuple[str, Any]]:
+    """The schedulers in the frames with their names, in variables or in attributes of their values;
+    that of the innermost frame is the last."""
+    found: dict[int, tuple[str, Any]] = {}
     for name, value in _variables(list(_frames(caller))):
         if isinstance(value, type):
             continue
         if is_scheduler(value):
-            found.setdefault(name, value)
+            found[id(value)] = found.pop(id(value), (name, value))
         elif _may_hold(value):
             for one in held(value):
                 if one.key is None and is_scheduler(one.value):
-                    found.setdefault(one.name, one.value)
-    return found
+                    found[id(one.value)] = found.pop(id(one.value), (one.name, one.value))
+    return list(found.values())
 
 
 def look_for_schedulers(session: Any, caller: FrameType) -> None:
@@ -84,17 +85,17 @@ def look_for_schedulers(session: Any, caller: FrameType) -> None:
     when a part is called outside every loop."""
     left = _MOST_LOOKS
 
-    def look(at: FrameType | None = None) -> list[Any]:
+    def look(at: FrameType | None = None) -> tuple[list[Any], list[Any]]:
         nonlocal left
         left -= 1
         if left <= 0:
             session.parts.look = None
         around = schedulers_around(at or sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         known = {id(value) for value in session.parts.alive().values()}
-        new = {name: one for name, one in around.items() if id(one) not in known}
-        for name, scheduler in new.items():
+        new = [(name, scheduler) for name, scheduler in around if id(scheduler) not in known]
+        for name, scheduler in new:
             session.add_part(name, scheduler)
-        return list(new.values())
+        return [scheduler for _, scheduler in around], [scheduler for _, scheduler in new]
 
     session.parts.look = look
     look(caller)

@@ -536,6 +536,10 @@ class Steps:
             self._ended = 0
         return not same
 
+    def uses(self, scheduler: Any) -> bool:
+        """Whether this scheduler counts."""
+        return self._scheduler() is scheduler
+
     def now(self) -> int:
         """The step that ends with the scheduler's next `step`; `NO_STEP` if there is none."""
         scheduler = self._scheduler()

@@ -268,8 +268,8 @@ def account(
     accounting = Accounting(
         end_to_end_ns=end_to_end,
         pipelines=groups,
-        steps=_step_count(run),
-        iterations=_iteration_count(run),
+        steps=_step_count(run, pipelines),
+        iterations=_number(run, pipelines, "iteration"),
         stages=(),
         unaccounted_ns=0,
         residual_share=0.0,
@@ -423,15 +423,17 @@ def _submodule_times(
     return tuple(sorted(times, key=lambda time: (-time.wall_ns, time.submodule)))
 
 
-def _step_count(run: Run) -> int:
+def _step_count(run: Run, pipelines: PipelineCalls) -> int:
     spans = run.spans.filter(pl.col("kind") == "step")
     if len(spans):
         return len(spans)
-    return run.calls.filter(pl.col("step") >= 0)["step"].n_unique()
+    return _number(run, pipelines, "step")
 
 
-def _iteration_count(run: Run) -> int:
-    return run.calls.filter(pl.col("iteration") >= 0).select("pipeline", "iteration").n_unique()
+def _number(run: Run, pipelines: PipelineCalls, kind: str) -> int:
+    """How many steps or iterations the pipeline calls have in sum."""
+    of = pl.Series(pipelines.number_of(run.calls))
+    return run.calls.select(kind, of=of).filter(pl.col(kind) >= 0).n_unique()
 
 
 def _why_not(run: Run, missing: list[str]) -> Note | None:

@@ -121,16 +121,19 @@ def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, 
 #
 # A run that was recorded says so in its column `pipeline`. In others (foreign traces, bundles from
 # before pipeline calls had numbers) a row belongs to the pipeline span that started last before it.
+# In a run without any, such as of a script's own loops, each pass through the steps counts instead.
 
 
 class PipelineCalls(Struct, frozen=True, eq=False):
     """The pipeline calls of a run. `known` is whether the run says which work belongs to which;
-    `numbers` are those of its pipeline spans, sorted, int32 [p]; `spans` are these spans."""
+    `numbers` are those of its pipeline spans, sorted, int32 [p]; `spans` are these spans, `starts`
+    when they started, as `passes` does; in a run without any, when the passes of its loops did."""
 
     known: bool
     numbers: Codes
     spans: pl.DataFrame
     starts: Times
+    passes: Times
 
     @classmethod
     def of(cls, run: Run) -> PipelineCalls:
@@ -145,16 +148,17 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         if not known:
             spans = spans.with_columns(pipeline=pl.int_range(pl.len(), dtype=pl.Int32))
         numbers = spans["pipeline"].unique().sort().to_numpy()
-        return cls(known, numbers, spans, spans["start_ns"].to_numpy())
+        starts = spans["start_ns"].to_numpy()
+        return cls(known, numbers, spans, starts, starts if known or len(spans) else _passes(run))
 
     def number_of(self, frame: pl.DataFrame, rows: Times | None = None) -> Codes:
         """The number of the pipeline call of each row of `frame`, of its `rows` if they are
-        given; int32, `NO_PIPELINE` if it is in none."""
+        given; int32, `NO_PIPELINE` if it is in none. In a run without any, that of its pass."""
         column = frame["pipeline" if self.known else "start_ns"]
         values = (column if rows is None else column.gather(rows)).to_numpy()
         if self.known:
             return values
-        begun = np.searchsorted(self.starts, values, side="right") - 1
+        begun = np.searchsorted(self.passes, values, side="right") - 1
         return np.maximum(begun, 0).astype(np.int32)
 
     def code_of(self, frame: pl.DataFrame) -> Codes:
@@ -191,6 +195,32 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         after = np.searchsorted(first[order], last[order], side="left")
         found[order] |= after > np.arange(1, len(order) + 1)
         return found
+
+
+def _passes(run: Run) -> Times:
+    """When each pass through the steps began, or through the iterations of a run without steps: a
+    submodule falls back to a smaller one then, or is first called in a smaller one than others. Of
+    several processes it is not known."""
+    if run.calls["rank"].n_unique() > 1:
+        return np.empty(0, dtype=np.int64)
+    steps = run.spans.filter(pl.col("kind") == "step").with_columns(submodule=pl.lit(""))
+    rows, kind = run.calls if steps.is_empty() else steps, "step"
+    if not (rows["step"] >= 0).any():
+        kind = "iteration"
+    rows = rows.filter(pl.col(kind) >= 0).sort("start_ns")
+    numbers = rows[kind].to_numpy()
+    if not len(rows) or not (numbers[1:] < numbers[:-1]).any():
+        return rows["start_ns"].head(1).to_numpy()
+    starts: list[int] = []
+    reached: dict[str, int] = {}
+    names = rows["submodule"].cast(pl.String).to_list()
+    for name, number, start in zip(names, numbers.tolist(), rows["start_ns"], strict=True):
+        least = max(reached.values(), default=number) if kind == "step" else number
+        if not starts or number < reached.get(name, least):
+            starts.append(start)
+            reached = {}
+        reached[name] = number
+    return np.array(starts, dtype=np.int64)
 
 
 def step_keys(pipeline: Codes, step: Codes) -> Times:
@@ -572,6 +602,8 @@ class IterationTimes(Struct, frozen=True):
         if not len(passes):
             return cls((0, 0), (0, 0), within(windows), (0, 0), (0, 0))
         until = np.append(begin[1:], windows.end[-1:])[passes]
+        over = np.flatnonzero(number[passes][1:] <= number[passes][:-1])  # another loop follows
+        until[over] = np.maximum.reduceat(axis.end[rows], turns)[passes[over]]
         inside = Stretches.union(begin[passes], until).both(windows)
         kept = ~lacking[rows[turns[passes]]]
         whole = Stretches.union(begin[passes][kept], until[kept]).both(windows)

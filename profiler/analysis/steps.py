@@ -423,8 +423,10 @@ TABLES = (
         columns=STEPS,
         make=_steps,
         title="Steps",
-        about="There is a row for each step of each pipeline call, in order of time. A row "
-        "describes the step in the whole run, whatever is selected.",
+        about="There is a row for each step of each pipeline call, in order of time. In a run "
+        "without pipeline calls, `pipeline` is the number of a pass through the steps: one begins "
+        "where a submodule falls back to a smaller step. A row describes the step in the whole "
+        "run, whatever is selected.",
     ),
 )
 

@@ -189,8 +189,11 @@ class PipelineCall:
         if self.loop_start_ns < 0:
             self.encode_end_ns = end_ns
 
-    def end_step(self, step: int, end_ns: int) -> None:
-        """Record the end of a scheduler step, which ends that denoising step."""
+    def end_step(self, step: int, end_ns: int, *, again: bool = False) -> None:
+        """Record the end of a scheduler step, which ends that denoising step; `again`: as the one
+        before did."""
+        if again and self.step_ends_ns:
+            self.step_ends_ns.pop()
         self.step_ends_ns.append((step, end_ns))
 
     def total_hooks_ns(self) -> int:

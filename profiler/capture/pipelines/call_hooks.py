@@ -46,6 +46,7 @@ from profiler.trace.events import NO_STEP
 _ENCODER = "get_encoder"  # of a model that generates: called by the model itself, before its loop
 _NO_PASSES = ("encode", "decode", _ENCODER)  # calls of these are not passes of a loop
 _FED = "input_feed"
+_TIMESTEP = "timestep"
 _OFFLOADED = ("cpu", "meta")  # devices of weights that are moved only for their call
 SourceOf = Callable[[Entry], OperatorSource | None]
 
@@ -259,7 +260,9 @@ class CallHook:
         stage, moves = "encode", False
         if entry.method != _ENCODER and "." not in entry.method:  # not what `generate` calls itself
             stage, moves = labels.stages.begin(entry.submodule, entry.stage)
-        step = labels.steps.now() if stage == "denoise" else NO_STEP
+        step = NO_STEP
+        if stage == "denoise":
+            step = labels.steps.now(arguments.get(_TIMESTEP))
         said = said_step()
         if said is not None:
             stage, moves, step = "denoise", False, said.step
@@ -415,8 +418,8 @@ class HostWorkHook:
         self._unseen = int(missed and self._missed_one(scheduler, labels, args, kwargs))
         self._unused = False
         if self._unseen:
-            labels.steps.end()
-        step = labels.steps.now()
+            labels.steps.end(0)
+        step = labels.steps.now(timestep(args, kwargs))
         labels.stages.step_begins(step, labels.steps.last(), missed=self._unseen > 0)
         return step
 
@@ -439,10 +442,10 @@ class HostWorkHook:
     def _returned(self, work: _OpenHostWork, result: Any, end: int) -> None:
         """Update steps and stages from the returned call: a step, a new schedule, or latents."""
         if work.step != NO_STEP:
-            work.labels.steps.end()
+            again = work.labels.steps.end(work.step)
             work.labels.stages.step_ended(last=work.step == work.labels.steps.last())
             if work.before.pipeline is not None:
-                work.before.pipeline.end_step(work.step, end)
+                work.before.pipeline.end_step(work.step, end, again=again)
         elif self._scheduler() is not None:
             work.labels.steps.restart()
             work.labels.stages.schedule_set()

@@ -251,6 +251,7 @@ class Stages:
         self._over = False
         self._said: object = None  # the step that the script last announced
         self._known_stages = False  # some component has a known stage
+        self._denoised_at = 0  # the first call of a known denoiser in this step, 0 if there is none
         self._found_at = 0  # the number of calls when the loop's scheduler was found
         self._unsure = False  # the first step since then may be missed, and nothing counts it
 
@@ -266,6 +267,8 @@ class Stages:
         self._calls.append(submodule)
         if stage:
             self._known_stages = True
+            if stage == "denoise":
+                self._denoised_at = self._denoised_at or self._order
             return stage, self._unsure and stage == "denoise"
         if len(self._waiting) >= _MAX_WAITING_CALLS and not (self._steps or self._scheduled):
             return RUN_STAGE, False  # a script that runs for long without denoising
@@ -290,7 +293,7 @@ class Stages:
         """Start a loop, since a scheduler has a new schedule."""
         self._in_loop, self._over, self._scheduled = 0, False, True
         self._candidates = []
-        self._unsure = False
+        self._unsure, self._denoised_at = False, 0
 
     def scheduler_found(self, *, counts: bool) -> None:
         """Start a loop with the next step, since a scheduler was found that has a schedule and is
@@ -311,6 +314,8 @@ class Stages:
             self._first = place
             latest = self._calls[-1] if self._calls else ""
             trailing = self._trailing(recent, latest)
+            if self._denoised_at:
+                trailing = [one for one in recent if one.order > self._denoised_at]
             self._move(trailing, place)
             self._in_first = Counter(one.invocation.submodule for one in trailing)
             self._candidates = [one for one in recent if one not in trailing]
@@ -320,6 +325,7 @@ class Stages:
             if self._in_loop == 1:
                 self._first_step(Counter(self._calls))
         self._calls.clear()
+        self._denoised_at = 0
 
     def may_have_missed_one(self) -> bool:
         """Whether the component called last was called as often as two equal steps would since the
@@ -517,8 +523,9 @@ class Steps:
     """The denoising step, 0-based, from the scheduler's counter.
 
     A run that starts late in the schedule (image-to-image) starts with a later step. For schedulers
-    without a `step_index`, or with one per sample, calls of `scheduler.step` are counted. Of
-    several schedulers, the one used last counts.
+    without a `step_index`, the place of the timestep in the schedule counts; where that is unknown,
+    or the index is one per sample, calls of `scheduler.step` are counted. Of several schedulers,
+    the one used last counts.
     """
 
     def __init__(self, scheduler: Callable[[], Any]) -> None:
@@ -526,6 +533,7 @@ class Steps:
         self._scheduler = scheduler
         self._found = False
         self._ended = 0
+        self._latest = NO_STEP  # the step that ended last
 
     def use(self, scheduler: Any) -> bool:
         """Use the steps of this scheduler; returns whether it is another one than before."""
@@ -533,20 +541,22 @@ class Steps:
         if not (same and self._found):
             self._scheduler, self._found = weakly(scheduler), True
         if not same:
-            self._ended = 0
+            self.restart()
         return not same
 
     def uses(self, scheduler: Any) -> bool:
         """Whether this scheduler counts."""
         return self._scheduler() is scheduler
 
-    def now(self) -> int:
-        """The step that ends with the scheduler's next `step`; `NO_STEP` if there is none."""
+    def now(self, timestep: Any = None) -> int:
+        """The step that ends with the scheduler's next `step`; `NO_STEP` if there is none.
+        `timestep` is that of a call in it."""
         scheduler = self._scheduler()
         if scheduler is None and not self._found:
             return NO_STEP
         if not hasattr(scheduler, "step_index"):
-            return self._ended
+            place = NO_STEP if timestep is None else self.place(timestep)
+            return self._ended if place == NO_STEP else place
         index = scheduler.step_index
         if index is None:
             index = getattr(scheduler, "begin_index", None)
@@ -570,22 +580,30 @@ class Steps:
         device, which would have to end its work first."""
         timesteps: Any = getattr(self._scheduler(), "timesteps", None)
         try:
-            if _on_host(timesteps) and _on_host(timestep):
-                return [float(value) for value in timesteps].index(float(timestep))
-            begin, size = timesteps.data_ptr(), timesteps.element_size() * timesteps.stride(0)
-            found, rest = divmod(timestep.data_ptr() - begin, size)  # as a loop over it has them
-            return found if not rest and 0 <= found < len(timesteps) else NO_STEP
+            tensors = hasattr(timesteps, "data_ptr")
+            if tensors and hasattr(timestep, "data_ptr"):
+                begin, size = timesteps.data_ptr(), timesteps.element_size() * timesteps.stride(0)
+                found, rest = divmod(timestep.data_ptr() - begin, size)
+                if not rest and 0 <= found < len(timesteps):  # as a loop over it has them
+                    return int(found)
+            if not (_on_host(timesteps) and _on_host(timestep)):
+                return NO_STEP
+            values: list[float] = timesteps.tolist() if tensors else list(timesteps)
+            return values.index(float(timestep)) if len({*values}) == len(values) else NO_STEP
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             let_pass(error)
             return NO_STEP
 
-    def end(self) -> None:
-        """Handle the end of `scheduler.step`."""
-        self._ended += 1
+    def end(self, step: int) -> bool:
+        """Handle the end of `scheduler.step` of `step`. Returns whether it is a further part of the
+        step before, such as for another view of a panorama."""
+        again = step == self._latest and not hasattr(self._scheduler(), "step_index")
+        self._ended, self._latest = step + 1, step
+        return again
 
     def restart(self) -> None:
         """Restart at step 0, since the scheduler has a new schedule."""
-        self._ended = 0
+        self._ended, self._latest = 0, NO_STEP
 
 
 @dataclass(slots=True)

@@ -88,11 +88,50 @@ def test_a_scheduler_without_index_is_followed():
     """Each `scheduler.step` that returns closes a step; a new schedule begins at 0 again."""
     steps = Steps(SimpleNamespace)
     seen = [steps.now()]
-    steps.end()
+    steps.end(0)
     seen.append(steps.now())
     steps.restart()
     seen.append(steps.now())
     assert seen == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("timesteps", "timestep", "step"),
+    [
+        ([9, 6, 3, 0], 6, 1),
+        ([9, 6, 3, 0], 5, 0),
+        ([9, 6, 6, 0], 6, 0),
+        (np.array([9, 6, 3, 0]), np.int64(3), 2),
+        (SimpleNamespace(device="cuda:0"), 6, 0),
+        (None, 6, 0),
+    ],
+)
+def test_a_timestep_is_of_the_step_at_its_place(timesteps, timestep, step):
+    """For schedulers without an index; else calls count: where the place is unknown or one of
+    several, and where reading the schedule would wait for a device."""
+    assert Steps(lambda: SimpleNamespace(timesteps=timesteps)).now(timestep) == step
+
+
+def test_a_loop_over_a_schedule_shows_the_places_of_its_timesteps():
+    """Of a tensor's own entries, also if two are equal."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+    scheduler = SimpleNamespace(timesteps=torch.tensor([9, 6, 6, 0]))
+    steps = Steps(lambda: scheduler)
+    assert [steps.now(t) for t in scheduler.timesteps] == [0, 1, 2, 3]
+    assert [steps.now(t.expand(2)) for t in scheduler.timesteps[2:]] == [2, 3]
+    assert steps.now(scheduler.timesteps[3].clone()) == 0  # two are equal: no place
+
+
+def test_two_calls_of_one_step_are_parts_of_it():
+    """As of the views of a panorama, until the schedule is another one. What counts its steps
+    itself has a step for each call."""
+    scheduler = SimpleNamespace(timesteps=[9, 6])
+    steps = Steps(lambda: scheduler)
+    assert [steps.end(step) for step in (0, 0, 1, 1)] == [False, True, False, True]
+    steps.restart()
+    assert not steps.end(1)
+    counted = Steps(lambda: SimpleNamespace(step_index=1))
+    assert [counted.end(1), counted.end(1)] == [False, False]
 
 
 def labels():

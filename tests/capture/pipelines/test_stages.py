@@ -77,6 +77,19 @@ def test_a_known_denoiser_keeps_others_out_of_a_single_step():
     assert told.finish() == [("brain", "encode", -1), ("unet", "denoise", 0)]
 
 
+def test_what_follows_a_known_denoiser_is_of_its_step():
+    """Between its calls in the first step, however often later ones call it."""
+    told = (
+        Told().call("brain").schedule().call("unet", stage="denoise").call("smoothing", "smoothing")
+    )
+    told.call("unet", stage="denoise").end_step(1).call("unet", stage="denoise").end_step(1)
+    assert told.finish() == [
+        ("brain", "encode", -1),
+        *((name, "denoise", 0) for name in ("unet", "smoothing", "smoothing", "unet")),
+        ("unet", "denoise", 1),
+    ]
+
+
 def test_two_loops_have_their_own_steps():
     """What is called between them encodes for the second, also ahead of its schedule."""
     told = Told().schedule()

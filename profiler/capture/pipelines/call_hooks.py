@@ -274,9 +274,11 @@ class CallHook:
             note = labels.script.encoded if labels.script else None
         elif entry.labelled == "denoiser":
             guided = _guided(pipeline)
-            branch = labels.denoiser_branch(entry.submodule, arguments, guided=guided)
-            if labels.script and not labels.shows_branch(arguments):
-                note = partial(labels.script.denoised, rows=latents_rows(arguments))
+            branch = labels.denoiser_branch(entry.submodule, arguments, guided=bool(guided))
+            unknown = guided is None and not labels.latents_batch
+            waiting = labels.script or (labels.unknown if unknown else None)
+            if waiting and not labels.shows_branch(arguments):
+                note = partial(waiting.denoised, rows=latents_rows(arguments))
         invocation = Invocation(
             submodule=entry.submodule,
             stage=stage,
@@ -326,14 +328,14 @@ class CallHook:
             before.host.piece_ns = recorder.clock.now_ns()
 
 
-def _guided(pipeline: Any) -> bool:
-    """Whether a pipeline uses classifier-free guidance; diffusers compute that from a scale that is
-    missing before the first run."""
+def _guided(pipeline: Any) -> bool | None:
+    """Whether a pipeline uses classifier-free guidance, None if unknown; diffusers compute that
+    from a scale that is missing before the first run."""
     try:
         return bool(pipeline.do_classifier_free_guidance)
     except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
-        return False
+        return None
 
 
 def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -455,12 +457,12 @@ class HostWorkHook:
     def _loops(self, work: _OpenHostWork, arguments: tuple[Any, Any], end: int) -> None:
         """Report the scheduler's call if the script uses it outside pipeline calls."""
         scheduler, recorder = self._scheduler(), self._hooks.recorder
-        script = work.labels.script
-        if scheduler is not None and script is not None:
+        waiting = work.labels.script or work.labels.unknown
+        if scheduler is not None and waiting is not None:
             if self._steps:
-                script.stepped(latents_batch(*arguments), 1 + self._unseen)
+                waiting.stepped(latents_batch(*arguments), 1 + self._unseen)
             else:
-                script.begin_loop()
+                waiting.begin_loop()
         if scheduler is None or work.before.pipeline is not None or not recorder.recording:
             return
         if self._steps:

@@ -347,10 +347,16 @@ class PipelineHooks:
         if self.recorder.recording:
             settings = block_defaults(self.pipeline()) | call_numbers(original, args, kwargs)
         labels = self.new_labels()
+        labels.unknown = unknown = ScriptBranches(self.recorder.label_call, doubts=False)
+
+        def finish() -> None:
+            unknown.finish()
+            labels.stages.finish()
+
         pipeline = self.recorder.begin_pipeline(self._name)
         try:
             pipeline.settings = settings
-            pipeline.before_end = labels.stages.finish
+            pipeline.before_end = finish
             enter(Scope(self, pipeline, labels))
         except BaseException:
             self.recorder.end_pipeline(pipeline, failed=True)

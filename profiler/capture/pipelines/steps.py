@@ -131,6 +131,11 @@ class Guidance:
     _prepared: list[_Prepared] = field(default_factory=list)
     _calls: Counter[tuple[str, tuple[int, ...]]] = field(default_factory=Counter)
 
+    @property
+    def active(self) -> bool:
+        """Whether a guider has prepared branches."""
+        return bool(self._prepared)
+
     def prepared(self, batches: Any) -> None:
         """Store the `batches` that `prepare_inputs` has returned, one per branch."""
         self._calls.clear()
@@ -614,6 +619,7 @@ class PipelineLabels:
     stages: Stages
     latents_batch: int = 0
     script: ScriptBranches | None = None  # set outside every pipeline call
+    unknown: ScriptBranches | None = None  # calls in a pipeline that does not show its guidance
     guidance: Guidance = field(default_factory=Guidance)
     _encodings: int = 0  # started calls of encode_prompt
     _order: tuple[Branch, ...] = _IN_ORDER  # the next prompts in this one
@@ -683,10 +689,9 @@ class PipelineLabels:
         )
 
     def shows_branch(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether anything but the batch determines the branch of a script's call with these
-        arguments."""
+        """Whether anything but the batch determines the branch of a call with these arguments."""
         named = CACHE_CONTEXT.get() in _OF_CONTEXT or arguments.get("skip_layers") is not None
-        return named or bool(self._given(arguments))
+        return named or self.guidance.active or bool(self._given(arguments))
 
     def _given(self, arguments: Mapping[str, Any]) -> str:
         given = [arguments[name] for name in _EMBEDDINGS if arguments.get(name) is not None]
@@ -715,6 +720,7 @@ class ScriptBranches:
     called for each call whose branch changes."""
 
     relabel: Callable[[Invocation, Branch], None]
+    doubts: bool = True  # whether a guess that nothing settles is a drop
     latents_batch: int = 0  # of the latest step, 0 if there is none in this loop
     _denoised: deque[tuple[Invocation, int]] = field(default_factory=lambda: deque(maxlen=_MOST))
     _encoded: dict[str, deque[Invocation]] = field(default_factory=dict)
@@ -729,10 +735,16 @@ class ScriptBranches:
 
     def denoised(self, invocation: Invocation, rows: int) -> None:
         """Add a denoiser's call of unknown branch with `rows` latents, 0 if unknown."""
-        invocation.branch_guessed = invocation.branch_open = True
+        invocation.branch_open, invocation.branch_guessed = True, self.doubts
         self._denoised.append((invocation, rows))
         if len(self._denoised) > _OPEN:
             self._denoised[-1 - _OPEN][0].branch_open = False
+
+    def finish(self) -> None:
+        """Leave the waiting calls their branches."""
+        for invocation, _ in self._denoised:
+            invocation.branch_open = False
+        self._denoised.clear()
 
     def begin_loop(self) -> None:
         """Forget the latents' batch, since the scheduler has a new schedule."""

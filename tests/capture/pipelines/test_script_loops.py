@@ -180,3 +180,27 @@ def test_the_first_step_of_a_scheduler_that_a_call_in_its_step_shows(tmp_path):
     assert run.calls["step"].to_list() == [0, 1, 2, 3]
     (made,) = run.info.generations
     assert (made.steps, made.scheduled_steps, made.batch, made.denoiser_passes) == (4, 4, 1, 1)
+
+
+class Edit:
+    """A pipeline whose guidance nothing shows but the batches: it neither has
+    `do_classifier_free_guidance` nor `prepare_latents`."""
+
+    def __init__(self):
+        self.unet, self.scheduler = Denoiser(), diffusers.DDIMScheduler()
+
+    @torch.no_grad()
+    def __call__(self, predict):
+        return denoised(self.scheduler, self.unet, torch.ones(1, 4, 4, 4), 2, predict)
+
+
+@pytest.mark.parametrize(("predict", "branch"), [(plain, "cond"), (batched, "batched")])
+def test_a_pipeline_whose_steps_show_its_guidance(tmp_path, predict, branch):
+    """The denoiser has twice the latents of `scheduler.step`: both branches, from the first step
+    on."""
+    pipeline = Edit()
+    with profiler.profile(pipeline, out=tmp_path, ops="none") as run:
+        pipeline(predict)
+    calls = profiler.load(run.path).calls
+    assert calls["branch"].to_list() == [branch] * 2
+    assert calls["step"].to_list() == [0, 1]

@@ -27,13 +27,14 @@ from profiler.capture.backend import (
     device_name,
     notice,
 )
+from profiler.capture.calls import scope
 from profiler.capture.imports import (
     collection_waits,
     import_ahead,
     tracked_instances,
     with_subclasses,
 )
-from profiler.capture.patching import Around, ClassPatches, Wraps
+from profiler.capture.patching import DETOUR, Around, ClassPatches, Wraps, wraps_method
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.events import ROOT_DEVICE
@@ -296,7 +297,8 @@ BACKEND = Torch()
 #
 # New modules are noted. The next call of any module looks at all new ones: the outermost, and
 # schedulers beside them, are passed on under the names of their variables, before the call
-# continues. Until the next new module, no code of ours runs.
+# continues. Other threads that call a module meanwhile wait, so that they find its hooks. Until the
+# next new module, no code of ours runs.
 
 
 _MODULE = "torch.nn.modules.module"  # defines Module
@@ -311,6 +313,7 @@ _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a
 _FEWEST_CHILDREN = 2  # children with parameters: then a container of torch's is a model
 _OTHER_WAYS = re.compile(r"(encode|decode)\w*|[a-z]\w*_features|generate")  # into a model
 _MOST_LOOKS = 200  # at new modules; then the script is no longer watched
+_PATIENCE_S = 30.0  # other threads wait this long for a look, which may in turn wait for them
 
 
 class ScriptModules:
@@ -326,7 +329,9 @@ class ScriptModules:
         self._classes: set[type] = set()
         self._looks = 0
         self._armed = False
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # held during a look
+        self._arming = threading.RLock()  # held while the classes are changed
+        self._too_long = False  # a thread has stopped waiting for this look
 
     @property
     def libraries(self) -> dict[str, Callable[[Any], None]]:
@@ -364,7 +369,7 @@ class ScriptModules:
 
     def forget(self) -> None:
         """Forget all modules, so that each is passed on at its next call."""
-        self._lock = threading.RLock()
+        self._lock, self._arming = threading.RLock(), threading.RLock()
         self._new += [weakref.ref(known) for known in list(self._known)]
         self._known = weakref.WeakSet()
         if self._new and self._base is not None:
@@ -384,7 +389,6 @@ class ScriptModules:
         if self._looks >= _MOST_LOOKS:
             self._new.clear()
             return
-        self._armed = True
         original = self._before[1]
 
         @functools.wraps(original)
@@ -396,7 +400,9 @@ class ScriptModules:
                 self._look(sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
             return original(called, *args, **kwargs)
 
-        self._base.__call__ = __call__
+        with self._arming:
+            self._armed = True
+            self._base.__call__ = __call__
 
     def _arm_ways(self, kind: type) -> None:
         """Make the next call of methods that bypass `__call__` look at new modules, too: their
@@ -418,39 +424,69 @@ class ScriptModules:
         def way(called: Any, *args: Any, **kwargs: Any) -> Any:
             import torch  # complete by now
 
-            traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
-            if not traces and self._look(sys._getframe(1)):  # noqa: SLF001 - as above
-                hooked = vars(called).get(name)
-                if hooked is not None:  # now with hooks in place
-                    return hooked(*args, **kwargs)
+            if torch.compiler.is_compiling() or torch.jit.is_tracing():
+                return original(called, *args, **kwargs)
+            looked = self._look(sys._getframe(1))  # noqa: SLF001 - as above
+            hooked = vars(called).get(name)
+            if (looked and hooked is not None) or wraps_method(hooked, original):
+                return hooked(*args, **kwargs)  # `way` may be kept: `decode = vae.decode`
             return original(called, *args, **kwargs)
 
+        setattr(way, DETOUR, original)
         return way
 
     def _leave_ways(self) -> None:
         self._ways.undo()
         self._classes.clear()
 
+    def _disarm(self) -> None:
+        """Restore `__call__` and the other ways, unless another thread has made a module since."""
+        with self._arming:
+            if not self._armed and self._base is not None:
+                self._base.__call__ = self._before[1]
+                self._leave_ways()
+
     def _look(self, caller: FrameType) -> bool:
-        """Pass on the new modules, since a module is called; returns whether that was done now."""
-        with self._lock:
+        """Pass on the new modules, since a module is called; returns whether that was done now, by
+        this thread or by another one that it waited for."""
+        looks = self._looks
+        if not self._may_look():
+            return False
+        try:
             if not self._armed or self._base is None:
-                return False
+                return self._looks > looks
             self._armed = False
-            self._looks += 1
-            self._base.__call__ = self._before[1]
-            self._leave_ways()
             references, self._new = self._new, []
-            if str(caller.f_globals.get("__name__")).startswith(_OWN):
-                return False
             try:
-                with collection_waits():
-                    alive = [found for r in references if (found := r()) is not None]
-                    self._hand_over(alive, caller)
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
-                let_pass(error)
-                notice(f"modules outside pipelines are not recorded: {error}")
+                return self._passed_on(references, caller)
+            finally:
+                self._looks += 1
+                self._too_long = False
+                self._disarm()
+        finally:
+            self._lock.release()
+
+    def _may_look(self) -> bool:
+        """Take the lock of looks. A thread whose call is part of a recorded one does not wait for
+        the look of another; False also if that one takes too long."""
+        if self._lock.acquire(blocking=False):
             return True
+        if scope().call is not None or self._too_long:
+            return False
+        self._too_long = not self._lock.acquire(timeout=_PATIENCE_S)
+        return not self._too_long
+
+    def _passed_on(self, references: Iterable[weakref.ref[Any]], caller: FrameType) -> bool:
+        if str(caller.f_globals.get("__name__")).startswith(_OWN):
+            return False
+        try:
+            with collection_waits():
+                alive = [found for r in references if (found := r()) is not None]
+                self._hand_over(alive, caller)
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            let_pass(error)
+            notice(f"modules outside pipelines are not recorded: {error}")
+        return True
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
         from profiler.capture.torch.modules import outermost

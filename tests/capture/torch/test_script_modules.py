@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import threading
 import weakref
 from textwrap import dedent
 
@@ -126,6 +127,49 @@ def test_what_is_too_small_is_not_handed_over(process):
     assert process.used[0]["Net"] is holder[0]
     assert is_whole(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
     assert not is_whole(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU()))
+
+
+class Waiting(Process):
+    """Calls a module of its own while it is told of some, and waits for `awaited()`."""
+
+    def __init__(self, awaited):
+        super().__init__()
+        self.awaited, self.own = awaited, Net()
+
+    def use_parts(self, parts, caller):
+        super().use_parts(parts, caller)
+        self.own(torch.ones(1, 4))
+        self.awaited()
+
+
+def test_a_look_that_waits_for_a_thread_that_waits_for_it(monkeypatch):
+    """The other thread's calls go on after a time, the first that waits alone; the looking thread
+    itself may call modules meanwhile."""
+    monkeypatch.setattr("profiler.capture.torch.backend._PATIENCE_S", 0.01)
+    done = []
+
+    def other():
+        done.extend(net(torch.ones(1, 4)) for _ in range(3))
+
+    thread = threading.Thread(target=other)
+    net = Net()
+
+    def awaited():
+        thread.start()
+        thread.join(timeout=120)
+        assert len(done) == 3
+
+    process = Waiting(awaited)
+    watcher = ScriptModules(process)
+    before = vars(torch.nn.Module)["__init__"], vars(torch.nn.Module)["__call__"]
+    try:
+        watcher.watch(torch.nn.modules.module)
+        net(torch.ones(1, 4))
+    finally:
+        watcher.undo()
+    assert len(process.used) == 1
+    assert not thread.is_alive()
+    assert before == (vars(torch.nn.Module)["__init__"], vars(torch.nn.Module)["__call__"])
 
 
 def test_names_are_attributes_then_variables_then_classes():

@@ -80,9 +80,22 @@ def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Aro
     if _is_script(module):  # which refuses hooks, and calls its instance's attribute
         wraps.around(module, "forward", around)
         return
+    not_compiled(_Before.__call__, _After.__call__, inside=True)
     before, after = _Before(module, begin), _After(module, end)
     wraps.on_undo(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True).remove)
     wraps.on_undo(module.register_forward_hook(after, always_call=True).remove)
+
+
+def not_compiled(*functions: Any, inside: bool = False) -> None:
+    """Have dynamo start no graph at frames of these functions, nor, with `inside`, at frames that
+    these call: its globals in our modules would keep the script's `__main__` alive at exit."""
+    frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
+    if not hasattr(frames, "set_code_exec_strategy"):  # an older torch
+        return
+    skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT  # noqa: SLF001
+    strategy = frames._FrameExecStrategy(skip, skip if inside else default)  # noqa: SLF001
+    for function in functions:
+        frames.set_code_exec_strategy(function.__code__, strategy)
 
 
 def _is_script(module: Any) -> bool:
@@ -361,6 +374,8 @@ class ScriptModules:
             if self._armed:
                 self._arm_ways(type(new))
 
+        not_compiled(__init__)
+        not_compiled(ScriptModules._look, _is_compilers, _is_graph, inside=True)
         base.__init__ = __init__
         if self._new:
             self._arm()
@@ -400,6 +415,7 @@ class ScriptModules:
                 self._look(sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
             return original(called, *args, **kwargs)
 
+        not_compiled(__call__)
         with self._arming:
             self._armed = True
             self._base.__call__ = __call__
@@ -432,6 +448,7 @@ class ScriptModules:
                 return hooked(*args, **kwargs)  # `way` may be kept: `decode = vae.decode`
             return original(called, *args, **kwargs)
 
+        not_compiled(way)
         setattr(way, DETOUR, original)
         return way
 

@@ -136,9 +136,9 @@ def nothing() -> None:
 @dataclass(slots=True, eq=False)
 class PipelineCall:
     """One call of the pipeline; `number` is that of `events.Call`. `outer` is the pipeline call
-    around it, `inner` are those inside it; times are -1 until reached. `settings` are the numbers
-    and switches it was given, `submodules` the settings of its submodules when it started,
-    `generation` what it made."""
+    around it, `inner` are those inside it; times are -1 until reached, also the start of a
+    generator or coroutine. `settings` are the numbers and switches it was given, `submodules` the
+    settings of its submodules when it started, `generation` what it made."""
 
     name: str
     start_ns: int
@@ -159,6 +159,7 @@ class PipelineCall:
     before_end: Callable[[], object] = nothing  # collects what can only be known when it has ended
     is_run: bool = False  # its only stage is `run`
     returned: bool = False  # to its caller: it does not change any more
+    suspended: bool = False  # a generator or coroutine whose caller runs now
 
     def begin_call(self, stage: str, start_ns: int) -> None:
         """Record that a submodule call of `stage` starts."""

@@ -116,10 +116,12 @@ class OperatorSource(Protocol):
     """Traces the operators of one submodule."""
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """Handle the start of a call of the pipeline on this thread."""
+        """Handle the start of a call of the pipeline on this thread, or of a part of one that is a
+        generator or coroutine."""
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """Handle the end of a pipeline call, also of one that failed."""
+        """Handle the end of a pipeline call, also of one that failed, or of a part of one
+        (`pipeline.suspended`)."""
 
     def before(self, invocation: Invocation) -> None:
         """Prepare for a run of the submodule on this thread; `invocation.recorded` is False in
@@ -189,13 +191,14 @@ class SelectedCalls:
         self._chosen: dict[Invocation, bool] = {}  # recorded ones, in order: traced or not
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """Start the ordinals of its calls at 0."""
-        self._progress[pipeline] = _Progress()
+        """Start the ordinals of its calls at 0, unless a part of it has run."""
+        self._progress.setdefault(pipeline, _Progress())
         self._source.begin_pipeline(pipeline)
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """Drop the ordinals of its calls."""
-        self._progress.pop(pipeline, None)
+        """Drop the ordinals of its calls, unless further parts of it follow."""
+        if not pipeline.suspended:
+            self._progress.pop(pipeline, None)
         self._source.end_pipeline(pipeline)
 
     def before(self, invocation: Invocation) -> None:

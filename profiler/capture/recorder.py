@@ -446,7 +446,7 @@ class Recorder:
 
     def settle(self) -> None:
         """Handle that the sources of a pipeline call know of its end, too."""
-        if self.on_pipeline_end is not None and not self._open:
+        if self.on_pipeline_end is not None and self.at_rest():
             self.on_pipeline_end()
 
     def converted(self) -> None:
@@ -456,7 +456,21 @@ class Recorder:
 
     def at_rest(self) -> bool:
         """Whether no recorded pipeline call is running."""
-        return not self._open
+        return all(pipeline.suspended for pipeline in list(self._open))
+
+    def withdraw(self, pipeline: PipelineCall) -> None:
+        """Forget a started pipeline call: it is a generator or coroutine that never runs."""
+        with suppress(ValueError):
+            self._open.remove(pipeline)
+
+    def has_work(self, pipeline: PipelineCall) -> bool:
+        """Whether something of a running pipeline call has been recorded."""
+        for call in reversed(list(self.invocations)):
+            if call.pipeline is pipeline:
+                return True
+            if call.start_ns < pipeline.start_ns:
+                break
+        return pipeline.encode_end_ns >= 0 or bool(pipeline.inner or pipeline.step_ends_ns)
 
     @property
     def running(self) -> bool:
@@ -467,7 +481,8 @@ class Recorder:
     def end_open_pipelines(self) -> None:
         """End the pipeline calls that are still running, as unfinished, when the run is closed."""
         for pipeline in list(self._open):
-            self.end_pipeline(pipeline, failed=True)
+            if pipeline.start_ns >= 0:
+                self.end_pipeline(pipeline, failed=True)
 
     def begin_call(self, invocation: Invocation) -> None:
         """Start the invocation now: sets its `start_ns`."""

@@ -6,10 +6,11 @@ of a hook is recorded as lost data, and the user's call continues.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.capture.backend import backend_of, open_source
-from profiler.capture.calls import PipelineCall, Scope, enter
+from profiler.capture.calls import PipelineCall, Scope, enter, scope
 from profiler.capture.operator_source import OperatorSource, SourceRequest
 from profiler.capture.patching import Around, Wraps, weakly
 from profiler.capture.pipelines.call_hooks import (
@@ -133,6 +134,7 @@ class PipelineHooks:
         self._outside: list[_Outside] = []
         self._entering = threading.Lock()
         self._here = threading.local()  # `outside`: the one of this thread
+        self._continued: weakref.WeakSet[_Continued] = weakref.WeakSet()
         self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
         together = isinstance(pipeline, Together)
         self._pieces = PieceCoverage(recorder, self._owners) if together else None
@@ -155,6 +157,8 @@ class PipelineHooks:
         """Remove all hooks; again without effect."""
         self.detached = True
         self._measure_pieces(PieceCoverage.end)
+        for continued in list(self._continued):
+            self.recorder.attempt(self._name, continued.give_up)
         for outside in self._outside:
             self.recorder.attempt(self._name, outside.labels.stages.finish)
         with self._lock:
@@ -304,7 +308,7 @@ class PipelineHooks:
         sources = attempt(self._name, self._sources) or []
         measured = [attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))]
         settings = attempt(self._name, self._settings) or {}
-        pipeline, failed, result = None, True, None
+        pipeline, failed, result, continued = None, True, None, None
         try:
             pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
             if pipeline is not None and entered_ns is not None:
@@ -314,14 +318,35 @@ class PipelineHooks:
                 attempt(self._name, source.begin_pipeline, pipeline)
             result = original(*args, **kwargs)
             failed = False
+            if pipeline is not None and _runs_in_parts(result):
+                continued = _Continued(self, pipeline, sources, measured)
+                self._continued.add(continued)
+                return continued.around(result)
             return result
         finally:
-            try:
-                self._end_pipeline(before, pipeline, sources, measured, failed)
-            except BaseException:  # the script was interrupted: once more, to the end
-                self._end_pipeline(before, pipeline, sources, measured, failed)
-                raise
-            attempt(self._name, self._returned, pipeline, result)
+            if continued is not None:
+                attempt(self._name, continued.suspend, before)
+                enter(before)
+            else:
+                self.over(before, pipeline, sources, measured, failed=failed, result=result)
+
+    def over(
+        self,
+        before: Scope,
+        pipeline: PipelineCall | None,
+        sources: list[OperatorSource],
+        measured: list[Wraps | None],
+        *,
+        failed: bool,
+        result: Any,
+    ) -> None:
+        """Handle that a pipeline call is over, with its result."""
+        try:
+            self._end_pipeline(before, pipeline, sources, measured, failed)
+        except BaseException:  # the script was interrupted: once more, to the end
+            self._end_pipeline(before, pipeline, sources, measured, failed)
+            raise
+        self.recorder.attempt(self._name, self._returned, pipeline, result)
 
     def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
         """Record a submodule that calls itself in a loop: its calls are passes, without a prompt
@@ -429,6 +454,190 @@ class PipelineHooks:
         hook = CallHook(self, entry, weakly(owner), names)
         wraps.on_undo(hook.close)
         backend.hook_calls(wraps, owner, entry.method, hook)
+
+
+# --- Pipeline calls that return a generator, coroutine or async generator: they last until that
+# is over, and the caller gets one of the same type. While it pauses, its caller has the thread, so
+# the scope is the caller's, and no session of a source runs.
+
+
+def _runs_in_parts(result: Any) -> bool:
+    """Whether the work of a pipeline call is in its result, which runs later."""
+    if inspect.isgenerator(result):
+        return not inspect.isawaitable(result)  # by `types.coroutine`
+    return inspect.iscoroutine(result) or inspect.isasyncgen(result)
+
+
+class _Continued:
+    """A pipeline call whose work goes on, in parts, after the pipeline's method has returned."""
+
+    def __init__(
+        self,
+        hooks: PipelineHooks,
+        pipeline: PipelineCall,
+        sources: list[OperatorSource],
+        measured: list[Wraps | None],
+    ) -> None:
+        self._hooks, self._name = hooks, pipeline.name
+        self._pipeline, self._sources, self._measured = pipeline, sources, measured
+        self._scope = scope()
+        self._over = False
+
+    def around(self, result: Any) -> Any:
+        """Return a generator, coroutine or async generator that runs `result`."""
+        if not self._hooks.recorder.has_work(self._pipeline):
+            self._pipeline.start_ns = -1  # until its first part
+        made: Any
+        if inspect.isgenerator(result):
+            made = _generator(_Parts(self, result))
+        elif inspect.iscoroutine(result):
+            made = _coroutine(_Parts(self, result))
+        else:
+            made = _async_generator(self, result)
+        made.__name__, made.__qualname__ = result.__name__, result.__qualname__
+        return made
+
+    def run(
+        self, part: Callable[..., Any], *given: Any, ends_by: type[Exception] | None = None
+    ) -> Any:
+        """Run a part of the work. The last one returns by the exception `ends_by`; None: this is
+        the last one."""
+        if self._over:
+            return part(*given)
+        before = live_scope()
+        if self._pipeline.end_ns >= 0 or self._hooks.detached:  # the run was closed meanwhile
+            self._end(before, failed=True)
+            return part(*given)
+        self._hooks.recorder.attempt(self._name, self._resume)
+        pauses, failed, value = False, True, None
+        try:
+            result = part(*given)
+            pauses = ends_by is not None
+        except (StopIteration, StopAsyncIteration) as ended:
+            pauses = ends_by is StopAsyncIteration and isinstance(ended, StopIteration)  # a `yield`
+            failed, value = False, getattr(ended, "value", None)
+            raise
+        finally:
+            if pauses:
+                self._hooks.recorder.attempt(self._name, self.suspend, before)
+                enter(before)
+            else:
+                self._end(before, failed=failed, value=value)
+        return result
+
+    def _end(self, before: Scope, *, failed: bool, value: Any = None) -> None:
+        self._over = True
+        of = (before, self._pipeline, self._sources, self._measured)
+        self._hooks.over(*of, failed=failed, result=value)
+
+    def give_up(self) -> None:
+        """End the pipeline call if its work pauses now: later parts are not recorded."""
+        if self._pipeline.start_ns < 0:
+            self._withdraw()
+        elif self._pipeline.suspended and not self._over:
+            self._end(live_scope(), failed=True)
+
+    def _withdraw(self) -> None:
+        self._over = True
+        self._hooks.recorder.withdraw(self._pipeline)
+        for wraps in self._measured:
+            if wraps is not None:
+                wraps.undo()
+
+    def __del__(self) -> None:
+        if self._pipeline.start_ns < 0:  # the caller has let it go unused
+            self._withdraw()
+
+    def suspend(self, before: Scope) -> None:
+        """Handle that the work pauses: the caller continues in the scope `before`."""
+        pipeline, recorder = self._pipeline, self._hooks.recorder
+        begin_ns, self._scope = recorder.clock.now_ns(), scope()
+        pipeline.suspended = True
+        for source in self._sources:
+            recorder.attempt(self._name, source.end_pipeline, pipeline)
+        pipeline.hooks_ns += recorder.clock.now_ns() - begin_ns
+        enter(before)
+        recorder.settle()
+
+    def _resume(self) -> None:
+        pipeline, recorder = self._pipeline, self._hooks.recorder
+        begin_ns = recorder.clock.now_ns()
+        if pipeline.start_ns < 0:
+            pipeline.start_ns = begin_ns
+        pipeline.suspended = False
+        enter(self._scope)
+        for source in self._sources:
+            recorder.attempt(self._name, source.begin_pipeline, pipeline)
+        pipeline.hooks_ns += recorder.clock.now_ns() - begin_ns
+
+
+class _Parts:
+    """Runs `inner`, a generator, coroutine or part of an async generator, as parts of a pipeline
+    call. `begun`: some of it has run before."""
+
+    def __init__(
+        self,
+        continued: _Continued,
+        inner: Any,
+        ends_by: type[Exception] = StopIteration,
+        *,
+        begun: bool = False,
+    ) -> None:
+        self._continued, self._inner, self._ends_by = continued, inner, ends_by
+        self._begun = begun
+
+    def __await__(self) -> _Parts:
+        return self
+
+    def __iter__(self) -> _Parts:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        return self._run(self._inner.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._run(self._inner.throw, *error)
+
+    def close(self) -> None:
+        self._begun = True
+        self._continued.run(self._inner.close)
+
+    def _run(self, part: Callable[..., Any], *given: Any) -> Any:
+        self._begun = True
+        return self._continued.run(part, *given, ends_by=self._ends_by)
+
+    def __del__(self) -> None:
+        if not self._begun:
+            self._inner.close()  # of two coroutines that nobody awaits, Python names one
+
+
+def _generator(parts: _Parts) -> Generator[Any, Any, Any]:
+    return (yield from parts)
+
+
+async def _coroutine(parts: Awaitable[Any]) -> Any:
+    return await parts
+
+
+async def _async_generator(continued: _Continued, inner: Any) -> AsyncGenerator[Any, Any]:
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)  # the event loop closes the outer one, which closes this one
+    try:
+        resumed = inner.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    while True:
+        try:
+            value = await _Parts(continued, resumed, StopAsyncIteration, begun=True)
+        except StopAsyncIteration:
+            return
+        try:
+            resumed = inner.asend((yield value))
+        except BaseException as error:  # noqa: BLE001 - the inner one decides what becomes of it
+            resumed = inner.athrow(error)
 
 
 def _under_variables(objects: list[Any]) -> Mapping[str, Any]:

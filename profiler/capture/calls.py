@@ -285,16 +285,16 @@ class Skipped:
 class Invocation:
     """One submodule invocation, from its start on.
 
-    `index` is set when it returns, -1 before. `failed`: it ended with an exception. `recorded` is
-    False in warm-up, which is in no table. `pipeline` is its pipeline call, None outside;
-    `last_step` the last step of the scheduler's schedule, -1 if unknown. `left_out`: its operators
-    are not traced, though those of other calls are. `awaits_operators`: a source should trace it;
-    `drop_noted`: a drop says why it has no operators. `provisional`: its stage may change until
-    `Recorder.place_call`. `beyond_size`: its operators are not traced because of the run's size.
-    `skipped` is what a step cache did in it. `hooks_ns` is time in our own code around a call
-    outside pipeline calls; inside, the pipeline call has it. `branch_guessed`: its branch is a
-    guess; `branch_open`: a later step may settle it. `device_lag_ns` and `device_duration_ns` are
-    those of `Call`; `noting`: they are not known yet.
+    `index` is set when it returns, -1 before. `failed`: it ended with an exception, which `error`
+    stands for (`error_mark`), 0 if unknown. `recorded` is False in warm-up, which is in no table.
+    `pipeline` is its pipeline call, None outside; `last_step` the last step of the scheduler's
+    schedule, -1 if unknown. `left_out`: its operators are not traced, though those of other calls
+    are. `awaits_operators`: a source should trace it; `drop_noted`: a drop says why it has no
+    operators. `provisional`: its stage may change until `Recorder.place_call`. `beyond_size`: its
+    operators are not traced because of the run's size. `skipped` is what a step cache did in it.
+    `hooks_ns` is time in our own code around a call outside pipeline calls; inside, the pipeline
+    call has it. `branch_guessed`: its branch is a guess; `branch_open`: a later step may settle it.
+    `device_lag_ns` and `device_duration_ns` are those of `Call`; `noting`: they are not known yet.
     """
 
     submodule: str
@@ -308,6 +308,7 @@ class Invocation:
     ops_traced: bool = False
     recorded: bool = True
     failed: bool = False
+    error: int = 0
     index: int = -1
     pipeline: PipelineCall | None = None
     last_step: int = NO_STEP
@@ -343,6 +344,19 @@ class Invocation:
             device_lag_ns=self.device_lag_ns,
             device_duration_ns=self.device_duration_ns,
         )
+
+
+def error_mark(error: BaseException | None) -> int:
+    """A number that stands for an exception without keeping it alive, 0 for none. Its address alone
+    may be that of a later one."""
+    if error is None:
+        return 0
+    try:
+        text = str(error)
+    except Exception as failed:  # noqa: BLE001 - it is the script's
+        let_pass(failed)
+        text = ""
+    return hash((id(error), type(error).__name__, text))
 
 
 @dataclass(slots=True)

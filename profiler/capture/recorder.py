@@ -7,6 +7,7 @@ and end, and the result becomes a bundle later. Coverage counts work outside cap
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator
@@ -23,6 +24,7 @@ from profiler.capture.calls import (
     OwnWork,
     PipelineCall,
     Place,
+    error_mark,
     nothing,
     number_of,
     scope,
@@ -502,6 +504,7 @@ class Recorder:
         end_ns = self.clock.now_ns() if end_ns is None else end_ns
         invocation.failed = failed
         if failed:
+            invocation.error = error_mark(sys.exc_info()[1])
             return
         invocation.end_ns = end_ns
         if invocation.pipeline is not None and not invocation.provisional:

@@ -35,7 +35,7 @@ from profiler.capture.backend import (
     backends,
     device_facts,
 )
-from profiler.capture.calls import Invocation, PipelineCall
+from profiler.capture.calls import Invocation, PipelineCall, error_mark
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.overhead import CallCost, measured_costs
 from profiler.capture.pipelines.discovery import Together
@@ -309,14 +309,31 @@ def _not_returned(recorder: Recorder, failure: str) -> Iterator[Drop]:
     """Drops for calls that had not returned when the run ended. One whose exception the script
     caught, such as a run that the runtime refuses, lacks nothing."""
     found: Counter[tuple[str, Note]] = Counter()
+    ended_by = {*map(error_mark, _ending_errors())} if failure else set()
+    latest = {call.error: call for call in recorder.invocations if call.failed}
     for call in recorder.invocations:
-        if call.index < 0 and (failure or not call.failed):
+        if call.index >= 0:
+            continue
+        ends = call.error in ended_by and latest[call.error] is call  # earlier ones had its address
+        if not call.failed or ends or (failure and not call.error):
             detail = Note.of(DropReason.CALL_NOT_RETURNED)
             if call.stage == "denoise":
                 detail = Note.of(DropReason.STEP_NOT_RETURNED, step=call.step)
             found[call.submodule, detail] += 1
     for (submodule, detail), count in found.items():
         yield Drop(DropKind.UNTRACED_CALL, submodule, count, "calls", detail)
+
+
+def _ending_errors() -> list[BaseException]:
+    """The exception that ends the run, and those that led to it."""
+    found: list[BaseException] = []
+    left = [sys.exc_info()[1] or getattr(sys, "last_value", None)]
+    while left:
+        error = left.pop()
+        if isinstance(error, BaseException) and not any(error is one for one in found):
+            found.append(error)
+            left += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+    return found
 
 
 def _guessed(recorder: Recorder) -> Iterator[Drop]:

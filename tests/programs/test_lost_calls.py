@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.switched_on import drops, labels
+from tests.capture.switched_on import CALLS_ONLY, drops, labels, whole
 
 HERE = Path(__file__).parent
 
@@ -33,3 +33,20 @@ def test_a_run_that_is_refused(scripts, ops):
     assert (ours.code, ours.out) == (0, plain.out)
     assert len(labels(ours.bundle)) == 2
     assert drops(ours.bundle) == []
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("ends_by", "lost"), [("another", []), ("its own", ["untraced_call"])])
+def test_a_run_that_ends_by_an_exception(scripts, ends_by, lost):
+    """Of the calls that failed, only the one whose exception ended the run is a drop, also if that
+    exception was raised from it."""
+    pytest.importorskip("torch", reason="needs the torch extra")
+    program = (HERE / "caught_errors.py").read_text(encoding="utf-8")
+    ended = scripts.run(program, ends_by, **CALLS_ONLY)
+    assert (ended.code, ended.out) == (1, "RuntimeError\nRuntimeError\n")
+    assert len(labels(ended.bundle)) == 2
+    found = whole(ended.bundle).info.drops
+    assert [(drop.kind, drop.count) for drop in found] == [
+        *((kind, 1) for kind in lost),
+        ("aborted_run", 1),
+    ]

@@ -106,7 +106,7 @@ what, classes = sys.argv[1], {"generators": Stream, "coroutines": Served, "feeds
 pipe = classes[what](Net(), DDIMScheduler(clip_sample=False))
 if what == "generators":
     generators(pipe)
-    left = pipe(3)
+    left, unused = pipe(3), pipe(3)
     next(left)
 else:
     asyncio.run({"coroutines": coroutines, "feeds": feeds}[what](pipe))

@@ -171,6 +171,8 @@ class PipelineHooks:
         """Remove all hooks in a forked child, where no thread of the parent holds a lock."""
         self._lock = threading.RLock()
         self._coverage.abandon()
+        for continued in list(self._continued):
+            continued.withdraw()
         self.detach()
 
     def covers(self, owner: Any) -> bool:
@@ -518,7 +520,9 @@ class _Continued:
             failed, value = False, getattr(ended, "value", None)
             raise
         finally:
-            if pauses:
+            if self._over:  # in a forked child
+                enter(before)
+            elif pauses:
                 self._hooks.recorder.attempt(self._name, self.suspend, before)
                 enter(before)
             else:
@@ -533,11 +537,12 @@ class _Continued:
     def give_up(self) -> None:
         """End the pipeline call if its work pauses now: later parts are not recorded."""
         if self._pipeline.start_ns < 0:
-            self._withdraw()
+            self.withdraw()
         elif self._pipeline.suspended and not self._over:
             self._end(live_scope(), failed=True)
 
-    def _withdraw(self) -> None:
+    def withdraw(self) -> None:
+        """Record no more of it, and not even its end."""
         self._over = True
         self._hooks.recorder.withdraw(self._pipeline)
         for wraps in self._measured:
@@ -545,8 +550,8 @@ class _Continued:
                 wraps.undo()
 
     def __del__(self) -> None:
-        if self._pipeline.start_ns < 0:  # the caller has let it go unused
-            self._withdraw()
+        if self._pipeline.start_ns < 0 and not self._over:  # the caller has let it go unused
+            self.withdraw()
 
     def suspend(self, before: Scope) -> None:
         """Handle that the work pauses: the caller continues in the scope `before`."""

@@ -326,23 +326,28 @@ class PipelineHooks:
                 return continued.around(result)
             return result
         finally:
-            if continued is not None:
-                attempt(self._name, continued.suspend, before)
-                enter(before)
-            else:
-                self.over(before, pipeline, sources, measured, failed=failed, result=result)
+            try:
+                if continued is not None:
+                    attempt(self._name, continued.suspend, before)
+                else:
+                    self._end_pipeline(before, pipeline, sources, measured, failed)
+            except BaseException:  # the script was interrupted: once more, to the end
+                self._end_pipeline(before, pipeline, sources, measured, failed)
+                raise
+            if continued is None:
+                attempt(self._name, self._returned, pipeline, result)
 
     def over(
         self,
         before: Scope,
-        pipeline: PipelineCall | None,
+        pipeline: PipelineCall,
         sources: list[OperatorSource],
         measured: list[Wraps | None],
         *,
         failed: bool,
         result: Any,
     ) -> None:
-        """Handle that a pipeline call is over, with its result."""
+        """Handle that a pipeline call that ran in parts is over, with its result."""
         try:
             self._end_pipeline(before, pipeline, sources, measured, failed)
         except BaseException:  # the script was interrupted: once more, to the end
@@ -524,7 +529,6 @@ class _Continued:
                 enter(before)
             elif pauses:
                 self._hooks.recorder.attempt(self._name, self.suspend, before)
-                enter(before)
             else:
                 self._end(before, failed=failed, value=value)
         return result
@@ -558,10 +562,12 @@ class _Continued:
         pipeline, recorder = self._pipeline, self._hooks.recorder
         begin_ns, self._scope = recorder.clock.now_ns(), scope()
         pipeline.suspended = True
-        for source in self._sources:
-            recorder.attempt(self._name, source.end_pipeline, pipeline)
-        pipeline.hooks_ns += recorder.clock.now_ns() - begin_ns
-        enter(before)
+        try:
+            for source in self._sources:
+                recorder.attempt(self._name, source.end_pipeline, pipeline)
+            pipeline.hooks_ns += recorder.clock.now_ns() - begin_ns
+        finally:
+            enter(before)
         recorder.settle()
 
     def _resume(self) -> None:

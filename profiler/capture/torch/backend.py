@@ -27,7 +27,6 @@ from profiler.capture.backend import (
     device_name,
     notice,
 )
-from profiler.capture.calls import scope
 from profiler.capture.imports import (
     collection_waits,
     import_ahead,
@@ -488,6 +487,8 @@ class ScriptModules:
         the look of another; False also if that one takes too long."""
         if self._lock.acquire(blocking=False):
             return True
+        from profiler.capture.calls import scope
+
         if scope().call is not None or self._too_long:
             return False
         self._too_long = not self._lock.acquire(timeout=_PATIENCE_S)

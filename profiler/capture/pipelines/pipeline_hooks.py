@@ -515,9 +515,9 @@ class _Continued:
         if self._pipeline.end_ns >= 0 or self._hooks.detached:  # the run was closed meanwhile
             self._end(before, failed=True)
             return part(*given)
-        self._hooks.recorder.attempt(self._name, self._resume)
         pauses, failed, value = False, True, None
         try:
+            self._hooks.recorder.attempt(self._name, self._resume)
             result = part(*given)
             pauses = ends_by is not None
         except (StopIteration, StopAsyncIteration) as ended:
@@ -534,7 +534,7 @@ class _Continued:
         return result
 
     def _end(self, before: Scope, *, failed: bool, value: Any = None) -> None:
-        self._over = True
+        self._over, self._pipeline.suspended = True, False
         of = (before, self._pipeline, self._sources, self._measured)
         self._hooks.over(*of, failed=failed, result=value)
 

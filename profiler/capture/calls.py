@@ -295,6 +295,7 @@ class Invocation:
     `hooks_ns` is time in our own code around a call outside pipeline calls; inside, the pipeline
     call has it. `branch_guessed`: its branch is a guess; `branch_open`: a later step may settle it.
     `device_lag_ns` and `device_duration_ns` are those of `Call`; `noting`: they are not known yet.
+    `on_new_session`: a session took longer for it because it was new.
     """
 
     submodule: str
@@ -325,6 +326,7 @@ class Invocation:
     noting: bool = False
     branch_guessed: bool = False
     branch_open: bool = False
+    on_new_session: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as a `Call` of the bundle."""

@@ -47,11 +47,13 @@ class OperatorTrace:
 @dataclass(frozen=True, slots=True)
 class TimedCall:
     """A recorded call of a submodule with traced and untraced calls: its duration, whether its
-    operators were recorded, and its inputs by name as "dtype[d0,d1,…]"."""
+    operators were recorded, its inputs by name as "dtype[d0,d1,…]", and whether its session was
+    new, which takes longer."""
 
     duration_ns: int
     traced: bool
     input_shapes: Mapping[str, str]
+    on_new_session: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ def _timed(calls: Sequence[Invocation]) -> tuple[TimedCall, ...]:
     for call in calls:
         on_device = least.get(_shapes(call), 0) if call.ops_traced else call.device_duration_ns
         took = max(call.end_ns - call.start_ns, on_device)
-        timed.append(TimedCall(took, call.ops_traced, call.input_shapes))
+        timed.append(TimedCall(took, call.ops_traced, call.input_shapes, call.on_new_session))
     return tuple(timed)
 
 

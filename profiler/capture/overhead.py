@@ -109,10 +109,17 @@ def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
 
 
 def _comparable(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
-    """Durations in ns of the comparable untraced and traced calls."""
+    """Durations in ns of the comparable untraced and traced calls. A second call on a new session
+    takes longer, too, and `NewSessions` has that: it is left out if enough others are there."""
     steady = _without_first(calls)
+    settled = _of_equal_shapes(call for call in steady if not call.on_new_session)
+    return settled if min(map(len, settled)) >= _FEWEST else _of_equal_shapes(steady)
+
+
+def _of_equal_shapes(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
+    """Durations of the untraced and traced calls with the shapes that have most of both."""
     by_shapes: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]] = {}
-    for call in steady:
+    for call in calls:
         shapes = tuple(sorted(call.input_shapes.items()))
         by_shapes.setdefault(shapes, ([], []))[call.traced].append(call.duration_ns)
     return max(by_shapes.values(), key=lambda kinds: min(map(len, kinds)), default=([], []))
@@ -279,12 +286,14 @@ def _untraced_bounds(
 
     The upper bound of the cost is known relative to the program's own work: if an event costs twice
     as much, that work is slower, too. So it is taken as a proportion of the untraced time, which
-    keeps the result positive.
+    keeps the result positive. Cost and noise are independent: the square root of the sum of the
+    squares of both deviations is the deviation of both together.
     """
     least, most = min(bounds[0], cost_ns), max(bounds[1], cost_ns)
-    without_hooks = untraced_ns + cost_ns
-    low = without_hooks / (1 + most / untraced_ns)
-    return low / (1 + noise), (without_hooks - least) * (1 + noise)
+    shorter = (most - cost_ns) / (untraced_ns + cost_ns)
+    longer = (cost_ns - least) / untraced_ns
+    low_ns = untraced_ns / (1 + math.hypot(shorter, noise))
+    return low_ns, untraced_ns * (1 + math.hypot(longer, noise))
 
 
 def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:

@@ -49,6 +49,14 @@ def calls(traced, untraced, **shapes):
     ]
 
 
+def test_calls_on_a_new_session_cost_nothing_twice():
+    """A session's second call is slow, too, and counted as that of a new session: it is not among
+    the traced calls that are compared."""
+    known = calls([900, 120, 121, 119], [99, 100, 101, 100])
+    second = TimedCall(600, traced=True, input_shapes={}, on_new_session=True)
+    assert call_cost([*known, second]) == call_cost(known)
+
+
 def test_difference_of_medians():
     """The first of either kind stands apart; the cost is the difference of the others' medians,
     the factor their ratio, and both lie in their intervals."""
@@ -331,8 +339,8 @@ def test_an_estimate_of_one_pair_has_an_interval(monkeypatch):
     monkeypatch.setattr(overhead, "event_cost", told({"onnxruntime": EventCost(20)}))
     found = tracing_cost([("encoder", source(events=10))], {}, 0, 4_000, noise_ns=100)
     assert found.untraced_ns == 3_800
-    assert found.untraced_low_ns == round(4_000 / (1 + 800 / 3_800) / (1 + 100 / 4_000))
-    assert found.untraced_high_ns == 4_000 + 100
+    assert found.untraced_low_ns == round(3_800 / (1 + math.hypot(600 / 4_000, 100 / 4_000)))
+    assert found.untraced_high_ns == round(3_800 * (1 + math.hypot(200 / 3_800, 100 / 4_000)))
 
 
 @pytest.mark.parametrize("events", [0, 1, 50, 99])

@@ -86,6 +86,7 @@ class FirstCalls:
             if len(later) < _MOST:
                 later.append(duration_ns)
         elif invocation.recorded:
+            invocation.on_new_session = True
             self._firsts.append(_First(shapes, duration_ns, warm))
         self._ours_ran += 1
 
@@ -93,6 +94,7 @@ class FirstCalls:
         """Add a starting untraced call on the own session, which is compared at the end."""
         if self._own_ran < _NEW + _MOST:
             warm = self._own_ran + self._ours_ran >= _NEW
+            invocation.on_new_session = self._own_ran < _NEW and not self._warm
             self._own_calls.append((invocation, warm and not self._warm))
         self._own_ran += 1
 

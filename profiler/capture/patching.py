@@ -55,7 +55,8 @@ class ClassPatches:
 
 
 WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we created
-DETOUR = "_profile_sd3_original"  # what a function that replaces a class's method for a time calls
+DETOUR = "_profile_sd3_original"  # of a function that replaces a class's method for a time: its id
+# (functools.wraps copies attributes to the user's functions), and the function that it calls
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -233,8 +234,9 @@ class Wraps:
 
 def _without_detour(method: Any) -> Any:
     """The method itself, if its class has a detour in its place for now."""
-    original = getattr(getattr(method, "__func__", None), DETOUR, None)
-    return method if original is None else MethodType(original, method.__self__)
+    function = getattr(method, "__func__", None)
+    mark: Any = getattr(function, DETOUR, (None, None))
+    return MethodType(mark[1], method.__self__) if mark[0] == id(function) else method
 
 
 def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:

@@ -64,6 +64,44 @@ def test_one_line_loops_of_requests(scripts):
     assert {(one.steps, one.denoiser_passes) for one in made} == {(3, 1), (3, 2)}
 
 
+def test_a_scheduler_whose_index_is_set_before_its_first_step(scripts):
+    """`scale_model_input` of Euler's scheduler sets the index: no step is missed, though the text
+    is encoded and a scheduler discovered first."""
+    ours = scripts.run(
+        """
+        import torch
+        from diffusers import EulerDiscreteScheduler
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 4)
+
+            def forward(self, x):
+                return self.b(self.a(x))
+
+
+        text, model = Net(), Net()
+        scheduler = EulerDiscreteScheduler()
+        scheduler.set_timesteps(4)
+        with torch.no_grad():
+            for _ in range(2):
+                x = text(torch.ones(1, 4))
+                scheduler.set_timesteps(4)
+                for t in scheduler.timesteps:
+                    predicted = model(scheduler.scale_model_input(x, t))
+                    x = scheduler.step(predicted, t, x).prev_sample
+        """,
+        **CALLS_ONLY,
+    )
+    assert ours.code == 0, ours.err
+    request = [("text", "encode", -1), *(("model", "denoise", step) for step in range(4))]
+    found = [(name, stage, step) for name, stage, _, step in labels(ours.bundle)]
+    assert found == [*request, *request]
+
+
 def test_loops_in_threads(scripts):
     """Loops that take turns have steps of their own. A thread without a scheduler works for the
     loop of another."""

@@ -57,6 +57,53 @@ def test_the_first_call_of_a_script(scripts, first):
     assert "coverage" not in json.loads((ours.bundle / MANIFEST_NAME).read_text())
 
 
+def test_methods_that_the_script_replaces(scripts):
+    """Replaced between making a model and its first call, of a class with `functools.wraps` or by
+    torch, or of an instance: the script's functions run, and once."""
+    program = """
+        import functools
+
+        import torch
+
+
+        class Vae(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(2, 2)
+
+            def decode(self, z):
+                return self.linear(z).sum()
+
+
+        class Frozen(Vae):
+            def decode(self, z):
+                return super().decode(z)
+
+
+        torch.manual_seed(0)
+        vae, frozen, own = Vae(), Frozen(), Vae()
+        original = Vae.decode
+
+
+        @functools.wraps(original)
+        def decode(self, z):
+            return original(self, z) + 100
+
+
+        Vae.decode = decode
+        Frozen.decode = torch.no_grad()(Frozen.decode)
+        plain = own.decode
+        own.decode = lambda z: plain(z * 2) + 1
+        for model in (vae, frozen, own):
+            for _ in range(2):
+                made = model.decode(torch.ones(2))
+                print(made.requires_grad, made.item())
+        """
+    plain = scripts.run(program, RBLN_PROFILER=None)
+    ours = scripts.run(program, **CALLS_ONLY)
+    assert (ours.code, ours.out) == (0, plain.out), ours.err
+
+
 def test_a_compiled_way(scripts):
     """A method that the script compiles whole before its first call is compiled whole."""
     ours = scripts.run(

@@ -132,7 +132,7 @@ class PipelineHooks:
         self._denoisers: set[str] = set()  # submodules that were called in a loop
         self._last_settings: dict[str, SubmoduleSettings] = {}
         self._outside: list[_Outside] = []
-        self._entering = threading.Lock()
+        self._entering = threading.RLock()  # a collected generator may end its call within
         self._here = threading.local()  # `outside`: the one of this thread
         self._continued: weakref.WeakSet[_Continued] = weakref.WeakSet()
         self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
@@ -320,7 +320,7 @@ class PipelineHooks:
                 attempt(self._name, source.begin_pipeline, pipeline)
             result = original(*args, **kwargs)
             failed = False
-            if pipeline is not None and _runs_in_parts(result):
+            if pipeline is not None and _runs_in_parts(result) and sys.getrefcount(result) <= 2:
                 continued = _Continued(self, pipeline, sources, measured)
                 self._continued.add(continued)
                 return continued.around(result)
@@ -525,6 +525,7 @@ class _Continued:
             failed, value = False, getattr(ended, "value", None)
             raise
         finally:
+            del part, given  # else a traceback keeps what the work holds, in a cycle
             if self._over:  # in a forked child
                 enter(before)
             elif pauses:
@@ -542,20 +543,22 @@ class _Continued:
         """End the pipeline call if its work pauses now: later parts are not recorded."""
         if self._pipeline.start_ns < 0:
             self.withdraw()
+            for source in self._sources:
+                self._hooks.recorder.attempt(self._name, source.end_pipeline, self._pipeline)
         elif self._pipeline.suspended and not self._over:
             self._end(live_scope(), failed=True)
 
     def withdraw(self) -> None:
         """Record no more of it, and not even its end."""
-        self._over = True
+        self._over, self._pipeline.suspended = True, False
         self._hooks.recorder.withdraw(self._pipeline)
         for wraps in self._measured:
             if wraps is not None:
                 wraps.undo()
 
     def __del__(self) -> None:
-        if self._pipeline.start_ns < 0 and not self._over:  # the caller has let it go unused
-            self.withdraw()
+        if not self._over:  # the caller has let it go
+            self._hooks.recorder.attempt(self._name, self.give_up)
 
     def suspend(self, before: Scope) -> None:
         """Handle that the work pauses: the caller continues in the scope `before`."""
@@ -610,15 +613,24 @@ class _Parts:
         return self._run(self._inner.send, value)
 
     def throw(self, *error: Any) -> Any:
-        return self._run(self._inner.throw, *error)
+        try:
+            return self._run(self._inner.throw, *error)
+        finally:
+            del error  # its traceback has this frame
 
-    def close(self) -> None:
+    def close(self) -> Any:
         self._begun = True
-        self._continued.run(self._inner.close)
+        return self._continued.run(self._inner.close)
 
     def _run(self, part: Callable[..., Any], *given: Any) -> Any:
         self._begun = True
-        return self._continued.run(part, *given, ends_by=self._ends_by)
+        try:
+            return self._continued.run(part, *given, ends_by=self._ends_by)
+        except BaseException:
+            self._inner = None  # over; a traceback would keep what it holds
+            raise
+        finally:
+            del part, given
 
     def __del__(self) -> None:
         if not self._begun:
@@ -645,6 +657,8 @@ async def _async_generator(continued: _Continued, inner: Any) -> AsyncGenerator[
             value = await _Parts(continued, resumed, StopAsyncIteration, begun=True)
         except StopAsyncIteration:
             return
+        finally:
+            del resumed
         try:
             resumed = inner.asend((yield value))
         except BaseException as error:  # noqa: BLE001 - the inner one decides what becomes of it

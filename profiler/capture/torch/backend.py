@@ -441,14 +441,14 @@ class ScriptModules:
 
             if torch.compiler.is_compiling() or torch.jit.is_tracing():
                 return original(called, *args, **kwargs)
-            looked = self._look(sys._getframe(1))  # noqa: SLF001 - as above
+            self._look(sys._getframe(1))  # noqa: SLF001 - as above
             hooked = vars(called).get(name)
-            if (looked and hooked is not None) or wraps_method(hooked, original):
+            if wraps_method(hooked, original):  # else it is the user's, and may call this
                 return hooked(*args, **kwargs)  # `way` may be kept: `decode = vae.decode`
             return original(called, *args, **kwargs)
 
         not_compiled(way)
-        setattr(way, DETOUR, original)
+        setattr(way, DETOUR, (id(way), original))
         return way
 
     def _leave_ways(self) -> None:

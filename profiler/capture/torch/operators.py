@@ -236,7 +236,7 @@ class TorchOperators:
         self._traces: deque[OperatorTrace] = deque()  # appended by the converting thread
         self._expected = 0  # events of an invocation, 0: unknown yet
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collected generator may end its pipeline call anywhere
         self._pipelines: set[int] = set()  # ids of the running pipeline calls
         self._sessions = 0  # sessions that recorded its invocations
         self._new_pages = 0  # of memory, touched while they recorded

@@ -65,7 +65,7 @@ def test_differences_are_seen(tmp_path, monkeypatch, fault):
             "_begun",
             lambda hook, *rest: None if hook._entry.submodule == "unet" else begun(hook, *rest),
         )
-    assert compared(CASES["DDIMPipeline"], tmp_path).differences
+    assert compared(CASES["StableDiffusionUpscalePipeline"], tmp_path).differences
 
 
 def test_the_record():

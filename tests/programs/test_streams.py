@@ -89,3 +89,57 @@ def test_a_compiled_part_beside_a_suspended_call(scripts):
     assert ours.code == 0, ours.err
     assert ours.out.splitlines()[-1] == "[]"
     assert ours.err == f"profile-sd3: the run is in {ours.bundle}\n"
+
+
+def test_a_cancelled_call_frees_what_it_held(scripts):
+    """Without a collection of garbage, as in a plain process: no cycle of ours holds its frame."""
+    program = """
+        import asyncio
+        import gc
+        import weakref
+
+        import torch
+        from diffusers import DiffusionPipeline
+
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.b(self.a(x))
+
+
+        class Pipeline(DiffusionPipeline):
+            def __init__(self, net):
+                super().__init__()
+                self.register_modules(net=net)
+
+            async def __call__(self, held):
+                latents = torch.ones(1, 4)
+                held.append(weakref.ref(latents))
+                while True:
+                    self.net(latents)
+                    await asyncio.sleep(0)
+
+
+        async def cancelled(held):
+            task = asyncio.ensure_future(pipe(held))
+            while not held:
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+
+
+        pipe, held = Pipeline(Net()), []
+        gc.disable()
+        asyncio.run(cancelled(held))
+        print(held[0]())
+        """
+    plain = scripts.run(program, RBLN_PROFILER=None)
+    ours = scripts.run(program)
+    assert (ours.code, ours.out, plain.out) == (0, "None\n", "None\n"), ours.err

@@ -325,7 +325,7 @@ _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a
 _FEWEST_CHILDREN = 2  # children with parameters: then a container of torch's is a model
 _OTHER_WAYS = re.compile(r"(encode|decode)\w*|[a-z]\w*_features|generate")  # into a model
 _MOST_LOOKS = 200  # at new modules; then the script is no longer watched
-_PATIENCE_S = 30.0  # other threads wait this long for a look, which may in turn wait for them
+_PATIENCE_S = 10.0  # other threads wait this long for a look, which may in turn wait for them
 
 
 class ScriptModules:

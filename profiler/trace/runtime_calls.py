@@ -167,7 +167,7 @@ _NEAR_NUMBERS = 4  # times as many as there are launches and rows
 
 
 def unwrapped(rows: DeviceRows, launches: HostLaunches) -> tuple[DeviceRows, HostLaunches]:
-    """The recording with launch numbers that go on where their 32 bits began again."""
+    """The recording with launch numbers that go on after their 32 bits began again."""
     numbers = launches.correlation
     first, last = int(numbers.min(initial=_NUMBERS)), int(numbers.max(initial=0))
     if last - first < _NUMBERS // 2 or last >= _NUMBERS:

@@ -528,7 +528,7 @@ class Steps:
     """The denoising step, 0-based, from the scheduler's counter.
 
     A run that starts late in the schedule (image-to-image) starts with a later step. For schedulers
-    without a `step_index`, the place of the timestep in the schedule counts; where that is unknown,
+    without a `step_index`, the place of the timestep in the schedule counts; if that is unknown,
     or the index is one per sample, calls of `scheduler.step` are counted. Of several schedulers,
     the one used last counts.
     """

@@ -517,21 +517,13 @@ _CORRECTED = (HealthRule.OVERRUN, HealthRule.OUTLIVED)  # unless only noted
 _DOUBTED = (*_CORRECTED, HealthRule.BEYOND_PEERS)
 _WORTH = 0.05  # of the device's time, or of the launches: harmless notes are shown from here on
 _DAMAGED = {
-    HealthRule.OVERRUN: 0.25,
-    HealthRule.LOST: _DOUBTFUL,
-    HealthRule.NO_TIME: 0.05,
-    HealthRule.NEGATIVE: 0.05,
-    HealthRule.UNFINISHED: 0.05,
-    HealthRule.NO_LENGTH: 0.05,
-    HealthRule.NOT_NESTED: 0.05,
-    HealthRule.TOO_SHORT: 0.05,
-    HealthRule.UNLAUNCHED: 0.05,
-    HealthRule.ELSEWHERE: 0.05,
+    **dict.fromkeys((HealthRule.OVERRUN, HealthRule.OUTLIVED, HealthRule.BEYOND_PEERS), 0.25),
+    **dict.fromkeys((HealthRule.NO_TIME, HealthRule.NO_LENGTH, HealthRule.TOO_SHORT), 0.05),
+    **dict.fromkeys((HealthRule.NEGATIVE, HealthRule.UNFINISHED, HealthRule.NOT_NESTED), 0.05),
+    **dict.fromkeys((HealthRule.UNLAUNCHED, HealthRule.ELSEWHERE), 0.05),
+    **dict.fromkeys((HealthRule.MISSING_PART, HealthRule.TOO_LONG), 0.0),
     HealthRule.REUSED_NUMBERS: 0.05,
-    HealthRule.MISSING_PART: 0.0,
-    HealthRule.TOO_LONG: 0.0,
-    HealthRule.OUTLIVED: 0.25,
-    HealthRule.BEYOND_PEERS: 0.25,
+    HealthRule.LOST: _DOUBTFUL,
     HealthRule.BROKEN_OFF: -1.0,
 }
 _INCOMPLETE = {  # a file that is cut looks fast, however little is missing

@@ -7,16 +7,19 @@ times; what could not be corrected makes a device's figures unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import polars as pl
+from msgspec import structs
 
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import Fact
 from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
+from profiler.run.run import Run
 from profiler.text import Said, count, counted, duration, filled, number, percent, said, sentence
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
@@ -73,6 +76,15 @@ HEALTH: tuple[Column, ...] = (
 )
 
 
+SHORTENED: tuple[Column, ...] = (
+    col("device", STRING, "device that ran it"),
+    col("track", STRING, "its queue"),
+    col("start_ns", NS, "begin, on the run's clock"),
+    col("duration_ns", NS, "its length as corrected"),
+    col("recorded_ns", NS, "its length as the file has it"),
+)
+
+
 def _health(of: Inputs) -> pl.DataFrame:
     rows = [_row(note) for note in of.run.info.health]
     return pl.DataFrame(rows, schema=schema(HEALTH), orient="row")
@@ -89,6 +101,12 @@ def _row(note: HealthNote) -> dict[str, Any]:
     return {one.name: derived.get(one.name, getattr(note, one.name, None)) for one in HEALTH}
 
 
+def _shortened(of: Inputs) -> pl.DataFrame:
+    names = [column.name for column in SHORTENED]
+    rows = [tuple(getattr(one, name) for name in names) for one in of.run.info.shortened]
+    return pl.DataFrame(rows, schema=schema(SHORTENED), orient="row")
+
+
 TABLES = (
     Table(
         name="health",
@@ -98,6 +116,17 @@ TABLES = (
         make=_health,
         title="What the check of the recording counted",
         about="The table is empty if nothing was counted, and for runs that were not checked.",
+    ),
+    Table(
+        name="shortened",
+        row="one command whose recorded length a check corrected",
+        section="provenance",
+        columns=SHORTENED,
+        make=_shortened,
+        title="Corrected lengths",
+        about="The table has both lengths, whichever of them the analysis uses: see "
+        "[trust.md](trust.md#uncorrected-figures).",
+        rank=("-recorded_ns",),
     ),
 )
 
@@ -636,3 +665,35 @@ def calls_unknown(notes: tuple[HealthNote, ...]) -> bool:
         _is_unpaired(note) or (note.rule is HealthRule.REUSED_NUMBERS and note.share > _DOUBTFUL)
         for note in notes
     )
+
+
+# --- A run with the recorded lengths of commands that a check shortened: analyze(as_recorded(run)).
+
+
+def as_recorded(run: Run) -> Run:
+    """`run` with the recorded lengths of commands that a check shortened. Commands that a check set
+    aside or shifted stay so."""
+    notes = tuple(
+        structs.replace(note, action=HealthAction.NOTED)
+        if note.action is HealthAction.SHORTENED
+        else note
+        for note in run.info.health
+    )
+    length = pl.coalesce("recorded_ns", "duration_ns").alias("duration_ns")
+    info = structs.replace(run.info, health=notes)
+    return replace(run, commands=run.commands.with_columns(length), info=info)
+
+
+def as_recorded_facts(run: Run) -> Iterator[Fact]:
+    """The first screen's line that lengths are those of the file, if any was restored."""
+    rows = run.commands.filter(pl.col("recorded_ns") == pl.col("duration_ns"))
+    if len(rows):
+        corrected = sum(one.duration_ns for one in run.info.shortened)
+        excess = int(rows["recorded_ns"].sum()) - corrected
+        value = said(
+            "{commands} with the lengths of the file, {excess} too long in all: figures are not "
+            "corrected",
+            commands=counted(len(rows), "command"),
+            excess=duration(excess),
+        )
+        yield Fact(said("As recorded"), value, alert=True)

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from profiler.analysis.as_recorded import as_recorded_facts
 from profiler.analysis.commands import timelines_of, times_recorded
 from profiler.analysis.devices import device_facts
 from profiler.analysis.document import (
@@ -50,6 +49,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.findings import none_applies
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import (
+    as_recorded_facts,
     busy_unknown,
     calls_unknown,
     health_facts,

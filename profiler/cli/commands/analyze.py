@@ -124,10 +124,10 @@ def analyze(options: AnalyzeOptions) -> None:
         with terminal.progress(f"reading {path}") as say:
             # The modules of a report are imported only once there is a run.
             from profiler.analysis.analyze import analyze
-            from profiler.analysis.as_recorded import as_recorded
             from profiler.analysis.context import Selection
             from profiler.analysis.device_profiles import find_profiles, read_profiles
             from profiler.analysis.dropped_data import beside
+            from profiler.analysis.health import as_recorded
             from profiler.analysis.overview import extent
             from profiler.analysis.result import ReportInput
             from profiler.report.build import first_screen, with_sections

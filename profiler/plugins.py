@@ -168,7 +168,7 @@ _MOVED = {
     "profiler.graph.optimize.optimizers": "profiler.graph.optimize.files",
     "profiler.metrics": "profiler.tools.metrics",
     "profiler.model_layouts": "profiler.pipelines.model_layouts",
-    "profiler.onnx_targets": "profiler.pipelines.onnx_targets",
+    "profiler.onnx_targets": "profiler.pipelines.model_folder",
     "profiler.options": "profiler.text",
     "profiler.perfetto_ui": "profiler.tools.perfetto_ui",
     "profiler.pipelines.classes": "profiler.pipelines.pipeline",

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from profiler.graph.model import data_faults, infer_types, nodes, read_graph
 from profiler.graph.model import nodes as all_nodes
-from profiler.pipelines.onnx_targets import find_target
+from profiler.pipelines.model_folder import find_target
 
 # --- Rules: their findings, their input, and their registration.
 

@@ -11,7 +11,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.graph import check_model
 from profiler.graph.check import RULES
-from profiler.pipelines.onnx_targets import TARGETS
+from profiler.pipelines.model_folder import TARGETS
 from tests.graph.models import graph, save
 
 LONG = np.arange(256, dtype=np.float32)

@@ -25,7 +25,7 @@ from profiler.cli.graph_text import (
 from profiler.cli.subcommands import Subcommand, arg, cli_options, command_group, opt
 from profiler.cli.terminal import STDOUT, bar, check_documents, progress, tell, write_result
 from profiler.errors import InputError, require
-from profiler.pipelines.onnx_targets import TARGETS
+from profiler.pipelines.model_folder import TARGETS
 from profiler.text import name_list, parse_size
 
 if TYPE_CHECKING:

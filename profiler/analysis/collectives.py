@@ -27,9 +27,9 @@ from profiler.analysis.finding_text import (
     texts,
     value_range,
 )
+from profiler.analysis.gains import gain_without_collectives
 from profiler.analysis.health import busy_unknown
 from profiler.analysis.question import Table
-from profiler.analysis.replay import gain_without_collectives
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table
 from profiler.grammars.names import CollectiveKind, bus_factor, collective_kind

@@ -28,10 +28,10 @@ from profiler.analysis.finding_text import (
     whole_of,
     words,
 )
+from profiler.analysis.gains import Gain, Gains
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
 )
-from profiler.analysis.replay import Gain, Gains
 from profiler.analysis.result import (
     FINDINGS,
     SEVERITIES,

@@ -25,9 +25,9 @@ from profiler.analysis.end_to_end import accounting
 from profiler.analysis.finding_text import end_to_end_ns, is_nothing
 from profiler.analysis.flop_shapes import Tensor
 from profiler.analysis.flops import CallCosts, KindCost, Ratio, Scaled, call_costs
+from profiler.analysis.gains import Gains, replay_gains
 from profiler.analysis.question import Table
 from profiler.analysis.redundant_work import REDUNDANT_WORK
-from profiler.analysis.replay import Gains, replay_gains
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.roofline import profiles
 from profiler.analysis.table_text import Sentences, table

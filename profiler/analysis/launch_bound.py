@@ -35,10 +35,11 @@ from profiler.analysis.finding_text import (
     value_range,
     works_behind,
 )
+from profiler.analysis.gains import LONGEST_LAUNCH, replay_gains
 from profiler.analysis.idle import gap_evidence, gaps_of, host_in, in_data_loader, longest_wait
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.profiling_overhead import tracing_overhead
-from profiler.analysis.replay import LONGEST_LAUNCH, USUAL, replay_gains
+from profiler.analysis.replay import USUAL
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.runtime import Runtime
 from profiler.run.intervals import Stretches, Times, ends

@@ -66,7 +66,6 @@ from profiler.analysis.profiling_overhead import (
     graph_capture,
     uncaptured_modules,
 )
-from profiler.analysis.replay import replay_facts
 from profiler.analysis.requests import of_requests, request_facts
 from profiler.analysis.result import (
     Analysis,
@@ -76,7 +75,7 @@ from profiler.analysis.result import (
     StepSummary,
 )
 from profiler.analysis.roofline_section import OF_PEAK, peak_facts, with_of_peak
-from profiler.analysis.run_headline import events_fact, headline
+from profiler.analysis.run_headline import events_fact, headline, replay_facts
 from profiler.analysis.self_check import contradiction_facts
 from profiler.analysis.shapes import SHAPES, costliest_shapes, once
 from profiler.analysis.stages import calls_overlap

@@ -31,9 +31,9 @@ from profiler.analysis.health import (
 from profiler.analysis.ranks import FEWEST_COLLECTIVES, slowest_rank
 from profiler.analysis.result import Accounting, Analysis
 from profiler.text import Noun, Said, count, counted, duration, filled, joined, percent, said
-from profiler.trace.events import device_kind, rank_of_device
+from profiler.trace.events import GRAPH_CAPTURE, device_kind, rank_of_device
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import CallsFrom
+from profiler.trace.manifest_fields import CallsFrom, Graphs
 
 _MOST = 3  # of parts, and of devices that are named
 _MOSTLY = 0.5  # of the operators' time: what has a role
@@ -474,3 +474,52 @@ def _launches(number: int, info: RunInfo) -> str:
     if number == 1:
         return said("1 launch or other host command")
     return said("{number} launches and other host commands", number=count(number))
+
+
+# --- What the report says of graphs that were replayed: where the operators of their kernels come
+# from.
+
+
+def replay_facts(analysis: Analysis) -> Iterator[Fact]:
+    """Yield what is known of replayed graphs, and that launches were captured if the headline does
+    not say so already; nothing without graphs."""
+    recording = analysis.run.recording
+    graphs = recording.graphs if recording else None
+    if graphs is None:
+        return
+    if graphs.captured and not graphs.replays:
+        note = said("launches that were captured and not run: the trace of a graph's capture")
+        if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+            yield Fact(said("Graphs"), count(graphs.captured), note)
+        return
+    note = _operators_from(graphs)
+    if graphs.uncompared:
+        note = said(
+            "{what}; replays not compared with all captures, which would take too long: {replays} "
+            "(give fewer by --capture)",
+            what=note,
+            replays=count(graphs.uncompared),
+        )
+    yield Fact(said("Graphs"), counted(graphs.replays, "replay"), note)
+
+
+def _operators_from(graphs: Graphs) -> Said:
+    """Return how many kernels have operators, or what they need if none has."""
+    if graphs.joined:
+        return said(
+            "{joined} of {kernels} kernels have operators, from the trace of the capture",
+            joined=count(graphs.joined),
+            kernels=count(graphs.kernels),
+        )
+    if graphs.captures:
+        return said(
+            "{kernels} kernels without operators: of the captures that are there the best has "
+            "{share} of a replay's kernels in order, and 98 % are needed",
+            kernels=count(graphs.kernels),
+            share=percent(graphs.best or 0.0),
+        )
+    return said(
+        "{kernels} kernels without operators: these ran when the graph was captured, and a trace "
+        "of that (--capture, or the folder capture_traces) tells them",
+        kernels=count(graphs.kernels),
+    )

@@ -30,10 +30,10 @@ from profiler.analysis.finding_text import (
     share,
     texts,
 )
+from profiler.analysis.gains import replay_gains
 from profiler.analysis.idle import gaps_of
 from profiler.analysis.idle_causes import PARTS, WaitCause
 from profiler.analysis.question import Table
-from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import (

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profiler.analysis.flops import Ratio, call_costs
+from profiler.analysis.gains import Gains
 from profiler.analysis.guidance import BATCHED, HalfBatch, half_of, times_batch
-from profiler.analysis.replay import Gains
 from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.errors import InputError
 from profiler.prediction.scenario import (

@@ -27,11 +27,12 @@ from profiler.analysis.finding_text import (
     number,
     words,
 )
+from profiler.analysis.gains import replay_gains
 from profiler.analysis.health import is_damaged
 from profiler.analysis.idle import data_loader_times
 from profiler.analysis.launch_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.overview import advised
-from profiler.analysis.replay import Refusal, replay_gains
+from profiler.analysis.replay import Refusal
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.runtime import Runtime, graphs_of, runtime_of
 from profiler.errors import InputError

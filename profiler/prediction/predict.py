@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profiler.analysis.end_to_end import measured_apart
+from profiler.analysis.gains import Gains, gains_of
 from profiler.analysis.launch_bound import stall_times
-from profiler.analysis.replay import Gains, gains_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError

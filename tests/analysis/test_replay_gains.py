@@ -16,8 +16,8 @@ from profiler.analysis import Finding, words
 from profiler.analysis.analyze import analyze
 from profiler.analysis.finding_text import saving
 from profiler.analysis.findings import replayed
+from profiler.analysis.gains import gains_of
 from profiler.analysis.overview import _gain
-from profiler.analysis.replay import gains_of
 from profiler.analysis.result import Effect, Where
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.report.html.page import finding_html

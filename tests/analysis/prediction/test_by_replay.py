@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.replay import Refusal, gains_of
+from profiler.analysis.gains import gains_of
+from profiler.analysis.replay import Refusal
 from profiler.errors import InputError
 from profiler.prediction import Assumption, PlacementNote, Scenario, Unknown, workload_of
 from profiler.prediction.ladder import ladder_of, ladder_of_analysis

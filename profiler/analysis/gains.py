@@ -182,12 +182,8 @@ class Gains(Struct, frozen=True, eq=False):
         inner = np.column_stack((spared.start, spared.end)).ravel()
         edges = np.clip(np.concatenate(([first], inner, [last])), first, last)
         pace = np.where(np.arange(len(edges) - 1) % 2 == 1, 0.0, 1.0)
-        graph = np.zeros(len(pace), dtype=np.bool_)
-        changed = replay(
-            replace(recording, waits=waits),
-            Script(edges[:-1], edges[1:], pace, graph),
-            lengths,
-        )
+        spared_host = replace(Script.of(edges[:-1], edges[1:]), pace=pace)
+        changed = replay(replace(recording, waits=waits), spared_host, lengths)
         return self.whole.unchanged.device_span_ns - changed.device_span_ns
 
     def _both(self, calls: Flags, after: tuple[float, float], pace: float) -> Gain:
@@ -223,8 +219,8 @@ class Gains(Struct, frozen=True, eq=False):
         kept = np.ones(len(firsts), dtype=np.bool_)
         if left_out is not None:
             kept[1::2] = ~left_out[rows]
-        graph = np.zeros(int(kept.sum()), dtype=np.bool_)
-        return Script(firsts[kept], lasts[kept], np.where(inside, pace, 1.0)[kept], graph)
+        paces = np.where(inside, pace, 1.0)
+        return replace(Script.of(firsts[kept], lasts[kept]), pace=paces[kept])
 
 
 def gains_of(run: Run, whole: WholeRun | None = None) -> Gains | None:
@@ -280,4 +276,5 @@ def gain_without_collectives(of: Inputs) -> int | None:
     works = whole.recording.works
     collective = (of.run.commands["category"] == "collective").to_numpy()
     zero = collective[works.row] & (works.row >= 0)
-    return max(whole.gain_ns(np.where(zero, 0, works.length)), 0)
+    changed = replay(whole.recording, whole.script, np.where(zero, 0, works.length))
+    return max(whole.unchanged.device_span_ns - changed.device_span_ns, 0)

@@ -155,13 +155,13 @@ def _between(stream: Times, launch: Times, latency: Times, start: Times, before:
     launch and for further work (of the same graph); 0 if there are fewer than `_FEW_GAPS`."""
     known = launch > NEVER
     follows = np.append(False, (launch[1:] == launch[:-1]) & (stream[1:] == stream[:-1])) & known
-    queued = known & (launch + latency + _SURELY < before) & (start >= before)
-    usual = start - before < USUAL
+    gap = start - before
+    queued = known & (launch + latency + _SURELY < before) & (gap >= 0) & (gap < USUAL)
     found = np.zeros(len(stream), dtype=np.int64)
     for number in range(int(stream[-1]) + 1):
         for kind in (follows, ~follows):
             here = (stream == number) & kind
-            gaps = (start - before)[here & queued & usual]
+            gaps = gap[here & queued]
             if len(gaps) >= _FEW_GAPS:
                 found[here] = round(float(gaps.mean()))
     return found
@@ -245,18 +245,16 @@ def waits_of(works: Works, launches: Launches) -> Waits:
     work."""
     begin, end, own, back = _all(works, launches)
     order = np.lexsort((-end, begin))
-    begin, end, own, back = begin[order], end[order], own[order], back[order]
-    before = np.append(NEVER, np.maximum.accumulate(end))[: len(end)]
-    kept = end > before
-    begin, end, own, back = begin[kept], end[kept], own[kept], back[kept]
+    before = np.append(NEVER, np.maximum.accumulate(end[order]))[:-1]
+    order = order[end[order] > before]
+    begin, end, own, back = (column[order] for column in (begin, end, own, back))
     last = works.last_launched(begin)
     until = np.where(last >= 0, works.end[last], NEVER)
     streams = (last >= 0) & (until <= end[:, None]) & (own < 0)[:, None]
     done = np.where(streams, until, NEVER).max(axis=1, initial=NEVER)
     done = np.where(own >= 0, works.end[own - back], done)
-    previous = np.maximum(own - 1, 0)
-    alone = (own == 0) | (works.stream[previous] != works.stream[own])
-    free = np.where(own < 0, done, np.where(alone, NEVER, works.end[previous]))
+    ahead = np.where(np.isin(own, works.heads), NEVER, works.end[np.maximum(own - 1, 0)])
+    free = np.where(own < 0, done, ahead)
     return Waits(
         begin=begin,
         end=end,
@@ -438,19 +436,15 @@ def replay(
     last = works.last_launched(script.first[:1])[0]  # before the script
     free = np.where(last >= 0, works.end[last], NEVER).tolist()
     done, late_at, late = _run(expanded, length, stops, free)
+    host = place + late[np.searchsorted(late_at, place, side="right")]
     return Replayed(
-        begin=place[:-1] + _late(late_at, late, place[:-1]),
-        end=place[1:] + _late(late_at, late, place[1:]),
+        begin=host[:-1],
+        end=host[1:],
         work=expanded.work,
         slice=expanded.slice,
         start=done - length,
         done=done,
     )
-
-
-def _late(at: Times, late: Times, moments: Times) -> Times:
-    """Return how late the host is at each moment."""
-    return late[np.searchsorted(at, moments, side="right")]
 
 
 class _Expanded(Struct, frozen=True, eq=False):
@@ -531,14 +525,12 @@ def _stops(recording: Recording, script: Script, place: Times, expanded: _Expand
         before = np.searchsorted(expanded.moment[here], begin, side="left") - 1
         waited = waits.streams[row, number] & (before >= 0)
         targets[:, number] = np.where(waited, here[before], -1)
-        mine = own[works.stream[waits.own[row[own]]] == number]
-        at = own_place[works.stream[waits.own[row[own]]] == number]
-        back = np.searchsorted(here, at) - waits.back[row[mine]]
-        targets[mine, number] = np.where(back >= 0, here[back], -1)
+        on_it = works.stream[waits.own[row[own]]] == number
+        back = np.searchsorted(here, own_place[on_it]) - waits.back[row[own[on_it]]]
+        targets[own[on_it], number] = np.where(back >= 0, here[back], -1)
     order = np.argsort(end, kind="stable")
-    return _Stops(
-        begin[order], end[order], waits.tail[row][order], waits.least[row][order], targets[order]
-    )
+    row = row[order]
+    return _Stops(begin[order], end[order], waits.tail[row], waits.least[row], targets[order])
 
 
 def _run(
@@ -548,12 +540,11 @@ def _run(
     changes, int64 [v]; and its delay before the first and from each of them on, int64 [v + 1]."""
     done = np.full(len(length), NEVER)
     stretch = np.searchsorted(stops.end, expanded.moment, side="right")
-    order = np.lexsort((np.arange(len(length)), expanded.stream, stretch))
+    order = np.lexsort((expanded.stream, stretch))
     keys = stretch * np.int64(len(free)) + expanded.stream
     cuts = np.flatnonzero(np.diff(keys[order], prepend=-1))
     groups = np.append(cuts, len(order)).tolist()
-    of_group = stretch[order[cuts]].tolist() if len(cuts) else []
-    streams = expanded.stream[order[cuts]].tolist() if len(cuts) else []
+    of_group, streams = stretch[order[cuts]].tolist(), expanded.stream[order[cuts]].tolist()
     ready, behind, taken = expanded.ready[order], expanded.behind[order], length[order]
     begins, tails, leasts = stops.begin.tolist(), stops.tail.tolist(), stops.least.tolist()
     planned = stops.end.tolist()
@@ -693,14 +684,6 @@ class WholeRun(Struct, frozen=True, eq=False):
     unchanged: Replayed
     fidelity: Fidelity
 
-    def with_lengths(self, lengths: Times) -> Replayed:
-        """Replay the run with these lengths of its works, int64 [w]."""
-        return replay(self.recording, self.script, lengths)
-
-    def gain_ns(self, lengths: Times) -> int:
-        """Return by how much the device span becomes shorter with such lengths, in ns."""
-        return self.unchanged.device_span_ns - self.with_lengths(lengths).device_span_ns
-
 
 def whole_run(run: Run) -> WholeRun | None:
     """`run`, whose calls are in order of their numbers, to be replayed; None if it recorded no
@@ -710,8 +693,8 @@ def whole_run(run: Run) -> WholeRun | None:
         return None
     works, waits = recording.works, recording.waits
     moments = works.moment[works.moment > NEVER]
-    first = np.array([min(int(moments.min()), int(waits.begin.min(initial=moments.min())))])
-    last = np.array([max(int(moments.max()), int(waits.end.max(initial=moments.max()))) + 1])
+    first = np.array([waits.begin.min(initial=moments.min())])
+    last = np.array([waits.end.max(initial=moments.max()) + 1])
     script = Script.of(first, last)
     unchanged = replay(recording, script)
     return WholeRun(recording, script, unchanged, fidelity(recording, unchanged))

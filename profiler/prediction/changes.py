@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import isclose, prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from profiler.analysis.gains import Gains
 from profiler.analysis.guidance import BATCHED, HalfBatch, half_of, times_batch
 from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.errors import InputError
+from profiler.prediction.pieces import APPLY_GUIDANCE, TOKENIZER, Piece, PipelinePieces
 from profiler.prediction.scenario import (
     Assumption,
     ImageSize,
@@ -31,15 +32,7 @@ from profiler.prediction.scenario import (
     recorded_size,
     resized,
 )
-from profiler.prediction.workload import (
-    APPLY_GUIDANCE,
-    OWN_CALLS,
-    Piece,
-    PipelinePieces,
-    Task,
-    Workload,
-    staying,
-)
+from profiler.prediction.workload import Task, Workload
 from profiler.run.run import Run
 from profiler.text import Note
 
@@ -290,6 +283,46 @@ def _estimate_note(code: Assumption, name: str, ratio: Ratio, **more: str) -> No
     """Make a note of the new share of a submodule's time, with the bounds of its estimate."""
     bounds = {"share": ratio.value, "low_share": ratio.low, "high_share": ratio.high}
     return Note.of(code, submodule=name, **bounds, **more)
+
+
+# --- Remove calls from one phase of a pipeline call.
+
+
+OWN_CALLS = ("uncond", "negative_prompt", "skip_layers")  # branches of guidance alone
+
+
+_Some = TypeVar("_Some", Piece, Task)  # a call, or the host's time before one
+
+
+def staying(
+    phase: Iterable[_Some],
+    leaves: Callable[[_Some], bool],
+    leads_to: Callable[[_Some, _Some], bool],
+) -> tuple[_Some, ...]:
+    """Return a phase without the calls that leave, and without the host time that led to them.
+
+    At the start of a phase the host prepares more than its first call: only work that is known to
+    be that call's own (its tokenizer) leaves with it.
+    """
+    kept: list[_Some] = []
+    waiting: list[_Some] = []  # host work since the last call
+    begun = False
+    for part in phase:
+        if part.submodule is None:
+            waiting.append(part)
+            continue
+        if leaves(part):
+            waiting = [
+                host
+                for host in waiting
+                if not leads_to(host, part) or not (begun or host.name.startswith(TOKENIZER))
+            ]
+        else:
+            kept += waiting
+            kept.append(part)
+            waiting = []
+        begun = True
+    return tuple(kept + waiting)
 
 
 # --- Apply a scenario to a workload: guidance, submodules, types, steps.

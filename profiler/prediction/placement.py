@@ -23,6 +23,7 @@ from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline import Bound
 from profiler.errors import InputError
+from profiler.prediction.pieces import HOST
 from profiler.prediction.requests import (
     SEED,
     Simulation,
@@ -32,7 +33,7 @@ from profiler.prediction.requests import (
     simulate,
 )
 from profiler.prediction.scenario import DEFAULT_ORDER, Order, PlacementNote, Scenario
-from profiler.prediction.workload import HOST, Task, Workload
+from profiler.prediction.workload import Task, Workload
 from profiler.run.launches import launches_of
 from profiler.run.run import Run
 from profiler.text import Note

@@ -33,6 +33,7 @@ from profiler.prediction.changes import (
     changed,
     followed,
 )
+from profiler.prediction.pieces import HOST, with_spans_of_calls
 from profiler.prediction.placement import BestPlacement, OnDevices, placement_of
 from profiler.prediction.replay import (
     RefusedError,
@@ -53,13 +54,7 @@ from profiler.prediction.requests import (
     simulate_drawn,
 )
 from profiler.prediction.scenario import Assumption, Scenario, Unknown, check
-from profiler.prediction.workload import (
-    HOST,
-    Workload,
-    with_pieces,
-    with_spans_of_calls,
-    workload_of,
-)
+from profiler.prediction.workload import Workload, with_pieces, workload_of
 from profiler.run.intervals import Stretches, ends
 from profiler.run.launches import device_work, launches_of
 from profiler.run.run import Run

@@ -53,15 +53,10 @@ from profiler.prediction.changes import (
     without_calls,
     work_estimates,
 )
+from profiler.prediction.pieces import Piece, PipelinePieces, host_pieces_of
 from profiler.prediction.requests import by_submodule
 from profiler.prediction.scenario import Assumption, Reason, Scenario
-from profiler.prediction.workload import (
-    Piece,
-    PipelinePieces,
-    Workload,
-    host_pieces_of,
-    with_pieces,
-)
+from profiler.prediction.workload import Workload, with_pieces
 from profiler.run.intervals import Stretches, Times
 from profiler.run.launches import Flags
 from profiler.run.run import Run

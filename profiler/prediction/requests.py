@@ -22,8 +22,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.errors import InputError
+from profiler.prediction.pieces import HOST
 from profiler.prediction.scenario import DEFAULT_ORDER, ORDERS, Order
-from profiler.prediction.workload import HOST, Task, Workload
+from profiler.prediction.workload import Task, Workload
 from profiler.trace.bootstrap import (
     LEAST_SPREAD,
     PREDICTED_CONFIDENCE,

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from profiler.prediction import Workload
-from profiler.prediction.workload import HOST, Task
+from profiler.prediction.pieces import HOST
+from profiler.prediction.workload import Task
 
 
 def call(submodule, ns, device="cpu:0", branch="", *, first=None):

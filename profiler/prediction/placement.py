@@ -28,12 +28,11 @@ from profiler.prediction.requests import (
     SEED,
     Simulation,
     mean_durations,
-    request_graph,
     run_closed_loop,
     simulate,
 )
-from profiler.prediction.scenario import DEFAULT_ORDER, Order, PlacementNote, Scenario
-from profiler.prediction.workload import Task, Workload
+from profiler.prediction.scenario import PlacementNote, Scenario
+from profiler.prediction.workload import DEFAULT_ORDER, Order, Task, Workload, request_graph
 from profiler.run.launches import launches_of
 from profiler.run.run import Run
 from profiler.text import Note

@@ -43,7 +43,6 @@ from profiler.prediction.replay import (
     replay_basis,
 )
 from profiler.prediction.requests import (
-    RequestGraph,
     RequestTime,
     Simulation,
     by_stage,
@@ -54,7 +53,7 @@ from profiler.prediction.requests import (
     simulate_drawn,
 )
 from profiler.prediction.scenario import Assumption, Scenario, Unknown, check
-from profiler.prediction.workload import Workload, with_pieces, workload_of
+from profiler.prediction.workload import RequestGraph, Workload, with_pieces, workload_of
 from profiler.run.intervals import Stretches, ends
 from profiler.run.launches import device_work, launches_of
 from profiler.run.run import Run

@@ -31,12 +31,12 @@ from profiler.prediction.predict import Measured, Part, Prediction, RecordedLate
 from profiler.prediction.requests import Simulation
 from profiler.prediction.scenario import (
     Assumption,
-    Order,
     PlacementNote,
     Reason,
     Unknown,
     precision,
 )
+from profiler.prediction.workload import Order
 from profiler.run.columns import FLOAT64, NS, RATIO, SHARE, STRING, Column, col, schema
 from profiler.text import Note, counted, duration, percent, said
 from profiler.trace.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 from profiler.analysis.flop_shapes import Family, Tensor
 from profiler.analysis.flops import CallCosts, KindCost, Ratio, Scaled, work_of
 from profiler.errors import InputError
-from profiler.prediction.workload import Tokens, Workload, token_counts
+from profiler.prediction.workload import ORDERS, Order, Tokens, Workload, token_counts
 from profiler.text import NoteCode
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Generation
@@ -283,15 +282,6 @@ def _advice(device: str, missing: Sequence[str], both: Sequence[str]) -> str:
 
 def _width(dtype: str) -> float:
     return float(Tensor(dtype, (1,)).nbytes or 1)
-
-
-# --- The order of a request's tasks (see `requests`): `pipeline` is one thread per request, as in
-# diffusers; `graph` starts a call as soon as its inputs are there, as Triton's ensembles do.
-
-
-Order = Literal["graph", "pipeline"]
-ORDERS: tuple[str, ...] = get_args(Order)
-DEFAULT_ORDER: Order = "pipeline"  # as diffusers does
 
 
 # --- The time of calls with images of another size: each operator's work with resized shapes.

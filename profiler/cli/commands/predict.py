@@ -14,7 +14,8 @@ from profiler.errors import InputError
 from profiler.text import name_list
 
 if TYPE_CHECKING:
-    from profiler.prediction.scenario import Order, Scenario
+    from profiler.prediction.scenario import Scenario
+    from profiler.prediction.workload import Order
 
 
 _MOST_UNTRACED_MS = 86_400_000.0

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from profiler.errors import InputError
-from profiler.prediction.requests import mean_durations, request_graph, simulate
-from profiler.prediction.scenario import ORDERS
+from profiler.prediction.requests import mean_durations, simulate
+from profiler.prediction.workload import ORDERS, request_graph
 from tests.analysis.prediction.served import call, host, workload, workloads
 from tests.examples import examples
 

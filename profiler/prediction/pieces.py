@@ -1,4 +1,4 @@
-"""The pieces of a pipeline call: its calls and the host's time, stage by stage and step by step."""
+"""The pieces of a pipeline call: its calls and the host's time, and a replay of these."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
+from profiler.analysis.replay import Recording, Replayed, Script, replay
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.run.columns import SPANS, schema
 from profiler.run.intervals import Stretches, Times, ends
@@ -447,3 +450,121 @@ def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]
     extents = np.array([(call.start, call.end) for call in calls], dtype=np.int64).reshape(-1, 2)
     begin, end = np.array(ours, dtype=np.int64).T
     return Stretches.union(begin, end).minus(Stretches.union(*extents.T))
+
+
+# --- Replay a plan of host work: what each piece adds to the pipeline call.
+#
+# As in a recorded call (`pieces`), a call lasts from its start, or the end of the one before it,
+# until its last work has ended; the remaining time is the host's. The pipeline call ends with its
+# last work if that ends after the host's return (`axis`).
+
+
+_Reals = npt.NDArray[np.float64]
+Graphs = Mapping[int, Sequence[tuple[int, int]]]
+
+
+class Paces(Struct, frozen=True, eq=False):
+    """Factors on calls, by row: `work`, float64 [n], new over old length of their device work, and
+    `host`, the same of the host time in them. `graphs` are, by row, the host intervals, start and
+    end in ns, in which all launches become one."""
+
+    work: _Reals
+    host: _Reals
+    graphs: Graphs = field(default_factory=dict)
+
+
+class ReplayedCall(Struct, frozen=True, eq=False):
+    """One replayed pipeline call: its pieces with their times, the device's span in ns, and the
+    busy and idle time of its calls' tiles by submodule, in ns."""
+
+    pieces: PipelinePieces
+    device_span_ns: int
+    busy_ns: Mapping[str, float]
+    idle_ns: Mapping[str, float]
+    replayed: Replayed
+
+
+def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
+    """Run `plan`, whose pieces start if the host's did."""
+    flat = [*chain.from_iterable(plan.phases)]
+    script, owner = _script(flat, paces)
+    found = replay(recording, script, _lengths(recording, paces))
+    timed, ran = _timed(recording, flat, owner, found)
+    borders = np.cumsum([0, *map(len, plan.phases)]).tolist()
+    parts = [tuple(timed[a:b]) for a, b in pairwise(borders)]
+    encode, *steps, decode = parts
+    total = sum(piece.duration_ns for piece in timed)
+    pieces = replace(plan, duration_ns=total, encode=encode, steps=tuple(steps), decode=decode)
+    busy, idle = _of_tiles(timed, ran, found)
+    return ReplayedCall(pieces, found.device_span_ns, busy, idle, found)
+
+
+def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
+    """Make the slices of host time to replay, one per piece, several for calls with graphs; and the
+    first slice of each piece, int64 [pieces + 1]."""
+    slices: list[tuple[int, int, float, bool]] = []
+    owner = [0]
+    for piece in pieces:
+        first, last = piece.start_ns, piece.start_ns + piece.duration_ns
+        of_call = piece.submodule is not None
+        pace = float(paces.host[piece.call]) if of_call else 1.0
+        graphs = paces.graphs.get(piece.call, ()) if of_call else ()
+        borders = [first, *(moment for extent in graphs for moment in extent), last]
+        parts = [(*part, pace, n % 2 == 1) for n, part in enumerate(pairwise(borders))]
+        slices += [part for part in parts if part[1] > part[0]] or [(first, last, pace, False)]
+        owner.append(len(slices))
+    first_ns, last_ns = (np.array([part[i] for part in slices], dtype=np.int64) for i in (0, 1))
+    pace_of = np.array([part[2] for part in slices])
+    graph = np.array([part[3] for part in slices], dtype=np.bool_)
+    return Script(first_ns, last_ns, pace_of, graph), np.array(owner, dtype=np.int64)
+
+
+def _lengths(recording: Recording, paces: Paces) -> Times:
+    works = recording.works
+    factor = np.append(paces.work, 1.0)[works.call]  # the last entry is for work outside calls
+    found: Times = np.rint(works.length * factor).astype(np.int64)
+    return found
+
+
+def _timed(
+    recording: Recording, pieces: Sequence[Piece], owner: Times, found: Replayed
+) -> tuple[list[Piece], list[Times]]:
+    """Return the pieces (slices start at `owner`) with their new times, and for each call the
+    positions of its work in `found`."""
+    cursor = int(found.begin[0]) if len(pieces) else 0
+    borders = np.searchsorted(found.slice, owner)
+    begin, end = found.begin[owner[:-1]].tolist(), found.end[owner[1:] - 1].tolist()
+    of_call = recording.works.call[found.work]
+    timed, ran = [], []
+    for place, piece in enumerate(pieces):
+        start, until = max(begin[place], cursor), max(end[place], cursor)
+        own = np.arange(borders[place], borders[place + 1])
+        if piece.submodule is not None:
+            own = own[of_call[own] == piece.call]
+        elif place < len(pieces) - 1:  # of the host's work only the last is waited for
+            own = own[:0]
+        until = int(found.done[own].max(initial=until))
+        timed.append(replace(piece, start_ns=start, duration_ns=until - start))
+        ran.append(own)
+        cursor = until
+    return timed, ran
+
+
+def _of_tiles(
+    pieces: Sequence[Piece], ran: Sequence[Times], found: Replayed
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Sum up, by submodule, how long the tiles of its calls were busy and idle."""
+    busy: dict[str, float] = {}
+    idle: dict[str, float] = {}
+    for piece, own in zip(pieces, ran, strict=True):
+        if piece.submodule is None or not len(own):
+            continue
+        some = own[np.argsort(found.start[own], kind="stable")]
+        start = np.maximum(found.start[some], piece.start_ns)
+        done = np.maximum(np.maximum.accumulate(found.done[some]), piece.start_ns)
+        before = np.append(piece.start_ns, done[:-1])
+        worked = int(np.maximum(done - np.maximum(start, before), 0).sum())
+        busy[piece.submodule] = busy.get(piece.submodule, 0.0) + worked
+        rest = piece.duration_ns - worked
+        idle[piece.submodule] = idle.get(piece.submodule, 0.0) + rest
+    return busy, idle

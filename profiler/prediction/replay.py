@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.finding_text import MATERIAL, is_nothing
@@ -27,11 +27,8 @@ from profiler.analysis.replay import (
     Fidelity,
     Recording,
     Refusal,
-    Replayed,
-    Script,
     fidelity,
     recording_of,
-    replay,
     why_not_one_host,
     why_not_replayed,
 )
@@ -53,7 +50,15 @@ from profiler.prediction.changes import (
     without_calls,
     work_estimates,
 )
-from profiler.prediction.pieces import Piece, PipelinePieces, host_pieces_of
+from profiler.prediction.pieces import (
+    Graphs,
+    Paces,
+    Piece,
+    PipelinePieces,
+    ReplayedCall,
+    host_pieces_of,
+    replayed_call,
+)
 from profiler.prediction.requests import by_submodule
 from profiler.prediction.scenario import Assumption, Reason, Scenario
 from profiler.prediction.workload import Workload, with_pieces
@@ -61,124 +66,6 @@ from profiler.run.intervals import Stretches, Times
 from profiler.run.launches import Flags
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode
-
-# --- Replay a plan of host work: what each piece adds to the pipeline call.
-#
-# As in a recorded call (`pieces`), a call lasts from its start, or the end of the one before it,
-# until its last work has ended; the remaining time is the host's. The pipeline call ends with its
-# last work if that ends after the host's return (`axis`).
-
-
-_Reals = npt.NDArray[np.float64]
-_Graphs = Mapping[int, Sequence[tuple[int, int]]]
-
-
-class Paces(Struct, frozen=True, eq=False):
-    """Factors on calls, by row: `work`, float64 [n], new over old length of their device work, and
-    `host`, the same of the host time in them. `graphs` are, by row, the host intervals, start and
-    end in ns, in which all launches become one."""
-
-    work: _Reals
-    host: _Reals
-    graphs: _Graphs = field(default_factory=dict)
-
-
-class ReplayedCall(Struct, frozen=True, eq=False):
-    """One replayed pipeline call: its pieces with their times, the device's span in ns, and the
-    busy and idle time of its calls' tiles by submodule, in ns."""
-
-    pieces: PipelinePieces
-    device_span_ns: int
-    busy_ns: Mapping[str, float]
-    idle_ns: Mapping[str, float]
-    replayed: Replayed
-
-
-def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
-    """Run `plan`, whose pieces start if the host's did."""
-    flat = [*chain.from_iterable(plan.phases)]
-    script, owner = _script(flat, paces)
-    found = replay(recording, script, _lengths(recording, paces))
-    timed, ran = _timed(recording, flat, owner, found)
-    borders = np.cumsum([0, *map(len, plan.phases)]).tolist()
-    parts = [tuple(timed[a:b]) for a, b in pairwise(borders)]
-    encode, *steps, decode = parts
-    total = sum(piece.duration_ns for piece in timed)
-    pieces = replace(plan, duration_ns=total, encode=encode, steps=tuple(steps), decode=decode)
-    busy, idle = _of_tiles(timed, ran, found)
-    return ReplayedCall(pieces, found.device_span_ns, busy, idle, found)
-
-
-def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
-    """Make the slices of host time to replay, one per piece, several for calls with graphs; and the
-    first slice of each piece, int64 [pieces + 1]."""
-    slices: list[tuple[int, int, float, bool]] = []
-    owner = [0]
-    for piece in pieces:
-        first, last = piece.start_ns, piece.start_ns + piece.duration_ns
-        of_call = piece.submodule is not None
-        pace = float(paces.host[piece.call]) if of_call else 1.0
-        graphs = paces.graphs.get(piece.call, ()) if of_call else ()
-        borders = [first, *(moment for extent in graphs for moment in extent), last]
-        parts = [(*part, pace, n % 2 == 1) for n, part in enumerate(pairwise(borders))]
-        slices += [part for part in parts if part[1] > part[0]] or [(first, last, pace, False)]
-        owner.append(len(slices))
-    first_ns, last_ns = (np.array([part[i] for part in slices], dtype=np.int64) for i in (0, 1))
-    pace_of = np.array([part[2] for part in slices])
-    graph = np.array([part[3] for part in slices], dtype=np.bool_)
-    return Script(first_ns, last_ns, pace_of, graph), np.array(owner, dtype=np.int64)
-
-
-def _lengths(recording: Recording, paces: Paces) -> Times:
-    works = recording.works
-    factor = np.append(paces.work, 1.0)[works.call]  # the last entry is for work outside calls
-    found: Times = np.rint(works.length * factor).astype(np.int64)
-    return found
-
-
-def _timed(
-    recording: Recording, pieces: Sequence[Piece], owner: Times, found: Replayed
-) -> tuple[list[Piece], list[Times]]:
-    """Return the pieces (slices start at `owner`) with their new times, and for each call the
-    positions of its work in `found`."""
-    cursor = int(found.begin[0]) if len(pieces) else 0
-    borders = np.searchsorted(found.slice, owner)
-    begin, end = found.begin[owner[:-1]].tolist(), found.end[owner[1:] - 1].tolist()
-    of_call = recording.works.call[found.work]
-    timed, ran = [], []
-    for place, piece in enumerate(pieces):
-        start, until = max(begin[place], cursor), max(end[place], cursor)
-        own = np.arange(borders[place], borders[place + 1])
-        if piece.submodule is not None:
-            own = own[of_call[own] == piece.call]
-        elif place < len(pieces) - 1:  # of the host's work only the last is waited for
-            own = own[:0]
-        until = int(found.done[own].max(initial=until))
-        timed.append(replace(piece, start_ns=start, duration_ns=until - start))
-        ran.append(own)
-        cursor = until
-    return timed, ran
-
-
-def _of_tiles(
-    pieces: Sequence[Piece], ran: Sequence[Times], found: Replayed
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Sum up, by submodule, how long the tiles of its calls were busy and idle."""
-    busy: dict[str, float] = {}
-    idle: dict[str, float] = {}
-    for piece, own in zip(pieces, ran, strict=True):
-        if piece.submodule is None or not len(own):
-            continue
-        some = own[np.argsort(found.start[own], kind="stable")]
-        start = np.maximum(found.start[some], piece.start_ns)
-        done = np.maximum(np.maximum.accumulate(found.done[some]), piece.start_ns)
-        before = np.append(piece.start_ns, done[:-1])
-        worked = int(np.maximum(done - np.maximum(start, before), 0).sum())
-        busy[piece.submodule] = busy.get(piece.submodule, 0.0) + worked
-        rest = piece.duration_ns - worked
-        idle[piece.submodule] = idle.get(piece.submodule, 0.0) + rest
-    return busy, idle
-
 
 # --- Reasons of a replayed request's time: what waits for launches, and what would remove that.
 
@@ -578,7 +465,7 @@ def _paces(
     basis: ReplayBasis,
     some: Sequence[Estimates],
     variant: str,
-    graphs: _Graphs,
+    graphs: Graphs,
     less_host: Mapping[str, float],
 ) -> Paces:
     """Return the paces at the estimates' `value`, or at one of their bounds; `less_host` are
@@ -627,7 +514,7 @@ def _spread(
     }
 
 
-def _graphs(basis: ReplayBasis) -> _Graphs:
+def _graphs(basis: ReplayBasis) -> Graphs:
     """Find the calls that can be one graph, by row, with the host intervals in which nearly all of
     their work is launched without a wait, minus stalls. Waits before (a copy of inputs) and after
     (a value that the caller reads) are kept."""
@@ -675,7 +562,7 @@ def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int
     return int(first[best]), int(last[best])
 
 
-def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> Iterator[Note]:
+def _graph_notes(basis: ReplayBasis, graphs: Graphs) -> Iterator[Note]:
     inside = tuple(dict.fromkeys(basis.names[sorted(graphs)].tolist()))
     left = tuple(name for name in basis.queued_names if name not in inside)
     if inside:
@@ -687,7 +574,7 @@ def _graph_notes(basis: ReplayBasis, graphs: _Graphs) -> Iterator[Note]:
         yield Note.of(Assumption.NOT_CAPTURED, submodules=left)
 
 
-def _stalled_ns(basis: ReplayBasis, graphs: _Graphs) -> int:
+def _stalled_ns(basis: ReplayBasis, graphs: Graphs) -> int:
     """How long the host stood still in calls that are graphs, the mean of pipeline calls."""
     pieces = [one for plan in basis.plans for one in plan.called if one.call in graphs]
     begin = np.array([piece.start_ns for piece in pieces], dtype=np.int64)

@@ -68,10 +68,10 @@ class Gains(Struct, frozen=True, eq=False):
     queued: Flags
     op_types: pl.Series
 
-    def calls(self, submodule: str, branch: str | None = None) -> Flags:
-        """Which calls are those of a submodule, of one branch if it is given; bool [n]."""
+    def calls(self, submodule: str) -> Flags:
+        """Which calls are those of a submodule, bool [n]."""
         found: Flags = self.names == submodule
-        return found if branch is None else found & (self.branches == branch)
+        return found
 
     def covers(self, submodule: str | None) -> bool:
         """Whether all calls of a submodule launched work that was recorded."""

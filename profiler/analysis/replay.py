@@ -413,23 +413,17 @@ class Replayed(Struct, frozen=True, eq=False):
         return int(self.done.max() - self.start.min()) if len(self.done) else 0
 
 
-def replay(
-    recording: Recording, script: Script, lengths: Times | None = None, begin_ns: int | None = None
-) -> Replayed:
-    """Replay `script` from `begin_ns` on, None: from the start of its first slice.
-
-    `lengths` are those of the works, int64 [w], None: as recorded. Work that was launched before
-    the script's start ends when it did.
-    """
+def replay(recording: Recording, script: Script, lengths: Times | None = None) -> Replayed:
+    """Replay `script` from the start of its first slice. `lengths` are those of the works, int64
+    [w], None: as recorded. Work that was launched before the script's start ends when it did."""
     works = recording.works
     if not len(script.first):
         none = np.zeros(0, dtype=np.int64)
         return Replayed(none, none, none, none, none, none)
-    origin = int(script.first[0]) if begin_ns is None else begin_ns
     slices = np.arange(len(script.first))
     as_one = np.minimum(recording.launch_ns, script.last - script.first)
     taken = np.where(script.graph, as_one, script.at(recording, slices, script.last))
-    place = origin + np.append(0, np.cumsum(taken))
+    place = script.first[0] + np.append(0, np.cumsum(taken))
     expanded = _Expanded.of(recording, script, place)
     length = (works.length if lengths is None else lengths)[expanded.work]
     stops = _stops(recording, script, place, expanded)

@@ -592,20 +592,14 @@ class Matrix(Struct, frozen=True, eq=False):
         return max(_FAINTEST, float(np.nanmax(parts, initial=0.0)))
 
 
-def matrix_of(
-    step_table: pl.DataFrame, times: pl.DataFrame, *, patterns: bool = True
-) -> Matrix | None:
+def matrix_of(step_table: pl.DataFrame, times: pl.DataFrame) -> Matrix | None:
     """The matrix of `times` (`step_times`) over the steps of `step_table` (`steps`), None if
-    operators of fewer than two steps were traced.
-
-    With `patterns`, equal layers of repeated blocks are one part.
-    """
+    operators of fewer than two steps were traced. Equal layers of repeated blocks are one part."""
     steps = step_table.select("pipeline", "step").unique(maintain_order=True)
     cells = times.join(steps.with_row_index("column"), on=["pipeline", "step"], how="inner")
     if cells.filter(_of_level("parts"))["column"].n_unique() < 2:
         return None
-    if patterns:
-        cells = cells.with_columns(pattern(pl.col("layer")))
+    cells = cells.with_columns(pattern(pl.col("layer")))
     whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
     count_before = times.filter(_of_level("parts")).select(_KEYS).n_unique()
     steps_ns = np.nansum([row.time for row in whole or parts], axis=0)

@@ -608,10 +608,9 @@ def step_operators_figure(analysis: Analysis) -> Figure:
     return Figure("matrix", "step_matrix", (step_matrix(analysis),))
 
 
-def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
-    """The time of parts in each step; None if fewer than two steps have operators. With
-    `patterns`, equal layers of repeated blocks are one part."""
-    return matrix_of(analysis.steps, analysis.step_times, patterns=patterns)
+def step_matrix(analysis: Analysis) -> Matrix | None:
+    """The time of parts in each step; None if fewer than two steps have operators."""
+    return matrix_of(analysis.steps, analysis.step_times)
 
 
 def _matrix(analysis: Analysis) -> Iterator[Part]:

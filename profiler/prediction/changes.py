@@ -482,29 +482,20 @@ def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, f
 _Phase = tuple[Piece, ...]
 
 
-def _mapped(plan: PipelinePieces, change: Callable[[_Phase], _Phase]) -> PipelinePieces:
-    return replace(
-        plan,
-        encode=change(plan.encode),
-        steps=tuple(map(change, plan.steps)),
-        decode=change(plan.decode),
-    )
-
-
 def _left(leaves: Callable[[Piece], bool]) -> Callable[[_Phase], _Phase]:
     return lambda pieces: staying(pieces, leaves, lambda host, call: host.call == call.call)
 
 
 def dropped(plan: PipelinePieces, names: Sequence[str]) -> PipelinePieces:
     """Return the plan without the calls of the named submodules."""
-    return _mapped(plan, _left(lambda piece: piece.submodule in names))
+    return plan.mapped(_left(lambda piece: piece.submodule in names))
 
 
 def without_calls(
     plan: PipelinePieces, leaves: Callable[[str | None, str], bool]
 ) -> PipelinePieces:
     """Return the plan without the calls whose submodule and branch `leaves` selects."""
-    return _mapped(plan, _left(lambda piece: leaves(piece.submodule, piece.branch)))
+    return plan.mapped(_left(lambda piece: leaves(piece.submodule, piece.branch)))
 
 
 def unguided(plan: PipelinePieces) -> PipelinePieces:
@@ -514,7 +505,7 @@ def unguided(plan: PipelinePieces) -> PipelinePieces:
         kept = _left(lambda piece: piece.branch in OWN_CALLS)(pieces)
         return tuple(map(_single, (piece for piece in kept if piece.name != APPLY_GUIDANCE)))
 
-    return _mapped(plan, alone)
+    return plan.mapped(alone)
 
 
 def _single(piece: Piece) -> Piece:

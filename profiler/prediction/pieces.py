@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 
@@ -164,6 +165,11 @@ class PipelinePieces(Struct, frozen=True):
     def phases(self) -> tuple[tuple[Piece, ...], ...]:
         """Its pieces before its first step, in each step, after the last."""
         return (self.encode, *self.steps, self.decode)
+
+    def mapped(self, change: Callable[[tuple[Piece, ...]], tuple[Piece, ...]]) -> PipelinePieces:
+        """Return the pipeline call with each phase changed by `change`."""
+        encode, *steps, decode = map(change, self.phases)
+        return replace(self, encode=encode, steps=tuple(steps), decode=decode)
 
     @property
     def called(self) -> list[Piece]:
@@ -552,10 +558,10 @@ def _timed(
 
 def _of_tiles(
     pieces: Sequence[Piece], ran: Sequence[Times], found: Replayed
-) -> tuple[dict[str, float], dict[str, float]]:
+) -> tuple[Counter[str], Counter[str]]:
     """Sum up, by submodule, how long the tiles of its calls were busy and idle."""
-    busy: dict[str, float] = {}
-    idle: dict[str, float] = {}
+    busy: Counter[str] = Counter()
+    idle: Counter[str] = Counter()
     for piece, own in zip(pieces, ran, strict=True):
         if piece.submodule is None or not len(own):
             continue
@@ -564,7 +570,6 @@ def _of_tiles(
         done = np.maximum(np.maximum.accumulate(found.done[some]), piece.start_ns)
         before = np.append(piece.start_ns, done[:-1])
         worked = int(np.maximum(done - np.maximum(start, before), 0).sum())
-        busy[piece.submodule] = busy.get(piece.submodule, 0.0) + worked
-        rest = piece.duration_ns - worked
-        idle[piece.submodule] = idle.get(piece.submodule, 0.0) + rest
+        busy[piece.submodule] += worked
+        idle[piece.submodule] += piece.duration_ns - worked
     return busy, idle

@@ -404,7 +404,6 @@ def best_placement(
     order: Order = DEFAULT_ORDER,
     *,
     start: Mapping[str, str] | None = None,
-    seed: int = SEED,
 ) -> BestPlacement:
     """Search the placement on `targets` with the highest throughput at this concurrency.
 
@@ -423,7 +422,7 @@ def best_placement(
     if possible <= EXHAUSTIVE:
         search.all()
     else:
-        search.climb(random.Random(seed))  # noqa: S311 - starts of a search, no secrets
+        search.climb(random.Random(SEED))  # noqa: S311 - starts of a search, no secrets
     search.settle()
     if search.best is None:
         raise InputError(
@@ -433,7 +432,7 @@ def best_placement(
     found = search.mapping(search.best)
     return BestPlacement(
         placement=found,
-        simulation=simulate(placed(workload, found, targets), concurrency, order, seed=seed),
+        simulation=simulate(placed(workload, found, targets), concurrency, order),
         possible=possible,
         considered=len(search.bounds),
         simulated=len(search.periods),

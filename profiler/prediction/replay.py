@@ -9,9 +9,9 @@ recording takes the untraced time of the run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.finding_text import MATERIAL, is_nothing
-from profiler.analysis.flops import Ratio
 from profiler.analysis.replay import (
     NEVER,
     Clock,
@@ -82,7 +81,7 @@ def reasons_of(
     """Yield what determines the time of the request `now`: gains from less work relative to
     `before` (same steps, otherwise as recorded), submodules that wait for launches, and the time if
     each call were `one_launch`, if that was replayed and is materially shorter."""
-    total = _mean([call.pieces.duration_ns for call in now])
+    total = _elapsed(now)
     yield from _less_work(before, now, total)
     worked, waited = _sums(now)
     bound = False
@@ -93,10 +92,10 @@ def reasons_of(
             yield Note.of(Reason.LAUNCH_BOUND, submodule=name, **values)
             bound = True
     if bound and one_launch:
-        without = _mean([call.pieces.duration_ns for call in one_launch])
+        predicted = _elapsed(one_launch)
         span = _mean([call.device_span_ns for call in one_launch])
-        values = {"predicted_ns": round(without), "device_span_ns": round(span)}
-        if total - without >= MATERIAL * total:
+        values = {"predicted_ns": round(predicted), "device_span_ns": round(span)}
+        if total - predicted >= MATERIAL * total:
             yield Note.of(Reason.WITH_GRAPHS, **values)
 
 
@@ -130,6 +129,10 @@ def _sums(calls: Sequence[ReplayedCall]) -> tuple[dict[str, float], dict[str, fl
     busy = {name: _mean([call.busy_ns.get(name, 0.0) for call in calls]) for name in names}
     idle = {name: _mean([call.idle_ns.get(name, 0.0) for call in calls]) for name in names}
     return busy, idle
+
+
+def _elapsed(calls: Sequence[ReplayedCall]) -> float:
+    return _mean([call.pieces.duration_ns for call in calls])
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -238,16 +241,12 @@ def _on_clock(plan: PipelinePieces, clock: Clock) -> PipelinePieces:
     if not len(clock.lost):
         return plan
 
-    def moved(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-        return tuple(map(piece_moved, pieces))
-
-    def piece_moved(piece: Piece) -> Piece:
+    def moved(piece: Piece) -> Piece:
         both = np.array([piece.start_ns, piece.start_ns + piece.duration_ns])
         first, last = clock.at(both).tolist()
         return replace(piece, start_ns=first, duration_ns=last - first)
 
-    steps = tuple(map(moved, plan.steps))
-    return replace(plan, encode=moved(plan.encode), steps=steps, decode=moved(plan.decode))
+    return plan.mapped(lambda pieces: tuple(map(moved, pieces)))
 
 
 def _check(why: Note | None) -> None:
@@ -358,7 +357,7 @@ def changed_by_replay(
         device=DeviceSpan(
             recorded_ns=basis.fidelity.recorded_ns / len(basis.plans),
             replayed_ns=basis.fidelity.replayed_ns / len(basis.plans),
-            ns=float(np.mean([call.device_span_ns for call in now])),
+            ns=_mean([call.device_span_ns for call in now]),
         ),
         reasons=reasons,
         within_ns=_bounds(basis, asked, plan, now, scenario),
@@ -396,10 +395,6 @@ def _bounds(
         high = max(high, found + (1 - GRAPHS_KEEP) * max(launched - found, 0.0))
     bounded = (min(low, found), max(high, found))
     return bounded if plan.fused or paces.graphs or bounded != (found, found) else None
-
-
-def _elapsed(calls: Sequence[ReplayedCall]) -> float:
-    return _mean([call.pieces.duration_ns for call in calls])
 
 
 class _Plan(Struct, frozen=True, eq=False):
@@ -478,14 +473,10 @@ def _paces(
             rows = basis.names == name
             if estimates.branch is not None:
                 rows &= basis.branches == estimates.branch
-            factor = _at(ratio, variant)
+            factor = getattr(ratio, variant)
             work[rows & basis.queued] *= factor
             host[rows & ~basis.queued] *= factor
     return Paces(work, host, graphs)
-
-
-def _at(ratio: Ratio, variant: str) -> float:
-    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}[variant]
 
 
 def _workload(workload: Workload, calls: Sequence[ReplayedCall]) -> Workload:
@@ -526,8 +517,8 @@ def _graphs(basis: ReplayBasis) -> Graphs:
     }
     waits = basis.recording.waits
     own = waits.back <= 1  # waits for a full queue are not in the code
-    between = _Between(waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment))
-    found = {row: _longest_launched(between, *extent) for row, extent in called.items()}
+    between = waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment)
+    found = {row: _longest_launched(*between, *extent) for row, extent in called.items()}
     return {
         row: _without(basis.stalls, *extent) for row, extent in found.items() if extent is not None
     }
@@ -539,18 +530,11 @@ def _without(stalls: Stretches, start: int, end: int) -> list[tuple[int, int]]:
     return [*zip(left.start.tolist(), left.end.tolist(), strict=True)]
 
 
-class _Between(NamedTuple):
-    """The waits of the host, by starts and ends, and its launches, each sorted by time."""
-
-    begins: Times
-    ends: Times
-    moments: Times
-
-
-def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int] | None:
-    """The interval between two waits that has most launches of `start` to `end`; None if these are
-    not nearly all."""
-    begins, ends, moments = between
+def _longest_launched(
+    begins: Times, ends: Times, moments: Times, start: int, end: int
+) -> tuple[int, int] | None:
+    """The interval between two of the host's waits (`begins`, `ends`) that has most launches
+    (`moments`) of `start` to `end`; None if these are not nearly all. All are sorted by time."""
     inside = slice(*np.searchsorted(begins, [start, end]))
     first = np.minimum(np.append(start, ends[inside]), end)
     last = np.append(begins[inside], end)

@@ -94,7 +94,6 @@ def request_time(
     spread: Mapping[str, tuple[float, float]],
     *,
     resamples: int = RESAMPLES,
-    seed: int = RESAMPLING_SEED,
 ) -> RequestTime:
     """The time of one request of `workload`; `spread` as in `changes.Changed`."""
     if not workload.tasks:  # pipeline calls without known work
@@ -103,7 +102,7 @@ def request_time(
     value = sum(times)
     names = list(dict.fromkeys(task.submodule for task in workload.tasks))
     bounds = [spread.get(name or "", (1.0, 1.0)) for name in names]
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(RESAMPLING_SEED)
     parts = [_Measured.of(workload, name) for name in names]
     later = max(workload.steps - 1, 0)
     drawn: dict[Resampled, _Reals] = {}

@@ -20,11 +20,11 @@ from profiler.analysis.findings import find, findings_table
 from profiler.analysis.flops import kind_work, work_of_commands
 from profiler.analysis.gains import replay_gains, whole_replay
 from profiler.analysis.idle import device_works, timeline_of
+from profiler.analysis.provenance import run_settings
 from profiler.analysis.question import Table, tables
 from profiler.analysis.result import FINDINGS, Analysis, Finding, RunSummary
 from profiler.analysis.roles import kind_roles, kinds_and_roles, roles_of_commands
 from profiler.analysis.roofline import profiles
-from profiler.analysis.settings import run_settings
 from profiler.analysis.steps import summary
 from profiler.errors import InputError
 from profiler.run.run import Run

@@ -22,7 +22,7 @@ import polars as pl
 
 from profiler.analysis.health import sentence_of, worst_damage
 from profiler.analysis.idle import DATA_LOADER
-from profiler.analysis.settings import ARGUMENTS, generation_pairs, setting_pairs
+from profiler.analysis.provenance import ARGUMENTS, generation_pairs, setting_pairs
 from profiler.compare.align import meeting, units_of
 from profiler.compare.measure import KEYS, Measurement, measure, samples_of
 from profiler.compare.tables import (

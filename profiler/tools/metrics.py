@@ -22,9 +22,9 @@ from profiler.analysis.analyze import assembled
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, Selection
 from profiler.analysis.health import worst_damage
+from profiler.analysis.provenance import setting_pairs
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.self_check import check_times
-from profiler.analysis.settings import setting_pairs
 from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import converted, decoded, opened, read_file, write_atomically
 from profiler.run.columns import BYTES, FLOAT64, INT32, INT64, NS, RATIO, STRING, Column, col

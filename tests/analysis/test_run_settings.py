@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from profiler.analysis.provenance import run_settings
 from profiler.analysis.result import SettingNote
-from profiler.analysis.settings import run_settings
 from profiler.text import Note
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.analysis import DeviceProfile, parse_shapes, work_of
-from profiler.analysis.fusion import find_chains
+from profiler.analysis.fusion_chains import find_chains
 from tests.analysis.shaped_runs import Shaped, in_order
 
 UNIT = DeviceProfile("unit", {"float32": 1e9}, 1e9, 5.0, "", measured=True)
